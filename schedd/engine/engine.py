@@ -27,8 +27,8 @@ from schedd.engine.machine.standing import renew
 from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
 from schedd.engine.rank.accounts import forget_runs
 from schedd.engine.rank.promises import restore_promises
-from schedd.engine.run.outcomes import hear
-from schedd.engine.run.rereading import reread_slice
+from schedd.engine.run.outcomes import note_adapter_contact
+from schedd.engine.run.reevaluation import reevaluate_slice
 from schedd.engine.set_back import set_back
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
@@ -92,7 +92,7 @@ class Engine:
             take_site(state, first)
         state.at_step = ""
         if state.out and events:
-            hear(state, events)
+            note_adapter_contact(state, events)
         for one in components():
             if one.before_events is not None and state.begins(one.name):
                 one.before_events(state, first)
@@ -105,7 +105,7 @@ class Engine:
             if not state.arriving:
                 state.kept.clear()
         if state.rereading and state.begins("requests that read differently"):
-            reread_slice(state, first)
+            reevaluate_slice(state, first)
         if state.now >= state.standing_due and state.begins("standing reservations"):
             renew(state)
         if state.kept_places:

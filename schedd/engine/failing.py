@@ -17,9 +17,9 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block
 from schedd.engine.machine.reservations import reserve
-from schedd.engine.place.places import make_way
+from schedd.engine.place.placement import displace_for
 from schedd.engine.rank.quarantine import quarantine
-from schedd.engine.run.running import occupy
+from schedd.engine.run.running import fix_shares
 from schedd.plan.columns import FIXED
 from schedd.wire import BatchSkipped, Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted
 
@@ -54,11 +54,11 @@ REBUILT: Final = frozenset(
         *("promise", "bound", "told", "told_when", "tell_due", "changed", "last_move", "born", "expected"),
         *("expected_by", "rank", "waits_since", "due_by", "whole_end", "array_of", "owner_of"),
         *("array_members", "dependents"),
-        *("chained", "homeless", "queue", "assumed", "out", "risks", "ends", "capped", "costs_due"),
+        *("chained", "without_place", "queue", "assumed", "out", "risks", "ends", "capped", "costs_due"),
         *("node_facts", "counted", "uncounted", "queues", "server", "reservations", "gates"),
         *("down_since", "blocked", "standing_due"),
         *("arriving", "rereading", "doubted", "since", "adapter_run", "back", "told_halt"),
-        *("changes", "changes_kept", "backfilled", "room_given", "room_due", "freed_by", "due"),
+        *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "due"),
         *("flaky", "thrifty", "spending", "tariff", "nevers", "bare", "site_changed"),
     }
 )
@@ -190,8 +190,8 @@ def hold_all_the_same(state: EngineState, event: Event, job_id: str) -> None:
         return
     if record.phase is Phase.RUNNING:
         if state.plan.state(record.slot) != FIXED:
-            occupy(state, record)
-            make_way(state, [record.slot], event.id, Cause.ADMIN, f"job {job_id} was started there")
+            fix_shares(state, record)
+            displace_for(state, [record.slot], event.id, Cause.ADMIN, f"job {job_id} was started there")
         return
     record = state.put(after(record, Step.DESCRIBED, facts=facts))
     block(state, record, event.id, f"job {job_id} runs there, and its start could not be handled")

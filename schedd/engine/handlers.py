@@ -17,12 +17,12 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import hold_all_the_same, stays_aside
 from schedd.engine.machine import bookings, nodes, reconcile, reservations, transfers
 from schedd.engine.machine.resource_types import note_untyped
-from schedd.engine.place.places import make_room_in_pools
-from schedd.engine.place.reask import reask
+from schedd.engine.place.placement import displace_in_lowered_pools
+from schedd.engine.place.slot_requests import refresh_request
 from schedd.engine.rank import accounts
 from schedd.engine.rank.quarantine import quarantine
 from schedd.engine.run import holds, jobs, outcomes
-from schedd.engine.run.rereading import follow_queue, limits_changed, reread
+from schedd.engine.run.reevaluation import follow_queue, limits_changed, reevaluate_waiting
 from schedd.engine.run.running import hold_new_node
 from schedd.policy.site import site_policy
 from schedd.wire import (
@@ -77,7 +77,7 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
     together: list[Any] = []
     for event in events:
         if state.arriving and (first := taken_first(state, event)) is not None:
-            _guarded(state, first, jobs.queued, first, True)
+            _guarded(state, first, jobs.on_job_queued, first, True)
         if together and _alike(together[-1], event):
             together.append(event)
             continue
@@ -88,7 +88,7 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
             continue
         _guarded(state, event, _handler_of(event), event, of_snapshot)
         if state.limits.lowered and state.begins("limits"):
-            make_room_in_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
+            displace_in_lowered_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
     _take_together(state, together, of_snapshot)
 
 
@@ -183,7 +183,7 @@ def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
         if one.nodes_reported is not None:
             one.nodes_reported(state, events)
     if nodes.take_nodes(state, events):
-        reread(state, events[-1].id, None, "the cluster has other nodes or resources than before")
+        reevaluate_waiting(state, events[-1].id, None, "the cluster has other nodes or resources than before")
         note_untyped(state, events[-1].id)
     if state.note_power():
         limits_changed(state, events[-1].id, "the nodes that a power cap is about were changed")
@@ -203,7 +203,7 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
         odd = state.limits.read_queue(queue)
         limits_changed(state, event.id, f"the limits of queue {queue.name} were changed", odd)
     if before is None or before.defaults != queue.defaults:
-        reread(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
+        reevaluate_waiting(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
     if queue.priority != (before.priority if before is not None else 0):
         state.ranks.again, state.ranks.matter, state.ranks.anew = state.now, True, True
     if queue.started == (before is None or before.started):
@@ -223,10 +223,10 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         limits_changed(state, event.id, f"the server's {what} were changed", odd)
     if state.intake.set_types(state.limits.types):
         state.nevers.clear()  # they say amounts in the units of their types
-        reread(state, event.id, None, "the types of the server's resources were changed")
+        reevaluate_waiting(state, event.id, None, "the types of the server's resources were changed")
     note_untyped(state, event.id)
     if before.defaults != event.server.defaults:
-        reread(state, event.id, None, "the server's defaults were changed")
+        reevaluate_waiting(state, event.id, None, "the server's defaults were changed")
 
 
 def _counted(state: EngineState, event: ResourceCounted) -> None:
@@ -273,8 +273,8 @@ def take_site(state: EngineState, event: str) -> None:
     nodes.show_all(state)
     for record in list(state.records.values()):
         if record.phase not in WAITS:  # who waits is looked at in slices
-            reask(state, record)
-    reread(state, event, None, words)
+            refresh_request(state, record)
+    reevaluate_waiting(state, event, None, words)
     limits_changed(state, event, words)
 
 
@@ -317,7 +317,7 @@ def _job_of(event: Event) -> str:
 
 
 def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    jobs.gone(state, event)  # first of all: what it holds is free
+    jobs.on_job_gone(state, event)  # first of all: what it holds is free
     with Bookkeeping(state, event.job_id, "the end of what was handed over"):
         transfers.note_end(state, event)
     if state.bookings:
@@ -348,15 +348,15 @@ def _heed(state: EngineState, event: Snapshot) -> None:
 
 
 _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
-    JobQueued: jobs.queued,
-    JobAltered: jobs.altered,
-    JobHeld: jobs.held,
-    JobReleased: jobs.released,
+    JobQueued: jobs.on_job_queued,
+    JobAltered: jobs.on_job_altered,
+    JobHeld: jobs.on_job_held,
+    JobReleased: jobs.on_job_released,
     JobDeleted: _job_gone,
     JobEnded: _job_gone,
-    JobStarted: jobs.started,
-    RunAccepted: outcomes.accepted,
-    RunRefused: outcomes.refused,
+    JobStarted: jobs.on_job_started,
+    RunAccepted: outcomes.on_run_accepted,
+    RunRefused: outcomes.on_run_refused,
     QueueChanged: _queue,
     ServerChanged: _server,
     Book: bookings.book,

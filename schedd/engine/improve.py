@@ -7,7 +7,7 @@ import numpy as np
 
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.chains import last_starts
+from schedd.engine.place.dependencies import last_starts
 from schedd.engine.rank.promises import note_moves
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import CriterionWeights, parse_criteria

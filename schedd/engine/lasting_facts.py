@@ -25,7 +25,7 @@ from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
 from schedd.engine.machine.reservations import reserve
-from schedd.engine.place.bound import fit
+from schedd.engine.place.booking_placement import update_booking_slots
 from schedd.plan.schema import field_rule
 from schedd.policy.accounts import Account
 from schedd.policy.fair_share import Usage
@@ -208,7 +208,7 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     read("reservations", lambda saved: _reserve(state, saved))
     for name, booking in list(state.bookings.items()):
         if booking.phase in LIVE:
-            fit(state, name)
+            update_booking_slots(state, name)
     state.decisions, state.moves, state.decision_number = [], [], decided
     state.stale = "the plan is rebuilt"
     state.lose_track()

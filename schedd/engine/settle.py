@@ -8,18 +8,18 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.bookings import advance, next_edge
 from schedd.engine.machine.nodes import lost_nodes, returns
 from schedd.engine.machine.reservations import reservation_edges
-from schedd.engine.place.backfilling import give_room, gives_room, next_room
-from schedd.engine.place.budgets import follow_budgets, follow_costs, next_period
-from schedd.engine.place.costs import next_look
-from schedd.engine.place.deadlines import hold_lost
-from schedd.engine.place.places import follow_chains
+from schedd.engine.place.backfilling import is_backfilling, next_backfill, run_backfill
+from schedd.engine.place.budgets import apply_budgets, apply_cost_limits, next_period
+from schedd.engine.place.costs import next_cost_check
+from schedd.engine.place.deadlines import remove_lost_deadlines
+from schedd.engine.place.placement import follow_dependencies
 from schedd.engine.rank.deadlines import next_loss
 from schedd.engine.rank.promises import next_unkept, note_moves, unkept
 from schedd.engine.rank.ranking import next_rerank, rank_all
-from schedd.engine.run.dispatch import catch_up, dispatch_due, due_by_policy
-from schedd.engine.run.outcomes import unanswered, void_after
-from schedd.engine.run.running import overruns
-from schedd.engine.run.tells import next_tell, tell
+from schedd.engine.run.dispatch import dispatch_by_policy, dispatch_jobs, move_late_jobs
+from schedd.engine.run.job_attributes import next_write, write_attributes
+from schedd.engine.run.outcomes import void_after, void_unanswered
+from schedd.engine.run.running import extend_overruns
 from schedd.model import FOREVER
 
 __all__ = ["next_wake", "settle"]
@@ -36,34 +36,34 @@ def settle(state: EngineState, event: str) -> None:
     if state.bookings and state.begins("bookings"):
         advance(state, event)
     if state.begins("overruns"):
-        overruns(state, event)
+        extend_overruns(state, event)
     if state.down_since and state.begins("lost nodes"):
         lost_nodes(state, event)
     if state.out and state.begins("outcomes"):
-        unanswered(state, event)
+        void_unanswered(state, event)
     if state.site.weights.deadline_lost == "hold" and state.begins("deadlines"):
-        hold_lost(state, event)
+        remove_lost_deadlines(state, event)
     if state.chained and state.begins("dependencies"):
-        follow_chains(state, event)
+        follow_dependencies(state, event)
     if (state.books.due or next_period(state) <= state.now) and state.begins("budgets"):
-        follow_budgets(state, event)
+        apply_budgets(state, event)
     state.plan.protect_tiers(state.keeps_speed)
     if state.policy is not None:
         if state.begins("dispatch"):
-            due_by_policy(state, event)
+            dispatch_by_policy(state, event)
         state.plan.discard_freed()  # nobody repairs
         state.at_step = ""
         return
-    if next_look(state) <= state.now and state.begins("limits of cost"):
-        follow_costs(state, event)
+    if next_cost_check(state) <= state.now and state.begins("limits of cost"):
+        apply_cost_limits(state, event)
     # 2. Jobs whose moment went by long ago.
     if state.begins("late starts"):
-        catch_up(state, event)
+        move_late_jobs(state, event)
     if state.begins("promises"):
         unkept(state, event)
     # 3. Who can start now because of what was freed; then start all that is due, before anything slow.
-    if gives_room(state) and state.begins("backfill"):
-        give_room(state, event)
+    if is_backfilling(state) and state.begins("backfill"):
+        run_backfill(state, event)
     later = state.rereading and state.generation % _REPAIRED
     if state.plan.freed and not later and state.begins("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
@@ -72,7 +72,7 @@ def settle(state: EngineState, event: str) -> None:
             note_moves(state, trigger, Cause.FREED, words, moves)
             state.due = None
         if state.begins("dispatch"):
-            dispatch_due(state, event)
+            dispatch_jobs(state, event)
         # 4. One slice of the repair.
         state.at_step = "repair"
         moves, done = state.plan.repair(state.now, state.settings.repair_slice, state.arrays)
@@ -87,14 +87,14 @@ def settle(state: EngineState, event: str) -> None:
     if rerank is not None and rerank <= state.now and state.begins("priorities"):
         rank_all(state, event)
     if state.begins("dispatch"):
-        dispatch_due(state, event)
+        dispatch_jobs(state, event)
     # 6. What components do when jobs were started.
     for one in components():
         if one.settle is not None and state.begins(one.name):
             one.settle(state, event)
     # 7. What moved is told.
     if state.tells and state.begins("told starts"):
-        tell(state, event)
+        write_attributes(state, event)
     state.at_step = ""
 
 
@@ -118,13 +118,13 @@ def next_wake(state: EngineState) -> int | None:
         if due < FOREVER:
             moments.append(due + state.lateness + 1 if state.halted else due)
         if "backfill" not in waits:
-            moments.append(next_room(state))
+            moments.append(next_backfill(state))
         if "promises" not in waits:
             moments.append(next_unkept(state))
         if "limits of cost" not in waits:
-            moments.append(next_look(state))
+            moments.append(next_cost_check(state))
         if state.tells:
-            moments.append(next_tell(state))
+            moments.append(next_write(state))
         rerank = next_rerank(state)
         if rerank is not None:
             if rerank <= now and "priorities" not in waits:

@@ -40,7 +40,7 @@ def check(state: EngineState) -> None:
     for job_id in state.records:
         assert job_id in state.numbers.near(job_id), f"job {job_id} is not found by its number"
     assert state.numbers.count == len(state.records), "a job that is gone is found by its number"
-    assert set(state.homeless) <= set(state.records), "a job that is gone waits for a node"
+    assert set(state.without_place) <= set(state.records), "a job that is gone waits for a node"
 
 
 def _held(state: EngineState) -> _Held:
@@ -113,7 +113,7 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         assert stand == UNPLACED, f"{record.id}: blocked but placed"
         assert record.answer is not None, f"{record.id}: blocked without an answer"
         return
-    assert (record.id in state.homeless) == (state.policy is None and stand == UNPLACED)
+    assert (record.id in state.without_place) == (state.policy is None and stand == UNPLACED)
     if state.policy is not None:
         assert slot in state.queue
         return

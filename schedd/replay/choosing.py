@@ -15,7 +15,7 @@ from schedd.alternatives.thrift_tiers import set_thrift_tiers
 from schedd.engine import Engine, Outcome
 from schedd.engine.facts.state import EngineState
 from schedd.engine.improve import movable, places_told
-from schedd.engine.place.chains import last_starts
+from schedd.engine.place.dependencies import last_starts
 from schedd.model import FOREVER
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan

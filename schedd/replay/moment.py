@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.backfilling import rule_of
+from schedd.engine.place.backfilling import backfill_rule
 from schedd.model import FOREVER, Never, WaitingFor
 from schedd.predict import JobFeatures, Learner, StartSampler, start_quantiles
 from schedd.replay.prepare import Prepared
@@ -111,7 +111,7 @@ class Foreteller:
             predictions,
             queued=state.queue,
             arrays=state.arrays,
-            rule=rule_of(state),
+            rule=backfill_rule(state),
         )
         slots = scene.order
         if not slots.shape[0]:

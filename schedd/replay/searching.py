@@ -5,7 +5,7 @@ from typing import Protocol, Self
 
 from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.improve import improvement
-from schedd.engine.place.chains import last_starts
+from schedd.engine.place.dependencies import last_starts
 from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_due
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
 from schedd.plan.evaluate import parse_criteria

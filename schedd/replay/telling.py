@@ -14,7 +14,7 @@ import numpy as np
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.backfilling import rule_of
+from schedd.engine.place.backfilling import backfill_rule
 from schedd.plan.columns import Ints
 from schedd.predict import JobFeatures, Learner, StartCalibration, StartSampler, start_quantiles
 from schedd.replay.coverage import Covered, by_tenth, by_time, tenths
@@ -154,7 +154,7 @@ class Teller:
             self._learner.renew_predictions(now),
             queued=state.queue,
             arrays=state.arrays,
-            rule=rule_of(state),
+            rule=backfill_rule(state),
         )
         at = [k for k, slot in enumerate(scene.order.tolist()) if int(ids[slot]) in asked]
         slots = scene.order[at]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.engine.place.backfilling import rule_of
+from schedd.engine.place.backfilling import backfill_rule
 from schedd.engine.show.foretelling import foretell, outset
 from schedd.plan.columns import FIXED, Ints
 from schedd.plan.plan import Plan
@@ -75,7 +75,7 @@ def test_where_free_room_is_given_by_a_rule_every_job_starts_as_the_engine_start
     rules: dict[str, Any] = {"backfill": "shortest", "search_patience": patience, "slack": slack}
     cluster = filled(jobs, predict=False, **rules)
     state = cluster.engine.state
-    rule = rule_of(state)
+    rule = backfill_rule(state)
     found = project_plan(state.plan.fork(), lasts_of(cluster), state.now, MUCH, rule=rule)
     foreseen = {
         record.id: [int(found.started[slot]) - T]

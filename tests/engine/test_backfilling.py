@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.place.backfilling import gives_room, rule_of
+from schedd.engine.place.backfilling import backfill_rule, is_backfilling
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3600
@@ -155,10 +155,10 @@ def test_what_comes_in_the_second_in_which_room_was_given_is_looked_at_in_the_ne
     cluster.submit("long", walltime=5 * HOUR)
     cluster.submit("other", "1:ppn=2", walltime=4 * HOUR)
     state = cluster.engine.state
-    assert state.room_given == state.now
+    assert state.last_backfill == state.now
     assert cluster.engine.next_wake == state.now + 1
     cluster.at(1)
-    assert state.room_given == T + 1
+    assert state.last_backfill == T + 1
 
 
 def test_a_checkpoint_keeps_when_room_was_given() -> None:
@@ -169,8 +169,8 @@ def test_a_checkpoint_keeps_when_room_was_given() -> None:
     cluster.submit("short", walltime=600)
     state = cluster.engine.state
     again = Engine.restore(cluster.engine.checkpoint()).state
-    given = state.room_given, state.backfilled, state.room_due
-    assert (again.room_given, again.backfilled, again.room_due) == given
+    given = state.last_backfill, state.backfilled, state.backfill_due
+    assert (again.last_backfill, again.backfilled, again.backfill_due) == given
     assert given[0] == T + 600
 
 
@@ -255,9 +255,9 @@ def test_a_shorter_job_of_lower_priority_does_not_delay_one_of_higher() -> None:
 def test_what_is_expected_follows_the_rule_while_requests_are_read_anew_but_not_while_paused() -> None:
     cluster = shortest()
     state = cluster.engine.state
-    assert (gives_room(state), rule_of(state) is not None) == (True, True)
+    assert (is_backfilling(state), backfill_rule(state) is not None) == (True, True)
     state.rereading = {"a queue": ()}
-    assert (gives_room(state), rule_of(state) is not None) == (False, True)
+    assert (is_backfilling(state), backfill_rule(state) is not None) == (False, True)
     state.rereading = {}
     cluster.engine.pause("upgrade")
-    assert (gives_room(state), rule_of(state) is not None) == (False, False)
+    assert (is_backfilling(state), backfill_rule(state) is not None) == (False, False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schedd.engine.facts.dependents import Dependents
-from schedd.engine.place import places
+from schedd.engine.place import placement
 from tests.engine.cluster import Cluster
 
 
@@ -79,13 +79,13 @@ def test_examining_only_what_changed_leads_to_the_same_plan_as_examining_all(see
 
 def _examined(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    follow = places._follow_chain
+    follow = placement._follow_dependency
 
     def counted(state: Any, record: Any, event: str) -> bool:
         found.append(record.id)
         return follow(state, record, event)
 
-    monkeypatch.setattr(places, "_follow_chain", counted)
+    monkeypatch.setattr(placement, "_follow_chain", counted)
     return found
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place import waiting
-from schedd.engine.place.waiting import state_of
+from schedd.engine.place import missing_starts
+from schedd.engine.place.missing_starts import describe_closed_node
 from schedd.engine.show.view import publish
 from schedd.wire import JobEnded, JobStarted, NodeChanged, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -282,9 +282,9 @@ def test_of_thousands_of_nodes_in_the_way_some_are_named_and_the_others_counted(
 
     def counted(state: EngineState, name: str) -> str:
         asked.append(name)
-        return state_of(state, name)
+        return describe_closed_node(state, name)
 
-    monkeypatch.setattr(waiting, "state_of", counted)
+    monkeypatch.setattr(missing_starts, "state_of", counted)
     cluster = Cluster(nodes=40)
     changes = [
         NodeChanged(id=f"n:{i}", time=T, node=NodeFacts(name=f"n{i}", cpus=4, state="drain"))

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.facts import arrivals, later
-from schedd.engine.run import rereading
+from schedd.engine.run import reevaluation
 from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, ShortestRanked, Strict, play
 from tests.engine.chaos.values import seeds
 
@@ -31,8 +31,8 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs at a time, where it would be hundreds."""
     monkeypatch.setattr(arrivals, "SLICE", 2)
     monkeypatch.setattr(later, "SLICE", 2)
-    monkeypatch.setattr(rereading, "SLICE", 2)
-    monkeypatch.setattr(rereading, "_LOOKS", 4)
+    monkeypatch.setattr(reevaluation, "SLICE", 2)
+    monkeypatch.setattr(reevaluation, "_LOOKS", 4)
 
 
 @pytest.mark.usefixtures("small_slices")

@@ -11,8 +11,8 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts import arrivals, later
 from schedd.engine.facts.records import Cause, ChangeSet, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.places import plan_job
-from schedd.engine.run import rereading
+from schedd.engine.place.placement import plan_job
+from schedd.engine.run import reevaluation
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.view import publish
 from schedd.wire import (
@@ -200,7 +200,7 @@ def test_a_checkpoint_between_two_slices_leads_to_the_same() -> None:
 
 
 def test_an_event_of_one_job_is_handled_between_two_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "_LOOKS", SLICE)
+    monkeypatch.setattr(reevaluation, "_LOOKS", SLICE)
     one = engine(*map(facts, range(MANY)))
     one.handle([limits(1, max_run="[u:PBS_GENERIC=2]")], NOW)
     new = facts(9_999, queue="other", owner="new@x")
@@ -212,14 +212,14 @@ def test_an_event_of_one_job_is_handled_between_two_slices(monkeypatch: pytest.M
 def test_a_job_of_which_the_look_fails_is_set_aside_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     one = engine(*map(facts, range(MANY)))
     one.state.settings = replace(one.state.settings, validate=False)
-    look = rereading._look
+    look = reevaluation._reevaluate_job
 
     def fails(state: object, record: object, *why: str) -> bool:
         if getattr(record, "id", "") == "7.s":
             raise RuntimeError("broken on purpose")
         return look(state, record, *why)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rereading, "_look", fails)
+    monkeypatch.setattr(reevaluation, "_look", fails)
     one.handle([queue(1, started=False)], NOW)
     settled(one)
     aside = [record.id for record in one.state.records.values() if record.quarantine]
@@ -288,7 +288,7 @@ def test_an_access_list_lets_in_whom_it_names_in_slices() -> None:
     start, end = NOW + 1_000, NOW + 500_000
     counts, _ = calls(one, reserve(1, start, end, users=("u1",)))
     assert len(counts) > 2
-    assert max(counts) <= SLICE + rereading._STEP
+    assert max(counts) <= SLICE + reevaluation._STEP
     owners = {one.state.records[job].facts.owner for job in _overlap(one, start, end)}
     assert owners == {"u1@x"}
     calls(one, Unreserve(id="r:2", time=NOW, name="r"))
@@ -298,8 +298,8 @@ def test_an_access_list_lets_in_whom_it_names_in_slices() -> None:
 
 def test_wide_jobs_count_as_many_though_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(later, "_UNITS", 10 * WIDE)
-    monkeypatch.setattr(rereading, "_STEP", 5)
-    monkeypatch.setattr(rereading, "_WORK", 1)
+    monkeypatch.setattr(reevaluation, "_STEP", 5)
+    monkeypatch.setattr(reevaluation, "_WORK", 1)
     wide = [facts(i, resources={"nodes": f"{WIDE}:ppn=4", "walltime": "1000"}) for i in range(60)]
     one = engine(*wide)
     counts, _ = calls(one, reserve(1, NOW + 1_500, NOW + 100_000))
@@ -324,7 +324,7 @@ def test_a_single_job_that_counts_as_many_is_planned_anew_when_it_is_looked_at(
 
 
 def test_another_policy_is_followed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "_LOOKS", SLICE)
+    monkeypatch.setattr(reevaluation, "_LOOKS", SLICE)
     racks = [replace(node, properties=(f"rack={i % 4}",)) for i, node in enumerate(EVERY)]
     jobs = [facts(i, resources={"nodes": "4:ppn=4", "walltime": "600"}) for i in range(MANY)]
     one = engine(*jobs)
@@ -385,7 +385,7 @@ def test_nodes_that_come_back_together_are_asked_once_for_all_jobs(monkeypatch: 
         tried[record.id] += 1
         plan_job(state, record, *why)
 
-    monkeypatch.setattr(rereading, "plan_job", counted)
+    monkeypatch.setattr(reevaluation, "plan_job", counted)
     released = [
         PlanningReleased(id=f"g:{i}", time=NOW, kind="node", name=node.name) for i, node in enumerate(EVERY)
     ]

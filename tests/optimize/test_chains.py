@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedd.alternatives.chromosomes import ChromosomeDecoder
-from schedd.engine.place.chains import last_starts
+from schedd.engine.place.dependencies import last_starts
 from schedd.model import FOREVER
 from schedd.optimize import SearchInput, SearchSettings
 from schedd.plan.columns import Ints

@@ -12,11 +12,11 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings, handlers, settle
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place import places
-from schedd.engine.place.bound import waits_for_booking
-from schedd.engine.run import dispatch, rereading
-from schedd.engine.run.dispatch import dispatch_due
-from schedd.engine.run.running import overruns
+from schedd.engine.place import placement
+from schedd.engine.place.booking_placement import waits_for_booking
+from schedd.engine.run import dispatch, reevaluation
+from schedd.engine.run.dispatch import dispatch_jobs
+from schedd.engine.run.running import extend_overruns
 from schedd.engine.show.job_view import JobView, job_view
 from schedd.service.cluster.batch_skipping import BatchSkipper
 from schedd.service.cluster.engine_calls import CallWatchdog, EngineCallFailed, _CallTimedOut
@@ -79,7 +79,7 @@ def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked
 ) -> None:
     with planner(incidents=IncidentFiles(tmp_path), batch_limit=1 if hangs else 30) as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
-        monkeypatch.setattr(settle, "dispatch_due", once(dispatch_due, hangs=hangs))
+        monkeypatch.setattr(settle, "dispatch_due", once(dispatch_jobs, hangs=hangs))
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
         assert loop.alive
         assert (loop.failure, loop.trouble) == ("", "")
@@ -105,7 +105,7 @@ def test_own_starts_are_nobody_elses_where_an_error_was_met_on_the_way_through_t
         assert len(runs) == 3
         loop.submit([started(run) for run in runs]).result(WAIT)
         monkeypatch.setattr(dispatch, "waits_for_booking", once(waits_for_booking, times=times))
-        monkeypatch.setattr(settle, "overruns", once(overruns))
+        monkeypatch.setattr(settle, "overruns", once(extend_overruns))
         loop.submit([job("4")]).result(WAIT)
         assert len(alerts(loop, "passed_over")) == 1
         assert loop.published.foreign == ""
@@ -131,7 +131,7 @@ def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
     with planner() as loop:
         assert isinstance(loop._clock, StillClock)
         loop.submit([node("n1")]).result(WAIT)
-        monkeypatch.setattr(settle, "dispatch_due", once(dispatch_due))
+        monkeypatch.setattr(settle, "dispatch_due", once(dispatch_jobs))
         loop.submit([job("0")]).result(WAIT)
         loop.submit([job("1")]).result(WAIT)
         assert not [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
@@ -146,7 +146,7 @@ def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
 def test_a_job_that_the_planner_does_not_come_back_from_is_set_aside_alone(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seat = places._seat
+    seat = placement._place_job
 
     def fails(state: EngineState, record: Any, *rest: Any, **named: Any) -> None:
         if record.id == "2":
@@ -155,7 +155,7 @@ def test_a_job_that_the_planner_does_not_come_back_from_is_set_aside_alone(
             raise RuntimeError("broken on purpose")
         seat(state, record, *rest, **named)
 
-    monkeypatch.setattr(places, "_seat", fails)
+    monkeypatch.setattr(placement, "_seat", fails)
     with planner(batch_limit=1) as loop:
         loop.submit([node("n1")]).result(WAIT)
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
@@ -201,7 +201,7 @@ def test_what_concerns_the_whole_cluster_is_tried_again_with_a_snapshot(
         server.change_node(NodeFacts(name="n1", cpus=4))
         server.change_queue(QueueFacts(name="batch"))
         loop.submit([server.snapshot()]).result(WAIT)
-        monkeypatch.setattr(handlers, "limits_changed", once(rereading.limits_changed))
+        monkeypatch.setattr(handlers, "limits_changed", once(reevaluation.limits_changed))
         changed = server.change_queue(QueueFacts(name="batch", limits={"max_running": "1"}))
         loop.submit(changed).result(WAIT)
         assert len(alerts(loop, "error")) == len(alerts(loop, "snapshot")) == 1

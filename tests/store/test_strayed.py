@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.place import places
+from schedd.engine.place import placement
 from schedd.engine.show.job_view import job_view
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.engine_calls import EngineCallFailed, call_engine
@@ -70,7 +70,7 @@ def leading(store: Store) -> Iterator[tuple[PlanLoop, Seen]]:
 
 def broken(number: str, before: Callable[[Any], object] = lambda _: None) -> Callable[..., Any]:
     """Work on a job that fails for one of them."""
-    seat = places._seat
+    seat = placement._place_job
 
     def fails(state: Any, record: Any, *rest: Any, **named: Any) -> Any:
         if record.id == number:
@@ -100,7 +100,7 @@ def test_who_follows_knows_an_error_that_the_leader_alone_met(
     with leading(store) as (loop, _):
         standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
-            patch.setattr(places, "_seat", broken("3"))
+            patch.setattr(placement, "_seat", broken("3"))
             loop.submit([job("3"), job("4")]).result(WAIT)
         assert alerts(loop, "quarantine")
         loop.submit([job("5")]).result(WAIT)
@@ -117,7 +117,7 @@ def test_a_standby_that_was_ahead_of_the_leaders_error_takes_it_over(
     with leading(store) as (loop, journal):
         standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
-            patch.setattr(places, "_seat", broken("3"))
+            patch.setattr(placement, "_seat", broken("3"))
 
             def follows() -> None:
                 patch.undo()
@@ -142,7 +142,7 @@ def test_a_standby_that_met_an_error_alone_finds_back(
         standby = LogFollower(store, "c", SETTINGS, T)
         loop.submit([job("3"), job("4")]).result(WAIT)
         with monkeypatch.context() as patch:
-            patch.setattr(places, "_seat", broken("3"))
+            patch.setattr(placement, "_seat", broken("3"))
             standby.catch_up()
         assert set_aside(standby.engine, "3")
         if ahead:
@@ -164,7 +164,7 @@ def test_an_error_that_who_takes_over_meets_each_time_is_kept_with_the_log(
         loop.stop()
         journal.commit_events([job("3"), job("4")], T)  # and the leader is gone
         with monkeypatch.context() as patch:
-            patch.setattr(places, "_seat", broken("3"))
+            patch.setattr(placement, "_seat", broken("3"))
             mine = DurableJournal(store, "c", T)
             standby.take_over(mine)
             mine.close()
@@ -180,11 +180,11 @@ def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def halfway(state: Any) -> None:
-        state.homeless["nobody"] = None
+        state.without_place["nobody"] = None
 
     with leading(store) as (loop, _):
         with monkeypatch.context() as patch:
-            patch.setattr(places, "_seat", broken("3", halfway))
+            patch.setattr(placement, "_seat", broken("3", halfway))
             loop.submit([job("3"), job("4")]).result(WAIT)
         (told,) = alerts(loop, "passed_over")
         assert "a job that is gone waits for a node" in told
@@ -203,7 +203,7 @@ def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
 ) -> None:
     with leading(store) as (loop, journal):
         with monkeypatch.context() as patch:
-            patch.setattr(places, "_seat", broken("3"))
+            patch.setattr(placement, "_seat", broken("3"))
             loop.submit([job("3"), job("4")]).result(WAIT)
         loop.stop()
         store.save_checkpoint(journal.cluster, store.last_position(journal.cluster), T, b"no checkpoint")

@@ -195,7 +195,7 @@ class EngineState:
     """A number for every owner of a job there was."""
     chained: dict[str, None] = declared(KEYS, make=dict)
     """Jobs that are planned behind others which they wait for, or will be when these have a start."""
-    homeless: dict[str, None] = declared(KEYS, make=dict)
+    without_place: dict[str, None] = declared(KEYS, make=dict)
     """Jobs that may be planned but have no start, in the order in which they lost it."""
     queue: dict[int, None] = declared(KEYS, make=dict)
     """Under a queue policy: waiting slots in order of arrival."""
@@ -325,9 +325,9 @@ class EngineState:
     change_number: int = declared(NUMBER, default=0)
     backfilled: int = declared(NUMBER, default=-1)
     """The change number up to which free room was given to whose turn it is; -1: never."""
-    room_given: int = declared(NUMBER, default=-1)
+    last_backfill: int = declared(NUMBER, default=-1)
     """When that was;"""
-    room_due: int = declared(NUMBER, default=FOREVER)
+    backfill_due: int = declared(NUMBER, default=FOREVER)
     """and when it is done again though nothing happens: something happened in the same second."""
     breaches: int = declared(NUMBER, default=0)
     alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)
@@ -552,7 +552,7 @@ class EngineState:
         self.note_array(record, None)
         self.dependents.note_record(record, None)
         self.numbers.drop(job_id)
-        self.homeless.pop(job_id, None)
+        self.without_place.pop(job_id, None)
         self.chained.pop(job_id, None)
         self.slotless.pop(job_id, None)
         self.unheard.pop(job_id, None)

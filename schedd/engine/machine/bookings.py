@@ -17,8 +17,14 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.parts import bounds, overdue
 from schedd.engine.machine.transfers import withdraw
-from schedd.engine.place.bound import booking_of, drop_pieces, fit, names_booking, shares_of_takes
-from schedd.engine.place.places import make_way, plan_job
+from schedd.engine.place.booking_placement import (
+    find_booking,
+    free_booking_slots,
+    merge_takes,
+    names_booking,
+    update_booking_slots,
+)
+from schedd.engine.place.placement import displace_for, plan_job
 from schedd.engine.rank.accounts import account_of, amount_in_words, most_of
 from schedd.model import Request, WaitingFor
 from schedd.plan.plan import WorkSpent
@@ -119,7 +125,7 @@ def _admit(state: EngineState, event: Book) -> None:
         before = known.start if known is not None and known.phase in LIVE else -1
         moves = one.moves if before == one.start else (*one.moves, (state.now, before, one.start))
         state.bookings[one.name] = replace(one, since=state.now, moves=moves[-_MOVES:])
-        fit(state, one.name)
+        update_booking_slots(state, one.name)
     _wake(state, event.id, event.name)
 
 
@@ -228,10 +234,10 @@ def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> l
     """
     before = state.bookings.get(new.event.instead)
     if before is not None and before.phase in LIVE and before.event.by == new.event.by:
-        drop_pieces(state, before)
+        free_booking_slots(state, before)
         state.bookings[before.name] = replace(before, slots=(), pieces=())
         alone = _planned(state, [new], asked)
-        fit(state, before.name)
+        update_booking_slots(state, before.name)
         return alone
     alone = _planned(state, [new], asked)
     if alone is not None:
@@ -246,14 +252,14 @@ def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> l
     while place < len(queue):
         behind = queue[place:]
         for one in behind:
-            drop_pieces(state, one)
+            free_booking_slots(state, one)
             state.bookings[one.name] = replace(one, slots=(), pieces=())
         found, failed = _place_all(state, [new, *behind], asked)
         if failed is None:
             return found
         for one in behind:
             state.bookings[one.name] = one = replace(one, slots=(), pieces=())
-            fit(state, one.name)
+            update_booking_slots(state, one.name)
         queue[place:] = [state.bookings[one.name] for one in behind]
         if failed == 0:
             return None
@@ -287,7 +293,7 @@ def _place_all(
             if start < 0:
                 failed = i
                 break
-            held = shares_of_takes(state, plan.takes(slot))
+            held = merge_takes(state, plan.takes(slot))
             phase: BookingPhase = "frozen" if event.freeze == 0 else "flexible"
             found.append(replace(one, phase=phase, start=start, held=held, slots=(), pieces=(), text=""))
     finally:
@@ -353,7 +359,7 @@ def job_gone(state: EngineState, job: str, event: str) -> None:
     """A job is over: what it had of a booking is the booking's again."""
     for name, booking in list(state.bookings.items()):
         if booking.phase == "open" and job in booking.jobs:
-            fit(state, name)
+            update_booking_slots(state, name)
             _wake(state, event, name)
 
 
@@ -387,9 +393,9 @@ def advance(state: EngineState, event: str) -> None:
             _put(state, replace(state.bookings[name], phase="open"))
             _charge(state, booking)
             _wake(state, event, name)
-        if fit(state, name):
+        if update_booking_slots(state, name):
             slots = state.bookings[name].slots
-            make_way(state, slots, event, Cause.RESERVATION, f"reservation {name} has its cores again")
+            displace_for(state, slots, event, Cause.RESERVATION, f"reservation {name} has its cores again")
             _wake(state, event, name)
         _guard(state, state.bookings[name], event)
 
@@ -423,14 +429,14 @@ def next_edge(state: EngineState) -> Iterable[int]:
 
 
 def _close(state: EngineState, booking: Booking, phase: BookingPhase, text: str, event: str) -> None:
-    drop_pieces(state, booking)
+    free_booking_slots(state, booking)
     state.books.free(_account_key(booking.name))
     bound = _bound(state, booking.name)
     closed = replace(booking, phase=phase, slots=(), pieces=(), text=text, since=state.now)
     state.bookings[booking.name] = closed
     for one in list(state.bookings.values()):
         if one.event.instead == booking.name and one.phase in LIVE:
-            fit(state, one.name)
+            update_booking_slots(state, one.name)
     for record in bound:
         if record.phase in (Phase.BLOCKED, Phase.WAITING):
             plan_job(state, record, event, Cause.RELEASED, f"reservation {booking.shown} is {phase}")
@@ -443,7 +449,7 @@ def _bound(state: EngineState, name: str) -> list[JobRecord]:
         for one in state.records.values()
         if isinstance(one.answer, WaitingFor) and one.answer.kind in ("reservation", "dependency")
     ]
-    return [one for one in waiting if (its := booking_of(state, one)) is not None and its.name == name]
+    return [one for one in waiting if (its := find_booking(state, one)) is not None and its.name == name]
 
 
 def _wake(state: EngineState, event: str, name: str) -> None:
@@ -462,7 +468,7 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
         if booking.phase not in ("flexible", "frozen") or not any(node in names for node, _ in booking.held):
             continue
         request = _request_of(state, booking)
-        drop_pieces(state, booking)
+        free_booking_slots(state, booking)
         fixed = booking
         if booking.phase == "frozen":
             asked = replace(booking.event, ready=booking.start, deadline=booking.end)
@@ -479,4 +485,4 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
         else:
             moves = (*booking.moves, (state.now, booking.start, found[0].start))[-_MOVES:]
             state.bookings[name] = replace(bare, start=found[0].start, held=found[0].held, moves=moves)
-        fit(state, name)
+        update_booking_slots(state, name)

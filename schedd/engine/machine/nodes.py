@@ -12,8 +12,13 @@ from schedd.engine.facts.later import look_later_if_many
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.bookings import yield_nodes
-from schedd.engine.place.places import judge_again, leave, leave_if_crowded, seat_homeless
-from schedd.engine.place.reliability import failed, seen
+from schedd.engine.place.placement import (
+    place_unplaced,
+    recheck_impossible,
+    replan_jobs,
+    replan_overcommitted,
+)
+from schedd.engine.place.reliability import note_node_failure, note_node_state
 from schedd.model import Node, NodeState
 from schedd.plan.columns import MOST_RESOURCES, WHOLE
 from schedd.wire import NodeChanged, NodeFacts
@@ -53,7 +58,7 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
         facts = last_good(known, event.node)
         state.node_facts[facts.name] = facts
         _count(state, event.id, known, facts)
-        seen(state, facts.name, facts.state, away=_away(state, facts.name))
+        note_node_state(state, facts.name, facts.state, away=_away(state, facts.name))
         latest[facts.name] = event
         if facts.state == "down" and not _away(state, facts.name):
             state.down_since.setdefault(facts.name, state.now)
@@ -67,9 +72,9 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
     last = events[-1]
     if _follow(state, before, last.id):
         state.bare = None
-        judge_again(state, last.id, f"node {last.node.name} is new or changed")
+        recheck_impossible(state, last.id, f"node {last.node.name} is new or changed")
     if any(state.plan.nodes[name].state is NodeState.UP for name in latest):
-        seat_homeless(state, last.id, f"node {last.node.name} can be used")
+        place_unplaced(state, last.id, f"node {last.node.name} can be used")
     return changed
 
 
@@ -158,7 +163,9 @@ def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -
     other = [name for name, node in new.items() if _offer(old[name]) != _offer(node)]
     gone = [name for name in other if not new[name].cpus]
     if closed:
-        leave(state, state.plan.jobs_on_nodes(closed), event, Cause.ADMIN, f"{_are(closed)} set offline")
+        replan_jobs(
+            state, state.plan.jobs_on_nodes(closed), event, Cause.ADMIN, f"{_are(closed)} set offline"
+        )
     if back:
         state.frees += len(back)
         _due_again(state, back)
@@ -186,8 +193,8 @@ def _refit(state: EngineState, names: Sequence[str], event: str, cause: Cause, w
     on_them = plan.jobs_on_nodes(names)
     if look_later_if_many(state, on_them, event, words, cause):
         return
-    leave_if_crowded(state, np.ascontiguousarray(on_them[::-1]), event, cause, words)
-    leave(state, plan.misplaced(plan.jobs_on_nodes(names)), event, cause, words)
+    replan_overcommitted(state, np.ascontiguousarray(on_them[::-1]), event, cause, words)
+    replan_jobs(state, plan.misplaced(plan.jobs_on_nodes(names)), event, cause, words)
 
 
 def _offer(node: Node) -> tuple[object, ...]:
@@ -226,10 +233,10 @@ def lost_nodes(state: EngineState, event: str) -> None:
         return
     for name in lost:
         del state.down_since[name]
-        failed(state, name)
+        note_node_failure(state, name)
     names = list(lost)
     words = f"{_are(names, 'is', 'are')} down"
-    leave(
+    replan_jobs(
         state, state.plan.jobs_on_nodes(names), event, Cause.NODE_LOST, f"{words} since {min(lost.values())}"
     )
     if state.bookings:
@@ -247,7 +254,7 @@ def block(state: EngineState, record: JobRecord, event: str, words: str) -> bool
             new = True
             state.blocked.setdefault(share.node, {})[record.id] = None
             state.set_nodes([_shown(state, share.node)])
-            leave(state, state.plan.jobs_on_node(share.node), event, Cause.OVERRUN, words)
+            replan_jobs(state, state.plan.jobs_on_node(share.node), event, Cause.OVERRUN, words)
     return new
 
 
@@ -276,12 +283,12 @@ def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str
     other = [name for name in before if now[name] is not before[name]]
     closed = [name for name in other if now[name] is NodeState.DRAIN]
     if closed:
-        leave(state, state.plan.jobs_on_nodes(closed), event, Cause.ADMIN, words)
+        replan_jobs(state, state.plan.jobs_on_nodes(closed), event, Cause.ADMIN, words)
     for name in other:
         if now[name] is NodeState.DOWN:
             state.down_since.setdefault(name, state.now - state.settings.node_grace)
     if any(now[name] is NodeState.UP for name in other):
-        seat_homeless(state, event, words)
+        place_unplaced(state, event, words)
 
 
 # ---- nodes on which jobs fail -------------------------------------------------------------------
@@ -322,4 +329,4 @@ def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[st
         event, "black_hole", f"{words}; it gets no new jobs until it has been set offline or was down", name
     )
     state.set_nodes([_shown(state, name)])
-    leave(state, state.plan.jobs_on_node(name), event, Cause.NODE_LOST, words)
+    replan_jobs(state, state.plan.jobs_on_node(name), event, Cause.NODE_LOST, words)

@@ -10,7 +10,7 @@ import numpy as np
 from schedd.engine.facts.booking import LIVE, Booking
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.bookings import book
-from schedd.engine.place.bound import drop_pieces
+from schedd.engine.place.booking_placement import free_booking_slots
 from schedd.plan.columns import CPUS
 from schedd.policy.bookings import Order
 
@@ -48,7 +48,7 @@ def ordered(state: EngineState, order: Order) -> OrderFigures:
     state.site = replace(state.site, bookings=replace(state.site.bookings, order=order))
     for one in known:
         if one.phase == "flexible":
-            drop_pieces(state, one)
+            free_booking_slots(state, one)
             state.books.free(f"booking {one.name}")
         del state.bookings[one.name]
     for one in known:

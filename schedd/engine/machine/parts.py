@@ -11,7 +11,7 @@ from schedd.engine.facts.booking import LIVE, Booking
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.words import moment_in_words
-from schedd.engine.place.bound import booking_for
+from schedd.engine.place.booking_placement import find_transfer_booking
 from schedd.model import WaitingFor
 
 __all__ = ["bounds", "overdue"]
@@ -34,7 +34,7 @@ def overdue(state: EngineState, booking: Booking) -> str:
     event, now = booking.event, state.now
     if booking.phase not in LIVE or not event.transfer or booking.kept:
         return ""
-    counts = booking_for(state, event.transfer)
+    counts = find_transfer_booking(state, event.transfer)
     if counts is None or counts.name != booking.name:
         return ""  # another booking of the same job counts
     if event.late and now > booking.start + event.late and _waits(state, event.transfer):

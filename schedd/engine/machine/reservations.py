@@ -12,8 +12,8 @@ from schedd.engine.facts.shares import takes_of
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.bookings import yield_nodes
 from schedd.engine.machine.nodes import refresh, refresh_all, show_all
-from schedd.engine.place.places import make_way, seat_homeless
-from schedd.engine.place.reask import reask
+from schedd.engine.place.placement import displace_for, place_unplaced
+from schedd.engine.place.slot_requests import refresh_request
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.columns import WHOLE
 from schedd.plan.plan import Plan, Take
@@ -100,13 +100,13 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
         state.reservations[event.name] = ReservationRecord(event, slot, names, gate)
         words = f"reservation {event.name} was made"
         if slot >= 0:
-            make_way(state, [slot], event.id, Cause.RESERVATION, words)
+            displace_for(state, [slot], event.id, Cause.RESERVATION, words)
             if state.bookings and not gate:
                 yield_nodes(state, names, event.id, words)
     words = f"reservation {event.name} was changed"
     refresh_all(state, dict.fromkeys([*names, *(replaced.nodes if replaced else ())]), event.id, words)
     if replaced is not None:
-        seat_homeless(state, event.id, words)
+        place_unplaced(state, event.id, words)
 
 
 def unreserve(state: EngineState, event: Unreserve) -> None:
@@ -115,7 +115,7 @@ def unreserve(state: EngineState, event: Unreserve) -> None:
     if gone is not None:
         words = f"reservation {event.name} was lifted"
         refresh_all(state, gone.nodes, event.id, words)
-        seat_homeless(state, event.id, words)
+        place_unplaced(state, event.id, words)
 
 
 def nodes_again(state: EngineState) -> None:
@@ -165,5 +165,5 @@ def _gate(state: EngineState, access: Access) -> str:
     if new:
         show_all(state)
     for record in list(state.records.values()):
-        reask(state, record)
+        refresh_request(state, record)
     return gate

@@ -11,8 +11,8 @@ from typing import Final
 from schedd.engine.facts.arrays import array_number, array_of, index_of
 from schedd.engine.facts.records import Cause, Phase, TransferPhase, TransferRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.kept_places import expired
-from schedd.engine.place.places import replan
+from schedd.engine.place.held_placements import expired_placements
+from schedd.engine.place.placement import replan
 from schedd.wire import (
     BagEndReported,
     JobDeleted,
@@ -126,7 +126,7 @@ def _keep_place(state: EngineState, record: TransferRecord, event: str) -> None:
 
 def end_kept_places(state: EngineState, event: str) -> None:
     """Places that were kept long enough are free again."""
-    for job in expired(state):
+    for job in expired_placements(state):
         if job.phase in (Phase.WAITING, Phase.BLOCKED):
             replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
 

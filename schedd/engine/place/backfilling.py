@@ -7,7 +7,7 @@ import numpy as np
 
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.chains import last_starts
+from schedd.engine.place.dependencies import last_starts
 from schedd.engine.rank.promises import note_moves
 from schedd.model import FOREVER
 from schedd.plan.backfill import (
@@ -21,40 +21,47 @@ from schedd.plan.backfill import (
 from schedd.plan.columns import PLANNED, Ints
 from schedd.predict import Prediction
 
-__all__ = ["give_room", "gives_room", "next_room", "outline_of", "rule_of", "with_lengths"]
+__all__ = [
+    "backfill_rule",
+    "backfill_rule_outline",
+    "is_backfilling",
+    "next_backfill",
+    "run_backfill",
+    "with_expected_run_times",
+]
 
 Predicted = Callable[[str], Prediction | None]
 """What was predicted of a job at its submission."""
 
 
-def gives_room(state: EngineState) -> bool:
+def is_backfilling(state: EngineState) -> bool:
     """Whether that is done now: not while much is taken in, of which the plan does not know yet."""
-    return _wanted(state) and not (state.arriving or state.rereading)
+    return _is_enabled(state) and not (state.arriving or state.rereading)
 
 
-def _wanted(state: EngineState) -> bool:
+def _is_enabled(state: EngineState) -> bool:
     """Whether the site wants that, and jobs are started at all. Where jobs are kept on faster nodes that are
     worth waiting for, repair alone knows how.
     """
     return state.settings.backfill == "shortest" and not (state.halted or state.keeps_speed)
 
 
-def next_room(state: EngineState) -> int:
+def next_backfill(state: EngineState) -> int:
     """When it is to be done though nothing happens; FOREVER: not before something does."""
-    return state.room_due if gives_room(state) else FOREVER
+    return state.backfill_due if is_backfilling(state) else FOREVER
 
 
-def give_room(state: EngineState, event: str) -> None:
+def run_backfill(state: EngineState, event: str) -> None:
     """Let those start now whose turn it is. No promise is broken by it, and no deadline missed that holds."""
     plan, now = state.plan, state.now
-    changed = plan.freed or state.change_number != state.backfilled or state.room_due <= now
+    changed = plan.freed or state.change_number != state.backfilled or state.backfill_due <= now
     if not changed and state.soonest() > now:
         return
-    if state.room_given == now:  # once a second: what it frees is repaired, and that is no news
+    if state.last_backfill == now:  # once a second: what it frees is repaired, and that is no news
         if not event.startswith("clock:"):
-            state.room_due = now + 1
+            state.backfill_due = now + 1
         return
-    state.room_given, state.room_due = now, FOREVER
+    state.last_backfill, state.backfill_due = now, FOREVER
     slots = next_to_start(plan, _movable(state), now)
     moves = backfill(plan, _waiting(state, slots), now, state.settings.search_patience)
     if len(moves):
@@ -63,15 +70,15 @@ def give_room(state: EngineState, event: str) -> None:
     state.backfilled = state.change_number
 
 
-def rule_of(state: EngineState) -> BackfillRule | None:
+def backfill_rule(state: EngineState) -> BackfillRule | None:
     """What free room is given by, for copies of the plan. None: repair alone gives it."""
-    rule = outline_of(state)
-    return with_lengths(rule, state.by_slot, _predicted(state)) if rule is not None else None
+    rule = backfill_rule_outline(state)
+    return with_expected_run_times(rule, state.by_slot, _predicted(state)) if rule is not None else None
 
 
-def outline_of(state: EngineState) -> BackfillRule | None:
+def backfill_rule_outline(state: EngineState) -> BackfillRule | None:
     """The same as if nothing were predicted: to look up each job's prediction takes longer than all else."""
-    if not _wanted(state):
+    if not _is_enabled(state):
         return None
     return BackfillRule(
         state.waits_since.copy(),
@@ -83,7 +90,7 @@ def outline_of(state: EngineState) -> BackfillRule | None:
     )
 
 
-def with_lengths(
+def with_expected_run_times(
     rule: BackfillRule, by_slot: Sequence[JobRecord | None], predicted: Predicted
 ) -> BackfillRule:
     """An outline with what is expected of each job that may be moved, as predicted at its submission."""

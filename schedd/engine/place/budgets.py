@@ -5,8 +5,8 @@ from typing import Final
 
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.costs import earlier, over_limit
-from schedd.engine.place.places import plan_job, replan
+from schedd.engine.place.costs import move_earlier_affordably, over_limit
+from schedd.engine.place.placement import plan_job, replan
 from schedd.engine.rank.accounts import account_of, budget, hold_run
 from schedd.engine.rank.promises import note_one
 from schedd.engine.rank.quarantine import Concerning
@@ -14,7 +14,7 @@ from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import PLANNED
 from schedd.policy.accounts import period_at
 
-__all__ = ["follow_budgets", "follow_costs", "next_period"]
+__all__ = ["apply_budgets", "apply_cost_limits", "next_period"]
 
 _ALL: Final = "*"
 """Among the accounts that are due: every job is to be looked at."""
@@ -28,7 +28,7 @@ def next_period(state: EngineState) -> int:
     )
 
 
-def follow_budgets(state: EngineState, event: str) -> None:
+def apply_budgets(state: EngineState, event: str) -> None:
     """Begin periods anew; let jobs be planned whose accounts have enough by now, and let those wait whose
     accounts have too little.
     """
@@ -43,7 +43,7 @@ def follow_budgets(state: EngineState, event: str) -> None:
     if rules.empty == "wait":
         for name in due if not everybody else list(book.accounts):
             if name in book.accounts:
-                _let_wait(state, name, event)
+                _remove_unaffordable(state, name, event)
     found = [
         record
         for record in state.records.values()
@@ -51,14 +51,14 @@ def follow_budgets(state: EngineState, event: str) -> None:
     ]
     found.sort(key=lambda one: (-state.rank[one.slot] if one.slot >= 0 else 0, one.facts.submitted, one.id))
     for record in found:
-        _look_again(state, state.records[record.id], event)
+        _recheck_budget(state, state.records[record.id], event)
     for name in list(book.due):
         # Whoever could be let in was; what this freed is looked at by the next call.
         if name == _ALL or name in due:
             del book.due[name]
 
 
-def follow_costs(state: EngineState, event: str) -> None:
+def apply_cost_limits(state: EngineState, event: str) -> None:
     """Look for earlier places of jobs that may cost no more than their limits; try again for those that have
     none.
     """
@@ -74,7 +74,7 @@ def follow_costs(state: EngineState, event: str) -> None:
                 if over_limit(state, record):
                     replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
                     continue
-                old = earlier(state, record, event)
+                old = move_earlier_affordably(state, record, event)
                 if old >= 0:
                     words = "there is room where it costs no more than it may"
                     note_one(
@@ -83,7 +83,7 @@ def follow_costs(state: EngineState, event: str) -> None:
     state.due = None
 
 
-def _look_again(state: EngineState, record: JobRecord, event: str) -> None:
+def _recheck_budget(state: EngineState, record: JobRecord, event: str) -> None:
     if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
         hold_run(state, record)
         return
@@ -100,7 +100,7 @@ def _look_again(state: EngineState, record: JobRecord, event: str) -> None:
         replan(state, record, event, Cause.ADMIN, "its account has too little")
 
 
-def _let_wait(state: EngineState, name: str, event: str) -> None:
+def _remove_unaffordable(state: EngineState, name: str, event: str) -> None:
     """Take jobs out of the plan for which the account has too little, the latest to start first."""
     book, plan = state.books, state.plan
     account = book.accounts[name]

@@ -10,7 +10,7 @@ from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine.facts.intake import is_eligible
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.place.placing import place
+from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.model import FOREVER, WaitingFor
 from schedd.policy.accounts import SCALE, dearest
 from schedd.policy.affordable import Tariff, place_within, portions_of, too_dear
@@ -18,7 +18,7 @@ from schedd.policy.affordable import Tariff, place_within, portions_of, too_dear
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["afford", "earlier", "next_look", "over_limit"]
+__all__ = ["move_earlier_affordably", "next_cost_check", "over_limit", "place_affordably"]
 
 _DAY = 86_400
 
@@ -49,7 +49,7 @@ def _limit(state: "EngineState", record: JobRecord) -> float | None:
     return most
 
 
-def afford(state: "EngineState", record: JobRecord, event: str) -> WaitingFor | None:
+def place_affordably(state: "EngineState", record: JobRecord, event: str) -> WaitingFor | None:
     """Move a job that was just placed to where it costs no more than it may; what it waits for where that is
     nowhere, and then it is unplaced.
     """
@@ -61,7 +61,12 @@ def afford(state: "EngineState", record: JobRecord, event: str) -> WaitingFor | 
     state.costs_due = state.costs_due or state.now + state.settings.priority_every
     slot, plan = record.slot, state.plan
     start, first = place_within(
-        plan, slot, _tariff(state), most, state.now, lambda: place(state, record, event, ahead=False)[0]
+        plan,
+        slot,
+        _tariff(state),
+        most,
+        state.now,
+        lambda: place_by_site_policy(state, record, event, ahead=False)[0],
     )
     if start < 0:
         return too_dear(most, first, state.site.economy.currency)
@@ -81,7 +86,7 @@ def over_limit(state: "EngineState", record: JobRecord) -> bool:
     return _tariff(state).cost(portions_of(state.plan, record.slot), start, start + seconds) > most + 1e-9
 
 
-def earlier(state: "EngineState", record: JobRecord, event: str) -> int:
+def move_earlier_affordably(state: "EngineState", record: JobRecord, event: str) -> int:
     """Look for an earlier place that a planned job can pay for; returns the start that it had before, or -1
     where it stays.
     """
@@ -92,8 +97,8 @@ def earlier(state: "EngineState", record: JobRecord, event: str) -> int:
         return -1
     plan.remove(slot, state.now)
     plan.set_ready(slot, ready)
-    found = place(state, record, event, ahead=False)[0]
-    if found >= 0 and (afford(state, record, event) is not None or plan.start(slot) >= old):
+    found = place_by_site_policy(state, record, event, ahead=False)[0]
+    if found >= 0 and (place_affordably(state, record, event) is not None or plan.start(slot) >= old):
         found = -1
     if found < 0:
         if plan.start(slot) >= 0:
@@ -104,6 +109,6 @@ def earlier(state: "EngineState", record: JobRecord, event: str) -> int:
     return old
 
 
-def next_look(state: "EngineState") -> int:
+def next_cost_check(state: "EngineState") -> int:
     """When earlier places are looked for again; FOREVER: no job has a limit that matters."""
     return state.costs_due if state.capped else FOREVER

@@ -2,21 +2,21 @@
 
 from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.kept_places import is_kept
-from schedd.engine.place.places import replan
+from schedd.engine.place.held_placements import has_held_placement
+from schedd.engine.place.placement import replan
 from schedd.engine.rank.deadlines import lost_deadline, lost_now
 from schedd.engine.rank.quarantine import Concerning
 
-__all__ = ["hold_lost"]
+__all__ = ["remove_lost_deadlines"]
 
 
-def hold_lost(state: EngineState, event: str) -> None:
+def remove_lost_deadlines(state: EngineState, event: str) -> None:
     """Take jobs out of the plan that can no longer end by their deadlines; those about to start stay."""
     for slot in lost_now(state):
         record = state.by_slot[slot]
         if record is None or record.phase is not Phase.WAITING or lost_deadline(state, record) is None:
             continue
         with Concerning(state, record.id, event):
-            if not is_kept(state, record):
+            if not has_held_placement(state, record):
                 state.frees += state.plan.start(slot) >= 0
                 replan(state, record, event, Cause.ADMIN, "it can no longer end by its deadline")

@@ -12,13 +12,13 @@ from schedd.policy.reliability import Life, failure_rates
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["failed", "rates_of", "seen"]
+__all__ = ["failure_rates_by_row", "note_node_failure", "note_node_state"]
 
 _BLOCK = 300
 """Rates are worked out anew so often, in seconds."""
 
 
-def seen(state: "EngineState", name: str, now_is: str, *, away: bool) -> None:
+def note_node_state(state: "EngineState", name: str, now_is: str, *, away: bool) -> None:
     """The server shows a node ``now_is`` (up, drain, down); ``away``: we switched it off."""
     half = state.site.reliability.half_life
     life = state.lives.get(name, Life(state.now)).aged(state.now, half)
@@ -26,7 +26,7 @@ def seen(state: "EngineState", name: str, now_is: str, *, away: bool) -> None:
     state.lives[name] = replace(life, is_up=now_is == "up", fell=fell)
 
 
-def failed(state: "EngineState", name: str) -> None:
+def note_node_failure(state: "EngineState", name: str) -> None:
     """A node is down for longer than the grace."""
     life = state.lives.get(name)
     if life is not None and life.fell:
@@ -35,7 +35,7 @@ def failed(state: "EngineState", name: str) -> None:
         state.flaky = None
 
 
-def rates_of(state: "EngineState") -> dict[int, float]:
+def failure_rates_by_row(state: "EngineState") -> dict[int, float]:
     """Failures per second by row of the plan; empty where all nodes fail alike."""
     block = state.now - state.now % _BLOCK
     if state.flaky is None or state.flaky[0] != block:

@@ -59,7 +59,7 @@ def next_loss(state: "EngineState") -> int:
 
 def _latest(state: "EngineState") -> tuple[Ints, Ints]:
     """The waiting jobs with a deadline, and when each must start at the latest."""
-    unplaced = [*state.queue, *(state.records[job].slot for job in state.homeless)]
+    unplaced = [*state.queue, *(state.records[job].slot for job in state.without_place)]
     slots = np.union1d(state.plan.planned(), np.array(unplaced, np.int64))
     slots = slots[state.due_by[slots] < FOREVER]
     return slots, state.due_by[slots] - state.plan.jobs.durations[slots]

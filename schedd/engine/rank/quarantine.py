@@ -62,7 +62,7 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
         state.queue.pop(record.slot, None)
         if state.plan.state(record.slot) != UNPLACED:
             state.plan.remove(record.slot, state.now)
-    state.homeless.pop(record.id, None)
+    state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
     with Bookkeeping(state, record.id, "what is held for it"):
         state.books.free(record.id)

@@ -17,21 +17,34 @@ from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import shares_of, takes_of
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.bound import booking_of, fit, strays, waits_for_booking
+from schedd.engine.place.booking_placement import (
+    find_booking,
+    is_outside_booking,
+    update_booking_slots,
+    waits_for_booking,
+)
 from schedd.engine.place.costs import over_limit
-from schedd.engine.place.kept_places import is_kept
-from schedd.engine.place.places import claim, displace, lift_behind, replan, rivals, seat, stand
-from schedd.engine.place.suited import to_suited
+from schedd.engine.place.held_placements import has_held_placement
+from schedd.engine.place.node_preferences import move_to_better_nodes
+from schedd.engine.place.placement import (
+    jobs_on_same_rows,
+    move_and_displace,
+    move_to,
+    place_job,
+    remove_followers,
+    replan,
+    replan_displaced,
+)
 from schedd.engine.rank.promises import note, note_one
 from schedd.engine.rank.quarantine import Concerning
 from schedd.engine.run.queueing import start_by_policy
-from schedd.engine.run.rereading import look_again
-from schedd.engine.run.running import hold, walltime_to_set
+from schedd.engine.run.reevaluation import reevaluate
+from schedd.engine.run.running import fix_until, walltime_to_set
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.plan import Take
 from schedd.wire import Run
 
-__all__ = ["catch_up", "dispatch_due", "due_by_policy"]
+__all__ = ["dispatch_by_policy", "dispatch_jobs", "move_late_jobs"]
 
 _AGAIN = 30
 """Seconds after which a job is looked at again that is due but that the server has not released."""
@@ -62,10 +75,10 @@ class _Displaced:
         if self.starts:
             slots = np.fromiter(self.starts, np.int64, len(self.starts))
             old = np.fromiter(self.starts.values(), np.int64, len(self.starts))
-            displace(state, slots, old, event, Cause.OUTAGE, self.words)
+            replan_displaced(state, slots, old, event, Cause.OUTAGE, self.words)
 
 
-def due_by_policy(state: EngineState, event: str) -> None:
+def dispatch_by_policy(state: EngineState, event: str) -> None:
     """Under a queue policy: start the jobs that the policy lets start now.
 
     Those that may not be dispatched yet go back to the queue.
@@ -81,7 +94,7 @@ def due_by_policy(state: EngineState, event: str) -> None:
             state.plan.remove(slot, state.now)
 
 
-def dispatch_due(state: EngineState, event: str) -> None:
+def dispatch_jobs(state: EngineState, event: str) -> None:
     """Start every job whose planned moment has come, earliest planned first."""
     if state.halted:
         return
@@ -119,30 +132,30 @@ def _dispatch(state: EngineState, slot: int, event: str, displaced: _Displaced) 
 
 def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displaced) -> None:
     slot = record.slot
-    if record.id in state.rereading and look_again(state, [record.id]):
+    if record.id in state.rereading and reevaluate(state, [record.id]):
         state.due = None
         return
     record = state.records[record.id]
     if slot_limited(record.facts):
-        _let_another_go(state, record, event)
+        _swap_with_sibling(state, record, event)
         return
-    conditional = record.behind or is_kept(state, record)
+    conditional = record.behind or has_held_placement(state, record)
     if conditional and state.now < state.plan.start(slot) + _RELEASED_WITHIN:
         # The server releases it when it has seen the end.
         state.plan.set_ready(slot, min(state.now + 5, state.plan.start(slot) + _RELEASED_WITHIN))
         return
     if record.facts.state != "Q":
-        record = _put_off(state, record)
+        record = _postpone(state, record)
         replan(state, record, event, Cause.ALTERED, "the server has not released it yet")
         return
     if over_limit(state, record):
         replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
         return
-    booking = booking_of(state, record)
+    booking = find_booking(state, record)
     if booking is None and waits_for_booking(state, record, booking) is not None:
         replan(state, record, event, Cause.RESERVATION, "its group does not start here")
         return
-    if booking is not None and strays(state, record, booking):
+    if booking is not None and is_outside_booking(state, record, booking):
         replan(state, record, event, Cause.RESERVATION, f"it runs in reservation {booking.name} alone")
         return
     if booking is not None and _too_late(state, record, booking):
@@ -150,7 +163,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         replan(state, record, event, Cause.OUTAGE, words)
         return
     if state.policy is None and not state.keeps_speed and booking is None:
-        to_suited(state, record, placed_now=False)
+        move_to_better_nodes(state, record, placed_now=False)
     names = {state.plan.node_names[take.row] for take in state.plan.takes(slot)}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]
     if down:
@@ -186,7 +199,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
     record = state.put(
         after(record, Step.DISPATCHED, attempt=StartAttempt(decision.id, state.now, expires)),
     )
-    hold(state, record, state.plan.end(slot))
+    fix_until(state, record, state.plan.end(slot))
     # And keeps it beyond its end as long as nobody knows what became of it.
     heapq.heappush(state.ends, (state.plan.end(slot), slot, record.id))
 
@@ -204,10 +217,10 @@ def _has_room(
     planned = plan.start(slot)
     if planned < now:
         if booking is not None:  # what it holds of its booking, it holds longer
-            stand(state, slot, now)
-            fit(state, booking.name)
+            move_to(state, slot, now)
+            update_booking_slots(state, booking.name)
         # Parts of a group start however late they are.
-        gone, old = claim(state, slot, now, itself=booking is None or not booking.event.transfer)
+        gone, old = move_and_displace(state, slot, now, itself=booking is None or not booking.event.transfer)
         displaced.add(gone, old, f"job {record.id} starts later than planned")
         if plan.state(slot) != PLANNED:
             return False
@@ -255,14 +268,14 @@ def _too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     return end > booking.end and not booking.event.transfer
 
 
-def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:
+def _swap_with_sibling(state: EngineState, record: JobRecord, event: str) -> None:
     """A job is due that its array's slot limit holds on the server: one of the array goes that is not held.
 
     Where none is, the server releases this one when it sees that another has ended: any moment now. If it
     does not, its place is not to stand empty.
     """
     plan, slot, now = state.plan, record.slot, state.now
-    other = _released(state, record)
+    other = _find_startable_sibling(state, record)
     if other is not None:
         words = f"the server holds job {record.id}, not job {other.id} of the same array"
         slots = np.array([other.slot, slot], np.int64)
@@ -270,30 +283,30 @@ def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:
         for one in slots.tolist():
             plan.remove(one, now)
         for one in (other, record):  # who may start goes first
-            seat(state, one, event)
+            place_job(state, one, event)
         new = plan.starts(slots)
         moved = new != old
         note(state, event, Cause.QUEUE, words, slots[moved], old[moved], new[moved])
         state.due = None
         # The other may have no room now; the one that is held would be due again at once, and for ever.
         if plan.state(slot) == PLANNED and plan.start(slot) <= now:
-            _later(state, state.records[record.id], event)
+            _replan_limited(state, state.records[record.id], event)
     elif now < plan.start(slot) + _LIMITED_WITHIN:
         plan.set_ready(slot, now + 1)
     else:
-        _later(state, record, event)
+        _replan_limited(state, record, event)
 
 
-def _later(state: EngineState, record: JobRecord, event: str) -> None:
-    record = _put_off(state, record)
+def _replan_limited(state: EngineState, record: JobRecord, event: str) -> None:
+    record = _postpone(state, record)
     replan(state, record, event, Cause.QUEUE, "the server holds it for its array's slot limit")
 
 
-def _put_off(state: EngineState, record: JobRecord) -> JobRecord:
+def _postpone(state: EngineState, record: JobRecord) -> JobRecord:
     return after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now + _AGAIN))
 
 
-def _released(state: EngineState, held: JobRecord) -> JobRecord | None:
+def _find_startable_sibling(state: EngineState, held: JobRecord) -> JobRecord | None:
     """Of the same array, the first planned job later than now that could start if it were its turn."""
     for pool in state.plan.pool_amounts(held.slot):
         if state.limits.pools[pool].who != "array":
@@ -308,7 +321,7 @@ def _released(state: EngineState, held: JobRecord) -> JobRecord | None:
     return None
 
 
-def catch_up(state: EngineState, event: str) -> None:
+def move_late_jobs(state: EngineState, event: str) -> None:
     """Move on the places of due jobs that could not be started for long; all keep their order.
 
     Where one is so late, all late ones are moved: those left behind would go before it.
@@ -326,18 +339,18 @@ def catch_up(state: EngineState, event: str) -> None:
     for slot in late.tolist():
         if plan.state(slot) != PLANNED:
             continue
-        stand(state, slot, now)
+        move_to(state, slot, now)
         kept.append(slot)
-        others = rivals(state, [slot])
+        others = jobs_on_same_rows(state, [slot])
         others = others[~np.isin(others, kept)]
         lost = plan.remove_overcommitted(np.append(others, slot))
         gone.append(lost)
         if lost.shape[0]:
-            gone.append(lift_behind(state, others[::-1], int(old[lost].min()), old))
+            gone.append(remove_followers(state, others[::-1], int(old[lost].min()), old))
         if plan.state(slot) != PLANNED:
             kept.pop()
     slots = np.array(kept, np.int64)
     words = f"it was not started in time: {state.halted or 'the scheduler was not there'}"
     note(state, event, Cause.OUTAGE, words, slots, old[slots], np.full(slots.shape[0], now))
     lost = np.concatenate(gone)
-    displace(state, lost, old[lost], event, Cause.OUTAGE, words)
+    replan_displaced(state, lost, old[lost], event, Cause.OUTAGE, words)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import refresh_all
-from schedd.engine.run.rereading import follow_queue
+from schedd.engine.run.reevaluation import follow_queue
 from schedd.wire import PlanningHeld, PlanningReleased
 
 __all__ = ["Held", "held_or_released"]
@@ -23,16 +23,16 @@ def held_or_released(state: EngineState, events: Sequence[Held]) -> None:
         elif state.holds.pop((event.kind, event.name), None) is None:
             continue
         if event.kind == "queue":
-            follow_queue(state, event.id, event.name, _words(event))
+            follow_queue(state, event.id, event.name, _describe(event))
         elif event.name in state.plan.nodes:
             nodes[event.name] = event
     if nodes:
         last = list(nodes.values())[-1]
         state.frees += len(nodes)
-        refresh_all(state, nodes, last.id, _words(last, len(nodes)))
+        refresh_all(state, nodes, last.id, _describe(last, len(nodes)))
 
 
-def _words(event: Held, nodes: int = 1) -> str:
+def _describe(event: Held, nodes: int = 1) -> str:
     what = f"{event.kind} {event.name}" if nodes == 1 else f"{nodes} nodes"
     tail = f"is held: {event.reason}" if isinstance(event, PlanningHeld) else "was released"
     return f"planning of {what} {tail}"

@@ -13,12 +13,19 @@ from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartA
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import note_end, note_failure, unblock
 from schedd.engine.place.avoided_nodes import failed_on, with_avoided
-from schedd.engine.place.places import displace, lift_chain, plan_job, replan, seat, unplan
+from schedd.engine.place.placement import (
+    place_job,
+    plan_job,
+    remove,
+    remove_dependents,
+    replan,
+    replan_displaced,
+)
 from schedd.engine.rank.accounts import book_charge
 from schedd.engine.rank.fair_use import book_run
 from schedd.engine.rank.promises import end_promise, judge_restored, note_one
 from schedd.engine.rank.ranking import forward, set_rank
-from schedd.engine.run.running import AHEAD, run, suspect, told_again
+from schedd.engine.run.running import AHEAD, check_for_foreign_start, on_running_job_altered, start_running
 from schedd.model import FOREVER, NodeState, Request
 from schedd.plan.columns import PLANNED
 from schedd.plan.shapes import shape_key
@@ -34,37 +41,37 @@ from schedd.wire import (
 )
 
 __all__ = [
-    "again",
-    "alter",
-    "altered",
-    "gone",
-    "held",
-    "nodes_of",
-    "queued",
-    "released",
-    "resettle",
-    "started",
-    "unchanged",
+    "apply_facts",
+    "is_unchanged",
+    "job_nodes",
+    "on_job_altered",
+    "on_job_gone",
+    "on_job_held",
+    "on_job_queued",
+    "on_job_released",
+    "on_job_started",
+    "replan_after_failed_run",
+    "replan_with_facts",
 ]
 
 
-def queued(state: EngineState, event: JobQueued) -> None:
+def on_job_queued(state: EngineState, event: JobQueued) -> None:
     """A job arrived, or came back to its queue."""
     facts = event.job
     known = state.records.get(facts.id)
     if facts.state == "C":
-        _gone(state, event.id, facts.id, "is complete", event.time)
+        _remove_job(state, event.id, facts.id, "is complete", event.time)
     elif known is None:
         _enter(state, event.id, facts)
     elif known.phase not in (Phase.RUNNING, Phase.DISPATCHED) or holds_resources(facts):
-        alter(state, event.id, known, facts)
+        apply_facts(state, event.id, known, facts)
     elif known.phase is Phase.RUNNING:
         if event.time >= known.run.started:  # else it is an old message: the job has started since
-            _came_back(state, event.id, known, facts)
+            _return_to_queue(state, event.id, known, facts)
     elif facts.starts > known.facts.starts or (
         known.attempt.accepted and event.time >= known.attempt.decided
     ):
-        _came_back(state, event.id, known, facts)
+        _return_to_queue(state, event.id, known, facts)
     else:
         # The outcome of its run decision is still to come.
         state.put(after(known, Step.DESCRIBED, facts=facts))
@@ -84,8 +91,8 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
         started = facts.started if facts.started is not None else state.now
         # One that is far ahead was stamped by a clock that was wrong: it tells nothing of when.
         if state.now + AHEAD >= started > state.since >= 0:
-            suspect(state, event, record, started, facts.by)
-        run(state, event, record, started, facts.shares)
+            check_for_foreign_start(state, event, record, started, facts.by)
+        start_running(state, event, record, started, facts.shares)
         if kept is not None and kept.started >= 0:  # its promise was judged when it started
             record = state.records[facts.id]
             if record.run.started == kept.started and record.slot >= 0:
@@ -136,7 +143,7 @@ def _slot_for(state: EngineState, facts: JobFacts, understood: Understood, reque
     return slot
 
 
-def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
+def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
     """A job that ran, or was accepted to run, is queued again: its promise ends and a new one is made.
 
     One that came back without having run to speak of is *returned*: it backs off, and is set aside when it
@@ -144,7 +151,7 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
     """
     settings = state.settings
     ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
-    nodes = nodes_of(state, record)
+    nodes = job_nodes(state, record)
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what its end says about its nodes"):
             note_end(state, record, event, failed=ran < settings.returns_within)
@@ -167,10 +174,10 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
         )
     # It waits from here on: where planning it again fails, it holds nothing.
     record = state.put(_ended_run(state, event, record, back_off, "it came back to its queue"))
-    resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
+    replan_with_facts(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
 
 
-def nodes_of(state: EngineState, record: JobRecord) -> tuple[str, ...]:
+def job_nodes(state: EngineState, record: JobRecord) -> tuple[str, ...]:
     """The nodes on which a job runs, or is to start."""
     if record.facts.shares:
         return tuple(share.node for share in record.facts.shares)
@@ -200,18 +207,18 @@ def _open_until(state: EngineState, record: JobRecord) -> int:
     return expires + 1
 
 
-def altered(state: EngineState, event: JobAltered) -> None:
+def on_job_altered(state: EngineState, event: JobAltered) -> None:
     """A job's request, queue, priority or name changed."""
     known = state.records.get(event.job.id)
     if event.job.state == "C":
-        _gone(state, event.id, event.job.id, "is complete", event.time)
+        _remove_job(state, event.id, event.job.id, "is complete", event.time)
     elif known is None:
         _enter(state, event.id, event.job)
     else:
-        alter(state, event.id, known, event.job)
+        apply_facts(state, event.id, known, event.job)
 
 
-def alter(
+def apply_facts(
     state: EngineState,
     event: str,
     known: JobRecord,
@@ -222,24 +229,24 @@ def alter(
     """Take over what the server says of a known job now."""
     if holds_resources(facts) and known.phase is not Phase.RUNNING:
         started = facts.started if facts.started is not None else state.now
-        suspect(state, event, known, started, facts.by)
+        check_for_foreign_start(state, event, known, started, facts.by)
         known = state.put(after(known, Step.DESCRIBED, facts=facts))
-        run(state, event, known, started, facts.shares)
+        start_running(state, event, known, started, facts.shares)
     elif known.phase is Phase.RUNNING:
-        told_again(state, event, known, facts)
+        on_running_job_altered(state, event, known, facts)
     elif known.phase is Phase.DISPATCHED:
         # It keeps its place until the outcome of its run decision is known.
         if facts.queue != known.facts.queue:
             known = end_promise(state, known, event, f"it was moved to queue {facts.queue}")
         state.put(after(known, Step.DESCRIBED, facts=facts))
     elif _bears_on_plan(state, known, facts):
-        resettle(state, event, after(known, Step.FORGIVEN), facts, cause, words)
+        replan_with_facts(state, event, after(known, Step.FORGIVEN), facts, cause, words)
     else:
         record = state.put(after(known, Step.DESCRIBED, facts=facts))
-        _raised(state, event, record, known.facts.priority)
+        _apply_priority(state, event, record, known.facts.priority)
 
 
-def _raised(state: EngineState, event: str, record: JobRecord, before: int) -> None:
+def _apply_priority(state: EngineState, event: str, record: JobRecord, before: int) -> None:
     """The job's own priority may be another now: then it may go before others."""
     slot = record.slot
     if slot < 0 or record.facts.priority == before:
@@ -258,17 +265,17 @@ def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> boo
         or (old.state, old.holds, old.queue, old.not_before)
         != (facts.state, facts.holds, facts.queue, facts.not_before)
         or (old.resources, old.depend) != (facts.resources, facts.depend)
-        or _counts_as(old) != _counts_as(facts)
+        or _limit_keys(old) != _limit_keys(facts)
         or old.slot_limit != facts.slot_limit
     )
 
 
-def _counts_as(facts: JobFacts) -> tuple[str, ...]:
+def _limit_keys(facts: JobFacts) -> tuple[str, ...]:
     """By whose limits the job is counted."""
     return facts.owner, facts.group, facts.account, facts.project, facts.array
 
 
-def resettle(
+def replan_with_facts(
     state: EngineState, event: str, record: JobRecord, facts: JobFacts, cause: Cause, words: str
 ) -> None:
     """Plan a job anew that is not, or no longer, about to start, with the server's present word on it.
@@ -278,13 +285,15 @@ def resettle(
     """
     before = record.facts
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
-    if record.slot >= 0 and not _within(understood, _asked(state, record), record.understood.walltime):
+    if record.slot >= 0 and not _asks_no_more(
+        understood, _slot_request(state, record), record.understood.walltime
+    ):
         record = end_promise(state, record, event, "its request was enlarged")
     elif facts.queue != before.queue:
         record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
     elif read_advres(facts.resources) != read_advres(before.resources):
         record = end_promise(state, record, event, "it is to run in another booking, or in none")
-    elif _counts_as(facts) != _counts_as(before):
+    elif _limit_keys(facts) != _limit_keys(before):
         record = end_promise(state, record, event, "it counts as somebody else's")
     elif not is_eligible(facts, state.now):
         record = end_promise(state, record, event, words)
@@ -292,8 +301,8 @@ def resettle(
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     if _on_lost_node(state, record):
         record = after(record, Step.BLAMED, lost=Cause.NODE_LOST)
-    old = unplan(state, record)
-    followers, before_them = lift_chain(state, record.id) if state.chained else (None, None)
+    old = remove(state, record)
+    followers, before_them = remove_dependents(state, record.id) if state.chained else (None, None)
     record = _fit_slot(state, after(record, Step.READ, facts=facts, understood=understood))
     if (
         record.slot >= 0
@@ -302,7 +311,7 @@ def resettle(
     ):
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     set_rank(state, record)
-    seat(state, record, event, ahead=True)
+    place_job(state, record, event, ahead=True)
     slot = state.records[record.id].slot
     if slot >= 0:
         start = state.plan.start(slot)
@@ -311,7 +320,9 @@ def resettle(
         if settled.lost is not None and start >= 0:
             state.put(after(settled, Step.BLAMED, lost=None))
     if followers is not None and before_them is not None:
-        displace(state, followers, before_them, event, Cause.CHAIN, f"job {record.id} was planned anew")
+        replan_displaced(
+            state, followers, before_them, event, Cause.CHAIN, f"job {record.id} was planned anew"
+        )
 
 
 def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
@@ -323,7 +334,7 @@ def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
     return any(state.plan.nodes[name].state is not NodeState.UP for name in names)
 
 
-def _within(after: Understood, before: Request, walltime: int) -> bool:
+def _asks_no_more(after: Understood, before: Request, walltime: int) -> bool:
     """Whether a request asks for nothing that the one before did not."""
     request = after.request
     if request is None or after.walltime > walltime or len(request.chunks) != len(before.chunks):
@@ -342,7 +353,7 @@ def _within(after: Understood, before: Request, walltime: int) -> bool:
     )
 
 
-def _asked(state: EngineState, record: JobRecord) -> Request:
+def _slot_request(state: EngineState, record: JobRecord) -> Request:
     """What the job's slot was made for."""
     return state.plan.request(record.slot)
 
@@ -354,7 +365,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     wanted = state.as_planned(record.facts, request) if request is not None else None
     if wanted is not None:
         wanted = with_avoided(state, record, wanted)
-    if slot >= 0 and wanted is not None and shape_key(_asked(state, record)) == shape_key(wanted):
+    if slot >= 0 and wanted is not None and shape_key(_slot_request(state, record)) == shape_key(wanted):
         state.plan.set_duration(slot, understood.walltime, state.now)
         (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
         state.refit(record)
@@ -372,7 +383,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
 # ---- holds --------------------------------------------------------------------------------------
 
 
-def held(state: EngineState, event: JobHeld) -> None:
+def on_job_held(state: EngineState, event: JobHeld) -> None:
     """A hold was set. A job that runs, or is about to, keeps what it holds."""
     record = state.records.get(event.job_id)
     if record is None:
@@ -390,7 +401,7 @@ def held(state: EngineState, event: JobHeld) -> None:
     replan(state, record, event.id, Cause.ALTERED, "it was held")
 
 
-def released(state: EngineState, event: JobReleased) -> None:
+def on_job_released(state: EngineState, event: JobReleased) -> None:
     """The last hold was lifted, or the wait is over; what we had set the job aside for is forgiven, too."""
     record = state.records.get(event.job_id)
     if record is None:
@@ -405,7 +416,7 @@ def released(state: EngineState, event: JobReleased) -> None:
         state.put(after(record, Step.DESCRIBED, facts=facts))
         return
     record = after(after(record, Step.DESCRIBED, facts=facts), Step.FORGIVEN)
-    if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not _bound(state, record):
+    if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not _is_constrained(state, record):
         state.put(record)  # it was not held, or that was not heard of: repair may find it an earlier place
         state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
         return
@@ -415,36 +426,38 @@ def released(state: EngineState, event: JobReleased) -> None:
 # ---- starts and ends ----------------------------------------------------------------------------
 
 
-def _bound(state: EngineState, record: JobRecord) -> bool:
+def _is_constrained(state: EngineState, record: JobRecord) -> bool:
     """Whether its start hangs on more than room: on other jobs, or on what it may cost."""
     return bool(record.behind) or record.id in state.capped
 
 
-def started(state: EngineState, event: JobStarted) -> None:
+def on_job_started(state: EngineState, event: JobStarted) -> None:
     """A job runs; perhaps elsewhere than planned, or though we did not start it."""
     record = state.records.get(event.job_id)
     if record is None:
         state.alert(event.id, "unknown_job", f"job {event.job_id} started, but no event had announced it")
     else:
-        suspect(state, event.id, record, event.time, event.by)
-        run(state, event.id, record, event.time, event.shares, by=event.by)
+        check_for_foreign_start(state, event.id, record, event.time, event.by)
+        start_running(state, event.id, record, event.time, event.shares, by=event.by)
 
 
-def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
+def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """A job ended or was deleted; nothing to do for one that is not known."""
     record = state.records.get(event.job_id)
     if not isinstance(event, JobEnded):
-        _gone(state, event.id, event.job_id, "was deleted", event.time)
+        _remove_job(state, event.id, event.job_id, "was deleted", event.time)
     elif record is None or record.phase is not Phase.RUNNING:
-        _gone(state, event.id, event.job_id, "ended", event.time)
+        _remove_job(state, event.id, event.job_id, "ended", event.time)
     else:
         failed = dialect_of(record.facts.family).speaks_against_node(event.exit_status)
-        _gone(state, event.id, event.job_id, "ended", event.time, by_itself=not failed)
+        _remove_job(state, event.id, event.job_id, "ended", event.time, by_itself=not failed)
         with Bookkeeping(state, record.id, "what its end says about its nodes"):
             note_end(state, record, event.id, failed=failed)
 
 
-def _gone(state: EngineState, event: str, job_id: str, how: str, at: int, *, by_itself: bool = False) -> None:
+def _remove_job(
+    state: EngineState, event: str, job_id: str, how: str, at: int, *, by_itself: bool = False
+) -> None:
     """A job is gone. First of all what it holds is free; then its end is noted, each part by itself."""
     known = state.records.get(job_id)
     early = known is not None and known.slot >= 0 and state.plan.end(known.slot) > at
@@ -478,12 +491,14 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
             book_charge(state, record, at)
 
 
-def again(state: EngineState, event: str, record: JobRecord, cause: Cause, words: str) -> None:
+def replan_after_failed_run(
+    state: EngineState, event: str, record: JobRecord, cause: Cause, words: str
+) -> None:
     """A job whose run decision came to nothing is planned anew, as the server describes it by now."""
-    resettle(state, event, record, record.facts, cause, words)
+    replan_with_facts(state, event, record, record.facts, cause, words)
 
 
-def unchanged(state: EngineState, record: JobRecord) -> bool:
+def is_unchanged(state: EngineState, record: JobRecord) -> bool:
     """Whether a job whose run decision was out may still start where it was to start."""
     facts = record.facts
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)

@@ -12,10 +12,15 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import note_failure
 from schedd.engine.place.avoided_nodes import failed_on
-from schedd.engine.place.places import claim, displace, leave, leave_if_crowded
+from schedd.engine.place.placement import (
+    move_and_displace,
+    replan_displaced,
+    replan_jobs,
+    replan_overcommitted,
+)
 from schedd.engine.rank.promises import note_one
 from schedd.engine.rank.quarantine import Concerning
-from schedd.engine.run.jobs import again, nodes_of, unchanged
+from schedd.engine.run.jobs import is_unchanged, job_nodes, replan_after_failed_run
 from schedd.model import FOREVER, NodeState
 from schedd.plan.columns import PLANNED
 from schedd.wire import (
@@ -47,7 +52,7 @@ from schedd.wire import (
     WattsRead,
 )
 
-__all__ = ["accepted", "hear", "refused", "unanswered", "void_after"]
+__all__ = ["note_adapter_contact", "on_run_accepted", "on_run_refused", "void_after", "void_unanswered"]
 
 _PROMPT = 10
 """Seconds after its moment until which a decision is voided by a daemon that was there all the time."""
@@ -82,7 +87,7 @@ _OF_OTHERS = (
 """Events that do not come from the adapter."""
 
 
-def accepted(state: EngineState, event: RunAccepted) -> None:
+def on_run_accepted(state: EngineState, event: RunAccepted) -> None:
     """The server took the run; the start itself is still to be seen."""
     record = state.records.get(event.job_id)
     if (
@@ -95,7 +100,7 @@ def accepted(state: EngineState, event: RunAccepted) -> None:
         state.put(after(record, Step.ACCEPTED, attempt=taken))
 
 
-def refused(state: EngineState, event: RunRefused) -> None:
+def on_run_refused(state: EngineState, event: RunRefused) -> None:
     """A server busy for now is asked again for the same nodes; anything else backs off, ever longer, and
     other nodes are tried next.
     """
@@ -110,11 +115,11 @@ def refused(state: EngineState, event: RunRefused) -> None:
     text = f"{by}: {event.text}"
     words = f"its start was refused by {text}"
     before = replace(record.back_off, refusal=text)
-    if dialect.is_busy(event.code) and before.busy < settings.busy_retries and unchanged(state, record):
+    if dialect.is_busy(event.code) and before.busy < settings.busy_retries and is_unchanged(state, record):
         back_off = replace(before, busy=before.busy + 1, until=state.now + settings.busy_wait)
         record = after(record, Step.REFUSED, back_off=back_off)
-        _take_back(state, record)
-        _stand_by(state, record, event.id, Cause.REFUSED, words)
+        _undo_dispatch(state, record)
+        _retry_in_place(state, record, event.id, Cause.REFUSED, words)
         return
     moved_on = event.code == 0 or dialect.is_changed(event.code)  # nothing is wrong with the job or its nodes
     first = settings.check_wait if moved_on else settings.refusal_wait
@@ -124,17 +129,17 @@ def refused(state: EngineState, event: RunRefused) -> None:
     until = state.now + min(most, first << min(before.refusals, 16))
     back_off = replace(before, busy=0, refusals=before.refusals + 1, until=until)
     if not moved_on:  # perhaps another node takes it
-        nodes = nodes_of(state, record)
+        nodes = job_nodes(state, record)
         back_off = replace(back_off, failed_on=failed_on(before.failed_on, nodes))
         if dialect.is_refused_by_node(event.code):
             with Bookkeeping(state, record.id, "that its nodes refused it"):
                 note_failure(state, record, nodes, event.id)
     record = after(record, Step.REFUSED, back_off=back_off)
-    _take_back(state, record)
-    again(state, event.id, record, Cause.REFUSED, words)
+    _undo_dispatch(state, record)
+    replan_after_failed_run(state, event.id, record, Cause.REFUSED, words)
 
 
-def hear(state: EngineState, events: Iterable[Event]) -> None:
+def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:
     """The adapter says something; ``back`` is when it was first heard after decisions went void unseen."""
     late = any(
         state.back <= due < state.now - _PROMPT
@@ -146,7 +151,7 @@ def hear(state: EngineState, events: Iterable[Event]) -> None:
         state.back = state.now
 
 
-def unanswered(state: EngineState, event: str) -> None:
+def void_unanswered(state: EngineState, event: str) -> None:
     """Run decisions that nobody answered in time are void; their jobs stay where they were to start.
 
     On those nodes they do no harm should the server have taken the decision after all.
@@ -162,12 +167,12 @@ def unanswered(state: EngineState, event: str) -> None:
         silent += 1
         with Concerning(state, job_id, event):
             record = after(record, Step.VOID)
-            _take_back(state, record)
-            if unchanged(state, record):
+            _undo_dispatch(state, record)
+            if is_unchanged(state, record):
                 record = after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=0))
-                _stand_by(state, record, event, Cause.OUTAGE, _SILENCE)
+                _retry_in_place(state, record, event, Cause.OUTAGE, _SILENCE)
             else:
-                again(state, event, record, Cause.OUTAGE, _SILENCE)
+                replan_after_failed_run(state, event, record, Cause.OUTAGE, _SILENCE)
     if silent:
         state.alert(event, "unanswered", f"{silent} starts were sent to the adapter and not answered in time")
 
@@ -185,7 +190,7 @@ def void_after(state: EngineState, record: JobRecord) -> int:
     return max(due, state.back + grace) if state.back > due else FOREVER
 
 
-def _take_back(state: EngineState, record: JobRecord) -> None:
+def _undo_dispatch(state: EngineState, record: JobRecord) -> None:
     """A job whose run decision is out no longer waits: its place is as long again as the job is."""
     state.out.pop(record.id, None)
     state.plan.unfix(record.slot)
@@ -194,7 +199,7 @@ def _take_back(state: EngineState, record: JobRecord) -> None:
     state.plan.set_duration(record.slot, record.understood.walltime, state.now)
 
 
-def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
+def _retry_in_place(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
     """Let a job keep its place, to be started there when that is due and its back-off over. Under a queue
     policy, where no job keeps a place, it goes back to the queue.
 
@@ -203,7 +208,7 @@ def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, w
     job may be started again would hold nothing: it is moved to that moment, before planned jobs in its way.
     """
     if state.policy is not None:
-        again(state, event, record, cause, words)
+        replan_after_failed_run(state, event, record, cause, words)
         return
     plan, slot = state.plan, record.slot
     plan.set_ready(slot, record.back_off.until)
@@ -211,19 +216,19 @@ def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, w
     again_at = max(state.now, record.back_off.until)
     if plan.end(slot) <= again_at:
         before = plan.start(slot)
-        gone, old = claim(state, slot, again_at)
+        gone, old = move_and_displace(state, slot, again_at)
         if plan.state(slot) == PLANNED:
             note_one(state, event, cause, words, slot, before, again_at)
-        displace(state, gone, old, event, cause, words)
+        replan_displaced(state, gone, old, event, cause, words)
         if plan.state(slot) != PLANNED or plan.start(slot) != again_at:
             return
     here = np.array([slot], np.int64)
     if slot in plan.misplaced() or not all(
         _may_stay(state, plan.node_names[t.row]) for t in plan.takes(slot)
     ):
-        leave(state, here, event, cause, words)
+        replan_jobs(state, here, event, cause, words)
     else:
-        leave_if_crowded(state, here, event, cause, words)
+        replan_overcommitted(state, here, event, cause, words)
 
 
 def _may_stay(state: EngineState, node: str) -> bool:

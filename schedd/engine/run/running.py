@@ -12,7 +12,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase, RunSoFar
 from schedd.engine.facts.shares import shares_of, takes_of
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block, unblock
-from schedd.engine.place.places import make_way
+from schedd.engine.place.placement import displace_for
 from schedd.engine.rank.accounts import hold_run
 from schedd.engine.rank.promises import began
 from schedd.engine.rank.quarantine import Concerning
@@ -26,17 +26,17 @@ AHEAD = 60
 
 __all__ = [
     "AHEAD",
-    "hold",
+    "check_for_foreign_start",
+    "extend_overruns",
+    "fix_until",
     "hold_new_node",
-    "overruns",
-    "run",
-    "suspect",
-    "told_again",
+    "on_running_job_altered",
+    "start_running",
     "walltime_to_set",
 ]
 
 
-def run(
+def start_running(
     state: EngineState,
     event: str,
     record: JobRecord,
@@ -48,7 +48,7 @@ def run(
     started ``by`` a person, "" by us or nobody knows whom; None: as was known.
     """
     shares = tuple(shares)
-    started = _believed(state, record, started)
+    started = _correct_start(state, record, started)
     known = record.facts
     if record.phase is Phase.RUNNING and (record.run.started, known.shares) == (started, shares):
         return
@@ -64,7 +64,7 @@ def run(
     altered = _without_notes(understood) != _without_notes(record.understood)
     planned = state.plan.start(record.slot) if record.slot >= 0 else -1
     as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
-    state.homeless.pop(record.id, None)
+    state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)  # it waits for nothing any more
     state.out.pop(record.id, None)
     with Bookkeeping(state, record.id, "whether its promise was kept"):
@@ -73,13 +73,13 @@ def run(
     record = state.put(_with_slot(state, record))
     beyond = walltime_end(record) - state.plan.end(record.slot)  # seconds for which it has no place yet
     if as_planned and planned <= started and beyond <= min(_PROMPT_S, state.settings.end_allowance):
-        _begin(state, record, state.plan.end(record.slot))
+        _fix_and_watch(state, record, state.plan.end(record.slot))
         _hold_amount(state, record)
         return
-    occupy(state, record)
+    fix_shares(state, record)
     _hold_amount(state, record)
     cause = Cause.OUTAGE if ours else Cause.ADMIN
-    make_way(state, [record.slot], event, cause, f"job {record.id} was started there")
+    displace_for(state, [record.slot], event, cause, f"job {record.id} was started there")
 
 
 def walltime_to_set(record: JobRecord) -> int | None:
@@ -100,7 +100,7 @@ def _hold_amount(state: EngineState, record: JobRecord) -> None:
         hold_run(state, record)
 
 
-def _believed(state: EngineState, record: JobRecord, started: int) -> int:
+def _correct_start(state: EngineState, record: JobRecord, started: int) -> int:
     """When a job that runs began, as the server has it; one that is to begin yet was stamped by a clock that
     was ahead, and began by now.
     """
@@ -109,7 +109,7 @@ def _believed(state: EngineState, record: JobRecord, started: int) -> int:
     return record.run.started if record.phase is Phase.RUNNING else state.now
 
 
-def suspect(state: EngineState, event: str, record: JobRecord, started: int, by: str) -> None:
+def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, started: int, by: str) -> None:
     """A job starts, ``by`` a person or by whom nobody knows. One that nobody here started was run by hand;
     several within a while are another scheduler's, which is alive: then no more jobs are started.
 
@@ -168,7 +168,7 @@ def walltime_end(record: JobRecord) -> int:
     return record.run.started + record.understood.walltime
 
 
-def occupy(state: EngineState, record: JobRecord) -> None:
+def fix_shares(state: EngineState, record: JobRecord) -> None:
     """Let a running job hold its shares, whatever the plan says about them."""
     slot = record.slot
     end = max(walltime_end(record), state.now + 1)
@@ -180,13 +180,13 @@ def occupy(state: EngineState, record: JobRecord) -> None:
     heapq.heappush(state.ends, (end, slot, record.id))
 
 
-def _begin(state: EngineState, record: JobRecord, end: int) -> None:
+def _fix_and_watch(state: EngineState, record: JobRecord, end: int) -> None:
     """A job runs where it was planned; it holds that until ``end``."""
-    hold(state, record, end)
+    fix_until(state, record, end)
     heapq.heappush(state.ends, (end, record.slot, record.id))
 
 
-def hold(state: EngineState, record: JobRecord, end: int) -> None:
+def fix_until(state: EngineState, record: JobRecord, end: int) -> None:
     """A placed job is no longer moved, and holds its place until ``end``."""
     state.queue.pop(record.slot, None)
     state.plan.fix_in_place(record.slot)
@@ -194,12 +194,12 @@ def hold(state: EngineState, record: JobRecord, end: int) -> None:
         state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
 
 
-def told_again(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
+def on_running_job_altered(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
     """A running job as the server describes it now: its walltime or what it holds may have changed."""
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     shares = facts.shares or record.facts.shares
     told = facts.started if facts.started is not None else record.run.started
-    started = _believed(state, record, told)
+    started = _correct_start(state, record, told)
     letter = facts.state if facts.state in ("R", "E", "S") else record.facts.state
     facts = replace(facts, shares=shares, started=started, state=letter)
     same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started
@@ -209,23 +209,23 @@ def told_again(state: EngineState, event: str, record: JobRecord, facts: JobFact
     unblock(state, record.id, event)
     new = after(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=RunSoFar(started))
     new = state.put(_with_slot(state, new))
-    occupy(state, new)
+    fix_shares(state, new)
     words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
-    make_way(state, [new.slot], event, Cause.ADMIN, words)
+    displace_for(state, [new.slot], event, Cause.ADMIN, words)
 
 
 def hold_new_node(state: EngineState, event: str, names: frozenset[str]) -> None:
     """Nodes became known: jobs that run on them hold them from now on."""
     for record in list(state.records.values()):
         if record.phase is Phase.RUNNING and any(share.node in names for share in record.facts.shares):
-            occupy(state, record)
-            make_way(state, [record.slot], event, Cause.ADMIN, f"job {record.id} runs there")
+            fix_shares(state, record)
+            displace_for(state, [record.slot], event, Cause.ADMIN, f"job {record.id} runs there")
 
 
 # ---- overruns -----------------------------------------------------------------------------------
 
 
-def overruns(state: EngineState, event: str) -> None:
+def extend_overruns(state: EngineState, event: str) -> None:
     """Jobs that should have freed their resources by now hold them a while longer.
 
     All that is over-committed by that is planned anew at once: many jobs may come to their end together.
@@ -247,14 +247,14 @@ def overruns(state: EngineState, event: str) -> None:
                 longer.setdefault(cause, []).append((slot, words))
     for cause, these in longer.items():
         words = these[0][1] if len(these) == 1 else f"{these[0][1]} ({len(these) - 1} more jobs, too)"
-        make_way(state, [slot for slot, _ in these], event, cause, words)
+        displace_for(state, [slot for slot, _ in these], event, cause, words)
 
 
 def _past_end(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str] | None:
     """Let a job hold its place longer; returns the cause and the words for those in its way."""
     if record.phase is Phase.DISPATCHED:
         words = f"job {record.id} should have ended by now, and is not known to have started"
-        _longer(state, record, state.settings.overrun_step)
+        _extend(state, record, state.settings.overrun_step)
         return Cause.OUTAGE, words
     return _overrun(state, record, event) if record.phase is Phase.RUNNING else None
 
@@ -265,18 +265,18 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
     words = f"job {record.id} runs past its walltime"
     left = walltime_end(record) - state.now
     if left > 0:
-        _longer(state, record, left)
+        _extend(state, record, left)
         return Cause.OVERRUN, f"job {record.id} started later than planned and runs on"
     over = state.now - walltime_end(record) - settings.end_allowance
     if over < 0:
-        _longer(state, record, min(settings.overrun_step, -over))
+        _extend(state, record, min(settings.overrun_step, -over))
         return Cause.OVERRUN, words
     step = min(settings.overrun_step << min(record.run.overruns, 20), settings.overrun_most)
     if over < settings.overrun_blocked:
         # The moment at which its nodes count as blocked is not to be missed.
         step = min(step, settings.overrun_blocked - over)
     record = state.put(after(record, Step.OVERRAN, run=replace(record.run, overruns=record.run.overruns + 1)))
-    _longer(state, record, step)
+    _extend(state, record, step)
     # Nobody ends a job without walltime: running on tells nothing about its nodes.
     late = over >= settings.overrun_blocked and not record.understood.assumed
     if late and block(state, record, event, words):
@@ -286,7 +286,7 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
     return Cause.OVERRUN, words
 
 
-def _longer(state: EngineState, record: JobRecord, step: int) -> None:
+def _extend(state: EngineState, record: JobRecord, step: int) -> None:
     end = state.now + step
     state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
     heapq.heappush(state.ends, (end, record.slot, record.id))

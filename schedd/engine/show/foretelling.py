@@ -8,7 +8,7 @@ import numpy as np
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.throughput import Apps, measured, with_measured
-from schedd.engine.place.backfilling import outline_of, with_lengths
+from schedd.engine.place.backfilling import backfill_rule_outline, with_expected_run_times
 from schedd.plan.backfill import BackfillRule
 from schedd.plan.columns import Ints
 from schedd.plan.job_order import ArrayEnds
@@ -80,7 +80,7 @@ class Outset:
         """By what free room is given. None: repair alone gives it."""
         if self.outline is None:
             return None
-        return with_lengths(self.outline, self.by_slot, self.open_jobs.predictions_by_id().get)
+        return with_expected_run_times(self.outline, self.by_slot, self.open_jobs.predictions_by_id().get)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def outset(state: EngineState) -> Outset | None:
         open_jobs=outlook.learner.snapshot_open_jobs(state.now),
         kinds={kind: one.copy() for kind, one in outlook.calibrations.items()},
         arrays=_own(state.arrays),
-        outline=outline_of(state),
+        outline=backfill_rule_outline(state),
     )
 
 

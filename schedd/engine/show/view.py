@@ -20,7 +20,7 @@ from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.records import ChangeSet, JobRecord, TransferRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.waiting import state_of
+from schedd.engine.place.missing_starts import describe_closed_node
 from schedd.model import NodeSets
 from schedd.plan.columns import HeldEntries, HeldEntry, Ints, PlanReadView
 from schedd.policy.access import Access
@@ -198,7 +198,7 @@ def _blocks(state: EngineState) -> dict[int, str]:
 
 def _closed(state: EngineState) -> dict[str, str]:
     held = (name for kind, name in state.holds if kind == "node")
-    closed = {name: state_of(state, name) for name in (*state.blocked, *state.holes, *held)}
+    closed = {name: describe_closed_node(state, name) for name in (*state.blocked, *state.holes, *held)}
     for one in components():
         if one.closing is not None:
             closed = {**one.closing(state), **closed}

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from schedd.engine.facts.state import EngineState
-from schedd.engine.run.rereading import limits_changed
+from schedd.engine.run.reevaluation import limits_changed
 from schedd.features.power.meter import Meter
 from schedd.features.power.state import power_of
 from schedd.plan.columns import CPUS, FIXED, GPUS

@@ -15,7 +15,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.words import moment_in_words
 from schedd.engine.machine.nodes import refresh
 from schedd.engine.machine.reservations import block_takes
-from schedd.engine.place.places import make_way
+from schedd.engine.place.placement import displace_for
 from schedd.features.power.state import NodePower, power_of
 from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
 from schedd.wire import NodeChanged, PowerRequested, Switch, Switched
@@ -237,7 +237,7 @@ def _blocked(
         plan.set_duration(slot, max(1, until - plan.start(slot)), state.now)
     if one.block < 0 or (until > one.until and first_starts.on(one.node) < until):
         words = f"node {one.node} is not on before {moment_in_words(until)}"
-        make_way(state, [slot], event, Cause.NODE_LOST, words)
+        displace_for(state, [slot], event, Cause.NODE_LOST, words)
         first_starts.forget()
     state.due = None
     return replace(one, block=slot, until=until)

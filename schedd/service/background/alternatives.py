@@ -18,7 +18,7 @@ from schedd.alternatives.plan_archive import PlanArchive
 from schedd.alternatives.thrift_tiers import set_thrift_tiers
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.improve import places_told
-from schedd.engine.place.chains import last_starts
+from schedd.engine.place.dependencies import last_starts
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings

@@ -15,7 +15,7 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.improve import improvement
-from schedd.engine.place.chains import last_starts
+from schedd.engine.place.dependencies import last_starts
 from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, asked_for, due
 from schedd.optimize import Improvement, PlanSearch, SearchEndReason, SearchInput, SearchSettings
 from schedd.service.background.plan_metrics_log import PlanMetricsLog, SearchRun

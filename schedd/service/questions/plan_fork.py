@@ -18,7 +18,7 @@ from schedd.engine.facts.intake import Intake, Understood, as_planned, not_count
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.place.bound import missing_booking
+from schedd.engine.place.booking_placement import missing_booking
 from schedd.engine.rank.accounts import account_of, most_of, too_little
 from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import Published

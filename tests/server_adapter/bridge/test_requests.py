@@ -8,7 +8,7 @@ import pytest
 
 from schedd.dialect import canonical
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.run.tells import why_text
+from schedd.engine.run.job_attributes import comment_text
 from schedd.wire import Snapshot, WriteAttributes
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.comments import comment
@@ -167,7 +167,7 @@ async def _known(version: str) -> dict[str, list[Known]]:
             record = engine.state.records[job]
             asked = record.understood.request
             text = "" if asked is None else canonical(asked).removesuffix("; no walltime")
-            found[form].append(Known(text, why_text(engine.state, record), comment(tells[job])))
+            found[form].append(Known(text, comment_text(engine.state, record), comment(tells[job])))
     return found
 
 

@@ -18,22 +18,22 @@ from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
 from schedd.plan.plan import Take
 
 __all__ = [
-    "booking_for",
-    "booking_of",
-    "drop_pieces",
-    "fit",
+    "find_booking",
+    "find_transfer_booking",
+    "free_booking_slots",
+    "is_outside_booking",
+    "merge_takes",
     "missing_booking",
     "names_booking",
-    "room_in",
-    "shares_of_takes",
-    "strays",
+    "place_in_booking",
+    "update_booking_slots",
     "waits_for_booking",
 ]
 
 _PIECE = Request((Chunk(cpus=0),), Place.FREE)
 
 
-def booking_of(state: EngineState, record: JobRecord) -> Booking | None:
+def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
     """The booking in which a job is to run; None: it runs anywhere.
 
     A job whose booking is over runs like any other. For one that names no booking of its owner's see
@@ -44,7 +44,7 @@ def booking_of(state: EngineState, record: JobRecord) -> Booking | None:
     transfer = state.transfer_by_job.get(record.id)
     transferred = state.transfers.get(transfer) if transfer is not None else None
     if transfer is not None:
-        its = booking_for(state, transfer)
+        its = find_transfer_booking(state, transfer)
         if its is not None or transferred is None or transferred.booked:
             return its
     named = transferred.booking if transferred is not None else ""
@@ -86,7 +86,7 @@ def names_booking(state: EngineState, name: str) -> bool:
     return any(read_advres(record.facts.resources) == name for record in state.records.values())
 
 
-def booking_for(state: EngineState, transfer: str) -> Booking | None:
+def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
     """The booking in which a transfer's job is to start: of several, the newest that is confirmed.
 
     While a group moves there are two: the one that it has, and the one that it is to have.
@@ -120,41 +120,41 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
     return None
 
 
-def room_in(state: EngineState, record: JobRecord, booking: Booking) -> bool:
+def place_in_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     """Give an unplaced job a place in its booking that begins now; False: there is no room in it now."""
     plan, now = state.plan, state.now
-    drop_pieces(state, booking)
+    free_booking_slots(state, booking)
     nodes = {node for node, _ in booking.held}
     begin = max(now, record.back_off.until)
     plan.set_ready(record.slot, begin)
     with plan.excluding([row for row, name in plan.node_names.items() if name not in nodes]):
         placed = plan.place(record.slot, now, begin + 1) >= 0
-    if placed and not _leaves_others_theirs(state, record, booking):
+    if placed and not _respects_booking(state, record, booking):
         plan.undo_place(record.slot)
         placed = False
     jobs = (*booking.jobs, record.id) if placed and record.id not in booking.jobs else booking.jobs
     state.bookings[booking.name] = replace(booking, slots=(), pieces=(), jobs=jobs)
-    fit(state, booking.name)
+    update_booking_slots(state, booking.name)
     return placed
 
 
-def strays(state: EngineState, record: JobRecord, booking: Booking) -> bool:
+def is_outside_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     """Whether a job that has a place in the booking was moved to one that is not the booking's."""
     if record.id not in booking.jobs:
         return False
     has = dict(booking.held)
     return any(
         node not in has or any(amounts[column] > has[node][column] for column in (CPUS, GPUS))
-        for node, amounts in shares_of_takes(state, state.plan.takes(record.slot))
+        for node, amounts in merge_takes(state, state.plan.takes(record.slot))
     )
 
 
-def _leaves_others_theirs(state: EngineState, record: JobRecord, booking: Booking) -> bool:
+def _respects_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     """Whether the cores and gpus of a job that has a place, and of those before it, are the booking's."""
     has = dict(booking.held)
     jobs = [*booking.jobs, *([] if record.id in booking.jobs else [record.id])]
     used: dict[str, list[int]] = {}
-    for _, _, shares in _uses(state, jobs):
+    for _, _, shares in _held_by_jobs(state, jobs):
         for node, amounts in shares:
             used[node] = _sum(used.get(node, []), amounts)
     return all(
@@ -164,7 +164,7 @@ def _leaves_others_theirs(state: EngineState, record: JobRecord, booking: Bookin
     )
 
 
-def shares_of_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, ...]:
+def merge_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, ...]:
     """What is held of each node, all takes of it together."""
     found: dict[str, list[int]] = {}
     for take in takes:
@@ -173,45 +173,45 @@ def shares_of_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, .
     return tuple((name, tuple(amounts)) for name, amounts in sorted(found.items()))
 
 
-def drop_pieces(state: EngineState, booking: Booking) -> None:
+def free_booking_slots(state: EngineState, booking: Booking) -> None:
     """Take what the booking holds out of the plan."""
     for slot in booking.slots:
         state.drop_slot(slot)
 
 
-def fit(state: EngineState, name: str) -> bool:
+def update_booking_slots(state: EngineState, name: str) -> bool:
     """Let a booking hold what its jobs do not; returns whether it holds other things than before."""
     booking = state.bookings[name]
-    jobs = tuple(job for job in booking.jobs if _placed(state, job))
-    uses = _uses(state, jobs)
+    jobs = tuple(job for job in booking.jobs if _is_placed(state, job))
+    uses = _held_by_jobs(state, jobs)
     other = state.bookings.get(booking.event.instead)
     if other is not None and other.phase in LIVE:
         uses.append((other.start, other.end, other.held))
-    pieces = _pieces(booking, uses)
+    pieces = _remaining_shares(booking, uses)
     there = bool(booking.slots) or not pieces
     if pieces == booking.pieces and there:
         if jobs != booking.jobs:
             state.bookings[name] = replace(booking, jobs=jobs)
         return False
-    drop_pieces(state, booking)
-    slots = tuple(slot for piece in pieces if (slot := _put(state, piece)) >= 0)
+    free_booking_slots(state, booking)
+    slots = tuple(slot for piece in pieces if (slot := _fix_remaining(state, piece)) >= 0)
     state.bookings[name] = replace(booking, jobs=jobs, pieces=pieces, slots=slots)
     return True
 
 
-def _placed(state: EngineState, job: str) -> bool:
+def _is_placed(state: EngineState, job: str) -> bool:
     record = state.records.get(job)
     return record is not None and record.slot >= 0 and state.plan.state(record.slot) != UNPLACED
 
 
-def _uses(state: EngineState, jobs: Iterable[str]) -> list[Piece]:
+def _held_by_jobs(state: EngineState, jobs: Iterable[str]) -> list[Piece]:
     """What these jobs hold, each from its start to its end."""
     plan = state.plan
-    slots = [state.records[job].slot for job in jobs if _placed(state, job)]
-    return [(plan.start(slot), plan.end(slot), shares_of_takes(state, plan.takes(slot))) for slot in slots]
+    slots = [state.records[job].slot for job in jobs if _is_placed(state, job)]
+    return [(plan.start(slot), plan.end(slot), merge_takes(state, plan.takes(slot))) for slot in slots]
 
 
-def _pieces(booking: Booking, uses: Sequence[Piece]) -> tuple[Piece, ...]:
+def _remaining_shares(booking: Booking, uses: Sequence[Piece]) -> tuple[Piece, ...]:
     """What is left of the booking over time."""
     edges = {booking.start, booking.end}
     edges |= {edge for first, last, _ in uses for edge in (first, last) if booking.start < edge < booking.end}
@@ -239,7 +239,7 @@ def _shared(amounts: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _put(state: EngineState, piece: Piece) -> int:
+def _fix_remaining(state: EngineState, piece: Piece) -> int:
     """A slot that holds the piece as far as its nodes are known; -1: none is."""
     begin, end, shares = piece
     plan = state.plan

@@ -16,28 +16,30 @@ from schedd.plan.columns import PLANNED, Ints
 from schedd.policy.limits import in_words
 from schedd.wire import WriteAttributes
 
-__all__ = ["next_tell", "tell", "why_text"]
+__all__ = ["comment_text", "next_write", "write_attributes"]
 
 _HALT: Final = "no jobs are started at present"
 """Not why: a reason may speak of other users' jobs."""
 _DUE: Final = "due to start"
 
 
-def tell(state: EngineState, event: str) -> None:
+def write_attributes(state: EngineState, event: str) -> None:
     """Tell what is due to be told, within the rate: starts that are near, then jobs that were told nothing
     yet, then the others; of each the soonest start first.
     """
     if state.now > state.told_at:
         state.told_at, state.told_then = state.now, 0
-    _note_a_halt(state)
-    _note_passed_starts(state)
+    _mark_for_halt(state)
+    _mark_passed_starts(state)
     while state.unheard and not state.silent and state.told_then < state.settings.tell_rate:
         record = state.records[next(iter(state.unheard))]
         del state.unheard[record.id]
         if record.phase in (Phase.WAITING, Phase.BLOCKED):
             state.told_then += 1
             with Concerning(state, record.id, event):
-                state.decisions.append(_tell(state, record, event, None, (), why_text(state, record)))
+                state.decisions.append(
+                    _make_write(state, record, event, None, (), comment_text(state, record))
+                )
     if state.told_then >= state.settings.tell_rate:
         return
     due = np.flatnonzero(state.tell_due)
@@ -46,7 +48,7 @@ def tell(state: EngineState, event: str) -> None:
         return
     starts = state.plan.starts(due)
     if state.silent:
-        _take_as_told(state, due, starts)
+        _note_written(state, due, starts)
         state.tell_due[due] = 0
         return
     starts = np.where(starts < 0, FOREVER, starts)
@@ -69,18 +71,18 @@ def tell(state: EngineState, event: str) -> None:
             state.tell_due[slot] = 0
             state.told_then += 1
             with Concerning(state, record.id, event):
-                _tell_one(state, record, event)
+                _write_job(state, record, event)
         else:
             return
 
 
-def next_tell(state: EngineState) -> int:
+def next_write(state: EngineState) -> int:
     """When something is to be told again; FOREVER: nothing is."""
     if state.unheard and not state.silent:
         return state.now + 1
     due = np.flatnonzero(state.tell_due)
     ripe = int(_ripe_at(state, due).min()) if due.shape[0] else FOREVER
-    return max(state.now + 1, min(ripe, _next_halted(state), _next_passed_start(state)))
+    return max(state.now + 1, min(ripe, _next_near_start_in_halt(state), _next_passed_start(state)))
 
 
 def _ripe_at(state: EngineState, slots: Ints) -> Ints:
@@ -88,13 +90,13 @@ def _ripe_at(state: EngineState, slots: Ints) -> Ints:
     return ripe_at(state.told[slots], state.told_when[slots], planned, state.now, state.settings.tell_pause)
 
 
-def _take_as_told(state: EngineState, slots: Ints, starts: Ints) -> None:
+def _note_written(state: EngineState, slots: Ints, starts: Ints) -> None:
     """These starts are told from now on."""
     state.told[slots], state.told_when[slots] = starts, state.now
     state.changed[slots] = state.generation
 
 
-def _note_a_halt(state: EngineState) -> None:
+def _mark_for_halt(state: EngineState) -> None:
     """Those about to start are told that nothing is started any more, as are those whose start draws near
     meanwhile; and all of them that starts go on.
     """
@@ -103,24 +105,24 @@ def _note_a_halt(state: EngineState) -> None:
     if not stands and before < 0:
         return
     state.told_halt = until if stands else -1
-    told = _told_to_wait(state)
+    told = _written_starts(state)
     state.tell_due[: told.shape[0]] |= (
         (told > before) & (told <= until) if stands else (told >= 0) & (told <= before)
     )
 
 
-def _next_halted(state: EngineState) -> int:
+def _next_near_start_in_halt(state: EngineState) -> int:
     """When a start draws near while nothing is started; FOREVER: none does."""
     if state.told_halt < 0:
         return FOREVER
-    told = _told_to_wait(state)
+    told = _written_starts(state)
     later = told[told > state.told_halt]
     return int(later.min()) - NEAR if later.shape[0] else FOREVER
 
 
-def _note_passed_starts(state: EngineState) -> None:
+def _mark_passed_starts(state: EngineState) -> None:
     """Mark waiting jobs whose written start has passed since it was written."""
-    told = _told_to_wait(state)
+    told = _written_starts(state)
     count = told.shape[0]
     passed = (told >= 0) & (told <= state.now - LATE_S) & (state.told_when[:count] < told)
     state.tell_due[:count] |= passed
@@ -128,32 +130,32 @@ def _note_passed_starts(state: EngineState) -> None:
 
 def _next_passed_start(state: EngineState) -> int:
     """Return when the next written start will have passed, should its job still wait then; else FOREVER."""
-    told = _told_to_wait(state)
+    told = _written_starts(state)
     ahead = told[(told > state.now - LATE_S) & (state.told_when[: told.shape[0]] < told)]
     return int(ahead.min()) + LATE_S if ahead.shape[0] else FOREVER
 
 
-def _told_to_wait(state: EngineState) -> Ints:
+def _written_starts(state: EngineState) -> Ints:
     """By slot the start that was told of a planned job; -1 where there is none."""
     planned = state.plan.jobs.states == PLANNED
     count = min(planned.shape[0], state.told.shape[0])
     return np.where(planned[:count], state.told[:count], -1)
 
 
-def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
+def _write_job(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
     start = state.plan.start(slot)
     state.told[slot], state.told_when[slot], state.changed[slot] = start, state.now, state.generation
     if 0 <= start <= state.now - LATE_S:
-        decision = _tell(state, record, event, None, (), _overdue_text(state, record))
+        decision = _make_write(state, record, event, None, (), _overdue_text(state, record))
     elif start >= 0:
         nodes = tuple(share.node for share in shares_of(state.plan, slot))
         notes = [*filter(None, [refusal_of_server(record)]), *remarks(record)]
         if start <= state.told_halt:
             notes.append(_HALT)
-        decision = _tell(state, record, event, start, nodes, "; ".join(notes))
+        decision = _make_write(state, record, event, start, nodes, "; ".join(notes))
     else:
-        decision = _tell(state, record, event, None, (), why_text(state, record))
+        decision = _make_write(state, record, event, None, (), comment_text(state, record))
     state.decisions.append(decision)
 
 
@@ -168,7 +170,7 @@ def _overdue_text(state: EngineState, record: JobRecord) -> str:
     return _DUE
 
 
-def _tell(
+def _make_write(
     state: EngineState, record: JobRecord, event: str, start: int | None, nodes: tuple[str, ...], text: str
 ) -> WriteAttributes:
     slot = record.slot
@@ -198,7 +200,7 @@ def _runs_for(state: EngineState, record: JobRecord) -> int | None:
     return found.p90 if found is not None and found.p90 < record.understood.walltime else None
 
 
-def why_text(state: EngineState, record: JobRecord) -> str:
+def comment_text(state: EngineState, record: JobRecord) -> str:
     """One line for the job's comment: when and where, or what it waits for."""
     start = state.plan.start(record.slot) if record.slot >= 0 else -1
     return why(record, start, _limited_by(state, record) if start >= 0 else ())

@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.place.reliability import rates_of
+from schedd.engine.place.reliability import failure_rates_by_row
 from schedd.model import FOREVER
 from schedd.policy.thrift import draws_for_work
 
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["to_suited"]
+__all__ = ["move_to_better_nodes"]
 
 _FAST: Final = "fast"
 _KEPT: Final = 32
 
 
-def to_suited(state: "EngineState", record: JobRecord, *, placed_now: bool) -> bool:
+def move_to_better_nodes(state: "EngineState", record: JobRecord, *, placed_now: bool) -> bool:
     """Move a planned job to nodes that suit it better and are free at its start, too; returns whether it
     moved.
 
@@ -30,7 +30,7 @@ def to_suited(state: "EngineState", record: JobRecord, *, placed_now: bool) -> b
     if state.plan.start(record.slot) < state.now:
         return False
     least = state.site.reliability.avoid
-    if least and record.understood.walltime >= least and (rates := rates_of(state)):
+    if least and record.understood.walltime >= least and (rates := failure_rates_by_row(state)):
         return _move(state, record, rates, placed_now=placed_now)
     if not state.site.thrift.prefer:
         return False
@@ -39,7 +39,7 @@ def to_suited(state: "EngineState", record: JobRecord, *, placed_now: bool) -> b
 
 def _draws(state: "EngineState", record: JobRecord) -> Mapping[int, float]:
     """By row, what a node draws for the job's work or, where its deadline is near, how long it takes."""
-    key = _FAST if _is_urgent(state, record) else _gpus_of(record)
+    key = _FAST if _is_urgent(state, record) else _gpus_per_core(record)
     if state.thrifty is None or len(state.thrifty) >= _KEPT:
         state.thrifty = {}
     found = state.thrifty.get(key)
@@ -62,7 +62,7 @@ def _is_urgent(state: "EngineState", record: JobRecord) -> bool:
     return due - state.plan.start(record.slot) - record.understood.walltime < state.site.thrift.urgent
 
 
-def _gpus_of(record: JobRecord) -> str:
+def _gpus_per_core(record: JobRecord) -> str:
     """How many gpus the job holds for each of its cores."""
     request = record.understood.request
     if request is None:

@@ -6,12 +6,12 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import Never, WaitingFor
 from schedd.plan.views import empty_plan, find_unmet_requirement
 
-__all__ = ["no_node", "state_of"]
+__all__ = ["describe_closed_node", "explain_missing_start"]
 
 _NAMED = 3
 
 
-def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
+def explain_missing_start(state: EngineState, record: JobRecord) -> WaitingFor | Never:
     """The answer for a job that finds no start though each part of its request fits some node."""
     request = record.understood.request
     if state.bare is None:
@@ -19,15 +19,15 @@ def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
     never = (
         find_unmet_requirement(state.bare, request, state.limits.types.units) if request is not None else None
     )
-    return never or WaitingFor("node", _nodes_in_the_way(state, record.slot))
+    return never or WaitingFor("node", _list_unusable_nodes(state, record.slot))
 
 
-def _nodes_in_the_way(state: EngineState, slot: int) -> str:
+def _list_unusable_nodes(state: EngineState, slot: int) -> str:
     """The nodes that the job could use but that cannot be used, a few of them by name."""
     plan = state.plan
     rows = plan.unusable_candidates(slot)
     words = [
-        f"node {name}, which is {state_of(state, name)}"
+        f"node {name}, which is {describe_closed_node(state, name)}"
         for name in (plan.node_names[row] for row in rows[:_NAMED].tolist())
     ]
     if not words:
@@ -41,7 +41,7 @@ def _nodes_in_the_way(state: EngineState, slot: int) -> str:
     return (", or ".join(words[:_NAMED]) + tail) or "nodes that can take it"
 
 
-def state_of(state: EngineState, name: str) -> str:
+def describe_closed_node(state: EngineState, name: str) -> str:
     """Why a node gets no new jobs, to follow "node n1 is"."""
     if name in state.blocked:
         jobs = ", ".join(state.blocked[name])

@@ -7,12 +7,12 @@ the hold is ours alone; it is promised nothing, and not started before it is rel
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 
-__all__ = ["expired", "is_kept"]
+__all__ = ["expired_placements", "has_held_placement"]
 
 _ON_HOLD = ("held", "releasing")
 
 
-def is_kept(state: EngineState, record: JobRecord) -> bool:
+def has_held_placement(state: EngineState, record: JobRecord) -> bool:
     """Whether a place is kept for the job though it is on hold."""
     name = state.transfer_by_job.get(record.id)
     transfer = state.transfers.get(name) if name is not None else None
@@ -24,7 +24,7 @@ def is_kept(state: EngineState, record: JobRecord) -> bool:
     )
 
 
-def expired(state: EngineState) -> list[JobRecord]:
+def expired_placements(state: EngineState) -> list[JobRecord]:
     """Jobs on hold that are planned though their places are kept no longer."""
     found = []
     for name, until in list(state.kept_places.items()):

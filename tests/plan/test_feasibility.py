@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
-from schedd.plan.room import Units, could_hold
+
+from schedd.plan.feasibility import UnitGroup, could_hold
 
 
-def _units(count: int, rows: Sequence[int], per_node: int = 1) -> Units:
-    return Units(count, per_node, (1,), tuple(rows))
+def _units(count: int, rows: Sequence[int], per_node: int = 1) -> UnitGroup:
+    return UnitGroup(count, per_node, (1,), tuple(rows))
 
 
 def _distinct(needed: list[tuple[int, ...]], used: frozenset[int]) -> bool:
@@ -49,9 +50,9 @@ def test_the_work_grows_with_the_number_of_rows_not_with_its_square() -> None:
         _Rows.read = 0
         all_of_them, even, fourth = (_Rows(range(0, n, step)) for step in (1, 2, 4))
         chunks = [
-            Units(n // 3, 1, (1,), all_of_them),
-            Units(n // 3, 1, (1,), even),
-            Units(n // 6, 1, (1,), fourth),
+            UnitGroup(n // 3, 1, (1,), all_of_them),
+            UnitGroup(n // 3, 1, (1,), even),
+            UnitGroup(n // 6, 1, (1,), fourth),
         ]
         assert could_hold(chunks, {})
         work.append(_Rows.read)

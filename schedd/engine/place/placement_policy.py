@@ -2,18 +2,20 @@
 
 from schedd.engine.facts.records import Cause, Choice, JobRecord
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.place.chains import last_starts
-from schedd.engine.place.suited import to_suited
+from schedd.engine.place.dependencies import last_starts
+from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.rank.promises import note_moves
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
 from schedd.policy.site import Placing
 
-__all__ = ["place"]
+__all__ = ["place_by_site_policy"]
 
 
-def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> tuple[int, Choice | None]:
+def place_by_site_policy(
+    state: EngineState, record: JobRecord, event: str, *, ahead: bool
+) -> tuple[int, Choice | None]:
     """Give an unplaced job a place; returns its start, or -1, and why it is not the earliest.
 
     ``ahead``: others with later deadlines may make way for it, where the site wants that; their moves are
@@ -25,7 +27,7 @@ def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     if placement is Placing.FIRST_GAP or (plan.tiers == 1 and not edf):
         start = plan.place(slot, now, now + HORIZON)
         if start >= 0:
-            to_suited(state, record, placed_now=True)
+            move_to_better_nodes(state, record, placed_now=True)
         return start, None
     state.describe(record)
     columns = state.columns

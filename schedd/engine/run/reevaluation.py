@@ -17,14 +17,27 @@ from schedd.engine.facts.intake import waits_for
 from schedd.engine.facts.later import WAITS, look_later
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.places import leave_if_crowded, leave_now, make_room_in_pools, plan_job, replan
-from schedd.engine.place.reask import reask
+from schedd.engine.place.placement import (
+    displace_in_lowered_pools,
+    plan_job,
+    replan,
+    replan_jobs_now,
+    replan_overcommitted,
+)
+from schedd.engine.place.slot_requests import refresh_request
 from schedd.engine.rank.quarantine import Concerning
-from schedd.engine.run.jobs import resettle
+from schedd.engine.run.jobs import replan_with_facts
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED
 
-__all__ = ["follow_limits", "follow_queue", "limits_changed", "look_again", "reread", "reread_slice"]
+__all__ = [
+    "follow_limits",
+    "follow_queue",
+    "limits_changed",
+    "reevaluate",
+    "reevaluate_slice",
+    "reevaluate_waiting",
+]
 
 _LIFTED: Final = ("limit", "deadline")
 """What a job waits for that another policy may lift."""
@@ -36,14 +49,14 @@ _WORK = 4_000_000
 """Visited segments after which a call has done enough: about an eighth of a second; wide jobs cost most."""
 
 
-def reread(state: EngineState, event: str, queue: str | None, words: str) -> None:
+def reevaluate_waiting(state: EngineState, event: str, queue: str | None, words: str) -> None:
     """Defaults or nodes changed: what waits (in ``queue``; None: anywhere) may ask for other things now."""
-    _look_at(state, _waiting(state, queue), event, words)
+    _reevaluate_soon(state, _waiting(state, queue), event, words)
 
 
 def follow_queue(state: EngineState, event: str, queue: str, words: str) -> None:
     """A queue starts jobs again, or no more: who waits there gets a start, or loses it."""
-    _look_at(state, _waiting(state, queue), event, words)
+    _reevaluate_soon(state, _waiting(state, queue), event, words)
 
 
 def limits_changed(state: EngineState, event: str, words: str, odd: Iterable[str] = ()) -> None:
@@ -54,7 +67,7 @@ def limits_changed(state: EngineState, event: str, words: str, odd: Iterable[str
             event, "limit", f"a limit of the server cannot be read and is not enforced: {line}", words
         )
     if state.intake.set_shared(state.limits.shared):
-        reread(state, event, None, words)
+        reevaluate_waiting(state, event, None, words)
     follow_limits(state, event, words)
 
 
@@ -63,7 +76,7 @@ def follow_limits(state: EngineState, event: str, words: str) -> None:
     for record in state.records.values():
         if record.phase not in WAITS:
             state.refit(record)
-    _look_at(state, _waiting(state, None), event, words)
+    _reevaluate_soon(state, _waiting(state, None), event, words)
 
 
 def _waiting(state: EngineState, queue: str | None) -> Iterable[JobRecord]:
@@ -74,14 +87,14 @@ def _waiting(state: EngineState, queue: str | None) -> Iterable[JobRecord]:
     )
 
 
-def _look_at(state: EngineState, some: Iterable[JobRecord], event: str, words: str) -> None:
+def _reevaluate_soon(state: EngineState, some: Iterable[JobRecord], event: str, words: str) -> None:
     """Let these be looked at: now, where they are few."""
     look_later(state, some, event, words)
     if len(state.rereading) <= SLICE:
-        reread_slice(state, event)
+        reevaluate_slice(state, event)
 
 
-def reread_slice(state: EngineState, event: str) -> None:
+def reevaluate_slice(state: EngineState, event: str) -> None:
     """Look at the next of them, and plan those anew that ask for other things now or have no right to stand
     where they stand.
     """
@@ -89,15 +102,15 @@ def reread_slice(state: EngineState, event: str) -> None:
     enough = state.plan.work + _WORK
     while state.rereading and looked < _LOOKS and changed < SLICE and state.plan.work < enough:
         some = list(islice(state.rereading, min(_STEP, SLICE)))
-        changed += look_again(state, some)
+        changed += reevaluate(state, some)
         looked += len(some)
     if not state.rereading:
         state.limits.forget(state.plan.drop_idle_pools())
     if state.limits.lowered:
-        make_room_in_pools(state, event, Cause.QUEUE, "a limit was lowered")
+        displace_in_lowered_pools(state, event, Cause.QUEUE, "a limit was lowered")
 
 
-def look_again(state: EngineState, jobs: Iterable[str]) -> int:
+def reevaluate(state: EngineState, jobs: Iterable[str]) -> int:
     """Look at these jobs, which wait for that; returns how many were planned anew."""
     changed = 0
     stay: dict[tuple[str, Cause, str], list[int]] = {}
@@ -106,7 +119,7 @@ def look_again(state: EngineState, jobs: Iterable[str]) -> int:
         record = state.records.get(job_id)
         if record is not None:
             with Concerning(state, job_id, event):
-                if _look(state, record, event, words, Cause(told)):
+                if _reevaluate_job(state, record, event, words, Cause(told)):
                     changed += 1
                 elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
                     why = (event, *_no_room(state, record, words, Cause(told)))
@@ -116,9 +129,9 @@ def look_again(state: EngineState, jobs: Iterable[str]) -> int:
         found = found[np.argsort(state.plan.starts(found), kind="stable")]
         misplaced = state.plan.misplaced(found)
         if misplaced.shape[0]:  # the nodes of some may no longer be theirs, or are of several sets
-            leave_now(state, misplaced, event, _of_nodes(cause), words)
+            replan_jobs_now(state, misplaced, event, _node_cause(cause), words)
             changed += misplaced.shape[0]
-        changed += leave_if_crowded(state, np.ascontiguousarray(found[::-1]), event, cause, words)
+        changed += replan_overcommitted(state, np.ascontiguousarray(found[::-1]), event, cause, words)
     return changed
 
 
@@ -132,17 +145,17 @@ def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) ->
     return cause, words
 
 
-def _of_nodes(cause: Cause) -> Cause:
+def _node_cause(cause: Cause) -> Cause:
     """Why a job leaves nodes that it may not have any more."""
     return Cause.ADMIN if cause is Cause.QUEUE else cause
 
 
-def _look(state: EngineState, record: JobRecord, event: str, words: str, cause: Cause) -> bool:
+def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: str, cause: Cause) -> bool:
     """Whether the job was planned anew."""
     if record.phase in WAITS and _reads_differently(state, record):
-        resettle(state, event, record, record.facts, Cause.ADMIN, words)
+        replan_with_facts(state, event, record, record.facts, Cause.ADMIN, words)
         return True
-    reask(state, record)
+    refresh_request(state, record)
     state.refit(record)
     if record.phase not in WAITS or record.slot < 0:
         return False
@@ -152,15 +165,15 @@ def _look(state: EngineState, record: JobRecord, event: str, words: str, cause: 
         plan_job(state, record, event, Cause.FREED, words)
     elif record.phase is Phase.WAITING and state.limits.too_much(state.plan.pool_amounts(record.slot)):
         replan(state, record, event, *_no_room(state, record, words, cause))
-    elif _stands_wrongly(state, record, waits):
+    elif _has_wrong_queue_state(state, record, waits):
         held = ("queue", record.facts.queue) in state.holds
         stopped = Cause.ADMIN if held else Cause.QUEUE
         cause = stopped if record.phase is Phase.WAITING else Cause.RELEASED
         replan(state, record, event, cause, words)
-    elif record.id in state.homeless:
+    elif record.id in state.without_place:
         plan_job(state, record, event, Cause.FREED, words)
     elif _on_lost_node(state, record):
-        replan(state, record, event, _of_nodes(cause), words)
+        replan(state, record, event, _node_cause(cause), words)
     else:
         return False
     return True
@@ -181,7 +194,7 @@ def _reads_differently(state: EngineState, record: JobRecord) -> bool:
     return state.intake.read(facts, queue, state.server.defaults) != record.understood
 
 
-def _stands_wrongly(state: EngineState, record: JobRecord, waits: str) -> bool:
+def _has_wrong_queue_state(state: EngineState, record: JobRecord, waits: str) -> bool:
     """Whether a job has a start though its queue starts nothing, or none since its queue started nothing."""
     if record.phase is Phase.BLOCKED and waits != "queue":
         return False  # it waits for something else first

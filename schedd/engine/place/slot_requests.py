@@ -7,10 +7,10 @@ from schedd.engine.facts.state import EngineState
 from schedd.plan.columns import FIXED, SHARE, WHOLE
 from schedd.plan.shapes import GATE, shape_key
 
-__all__ = ["reask"]
+__all__ = ["refresh_request"]
 
 
-def reask(state: EngineState, record: JobRecord) -> None:
+def refresh_request(state: EngineState, record: JobRecord) -> None:
     """Let a job's slot ask for what it may and must by now; the job stays where it is."""
     slot, plan = record.slot, state.plan
     if slot < 0 or record.phase is Phase.RUNNING or record.understood.request is None:

@@ -16,13 +16,20 @@ from schedd.plan.columns import PLANNED, Ints
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["behind", "last_starts", "links_of", "may_be_planned", "moment", "ready_after"]
+__all__ = [
+    "find_dependencies",
+    "last_starts",
+    "may_be_planned",
+    "met_at",
+    "parse_dependencies",
+    "ready_after",
+]
 
 _PLANNED = frozenset({Until.STARTED, Until.SUCCEEDED, Until.ENDED})
 _DEEPEST = 10_000
 
 
-def behind(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | WaitingFor:
+def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | WaitingFor:
     """What the job is to be planned behind, nothing when no dependency holds it; or why it has no plan."""
     facts = record.facts
     if not facts.depend or facts.state != "H" or set(holds_in(facts.holds)) - {Hold.SYSTEM}:
@@ -32,7 +39,7 @@ def behind(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | Waitin
             return WaitingFor("dependency", f"its dependency {condition.word}, which is not supported")
         if condition.until not in _PLANNED:
             return WaitingFor("dependency", f"its dependency {facts.depend}")
-    links = tuple(links_of(facts.depend))
+    links = tuple(parse_dependencies(facts.depend))
     circle = _circle(state, record.id, links)
     if circle:
         return WaitingFor("dependency", f"a circle of dependencies: {' -> '.join(circle)}")
@@ -41,7 +48,7 @@ def behind(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | Waitin
         if not found:
             return WaitingFor("dependency", f"its dependency {facts.depend}")
         for one in found:
-            if moment(state, link.kind, one) is None:
+            if met_at(state, link.kind, one) is None:
                 waits = one.answer.what if isinstance(one.answer, WaitingFor) else ""
                 tail = f", which waits for {waits}" if waits else ", which has no start"
                 return WaitingFor("dependency", f"job {one.id} ({link.kind}){tail}")
@@ -50,16 +57,16 @@ def behind(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | Waitin
 
 def may_be_planned(record: JobRecord) -> bool:
     """Whether the job's dependency is of the kinds that are planned as soon as the others have a start."""
-    return all(link.kind in _PLANNED for link in links_of(record.facts.depend))
+    return all(link.kind in _PLANNED for link in parse_dependencies(record.facts.depend))
 
 
-def links_of(depend: str) -> Iterator[Link]:
+def parse_dependencies(depend: str) -> Iterator[Link]:
     """What a ``depend`` attribute makes the job wait for."""
     for condition in conditions(depend):
         yield Link(condition.until, condition.job)
 
 
-def moment(state: "EngineState", kind: str, record: JobRecord) -> int | None:
+def met_at(state: "EngineState", kind: str, record: JobRecord) -> int | None:
     """When, as planned now, this job will have done what the dependency asks for; None: nobody knows."""
     start = state.plan.start(record.slot) if record.slot >= 0 else -1
     if start < 0:
@@ -74,7 +81,7 @@ def moment(state: "EngineState", kind: str, record: JobRecord) -> int | None:
 
 def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
     """The first moment at which all links are met, as planned now; jobs that are gone have met theirs."""
-    moments = [moment(state, link.kind, one) for link in links for one in _jobs(state, link)]
+    moments = [met_at(state, link.kind, one) for link in links for one in _jobs(state, link)]
     return max((moment for moment in moments if moment is not None), default=0)
 
 
@@ -95,7 +102,7 @@ def again_at(state: "EngineState", links: tuple[Link, ...]) -> int | None:
 
 def without_start(state: "EngineState", links: tuple[Link, ...]) -> bool:
     """Whether a job that is waited for has no start as planned now: nobody knows when its link is met."""
-    return any(moment(state, link.kind, one) is None for link in links for one in _jobs(state, link))
+    return any(met_at(state, link.kind, one) is None for link in links for one in _jobs(state, link))
 
 
 def last_starts(state: "EngineState") -> Ints:
@@ -148,5 +155,5 @@ def _circle(state: "EngineState", job: str, links: tuple[Link, ...]) -> list[str
         came[one] = by
         record = state.records.get(one)
         if record is not None and record.facts.state == "H" and record.facts.depend:
-            todo += [(link.job, one) for link in links_of(record.facts.depend)]
+            todo += [(link.job, one) for link in parse_dependencies(record.facts.depend)]
     return []

@@ -11,12 +11,12 @@ from schedd.engine.facts.later import are_many, look_later, look_later_if_many, 
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place import chains
-from schedd.engine.place.bound import booking_of, room_in, waits_for_booking
-from schedd.engine.place.costs import afford
-from schedd.engine.place.kept_places import is_kept
-from schedd.engine.place.placing import place
-from schedd.engine.place.waiting import no_node
+from schedd.engine.place import dependencies
+from schedd.engine.place.booking_placement import find_booking, place_in_booking, waits_for_booking
+from schedd.engine.place.costs import place_affordably
+from schedd.engine.place.held_placements import has_held_placement
+from schedd.engine.place.missing_starts import explain_missing_start
+from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.engine.rank.accounts import budget
 from schedd.engine.rank.deadlines import KIND, lost_deadline
 from schedd.engine.rank.promises import end_promise, make_promise, note, note_one
@@ -26,43 +26,43 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
 __all__ = [
-    "claim",
-    "displace",
-    "follow_chains",
-    "leave",
-    "leave_if_crowded",
-    "leave_now",
-    "lift_behind",
-    "lift_chain",
-    "make_room_in_pools",
-    "make_way",
+    "displace_for",
+    "displace_in_lowered_pools",
+    "follow_dependencies",
+    "move_and_displace",
+    "move_to",
+    "place_job",
+    "place_unplaced",
     "plan_job",
+    "remove",
+    "remove_dependents",
+    "remove_followers",
     "replan",
-    "seat",
-    "seat_homeless",
-    "stand",
-    "unplan",
+    "replan_displaced",
+    "replan_jobs",
+    "replan_jobs_now",
+    "replan_overcommitted",
 ]
 
 _MANY_ROWS = 16
-_BEHIND = 200
+_MOST_FOLLOWERS = 200
 """So many at most make way for a job that lost its place,"""
-_BEHIND_UNITS = 10_000
+_MOST_FOLLOWER_UNITS = 10_000
 """and no more than ask for so many units together."""
-_FEW = 20
+_MOST_UNCHECKED = 20
 """Of so few it is not asked whether they are many."""
 
 
 def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
     """Give an unplaced job its earliest gap, or the reason why it has none."""
-    seat(state, record, event, ahead=True)
+    place_job(state, record, event, ahead=True)
     _note(state, record.id, event, cause, words, -1)
 
 
 def replan(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
     """Take a job out of the plan and plan it anew."""
-    old = unplan(state, record)
-    seat(state, record, event, ahead=True)
+    old = remove(state, record)
+    place_job(state, record, event, ahead=True)
     _note(state, record.id, event, cause, words, old)
 
 
@@ -72,22 +72,24 @@ def _note(state: EngineState, job_id: str, event: str, cause: Cause, words: str,
         note_one(state, event, cause, words, slot, old, state.plan.start(slot))
 
 
-def displace(state: EngineState, slots: Ints, old: Ints, event: str, cause: Cause, words: str) -> None:
+def replan_displaced(
+    state: EngineState, slots: Ints, old: Ints, event: str, cause: Cause, words: str
+) -> None:
     """Plan unplaced jobs anew that lost their places (``old`` starts), earliest first; noted together."""
     order = np.argsort(old, kind="stable")
     slots, old = slots[order], old[order]
     for slot in slots.tolist():
         record = state.by_slot[slot]
         if record is not None:
-            seat(state, record, event)
+            place_job(state, record, event)
     new = state.plan.starts(slots)
     moved = new != old
     note(state, event, cause, words, slots[moved], old[moved], new[moved])
 
 
-def unplan(state: EngineState, record: JobRecord) -> int:
+def remove(state: EngineState, record: JobRecord) -> int:
     """Take a job out of the plan; returns the start it had, or -1."""
-    state.homeless.pop(record.id, None)
+    state.without_place.pop(record.id, None)
     if record.slot < 0:
         return -1
     old = state.plan.start(record.slot)
@@ -98,26 +100,26 @@ def unplan(state: EngineState, record: JobRecord) -> int:
 # ---- seating ------------------------------------------------------------------------------------
 
 
-def seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool = False) -> None:
+def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool = False) -> None:
     """Place an unplaced job, or say what it waits for; its own move is not noted.
 
     ``ahead``: it goes before jobs of lower priority where that breaks no promise; else to its earliest gap.
     A job whose planning fails is quarantined: its failure concerns no other.
     """
     with Concerning(state, record.id, event):
-        _seat(state, record, event, ahead=ahead)
+        _place_job(state, record, event, ahead=ahead)
 
 
-def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
-    state.homeless.pop(record.id, None)
+def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
+    state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
-    links = chains.behind(state, record)
-    booking = booking_of(state, record)
+    links = dependencies.find_dependencies(state, record)
+    booking = find_booking(state, record)
     # In a booking a job takes its place in the moment in which it may start: it waits for others unplanned.
     behind = links if isinstance(links, tuple) and state.policy is None and booking is None else ()
     if behind != record.behind:
         record = after(record, Step.CHAINED, behind=behind)
-    wait = _must_wait(state, record)
+    wait = _find_obstacle(state, record)
     if wait is None:
         wait = budget(state, record)
     else:
@@ -127,7 +129,7 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     if wait is not None:
         if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
             wait = links
-            if chains.may_be_planned(record):
+            if dependencies.may_be_planned(record):
                 state.chained[record.id] = None
         if isinstance(wait, WaitingFor) and wait.kind == KIND:
             record = end_promise(state, record, event, "it can no longer end by its deadline")
@@ -139,7 +141,7 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
         eligible = state.now
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
-        ready = max(ready, chains.ready_after(state, record.behind))
+        ready = max(ready, dependencies.ready_after(state, record.behind))
         state.chained[record.id] = None
     state.plan.set_ready(slot, ready)
     if state.policy is not None:
@@ -148,22 +150,22 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
         return
     asking = after(record, Step.ELIGIBLE, eligible_since=eligible)
     if booking is not None:
-        if room_in(state, record, booking):
+        if place_in_booking(state, record, booking):
             make_promise(state, state.put(after(asking, Step.PLANNED, choice=None)), state.plan.start(slot))
         else:
             block(state, asking, WaitingFor("reservation", f"room in reservation {booking.name}"))
         return
-    start, choice = place(state, asking, event, ahead=ahead)
+    start, choice = place_by_site_policy(state, asking, event, ahead=ahead)
     if start < 0:
-        words = no_node(state, record)
+        words = explain_missing_start(state, record)
         if isinstance(words, Never):
             block(state, record, words)
         else:
-            state.homeless[record.id] = None
+            state.without_place[record.id] = None
             tell_of(state, record, words)
             state.put(after(asking, Step.NO_PLACE, answer=words))
         return
-    dear = afford(state, asking, event)
+    dear = place_affordably(state, asking, event)
     if dear is not None:
         state.books.free(record.id)
         block(state, asking, dear)
@@ -174,7 +176,7 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     make_promise(state, state.put(after(asking, Step.PLANNED, choice=choice)), start)
 
 
-def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
+def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
     if record.quarantine:
         return WaitingFor("quarantine", f"an admin: planning it failed ({record.quarantine})")
     if record.understood.request is None:
@@ -191,33 +193,33 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     too_much = state.limits.too_much(state.plan.pool_amounts(record.slot))
     if too_much is not None:
         return too_much
-    if is_kept(state, record):
+    if has_held_placement(state, record):
         return None
     wait = waits_for(record.facts, state.why_stopped(record.facts.queue), chained=bool(record.behind))
     return WaitingFor(*wait) if wait is not None else lost_deadline(state, record)
 
 
-def follow_chains(state: EngineState, event: str) -> None:
+def follow_dependencies(state: EngineState, event: str) -> None:
     """Let jobs move with those that they wait for, and be planned as soon as these have a start."""
     index = state.dependents
     index.take_over(state.records[job_id] for job_id in state.chained)
     index.note_plan(state.plan, state.by_slot)
     for job_id in index.due(state.now, list(state.chained)):
         with Concerning(state, job_id, event):
-            if _follow_chain(state, state.records[job_id], event):
+            if _follow_dependency(state, state.records[job_id], event):
                 index.note_plan(state.plan, state.by_slot)
 
 
-def _follow_chain(state: EngineState, record: JobRecord, event: str) -> bool:
+def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> bool:
     """Returns whether the job was planned anew."""
     slot = record.slot
     if record.phase not in (Phase.WAITING, Phase.BLOCKED):
         return False  # it is about to start: what becomes of that is seen first
     state.dependents.examined(
-        record.id, planned=bool(record.behind), again_at=chains.again_at(state, record.behind)
+        record.id, planned=bool(record.behind), again_at=dependencies.again_at(state, record.behind)
     )
     if not record.behind:
-        found = chains.behind(state, record)
+        found = dependencies.find_dependencies(state, record)
         if not isinstance(found, WaitingFor):
             replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
             return True
@@ -227,10 +229,10 @@ def _follow_chain(state: EngineState, record: JobRecord, event: str) -> bool:
         return False
     if state.plan.state(slot) != PLANNED:
         return False
-    if chains.without_start(state, record.behind):
+    if dependencies.without_start(state, record.behind):
         replan(state, record, event, Cause.CHAIN, "what it waits for has no start any more")
         return True
-    ready = chains.ready_after(state, record.behind)
+    ready = dependencies.ready_after(state, record.behind)
     ready = max(ready, record.facts.not_before or 0, record.back_off.until, state.now)
     if ready > state.plan.start(slot) and ready > state.now:
         replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
@@ -246,33 +248,33 @@ def _follow_chain(state: EngineState, record: JobRecord, event: str) -> bool:
 # ---- making room, filling it --------------------------------------------------------------------
 
 
-def stand(state: EngineState, slot: int, start: int) -> None:
+def move_to(state: EngineState, slot: int, start: int) -> None:
     """Let a placed job stand at ``start`` on the nodes it has, whether there is room or not."""
     takes = state.plan.takes(slot)
     state.plan.remove(slot, state.now)
     state.plan.place_at(slot, start, takes, search_again=False)
 
 
-def claim(state: EngineState, slot: int, start: int, *, itself: bool = True) -> tuple[Ints, Ints]:
+def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool = True) -> tuple[Ints, Ints]:
     """Move a placed job to ``start`` on the nodes it has, and lift the planned jobs in its way.
 
-    Planned jobs behind those are lifted, too: see ``lift_behind``. A fixed job or reservation in its way
+    Planned jobs behind those are lifted, too: see ``remove_followers``. A fixed job or reservation in its way
     stays: then the job itself is lifted, unless ``itself`` is False. Returns the slots that were lifted and
-    the starts that they had; place them again with ``displace``.
+    the starts that they had; place them again with ``replan_displaced``.
     """
     before = state.plan.starts(np.array([slot], np.int64))
-    stand(state, slot, start)
-    others = rivals(state, [slot])
+    move_to(state, slot, start)
+    others = jobs_on_same_rows(state, [slot])
     starts = state.plan.jobs.starts.copy()
     starts[slot] = before[0]
     gone = state.plan.remove_overcommitted(np.append(others, slot) if itself else others)
     if gone.shape[0]:
-        behind = lift_behind(state, others[::-1], int(starts[gone].min()), starts)
+        behind = remove_followers(state, others[::-1], int(starts[gone].min()), starts)
         gone = np.concatenate([gone, behind])
     return gone, starts[gone]
 
 
-def rivals(state: EngineState, of: Sequence[int]) -> Ints:
+def jobs_on_same_rows(state: EngineState, of: Sequence[int]) -> Ints:
     """The planned jobs on the nodes and in the pools of placed ones, these left out; the latest to start
     first.
     """
@@ -290,7 +292,7 @@ def rivals(state: EngineState, of: Sequence[int]) -> Ints:
     return np.ascontiguousarray(slots[order][::-1])
 
 
-def make_way(state: EngineState, stay: Sequence[int], event: str, cause: Cause, words: str) -> None:
+def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cause, words: str) -> None:
     """Plan anew those planned jobs that would over-commit a node of the slots ``stay``, which stay.
 
     The latest to start loses its place first. Those planned behind it on these nodes are planned anew after
@@ -298,20 +300,20 @@ def make_way(state: EngineState, stay: Sequence[int], event: str, cause: Cause, 
     in slices, the next to start first.
     """
     plan = state.plan
-    slots = rivals(state, stay)
-    crowd = _in_the_way(state, stay, slots) if slots.shape[0] > _FEW else slots
+    slots = jobs_on_same_rows(state, stay)
+    crowd = _conflicting(state, stay, slots) if slots.shape[0] > _MOST_UNCHECKED else slots
     if look_later_if_many(state, crowd, event, words, cause):
         return
     old = plan.jobs.starts.copy()
     gone = plan.remove_overcommitted(slots) if slots.shape[0] else slots
     if not gone.shape[0]:
         return
-    behind = lift_behind(state, slots[::-1], int(old[gone].min()), old)
+    behind = remove_followers(state, slots[::-1], int(old[gone].min()), old)
     moved = np.concatenate([gone, behind])
-    displace(state, moved, old[moved], event, cause, words)
+    replan_displaced(state, moved, old[moved], event, cause, words)
 
 
-def lift_behind(state: EngineState, slots: Ints, since: int, starts: Ints) -> Ints:
+def remove_followers(state: EngineState, slots: Ints, since: int, starts: Ints) -> Ints:
     """Lift those of the planned ``slots`` (earliest first) whose ``starts`` (by slot) are at least ``since``.
 
     They are placed again behind a job that lost its place there, so that it need not go behind them all. Only
@@ -320,19 +322,19 @@ def lift_behind(state: EngineState, slots: Ints, since: int, starts: Ints) -> In
     plan = state.plan
     behind = slots[(starts[slots] >= since) & (plan.jobs.states[slots] == PLANNED)]
     # Jobs leave a node that is down in their own time.
-    behind = _some(state, [s for s in behind[:_BEHIND].tolist() if not plan.unusable_nodes(s)])
+    behind = _limit_units(state, [s for s in behind[:_MOST_FOLLOWERS].tolist() if not plan.unusable_nodes(s)])
     for follower in behind.tolist():
         plan.remove(follower, state.now)
     return behind
 
 
-def _some(state: EngineState, slots: list[int]) -> Ints:
+def _limit_units(state: EngineState, slots: list[int]) -> Ints:
     """The first of these: fewer where they are wide."""
     units = list(accumulate(units_of(record) if (record := state.by_slot[s]) else 0 for s in slots))
-    return np.array(slots[: bisect_right(units, _BEHIND_UNITS)], np.int64)
+    return np.array(slots[: bisect_right(units, _MOST_FOLLOWER_UNITS)], np.int64)
 
 
-def _in_the_way(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
+def _conflicting(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
     """Those of ``slots`` that hold something, while these stay, of a row of theirs that is over-committed."""
     plan = state.plan
     begin, end = min(map(plan.start, stay)), max(map(plan.end, stay))
@@ -344,7 +346,7 @@ def _in_the_way(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
     return found
 
 
-def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:
+def replan_overcommitted(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:
     """Plan those of ``slots`` anew that lie where a node or pool is over-committed, tried in this order.
 
     Returns how many these are.
@@ -353,35 +355,35 @@ def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, 
     gone = state.plan.remove_overcommitted(slots)
     if gone.shape[0]:
         gone = gone[::-1]  # who lost the place last is the first to get another
-        displace(state, gone, starts[gone], event, cause, words)
+        replan_displaced(state, gone, starts[gone], event, cause, words)
     return int(gone.shape[0])
 
 
-def leave(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
+def replan_jobs(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
     """Plan ``slots``, which are planned jobs that may not stay where they are, anew; many in slices."""
     if slots.shape[0] and not look_later_if_many(state, slots, event, words, cause):
-        leave_now(state, slots, event, cause, words)
+        replan_jobs_now(state, slots, event, cause, words)
 
 
-def leave_now(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
+def replan_jobs_now(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
     """Plan ``slots``, which are planned jobs, anew."""
     old = state.plan.starts(slots)
     for slot in slots.tolist():
         state.plan.remove(slot, state.now)
-    displace(state, slots, old, event, cause, words)
+    replan_displaced(state, slots, old, event, cause, words)
 
 
-def seat_homeless(state: EngineState, event: str, words: str) -> None:
+def place_unplaced(state: EngineState, event: str, words: str) -> None:
     """Try again for jobs that no node could take so far."""
-    _try_again(state, [state.records[job_id] for job_id in state.homeless], event, words)
+    _plan_again(state, [state.records[job_id] for job_id in state.without_place], event, words)
 
 
-def judge_again(state: EngineState, event: str, words: str) -> None:
+def recheck_impossible(state: EngineState, event: str, words: str) -> None:
     """Nodes changed: jobs that could never run perhaps can."""
-    _try_again(state, [r for r in state.records.values() if isinstance(r.answer, Never)], event, words)
+    _plan_again(state, [r for r in state.records.values() if isinstance(r.answer, Never)], event, words)
 
 
-def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str) -> None:
+def displace_in_lowered_pools(state: EngineState, event: str, cause: Cause, words: str) -> None:
     """Pools were lowered: plan anew who is planned where one is over-committed, the latest to start first,
     and who asks for more than there is.
 
@@ -395,14 +397,14 @@ def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str)
     for pool in lowered:
         slots = plan.jobs_in_pool(pool)
         waits = [slot for slot in slots.tolist() if book.too_much(plan.pool_amounts(slot))]
-        leave(state, np.array(waits, np.int64), event, cause, words)
-        leave_if_crowded(state, np.ascontiguousarray(plan.jobs_in_pool(pool)[::-1]), event, cause, words)
+        replan_jobs(state, np.array(waits, np.int64), event, cause, words)
+        replan_overcommitted(state, np.ascontiguousarray(plan.jobs_in_pool(pool)[::-1]), event, cause, words)
 
 
-def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
+def remove_dependents(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
     """Lift the planned jobs that wait for this one, and those behind them: they must not be in its way.
 
-    Returns their slots and the starts they had: see ``displace``.
+    Returns their slots and the starts they had: see ``replan_displaced``.
     """
     state.dependents.take_over(state.records[name] for name in state.chained)
     found: dict[int, None] = {}
@@ -424,7 +426,7 @@ def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
     return slots, old
 
 
-def _try_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:
+def _plan_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:
     found = [record for record in records if record.slot >= 0]
     if are_many(found):
         look_later(state, found, event, words, Cause.FREED)
