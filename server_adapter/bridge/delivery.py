@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from schedd.wire import Decision, Event, Snapshot
+from schedd.wire import Decision, Event, JobStarted, RunAccepted, Snapshot
 from schedd.wire.snapshot_json import dump_snapshot
 from server_adapter.bridge.daemon_client import (
     AnotherAdapterError,
@@ -21,6 +21,8 @@ from server_adapter.bridge.outbox import Outbox, Parcel
 _log = logging.getLogger(__name__)
 _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 2.0  # a daemon that is back is to be found at once
+_PATIENCE_S = 0.2  # for which events that make no difference to the plan wait for others
+_FREES_NOTHING = (RunAccepted, JobStarted)
 _REMEMBERED = 10_000  # ids of decisions that were seen
 
 
@@ -63,6 +65,7 @@ class PostOffice:
         self._sending_works = asyncio.Event()
         self._asking_works = asyncio.Event()
         self.outbox = Outbox(epoch)
+        self._patience: asyncio.TimerHandle | None = None
         self._seen: dict[tuple[str, int], None] = {}  # a daemon that kept nothing begins its ids anew
         self.away = False
 
@@ -87,32 +90,46 @@ class PostOffice:
         else:
             body = encode_event(event)
         self.outbox.put(Parcel(event.id, event.type, body))
+        if not isinstance(event, _FREES_NOTHING):
+            self._filled.set()
+        elif self._patience is None and not self._filled.is_set():
+            self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._end_patience)
+
+    def _end_patience(self) -> None:
+        self._patience = None
         self._filled.set()
 
     async def deliver(self) -> None:
         """Sends for ever, in order. Raises `AnotherAdapterError`."""
         waits = Waits(_FIRST_WAIT, _LONGEST_WAIT)
+        self._filled.set()  # what an earlier call has left
         while True:
+            await self._filled.wait()
             self._filled.clear()
-            if not len(self.outbox):
-                await self._filled.wait()
+            if self._patience is not None:  # what it waits with goes now
+                self._patience.cancel()
+                self._patience = None
             try:
                 await self.flush()
                 waits.reset()
             except DaemonAwayError as error:
                 self._note_away(error)
                 self._asking_works.clear()
+                self._filled.set()
                 await waits.sleep(self._asking_works)
             except AnotherAdapterError:
                 raise
             except DaemonRefusedError as error:
                 _log.error("%s", error)
                 self._note_away(error)
+                self._filled.set()
                 await waits.sleep()
 
     async def flush(self) -> None:
-        """Sends what there is. Raises `DaemonAwayError`, and `DaemonRefusedError` not about content."""
-        while batch := self.outbox.batch():
+        """Sends what there is now. Raises `DaemonAwayError`, and `DaemonRefusedError` not about content."""
+        count = len(self.outbox)
+        while count > 0 and (batch := self.outbox.batch()):
+            count -= len(batch)
             try:
                 await self._client.post(batch)
             except DaemonRefusedError as error:

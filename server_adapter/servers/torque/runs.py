@@ -1,8 +1,10 @@
 """Starts jobs at a TORQUE server: the last look, the request, and what became of it."""
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -57,11 +59,18 @@ class Starter:
     """Asks for runs. `jobs` is what is asked about a job right before its run.
 
     The nodes of all decisions that wait for their turn are looked at together: with a look for each of them,
-    most of the time of a burst of short jobs goes into waiting for the server.
+    most of the time of a burst of short jobs goes into waiting for the server. Each of `links` serves one
+    decision at a time. A TORQUE server drops what it has read beyond a request, so that requests cannot be
+    pipelined on one connection.
     """
 
-    def __init__(self, link: ServerLink, jobs: Question, *, asynchronous: bool) -> None:
-        self._link = link
+    def __init__(self, links: Sequence[ServerLink], jobs: Question, *, asynchronous: bool) -> None:
+        self._idle_links = list(links)
+        self._free = asyncio.Semaphore(len(links))
+        self._looking = asyncio.Lock()
+        self._requested = 0  # runs whose replies are still to come
+        self._answered = asyncio.Event()
+        self._answered.set()
         self._asynchronous = asynchronous
         self._job_question = jobs
         self._node_question = Question(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
@@ -70,7 +79,7 @@ class Starter:
 
     async def became(self, run: Run) -> Check:
         """Whether the job runs, or ran, as decided."""
-        async with self._link.talk() as connection:
+        async with self._talk() as connection:
             values = await self._job(connection, run.job_id)
         if _ran(run, values):
             return Check(Verdict.RUNS)
@@ -80,25 +89,44 @@ class Starter:
         """Looks and asks on one connection, with nobody's requests in between."""
         self._waiting[id(run)] = run
         try:
-            async with self._link.talk() as connection:
+            async with self._talk() as connection:
                 del self._waiting[id(run)]
                 return await self._run(connection, run, asked)
         finally:
             self._waiting.pop(id(run), None)
 
+    @asynccontextmanager
+    async def _talk(self) -> AsyncIterator[Connection]:
+        """A connection that nobody else uses meanwhile, the one used last if it is free."""
+        async with self._free:
+            link = self._idle_links.pop()
+            try:
+                async with link.talk() as connection:
+                    yield connection
+            finally:
+                self._idle_links.append(link)
+
     async def _run(self, connection: Connection, run: Run, asked: Callable[[], None]) -> Outcome:
-        look, shared = await self._look(connection, run)
-        check = await self._check(connection, run, look)
-        if shared and check.verdict in (Verdict.BUSY, Verdict.REFUSE):
-            self._looked = None  # what is in the way may be gone by now
-            look, _ = await self._look(connection, run)
+        alone = False
+        while True:
+            look, shared = await self._look(connection, run)
             check = await self._check(connection, run, look)
+            if look is not self._looked and check.verdict is Verdict.RUN:
+                continue  # another decision made a newer one, which does not count this run
+            if alone or not shared or check.verdict not in (Verdict.BUSY, Verdict.REFUSE):
+                break
+            alone = True
+            if look is self._looked:
+                self._looked = None  # what is in the way may be gone by now
         if check.verdict is not Verdict.RUN:
             runs, busy = check.verdict is Verdict.RUNS, check.verdict is Verdict.BUSY
             return Outcome(runs, 0, check.reason, busy=busy)
         asked()
         request = run_request(run, asynchronous=self._asynchronous)
         _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
+        look.spend(run)
+        self._requested += 1
+        self._answered.clear()
         try:
             await connection.request(request)
         except BaseException as error:
@@ -106,7 +134,10 @@ class Starter:
             if not isinstance(error, ServerRefusedError):
                 raise
             return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
-        look.spend(run)
+        finally:
+            self._requested -= 1
+            if not self._requested:
+                self._answered.set()
         return Outcome(True)
 
     async def _check(self, connection: Connection, run: Run, look: _Look) -> Check:
@@ -119,16 +150,22 @@ class Starter:
         """The last look, where it is fresh and shows the decision's nodes; else a new one, for all decisions
         that wait. Whether it was made for another decision.
         """
-        look = self._looked
-        if look is not None and look.covers(run, time.monotonic()):
-            return look, True
+        async with self._looking:
+            look = self._looked
+            if look is not None and look.covers(run, time.monotonic()):
+                return look, True
+            while self._requested:  # whether the server shows such a run already nobody could tell
+                await self._answered.wait()
+            return await self._new_look(connection, run), False
+
+    async def _new_look(self, connection: Connection, run: Run) -> _Look:
         began = time.monotonic()
         server = await connection.describe(_SCHEDULING)
         off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
         waiting = (run, *self._waiting.values())
         names = list(dict.fromkeys(share.node for one in waiting for share in one.shares))
         look = self._looked = _Look(began, not off, await self._nodes(connection, names))
-        return look, False
+        return look
 
     async def _job(self, connection: Connection, job: str) -> Values | None:
         try:

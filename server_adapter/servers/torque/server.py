@@ -28,6 +28,8 @@ from server_adapter.torque.listener import CommandListener, CommandReceived
 
 _log = logging.getLogger(__name__)
 
+_STARTING: Final = 4
+"""Connections for starts: so many decisions are looked at and requested beside each other."""
 _SCOPES: Final[Mapping[int, ReadScope]] = {
     SchedulerCommand.TERM: ReadScope.ENDS,
     SchedulerCommand.NEW: ReadScope.JOBS,
@@ -65,8 +67,8 @@ class TorqueServer(ServerOfParts):
                 lifetime=settings.server.renew,
             )
 
-        # Starts have a connection of their own: neither a reading nor a comment is before them.
-        link, self._starting_link = make_link(), make_link()
+        # Starts have connections of their own: neither a reading nor a comment is before them.
+        link, self._starting_links = make_link(), [make_link() for _ in range(_STARTING)]
         question, tell = job_question(), settings.tell
         offers = Offers(
             comment=tell.comment,
@@ -80,7 +82,7 @@ class TorqueServer(ServerOfParts):
         super().__init__(
             link=link,
             reader=self._reader,
-            starter=Starter(self._starting_link, question, asynchronous=settings.run.asynchronous),
+            starter=Starter(self._starting_links, question, asynchronous=settings.run.asynchronous),
             pen=self.pen,
             transfer_client=TorqueTransferClient(link),
             router=drain.Router(link, settings.drain.scripts),
@@ -152,5 +154,6 @@ class TorqueServer(ServerOfParts):
         """Stops listening and says goodbye."""
         if self._listener is not None:
             await self._listener.close()
-        await self._starting_link.close()
+        for link in self._starting_links:
+            await link.close()
         await self.link.close()

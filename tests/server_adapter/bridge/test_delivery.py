@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schedd.wire import JobHeld
+from schedd.wire import JobHeld, RunAccepted
 from server_adapter.bridge import delivery
 from server_adapter.bridge.daemon_client import DaemonAwayError
 from server_adapter.bridge.delivery import PostOffice
@@ -30,9 +30,11 @@ class Daemon:
     def __init__(self) -> None:
         self.takes_events = self.gives_decisions = False
         self.posts = self.questions = 0
+        self.sent: list[list[str]] = []
 
-    async def post(self, _parcels: Sequence[Parcel]) -> int:
+    async def post(self, parcels: Sequence[Parcel]) -> int:
         self.posts += 1
+        self.sent.append([one.type for one in parcels])
         if not self.takes_events:
             raise DaemonAwayError("down")
         return 1
@@ -81,4 +83,41 @@ async def test_decisions_that_flow_again_wake_the_loop_that_sends_events() -> No
     follow = asyncio.create_task(office.follow(lambda _: None, 1.0))
     await until(lambda: len(office.outbox) == 0)
     follow.cancel()
+    deliver.cancel()
+
+
+def accepted(number: int) -> RunAccepted:
+    return RunAccepted(id=f"e:{number}", time=1, decision_id=f"d{number}", job_id="1")
+
+
+async def test_accepted_runs_wait_for_an_event_that_matters_to_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "_PATIENCE_S", 1000.0)
+    daemon = Daemon()
+    daemon.takes_events = True
+    office = PostOffice(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    deliver = asyncio.create_task(office.deliver())
+    await asyncio.sleep(0)
+    await office.put(accepted(1))
+    await office.put(accepted(2))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert daemon.sent == []
+    await office.put(JobHeld(id="e:3", time=1, job_id="1", holds="u"))
+    await until(lambda: len(office.outbox) == 0)
+    assert daemon.sent == [["run_accepted", "run_accepted", "job_held"]]
+    deliver.cancel()
+
+
+async def test_accepted_runs_go_by_themselves_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_PATIENCE_S", 0.01)
+    daemon = Daemon()
+    daemon.takes_events = True
+    office = PostOffice(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    deliver = asyncio.create_task(office.deliver())
+    await asyncio.sleep(0)
+    await office.put(accepted(1))
+    await until(lambda: len(office.outbox) == 0)
+    assert daemon.sent == [["run_accepted"]]
     deliver.cancel()

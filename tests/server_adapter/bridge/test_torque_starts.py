@@ -1,0 +1,69 @@
+"""Several decisions at once at a TORQUE server: each connection serves one of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from schedd.wire import Run, ShareFacts
+from server_adapter.batch.sockets import Address
+from server_adapter.bridge.server import Outcome
+from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.servers.torque.link import PERMITTED, ServerLink
+from server_adapter.servers.torque.reader import StateReader, job_question
+from server_adapter.servers.torque.runs import Starter
+from server_adapter.torque.credentials import AnyPort
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[EmulatedServer]:
+    async with EmulatedServer([NodeSpec("node1", 4), NodeSpec("node2", 4)]) as server:
+        server.set_scheduling(True)
+        yield server
+
+
+async def run_together(server: EmulatedServer, *nodes: str) -> list[Outcome]:
+    """Decides one run of a one-core job for each of these nodes, all at the same moment."""
+    links = [
+        ServerLink(Address(*server.address), AnyPort(), permitted=PERMITTED["scheduler"]) for _ in range(4)
+    ]
+    jobs = [server.submit(resources={"nodes": "1"}, runtime=600.0) for _ in nodes]
+    state = await StateReader(links[0]).read()
+    starter = Starter(links, job_question(), asynchronous=True)
+    runs = [
+        Run(
+            id=f"d{number}",
+            cause="",
+            time=1,
+            job_id=job,
+            shares=(ShareFacts(node, 1),),
+            version=state.jobs[job].version,
+            expires=2**31,
+            walltime=None,
+            term=1,
+        )
+        for number, (job, node) in enumerate(zip(jobs, nodes, strict=True))
+    ]
+    outcomes = await asyncio.gather(*[starter.run(one, lambda: None) for one in runs])
+    for link in links:
+        await link.close()
+    return list(outcomes)
+
+
+async def test_decisions_are_carried_out_beside_each_other(server: EmulatedServer) -> None:
+    outcomes = await run_together(server, *["node1", "node2"] * 4)
+    assert [one.text for one in outcomes if not one.accepted] == []
+    assert len(outcomes) == 8
+
+
+async def test_runs_that_are_under_way_count_against_their_node(server: EmulatedServer) -> None:
+    outcomes = await run_together(server, *["node1"] * 7)
+    assert sum(one.accepted for one in outcomes) == 4
+    assert all(one.busy and not one.code for one in outcomes if not one.accepted)
