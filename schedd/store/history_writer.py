@@ -38,7 +38,7 @@ from schedd.wire.snapshot_json import JsonReader, read_jobs
 __all__ = ["HistoryWriter", "Row", "job_changes", "last_recorded_event"]
 
 Row = dict[str, Any]
-_SLICE = 500
+_SLICE = 100
 """Events per transaction: other writers wait meanwhile."""
 _JOBS = 250
 """Jobs of a server snapshot per transaction."""

@@ -26,7 +26,7 @@ __all__ = ["BatchJournal", "DurableJournal", "MemoryJournal"]
 _DELIVERIES = 200_000
 _PENDING = 1_000
 _MAX_TRANSACTIONS = 50
-"""Maximum number of purge and history transactions per checkpoint; most transactions have 500 rows."""
+"""Maximum number of purge and history transactions per checkpoint; most transactions have 100 to 500 rows."""
 _MIN_PAUSE_S = 0.02
 _PAUSE_FACTOR = 4  # pause = factor * processor time of the last transaction
 _NO_MORE = object()
