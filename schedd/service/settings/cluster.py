@@ -121,9 +121,9 @@ class ClusterSettings(Section):
     """A new start of a job is published to users and the server only if it moved by more than this. The
     attributes written on the server are set in pbs-adapter.toml."""
     tell_pause: Seconds = SITE_TELL_PAUSE
-    """And at most this often per job, so that starts do not flicker; at once for jobs that are to start within
-    10 minutes now or have lost their start, and twice a minute at most for those told such a start already.
-    Jobs that start within seconds are told nothing."""
+    """And at most this often per job, so that starts do not flicker; at once for jobs that are to start
+    within 10 minutes now or have lost their start, and twice a minute at most for those told such a start
+    already. Jobs that start within seconds are told nothing."""
     tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=0, le=100_000)
     """Maximum number of starts published to the server per second; 0: none."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule
