@@ -14,6 +14,7 @@ from schedd.plan.kernels.place import jobs_on_row, misplaced
 from schedd.plan.machine import Machine
 from schedd.plan.records import ChunkNeeds, Take, Timeline
 from schedd.plan.repairs import Repairs
+from schedd.plan.scarcity import NodeChoice
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.plan.shapes import NO_UNITS, Shapes
 from schedd.plan.slabs import Slabs
@@ -100,6 +101,13 @@ class PlanContents:
         tb = self.slabs.tb
         part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         return Timeline(tb.T[part].copy(), tb.F[:, part].copy(), tb.cap[row].copy())
+
+    def node_choice(self, slot: int) -> NodeChoice:
+        """How the nodes of a placed job were chosen among those that allow the same start."""
+        chunks = self.request(slot).chunks
+        return self.shapes.node_choice(
+            (take.row, chunks[take.chunk]) for take in self.takes(slot) if take.chunk < len(chunks)
+        )
 
     def request(self, slot: int) -> Request:
         """What a job's slot was made for; of equal shapes the first that came: see ``shape_key``."""

@@ -8,11 +8,11 @@ All numbers are whole, so that every machine comes to the same costs.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from schedd.model import Features
 
-__all__ = ["MOST_COST", "NodeOffer", "Scarcity"]
+__all__ = ["MOST_COST", "NodeChoice", "NodeOffer", "Scarcity"]
 
 RequestKey = tuple[tuple[tuple[str, int], ...], Features]
 """The level that is asked for of each resource, and the properties."""
@@ -39,6 +39,21 @@ _EVERY_S: Final = 600
 """Seconds after which demand is counted again."""
 _FORGOTTEN_DAYS: Final = 60
 _MOST_REMEMBERED: Final = 50_000
+
+
+class NodeChoice(NamedTuple):
+    """How the nodes of a job were chosen among those that allow the same start.
+
+    Attributes are pairs of a resource and the least amount of it, or of a property and 0; those with the
+    largest weight come first.
+    """
+
+    spares_scarce: bool
+    """Whether scarce attributes count at all; else only the tightest fit does."""
+    wasted: tuple[tuple[str, int], ...]
+    """Scarce attributes of its nodes that it does not request."""
+    spared: tuple[tuple[str, int], ...]
+    """Scarce attributes that it does not request and that none of its nodes has."""
 
 
 class Scarcity:
@@ -141,6 +156,27 @@ class Scarcity:
         for resource, level in amounts:
             found += [f"{resource} {least}" for least, _ in self._levels[resource][: level + 1]]
         return frozenset(one for one in found if one in self._nodes)
+
+    def choice(self, nodes: Iterable[tuple[int, RequestKey]]) -> NodeChoice:
+        """How nodes were chosen, each given by its class and the ``request_key`` of what it serves."""
+        wasted: set[str] = set()
+        offered: set[str] = set()
+        requested: set[str] = set()
+        for kind, key in nodes:
+            asked = self._attributes_in_key(key)
+            requested |= asked
+            offered |= self._offers[kind]
+            wasted |= self._offers[kind] - asked
+        spared = self.weights.keys() - offered - requested if self.spares else set[str]()
+        return NodeChoice(self.spares, self._by_weight(wasted), self._by_weight(spared))
+
+    def _by_weight(self, attributes: Iterable[str]) -> tuple[tuple[str, int], ...]:
+        known = sorted((-weight, one) for one in attributes if (weight := self.weights.get(one, 0)))
+        found = []
+        for _, attribute in known:
+            kind, _, value = attribute.partition(" ")
+            found.append((value, 0) if kind == "property" else (kind, int(value)))
+        return tuple(found)
 
     # ---- weights --------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ Equal requests share one *shape*; nodes with the same capacity and features form
 understanding a request costs what the classes of nodes cost, not the nodes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,7 +17,7 @@ from schedd.plan.feasibility import UnitGroup, could_hold
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import need_level
 from schedd.plan.requests import load_request, save_request
-from schedd.plan.scarcity import Scarcity
+from schedd.plan.scarcity import NodeChoice, Scarcity
 from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, FieldRule, declared
 from schedd.plan.slabs import Slabs
 from schedd.wire import FLOAT_PARTS
@@ -225,6 +225,15 @@ class Shapes:
     def weights(self) -> Mapping[str, int]:
         """What is scarce now, and how much it weighs: see ``scarcity.py``."""
         return self._scarcity.weights
+
+    def node_choice(self, held: Iterable[tuple[int, Chunk]]) -> NodeChoice:
+        """How the nodes of a job were chosen; ``held`` are its rows, each with the chunk that it serves."""
+        class_of = {row: number for number, rows in enumerate(self._node_classes.values()) for row in rows}
+        return self._scarcity.choice(
+            (class_of[row], self._scarcity.request_key(self._amounts(chunk), chunk.features))
+            for row, chunk in held
+            if row in class_of
+        )
 
     def _requested_attributes(self, chunk: Chunk) -> frozenset[str]:
         return self._scarcity.requested_attributes(self._amounts(chunk), chunk.features)

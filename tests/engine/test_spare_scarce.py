@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.plan.scarcity import NodeChoice
 from schedd.wire import NodeFacts, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
@@ -64,3 +65,30 @@ def test_a_fork_chooses_the_same_nodes() -> None:
         plan.place(new, T)
         assert plan.node_names[plan.takes(new)[0].row] == "n1"
         plan.drop_job(new, T)
+
+
+def choice_of(cluster: Cluster, job: str) -> NodeChoice:
+    return cluster.engine.state.plan.node_choice(cluster.record(job).slot)
+
+
+def test_the_rule_that_chose_a_jobs_nodes_names_what_they_spare_and_what_they_waste() -> None:
+    cluster = with_gpus()
+    cluster.obeys = False
+    cluster.submit("plain", "1:ppn=4")
+    cluster.submit("gpu", "1:ppn=4:gpus=2")
+    for number in range(5):
+        cluster.submit(f"{number}", "1:ppn=4")
+    cluster.submit("last", "1:ppn=4")
+    assert choice_of(cluster, "plain") == NodeChoice(True, (), (("gpus", 2),))
+    assert choice_of(cluster, "gpu") == NodeChoice(True, (), ())
+    assert cluster.where("last") == ["n1"]
+    assert choice_of(cluster, "last") == NodeChoice(True, (("gpus", 2),), ())
+    cluster.tell(PolicyChanged(id="p", time=T, version=1, site={"spare_scarce": False}, by="root"))
+    assert not choice_of(cluster, "plain").spares_scarce
+
+
+def test_on_nodes_that_are_alike_the_rule_is_the_tightest_fit() -> None:
+    cluster = Cluster(nodes=3)
+    cluster.obeys = False
+    cluster.submit("1", "1:ppn=2")
+    assert choice_of(cluster, "1") == NodeChoice(True, (), ())

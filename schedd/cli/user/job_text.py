@@ -110,6 +110,8 @@ _RIGHTS = {
 
 def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     """What holds the nodes that a job will use until its start, and who goes first, as rows."""
+    if found.get("node_choice"):  # older daemons do not name it
+        yield "its nodes", found["node_choice"]
     earliest, because = found["earliest"], found["earliest_why"]
     if because and earliest is not None:
         yield "not before", f"{format_time(earliest, now)}: {because}"

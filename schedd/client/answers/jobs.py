@@ -267,6 +267,7 @@ class Explanation(TypedDict):
     earliest: int | None
     earliest_why: str
     without: int | None
+    node_choice: str
     has_room_sooner: bool
     blockers: list[Blocker]
     hidden: int

@@ -13,6 +13,7 @@ from schedd.engine.show.view import Published
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan
+from schedd.plan.scarcity import NodeChoice
 from schedd.plan.shapes import GATE
 from schedd.plan.views import Blockers, PlanBlocker, find_blockers
 from schedd.policy.limits import in_words
@@ -23,6 +24,7 @@ from schedd.service.questions.explanation_chain import (
     explanation_chain,
     summarise_chain,
 )
+from schedd.service.questions.node_choice import describe_node_choice
 from schedd.service.questions.plan_fork import PlanFork
 
 __all__ = ["BlockedResource", "Blocker", "Explanation", "explain"]
@@ -86,6 +88,8 @@ class Explanation:
     earliest_why: str
     """What allows no start before `earliest`; empty when that is now."""
     without: int | None
+    node_choice: str
+    """How its nodes were chosen among those that allow the same start; empty where it is not planned."""
     has_room_sooner: bool
     """Whether the plan has room for it before its start, which it does not take; `why` says why."""
     blockers: tuple[Blocker, ...]
@@ -119,6 +123,7 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
     links: tuple[ChainLink, ...] = ()
     ahead: tuple[JobsAhead, ...] = ()
     reason = ""
+    chosen_nodes: NodeChoice | None = None
     if standing in ("running", "starting"):
         why = "it runs" if standing == "running" else "it is being started"
         earliest = start
@@ -130,6 +135,8 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
     else:
         plan = fork.copy()
         takes = plan.takes(record.slot)
+        if standing == "planned":
+            chosen_nodes = plan.node_choice(record.slot)
         plan.remove(record.slot, now)
         ready = max(now, plan.ready(record.slot))
         not_yet = _start_barrier(record, ready, now)
@@ -158,6 +165,7 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
         earliest=earliest if earliest >= 0 else None,
         earliest_why=because,
         without=without if without >= 0 else None,
+        node_choice=describe_node_choice(chosen_nodes) if chosen_nodes is not None else "",
         has_room_sooner=bool(reason),
         blockers=found,
         hidden=0,
