@@ -19,15 +19,15 @@ _MIB_64 = 64 << 20
         (
             NodeChoice(True, (), (("gpus", 4), ("gpus", 1), ("mem", _MIB_64), ("ib", 0), ("fpga", 2))),
             (
-                "of the nodes that allow this start, those that leave scarce resources to jobs that need them "
-                "(it does not request gpus, 64 GiB mem or more, ib and 1 more)"
+                "of the nodes that allow this start, those that leave scarce resources to jobs "
+                "that need them (it does not request gpus, 64 GiB mem or more, ib and 1 more)"
             ),
         ),
         (
             NodeChoice(True, (("gpus", 4),), ()),
             (
-                "its nodes have 4 gpus or more, which it does not request; nodes without that did not allow this "
-                "start when it was planned"
+                "its nodes have 4 gpus or more, which it does not request; "
+                "nodes without that did not allow this start when it was planned"
             ),
         ),
     ],
