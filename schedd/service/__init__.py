@@ -1,1 +1,1 @@
-"""The shell around the engine: its thread, its clock, queues, the log of decisions, settings. No HTTP."""
+"""The service layer around the engine: threads, clock, queues, decision log, settings. No HTTP."""

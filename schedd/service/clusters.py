@@ -1,4 +1,4 @@
-"""The clusters of one daemon, by name."""
+"""All clusters of one daemon, by name."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -47,11 +47,10 @@ _IDS_A_SECOND = 100
 def new_engine(
     settings: EngineSettings, now: int, used: Usage | None = None, learned: RunTimes | None = None
 ) -> Engine:
-    """An engine that knows nothing yet but what was ``used`` and ``learned`` before, for a daemon that keeps
-    nothing.
+    """Create an engine for a daemon without a database, with past usage and learned run times.
 
-    Its decisions are numbered from the present time on, so that an adapter that saw those of an earlier life
-    of the daemon takes none of the new ones for old.
+    Decision ids continue from the present time, so that an adapter does not mistake new decisions for those
+    of an earlier life of the daemon.
     """
     return Engine(settings, now, decided=now * _IDS_A_SECOND, used=used, learned=learned)
 
@@ -75,7 +74,7 @@ class Clusters:
         now = int(clock.now())
         self.durable = durable
         self.supervisor = durable.supervisor if durable is not None else Supervisor()
-        """Of all background work of the daemon."""
+        """Supervisor of all background work of the daemon."""
         self.questions = OpenQuestions()
         self.metrics = PlannerMetrics()
         self._loops = {
@@ -125,7 +124,7 @@ class Clusters:
         self._warm = False
 
     def start(self, *, warm: bool = True) -> None:
-        """Compile the kernels (seconds, or a minute when none are kept on disk) and start the planners."""
+        """Compile the kernels (seconds, or a minute without a cache on disk) and start the planners."""
         if warm:
             with log_compilation():
                 warm_up()
@@ -160,19 +159,19 @@ class Clusters:
         self.ready = True
 
     def audit(self, who: str, act: str, detail: str) -> None:
-        """Keep who did what, of no cluster alone, where anything is kept. Raises StoreError."""
+        """Store an audit entry about the daemon, if there is a database. Raises StoreError."""
         if self.durable is not None and self.durable.opened.is_set():
             self.durable.store.audit(AuditRecord(int(time.time()), who, act, detail))
 
     def end_polls(self) -> None:
-        """Let all go who wait for decisions or follow a plan: the daemon is about to stop."""
+        """End long polls and followers of plans, because the daemon is about to stop."""
         self.ready, self.stopping = False, True
         self.questions.end()
         for loop in self._loops.values():
             loop.end_polls()
 
     def stop(self) -> None:
-        """End the planners, each after the batch at hand."""
+        """Stop the planners, each after its present batch."""
         self.end_polls()
         self._alert_monitor.stop()
         for poller in self._licence_pollers:
@@ -220,14 +219,16 @@ class Clusters:
 
     @property
     def startup_trouble(self) -> str:
-        """Why the database is unavailable before the daemon is ready, in one line; empty when it works."""
+        """Why the database is unavailable before the daemon is ready, in one line; empty while it works."""
         opening = self.durable.trouble if self.durable is not None else ""
         return opening or "; ".join(loop.trouble for loop in self if loop.trouble)
 
     @property
     def failures(self) -> dict[str, str]:
-        """By cluster why the planner stopped, waits for its journal, does not know the server's state, or is
-        halted since another scheduler starts jobs; and which background work fails that is needed.
+        """Why each failed cluster is not ready, by name.
+
+        The planner stopped, waits for its journal, does not know the server's state, or is halted because
+        another scheduler starts jobs; or required background work fails.
         """
         found = {
             loop.name: loop.failure
@@ -241,6 +242,6 @@ class Clusters:
 
 
 def _not_ready(loop: PlanLoop) -> str:
-    """A pause that somebody asked for is no failure."""
+    """Return why the plan is stale or halted; a requested pause is no failure."""
     published = loop.published
     return published.stale or (published.halted if published.foreign else "")

@@ -1,7 +1,7 @@
-"""Python's looks for garbage, kept short.
+"""Tuning of Python's garbage collector, to keep its pauses short.
 
-Each look goes through all objects that are not set aside, and holds up every thread. The records of many jobs
-would make that long. They are in no cycles, so they go all the same when nobody uses them any more.
+A full collection scans all objects that are not frozen, and stops every thread. The records of many jobs
+would make that long. They are in no reference cycles, so reference counting frees them anyway.
 """
 
 import gc
@@ -14,9 +14,10 @@ _WHOLE_S: Final = 3_600.0
 
 
 class GarbageCollectorTuning:
-    """From ``begin`` to ``end`` what a thorough look leaves is set aside.
+    """From ``begin`` to ``end``, objects that survive a full collection are frozen.
 
-    Cycles may be set aside while they are in use: once in ``whole`` seconds all is looked through.
+    Objects may become garbage cycles after they were frozen: one collection every ``whole`` seconds scans
+    everything.
     """
 
     def __init__(self, whole: float = _WHOLE_S) -> None:
@@ -24,12 +25,12 @@ class GarbageCollectorTuning:
         self._whole = time.monotonic()
 
     def begin(self) -> None:
-        """Set aside what there is, unseen: a look would hold up the start. Garbage goes within ``whole``."""
+        """Freeze all present objects without a collection, which would delay the start."""
         gc.freeze()
         gc.callbacks.append(self._after_collection)
 
     def end(self) -> None:
-        """Let Python do as it does by itself; nothing to end is no error."""
+        """Restore Python's defaults. Idempotent."""
         if self._after_collection in gc.callbacks:
             gc.callbacks.remove(self._after_collection)
             gc.unfreeze()

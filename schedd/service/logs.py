@@ -1,4 +1,4 @@
-"""The daemon's log: JSON lines on standard error, or text for people."""
+"""Logging of the daemon: JSON lines or text on standard error."""
 
 import logging
 import sys
@@ -13,7 +13,7 @@ __all__ = ["configure_logging"]
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Send all messages, those of libraries too, to standard error in the form that is wanted."""
+    """Send all messages, also those of libraries, to standard error in the configured form."""
     level = getattr(logging, settings.level.upper())
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,

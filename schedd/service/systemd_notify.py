@@ -1,4 +1,4 @@
-"""Telling systemd how the daemon is doing: sd_notify(3) in its few lines."""
+"""Notification of systemd about the daemon's state: sd_notify(3)."""
 
 import os
 import socket
@@ -7,10 +7,9 @@ __all__ = ["notify", "watchdog_interval"]
 
 
 def notify(*words: str) -> bool:
-    """Send such words as ``READY=1`` to the service manager; False when there is none.
+    """Send assignments such as ``READY=1`` to the service manager; return False without one.
 
-    Raises OSError when there is one but it cannot be reached, or does not read what it was sent: this never
-    blocks.
+    Raises OSError when it cannot be reached or does not read; never blocks.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -23,7 +22,9 @@ def notify(*words: str) -> bool:
 
 
 def watchdog_interval() -> float | None:
-    """Within how many seconds the service manager wants to hear ``WATCHDOG=1``; None when it does not."""
+    """Return the watchdog interval in seconds within which ``WATCHDOG=1`` is expected; None without a
+    watchdog.
+    """
     whose = os.environ.get("WATCHDOG_PID")
     if whose and whose != str(os.getpid()):
         return None

@@ -1,4 +1,4 @@
-"""Compiles every kernel before the daemon says it is ready, by planning a little cluster of its own."""
+"""Warm-up: compiles every kernel before the daemon is ready, by planning a small artificial cluster."""
 
 import threading
 import time
@@ -62,7 +62,7 @@ def _node(name: str, state: str = "up", cpus: int = 4) -> NodeChanged:
 
 @contextmanager
 def log_compilation(every_s: float = 10.0) -> Iterator[None]:
-    """While this lasts the log says now and then how many kernels are compiled. What is quick is not told."""
+    """Log the progress of compilation periodically during the block; nothing if it is quick."""
     ended = threading.Event()
     begun = time.monotonic()
 
@@ -80,13 +80,13 @@ def log_compilation(every_s: float = 10.0) -> Iterator[None]:
 
 
 def warm_up() -> None:
-    """Call everything that the engine calls, once. Quick when the compiled kernels are on disk."""
+    """Call everything that the engine calls, once. Quick if the compiled kernels are cached on disk."""
     _without_policy()
     _with_policy()
 
 
 def _with_policy() -> None:
-    """Limits, priorities and an access list: jobs that go before others, in pools and out of them."""
+    """Plan with limits, priorities and an access list."""
     window = {"first": "2001-09-09T02:00:00", "last": "2001-09-09T03:00:00", "rule": "FREQ=DAILY"}
     site = {
         "priority": {"wish": 1.0},
@@ -115,7 +115,7 @@ def _with_policy() -> None:
 
 
 def _queued_job(number: int) -> JobFacts:
-    """A job of those above, as it was queued."""
+    """Return a job as it was queued."""
     if number < 20:
         return _job(number, nodes="1:ppn=4", walltime=str(600 + number))
     return _job(number, **({"nodes": "2:ppn=1"} if number == 20 else {"procs": "3"}), walltime="60")

@@ -1,1 +1,1 @@
-"""Who asks, and what they may: tokens, UNIX users, MUNGE, identity providers, roles."""
+"""Authentication and authorisation: tokens, UNIX users, MUNGE, identity providers, roles."""

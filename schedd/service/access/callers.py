@@ -21,11 +21,11 @@ __all__ = ["Callers", "UnknownUser"]
 
 _USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
 _FRESH_S: Final = 300
-"""For how long the name of a uid is remembered: the directory of users may be far away."""
+"""Cache time of user names by uid: the directory of users may be slow."""
 
 
 class UnknownUser(LookupError):
-    """A uid without a name here, or a name that is none."""
+    """A uid without a name on this host, or an invalid user name."""
 
 
 class Callers:

@@ -1,4 +1,4 @@
-"""Who somebody is by the word of an identity provider, and what the site lets such people do."""
+"""Users known by an identity provider, and their roles."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,9 @@ __all__ = ["Identity", "IdentityError", "IdentityProvider", "PendingLogin", "bea
 
 
 class IdentityError(Exception):
-    """It is not known who that is; ``ours``: since the provider cannot be asked, or answers nonsense."""
+    """The user could not be identified; ``ours``: because the provider is unreachable or answers invalid
+    data.
+    """
 
     def __init__(self, why: str, *, ours: bool = False) -> None:
         super().__init__(why)
@@ -20,8 +22,10 @@ class IdentityError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Somebody whom the provider knows: the ``subject`` there, the name here, and groups, until ``until``
-    (seconds since the epoch). ``claims`` are others that were asked for, as far as the token has them.
+    """A user known by the provider: ``subject`` there, name here, and groups; valid until ``until`` (epoch
+    seconds).
+
+    ``claims`` are the additionally requested ones that the token has.
     """
 
     subject: str
@@ -33,7 +37,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class PendingLogin:
-    """A login that began: what only this daemon knows of it until the browser comes back."""
+    """Secrets of a login until the browser returns from the provider."""
 
     state: str
     nonce: str
@@ -41,34 +45,34 @@ class PendingLogin:
 
 
 class IdentityProvider(Protocol):
-    """An identity provider, as the daemon asks it."""
+    """An identity provider."""
 
     session: int
-    """Seconds that a login lasts."""
+    """Duration of a login, in seconds."""
 
     async def begin(self) -> tuple[str, PendingLogin]:
-        """Where a browser is to go for a login, and what is to be remembered. Raises IdentityError."""
+        """Return the login URL for the browser, and the secrets of the login. Raises IdentityError."""
         ...
 
     async def finish(self, code: str, began: PendingLogin) -> Identity:
-        """Who comes back from there with a code. Raises IdentityError."""
+        """Return the user who returns from the provider with a code. Raises IdentityError."""
         ...
 
     async def identity(self, token: str) -> Identity:
-        """Whose ID token this is. Raises IdentityError."""
+        """Return the user of an ID token. Raises IdentityError."""
         ...
 
     def cached_identity(self, token: str) -> Identity | None:
-        """The same by the keys at hand; None where it does not count now."""
+        """Return the user of an ID token by the cached keys; None if it is not valid now."""
         ...
 
     def bearer(self, identity: Identity) -> Bearer | None:
-        """What this one may do here; None: nothing."""
+        """Return the user's roles; None if there are none."""
         ...
 
 
 def bearer_from_grants(identity: Identity, grants: Iterable[OidcGrantSettings]) -> Bearer | None:
-    """The roles that the grants give; None where no grant names this one or a group of theirs."""
+    """Return the roles that the grants give to the user or the user's groups; None if there are none."""
     return bearer_with_grants(
         identity.name,
         (

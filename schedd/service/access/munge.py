@@ -1,6 +1,6 @@
-"""MUNGE: which user of another host sent a request, as the hosts' common key vouches for it.
+"""MUNGE: authenticates users of other hosts with a key that the hosts share.
 
-Over libmunge (munge.h, from MUNGE 0.5), loaded when it is first needed.
+Uses libmunge (munge.h, from MUNGE 0.5), loaded on first use.
 """
 
 import ctypes
@@ -12,16 +12,16 @@ from typing import Any, Final
 __all__ = ["PAYLOAD", "MungeError", "decode"]
 
 PAYLOAD: Final = b"schedd"
-"""What a credential for this daemon carries (``munge -s schedd``): those for other services do not count."""
+"""Required payload of a credential (``munge -s schedd``); credentials for other services are refused."""
 _OPT_SOCKET: Final = 8
 _LOCK: Final = threading.Lock()
 _loaded: list[tuple[Any, Any]] = []
 
 
 class MungeError(Exception):
-    """A credential that does not count, or no way to tell; the message says why.
+    """An invalid credential, or MUNGE is unavailable; the message gives the reason.
 
-    ``ours`` is True when this host is the reason: without its library, or without its daemon.
+    ``ours``: the reason is on this host: no library, or no munged.
     """
 
     def __init__(self, words: str, *, ours: bool = False) -> None:
@@ -30,9 +30,9 @@ class MungeError(Exception):
 
 
 def decode(credential: str, socket: Path | None = None) -> int:
-    """The uid of who made ``credential``, which counts once. ``socket`` is munged's; None: the usual one.
+    """Return the uid of the creator of ``credential``, which is valid once.
 
-    Waits for munged. Raises MungeError.
+    ``socket`` is munged's; None: the default. Blocks. Raises MungeError.
     """
     munge, libc = _libraries()
     context = munge.munge_ctx_create()

@@ -1,8 +1,8 @@
 """OpenID Connect: the authorisation code flow with PKCE, and ID tokens as credentials of the API.
 
-OpenID Connect Core 1.0 §3.1, Discovery 1.0 §4, RFC 7636 (PKCE, S256). Signatures and claims are checked by
-joserfc. Only asymmetric algorithms count, and the issuer, the audience and the expiry must be there and be
-right; of a login the nonce, too.
+OpenID Connect Core 1.0 §3.1, Discovery 1.0 §4, RFC 7636 (PKCE, S256). joserfc checks signatures and claims.
+Only asymmetric algorithms are accepted; issuer, audience and expiry are required and checked, for a login
+also the nonce.
 """
 
 import asyncio
@@ -48,37 +48,37 @@ _ALGORITHMS: Final = (
     "EdDSA",
 )
 _LEEWAY_S: Final = 30
-"""Two clocks may differ by so much."""
+"""Tolerated clock difference."""
 _FRESH_S: Final = 3600.0
-"""For how long what the provider says of itself is remembered."""
+"""Cache time of the provider's metadata."""
 _KEPT_S: Final = 24 * 3600.0
-"""For how long its keys count while it cannot be asked: an outage does not lock people out."""
+"""Cache time of its keys while the provider is unreachable, so that an outage does not lock users out."""
 _AGAIN_S: Final = 60.0
-"""So long after a look at its keys a token with another key leads to a new one."""
+"""Minimum age of the cached keys before an unknown key triggers a new fetch."""
 _PAUSE_S: Final = 10.0
-"""After a failure the provider is not asked again for so long."""
+"""Minimum time between a failed request to the provider and the next one."""
 _TIMEOUT_S: Final = 10.0
 _MOST: Final = 1 << 20
-"""Bytes of an answer."""
+"""Maximum size of an answer, in bytes."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
 class _ProviderMetadata:
-    """What the provider says of itself, and its keys, as of ``then`` (monotonic)."""
+    """The provider's endpoints and keys, fetched at ``then`` (monotonic)."""
 
     authorize: str
     token: str
     keys: KeySet
     then: float
     basic: bool = True
-    """It takes the client's secret in a header, not in the form."""
+    """It accepts the client's secret in a header, not only in the form."""
 
 
 class IdTokenVerifier:
-    """ID tokens of the provider of the settings, which is asked when somebody first needs it.
+    """Verifies ID tokens of the configured provider, which is contacted on first use.
 
-    ``claims`` are those that are handed on with each identity, beside name and groups.
+    ``claims`` are included in each identity, in addition to name and groups.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class IdTokenVerifier:
         self._lock = asyncio.Lock()
 
     async def identity(self, token: str) -> Identity:
-        """Whose ID token this is. Raises IdentityError."""
+        """Return the user of an ID token. Raises IdentityError."""
         return await self._identity(token, None)
 
     def cached_identity(self, token: str) -> Identity | None:
-        """The same by the keys at hand; None where it does not count now."""
+        """Return the user of an ID token by the cached keys; None if it is not valid now."""
         if self._metadata is None:
             return None
         try:
@@ -161,7 +161,7 @@ class IdTokenVerifier:
         return Identity(str(claims["sub"]), name, names, int(claims["exp"]) + _LEEWAY_S, more)
 
     async def _provider_metadata(self, newer_than: float = -math.inf) -> _ProviderMetadata:
-        """What the provider says of itself, from after ``newer_than``. Raises IdentityError."""
+        """Return metadata fetched after ``newer_than``. Raises IdentityError."""
         async with self._lock:
             about = self._metadata
             now = time.monotonic()
@@ -236,7 +236,7 @@ class IdTokenVerifier:
 
 
 class OidcProvider(IdTokenVerifier):
-    """The same, where people log in, too."""
+    """A provider that also logs users in to the dashboard."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class OidcProvider(IdTokenVerifier):
         self.session = settings.session
 
     async def begin(self) -> tuple[str, PendingLogin]:
-        """Where a browser is to go for a login, and what is to be remembered. Raises IdentityError."""
+        """Return the login URL for the browser, and the secrets of the login. Raises IdentityError."""
         about = await self._provider_metadata()
         began = PendingLogin(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
         digest = hashlib.sha256(began.verifier.encode()).digest()
@@ -269,7 +269,7 @@ class OidcProvider(IdTokenVerifier):
         return f"{about.authorize}{joint}{urlencode(asked)}", began
 
     async def finish(self, code: str, began: PendingLogin) -> Identity:
-        """Who comes back from there with a code. Raises IdentityError."""
+        """Return the user who returns from the provider with a code. Raises IdentityError."""
         about = await self._provider_metadata()
         form = {
             "grant_type": "authorization_code",
@@ -292,16 +292,16 @@ class OidcProvider(IdTokenVerifier):
         return await self._identity(token, began.nonce)
 
     def bearer(self, identity: Identity) -> Bearer | None:
-        """What this one may do here; None: nothing."""
+        """Return the user's roles; None if there are none."""
         return bearer_from_grants(identity, self._settings.grants)
 
 
 class _BadSignature(IdentityError):
-    """It may be of a key that is not known yet."""
+    """The signature may be made with a key that is not in the cache."""
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> Any:
-    """A claim; where there is none of this name, one within others: ``realm_access.roles``."""
+    """Return a claim; without one of this name, a nested one: ``realm_access.roles``."""
     if path in claims:
         return claims[path]
     found: Any = claims
@@ -311,7 +311,7 @@ def _claim(claims: Mapping[str, Any], path: str) -> Any:
 
 
 def _keys(issuer: str, found: Mapping[str, Any]) -> KeySet:
-    """Its keys that sign. One of a kind that is not known here is passed over (RFC 7517 §5)."""
+    """Return the provider's signing keys; unsupported ones are skipped (RFC 7517 §5)."""
     listed = found.get("keys")
     known, why = [], "it has none"
     for one in listed if isinstance(listed, list) else ():
@@ -332,8 +332,9 @@ def _display_url(url: str) -> str:
 
 
 def ca_context(settings: IdTokenSettings, where: str) -> ssl.SSLContext | None:
-    """Whose certificates count for the provider; None: the system's. Raises SettingsError, which names the
-    table ``where`` they stand.
+    """Return a TLS context with the CA certificates for the provider; None: the system's.
+
+    Raises SettingsError with ``where``, the name of the settings table.
     """
     if settings.ca_file is None:
         return None
@@ -344,7 +345,7 @@ def ca_context(settings: IdTokenSettings, where: str) -> ssl.SSLContext | None:
 
 
 def create_oidc_provider(settings: OidcSettings) -> OidcProvider:
-    """The provider, with the client's secret. Raises SettingsError."""
+    """Create the provider with the client's secret. Raises SettingsError."""
     tls = ca_context(settings, "auth.oidc")
     secret = ""
     path = settings.client_secret_file

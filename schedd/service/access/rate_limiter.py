@@ -1,4 +1,4 @@
-"""How often one may ask: a bucket of requests per caller, filled at a steady rate."""
+"""Limit of the request rate: one token bucket per caller."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,17 +7,16 @@ __all__ = ["RequestRateLimiter"]
 
 
 class RequestRateLimiter:
-    """Buckets by key; of the keys that asked longest ago those beyond ``most`` are forgotten."""
+    """Token buckets by key; beyond ``most``, the least recently used ones are dropped."""
 
     def __init__(self, most: int = 10_000) -> None:
         self._most = most
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take_token(self, key: Hashable, rate: float, now: float) -> float:
-        """Take one request out of the bucket of ``key``, which holds two seconds' worth of ``rate`` a second.
+        """Take one token from the bucket of ``key``, which holds two seconds of ``rate``.
 
-        Returns 0 when it was there, else in how many seconds the next will be; ``now`` is of a clock that
-        only goes forward.
+        Return 0 on success, else the seconds until the next token; ``now`` is monotonic.
         """
         full = max(1.0, 2 * rate)
         left, then = self._buckets.pop(key, (full, now))

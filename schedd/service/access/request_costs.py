@@ -1,4 +1,4 @@
-"""What requests cost: processor time by user, from a bucket that fills at a steady rate."""
+"""Processor time of requests, limited per user by token buckets."""
 
 import time
 from collections import OrderedDict
@@ -13,11 +13,11 @@ __all__ = ["BURST_S", "CpuTimeBudgets", "RequestCost", "add_cpu_time", "charge_c
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 BURST_S: Final = 10.0
-"""A bucket holds what comes in within so many seconds."""
+"""Capacity of a bucket, in seconds of its rate."""
 
 
 class RequestCost:
-    """Processor time of one request, in seconds, on all threads; ``key``: who pays for it, empty: nobody."""
+    """Processor time of one request on all threads, in seconds; ``key``: bucket to charge, empty: none."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -29,7 +29,7 @@ _present: ContextVar[RequestCost | None] = ContextVar("cost", default=None)
 
 @contextmanager
 def collect_cost(cost: RequestCost) -> Iterator[None]:
-    """What is charged meanwhile is part of this cost."""
+    """Add all processor time charged within the block to ``cost``."""
     token = _present.set(cost)
     try:
         yield
@@ -38,14 +38,14 @@ def collect_cost(cost: RequestCost) -> Iterator[None]:
 
 
 def add_cpu_time(seconds: float) -> None:
-    """Add processor time to the request that is worked on, if there is one."""
+    """Charge processor time to the present request, if there is one."""
     cost = _present.get()
     if cost is not None:
         cost.seconds += seconds
 
 
 def charge_cpu_time(call: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same function; the processor time that it takes in its thread is charged to its request."""
+    """Decorate a function so that its processor time is charged to the present request."""
 
     @wraps(call)
     def measured(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -59,22 +59,22 @@ def charge_cpu_time(call: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class CpuTimeBudgets:
-    """Token buckets of processor time by key. Costs are known afterwards: a bucket may be overdrawn."""
+    """Token buckets of processor time by key. Costs are known afterwards, so a bucket may be overdrawn."""
 
     def __init__(self, most: int = 10_000) -> None:
         self._most = most
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, key: str, rate: float, now: float) -> float:
-        """In how many seconds the bucket of ``key`` is not overdrawn any more; 0 when it is not.
+        """Return the seconds until the bucket is no longer overdrawn; 0 if it is not.
 
-        ``rate``: seconds of processor time that come in per second.
+        ``rate``: seconds of processor time added per second.
         """
         left = self._balance(key, rate, now)
         return max(0.0, -left) / rate
 
     def spend(self, key: str, seconds: float, rate: float, now: float) -> None:
-        """Take what a request cost."""
+        """Charge a request."""
         left = self._balance(key, rate, now) - seconds
         self._buckets.pop(key, None)
         self._buckets[key] = (left, now)

@@ -1,4 +1,4 @@
-"""Roles, and what each may do."""
+"""Roles and their rights."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,10 +9,9 @@ from schedd.store import Role
 __all__ = ["RIGHTS", "Bearer", "Right", "Role", "RoleGrant", "bearer_with_grants"]
 
 Right = Literal["ask", "see all", "exchange", "steer", "administer", "transfer jobs"]
-"""``ask``: read and put questions; ``see all``: every job in full; ``exchange``: events in, decisions out;
-``steer``: pause and resume, reservations; ``transfer jobs``: have jobs submitted in their users' names;
-``administer``: everything else that changes how the daemon works.
-"""
+"""``ask``: read and ask questions; ``see all``: see every job in full; ``exchange``: send events, read
+decisions; ``steer``: pause, resume, reserve; ``hand over``: have jobs submitted in their users' names;
+``administer``: everything else that changes the daemon."""
 
 RIGHTS: Final[Mapping[Role, frozenset[Right]]] = {
     "user": frozenset({"ask"}),
@@ -30,7 +29,7 @@ _RANK: Final[Mapping[Role, int]] = {"user": 0, "reader": 1, "operator": 2, "admi
 
 @dataclass(frozen=True, slots=True)
 class RoleGrant:
-    """A role of somebody: on these ``clusters``, or on all where there are none."""
+    """A role on these ``clusters`` (empty: on all)."""
 
     role: Role
     clusters: tuple[str, ...] = ()
@@ -38,9 +37,9 @@ class RoleGrant:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Who asks, and the role. The name of a ``user`` is the one that owns jobs on the server.
+    """A caller with its role. The name of a ``user`` is the owner's name of its jobs on the server.
 
-    The role counts on ``clusters``, or on all where that is None; on those in ``instead`` another does.
+    The role is valid on ``clusters`` (None: all), except for the clusters with another role in ``instead``.
     """
 
     name: str
@@ -49,15 +48,15 @@ class Bearer:
     instead: tuple[tuple[str, Role], ...] = ()
 
     def may(self, right: Right) -> bool:
-        """Whether a role has this right: one, where the bearer has several. ``at`` says which counts."""
+        """Whether any of the roles has this right; see ``on_cluster`` for a single cluster."""
         return right in RIGHTS[self.role] or any(right in RIGHTS[role] for _, role in self.instead)
 
     def may_everywhere(self, right: Right) -> bool:
-        """Whether it has this right on every cluster."""
+        """Whether the right applies to every cluster."""
         return self.clusters is None and right in RIGHTS[self.role]
 
     def on_cluster(self, cluster: str) -> "Bearer | None":
-        """The same with the role on this cluster alone; None where there is none."""
+        """Return the caller with its role on this cluster; None without one."""
         if self.clusters is None and not self.instead:
             return self
         role = dict(self.instead).get(cluster)
@@ -68,19 +67,19 @@ class Bearer:
         return Bearer(self.name, role, frozenset({cluster}))
 
     def restricted_to(self, clusters: frozenset[str] | None) -> "Bearer":
-        """The same, but on these clusters alone; None: everywhere."""
+        """Return the caller restricted to these clusters; None: no restriction."""
         if clusters is None:
             return self
         here = clusters if self.clusters is None else self.clusters & clusters
         return Bearer(self.name, self.role, here, tuple(one for one in self.instead if one[0] in clusters))
 
     def owns(self, owner: str) -> bool:
-        """Whether jobs of ``owner`` (``ann@login1``) are this one's: ``ann`` and ``ann@login1`` own them."""
+        """Whether ``owner`` (``ann@login1``) is this caller, whose name is ``ann`` or ``ann@login1``."""
         return self.name in (owner, owner.partition("@")[0])
 
 
 def bearer_with_grants(name: str, grants: Iterable[RoleGrant]) -> Bearer | None:
-    """Who has these roles, the highest on each cluster; None where there are none."""
+    """Return the caller with these roles, on each cluster the highest; None without grants."""
     everywhere: Role | None = None
     here: dict[str, Role] = {}
     for grant in grants:

@@ -1,4 +1,4 @@
-"""Bearer tokens: who a request comes from."""
+"""API tokens of the settings, the token file and the store."""
 
 import hashlib
 import hmac
@@ -20,10 +20,9 @@ _SHORTEST: Final = 16
 
 
 class Tokens:
-    """All tokens that count, by their hashes; the tokens themselves are not kept.
+    """All valid tokens by their digests; the tokens themselves are not kept.
 
-    ``complete`` is False until the store's are known, where there is a store: till then it cannot be said
-    that a token is nobody's.
+    ``complete`` is False until the store's tokens are known: till then a token cannot be rejected as unknown.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Tokens:
 
     @classmethod
     def from_settings(cls, settings: AuthSettings, *, complete: bool = True) -> "Tokens":
-        """Those of the configuration and of its token file. Raises SettingsError."""
+        """Return the tokens of the settings and of the token file. Raises SettingsError."""
         entries = [
             (Bearer(t.name, t.role, _scope(t.clusters)), bytes.fromhex(t.sha256)) for t in settings.tokens
         ]
@@ -50,14 +49,14 @@ class Tokens:
         return cls(entries, anonymous, complete=complete)
 
     def bearer(self, token: str) -> Bearer | None:
-        """Whose token this is; None when it is nobody's, expired or revoked."""
+        """Return the holder of a token; None if it is unknown, expired or revoked."""
         return self.holder(hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest())
 
     def holder(self, given: bytes) -> Bearer | None:
-        """Whose token has this SHA-256; None when it is nobody's, expired or revoked.
+        """Return the holder of the token with this SHA-256; None if it is unknown, expired or revoked.
 
-        The search is by the digest, of which whoever guesses knows nothing, and the digests are compared in
-        constant time: how long it takes tells nothing of the tokens that exist.
+        The search is by digest, and digests are compared in constant time, so that its duration reveals
+        nothing about existing tokens.
         """
         kept = self._kept.get(given)
         if kept is not None and kept.valid(int(time.time())) and hmac.compare_digest(kept.digest, given):
@@ -68,7 +67,7 @@ class Tokens:
         return None
 
     def set_stored(self, tokens: Iterable[Token]) -> None:
-        """Count the store's tokens: these and no others."""
+        """Replace the store's tokens."""
         self._kept = {token.digest: token for token in tokens if token.revoked is None}
         self.complete = True
 
@@ -81,10 +80,9 @@ class Tokens:
 
 
 def read_token_file(path: Path) -> list[tuple[Bearer, bytes]]:
-    """The tokens of a file: lines of role, name, token and, where it counts on some alone, the clusters with
-    commas between them; ``#`` begins a comment.
+    """Read the tokens of a file: lines of role, name, token, and optionally clusters (a,b); ``#``: comment.
 
-    Raises SettingsError when it cannot be read, when others have access to it, and for a bad line.
+    Raises SettingsError if it cannot be read, if other users have access to it, and for a bad line.
     """
     try:
         with path.open(encoding="utf-8") as file:

@@ -1,1 +1,1 @@
-"""Work beside a planner, in threads of its own: searches, expected starts, books, counts, evaluations."""
+"""Background threads of a cluster: searches, expected starts, accounts, licence polling, plan metrics."""

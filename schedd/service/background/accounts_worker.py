@@ -1,4 +1,4 @@
-"""Keeps the books of a cluster: entries go to the ledger, and what the server's logs know is charged, too."""
+"""Background work for accounts: stores ledger entries, and charges runs that only the server's logs show."""
 
 import secrets
 import threading
@@ -29,36 +29,36 @@ _LOOK: Final = 1.0
 _EVERY: Final = 600
 """Seconds between two readings of the server's logs."""
 _BACK: Final = 86_400
-"""They are read again from so long before the last time: their files may be late."""
+"""Overlap of the readings in seconds: log files may be late."""
 _LATE: Final = 60
-"""Runs that ended within so many seconds are left for the next time: their events may be on the way."""
+"""Minimum age of a run in seconds: its events may still arrive."""
 _MOST: Final = 500
 _PATIENCE: Final = 30.0
 _IN_MEMORY: Final = 10_000
 
 
 class AccountsLedger(Protocol):
-    """Where entries are kept for good. Any thread may call; every method may raise StoreError."""
+    """Store of ledger rows. Any thread may call; every method may raise StoreError."""
 
     def add_rows(self, new: Sequence[LedgerRow]) -> None:
-        """Keep entries; those that it has already stay as they are."""
+        """Insert rows; existing ones stay unchanged."""
         ...
 
     def rows(
         self, since: int, until: int, limit: int, *, account: str, user: str, before: int | None
     ) -> Sequence[LedgerRow]:
-        """Up to ``limit`` of those in ``[since, until)``, newest first."""
+        """Return up to ``limit`` rows in ``[since, until)``, newest first."""
         ...
 
     def charges(
         self, since: int, until: int, by: Sequence[str], *, account: str, user: str
     ) -> Sequence[ChargeTotal]:
-        """What was charged in ``[since, until)``, summed up ``by`` month, account and user."""
+        """Return the sums of charges in ``[since, until)``, grouped ``by`` any of month, account and user."""
         ...
 
 
 class StoredLedger:
-    """In the daemon's database, for good."""
+    """Ledger in the daemon's database."""
 
     def __init__(self, durable: DaemonStore, cluster: str) -> None:
         self._durable = durable
@@ -98,7 +98,7 @@ class StoredLedger:
 
 
 class MemoryLedger:
-    """Of a daemon without a database: the last 10,000, until it ends."""
+    """Ledger of a daemon without a database: the last 10,000 rows."""
 
     def __init__(self) -> None:
         self._rows: dict[int, LedgerRow] = {}
@@ -157,8 +157,8 @@ class MemoryLedger:
 
 
 class AccountsWorker:
-    """One cluster's, in a thread of its own. What the database does not take now waits in the planner, which
-    keeps it over a restart.
+    """Accounts of one cluster, in a thread of its own. Entries that cannot be stored now stay in the
+    planner.
     """
 
     def __init__(self, loop: PlanLoop, ledger: AccountsLedger) -> None:
@@ -169,11 +169,11 @@ class AccountsWorker:
         self._thread = loop.supervisor.thread("accounts", self._run, cluster=loop.name)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the work at hand."""
+        """End after the present work."""
         self._stop.set()
         self._thread.join()
 
@@ -183,7 +183,7 @@ class AccountsWorker:
             self._stop.wait(_LOOK)
 
     def run_once(self) -> None:
-        """Do what is due, if this daemon leads."""
+        """Do the work that is due, if this daemon leads."""
         try:
             self._loop.check_leads()
             self.flush_entries()
@@ -197,8 +197,9 @@ class AccountsWorker:
                 _log.warning("the books wait", cluster=self._loop.name, why=self._trouble)
 
     def flush_entries(self) -> None:
-        """Let the ledger have the entries that it does not have. Raises StoreError, PlannerStopped,
-        Overloaded and TimeoutError.
+        """Store the planner's new ledger entries.
+
+        Raises StoreError, PlannerStopped, Overloaded and TimeoutError.
         """
         published = self._loop.published
         if not published.ledger:
@@ -210,9 +211,9 @@ class AccountsWorker:
         self._loop.submit([event]).result(_PATIENCE)
 
     def read_logs(self) -> None:
-        """Compare the server's accounting logs with what was charged. Raises as ``keep`` does.
+        """Charge the runs in the server's accounting logs that were not charged. Raises as ``flush_entries``.
 
-        The first time nothing is charged: what ran before there were accounts is no affair of theirs.
+        The first reading charges nothing: earlier runs predate the accounts.
         """
         loop = self._loop
         published = loop.published
@@ -244,7 +245,7 @@ class AccountsWorker:
 
 
 def _differs(known: Mapping[str, Sequence[tuple[int, int, int]]], run: RunFacts) -> bool:
-    """Whether a run was not charged, or over another time."""
+    """Whether a run was not charged, or for another interval."""
     return not any((start, end) == (run.start, run.end) for start, end, _ in known.get(run.id, ()))
 
 

@@ -1,4 +1,4 @@
-"""Alternative plans of one cluster: found on a copy, kept to be looked at, and put in force."""
+"""Alternative plans of one cluster: searched on a fork, kept for inspection, and applied."""
 
 import secrets
 import threading
@@ -48,46 +48,47 @@ __all__ = [
 _log = structlog.get_logger(__name__)
 _PATIENCE_S: Final = 60.0
 _TABU: Final = 0.25
-"""Of the time, for a search by the site's criteria, from whose plan the others are bred, too."""
+"""Share of the time for a first search by the site's criteria; its plan seeds the others."""
 _ARCHIVE: Final = 0.25
-"""Of that search's time, for looking at what it leaves behind."""
+"""Share of that search's time for archiving intermediate plans."""
 _TABU_MOVES: Final = 200
-"""And so many moves at most, where the time is not what bounds a run."""
+"""Maximum number of its moves, if the run has no time limit."""
 _DEFAULT: Final = (Objective.WAIT, Objective.MAKESPAN, Objective.ENERGY, Objective.COST)
 _MOVED_S: Final = 60
-"""A start that is elsewhere by no more has not moved."""
+"""Smaller differences of a start do not count as moved."""
 
 
 class SearchInProgress(RuntimeError):
-    """Alternative plans are sought already."""
+    """A search for alternatives is already running."""
 
 
 class NoSuchPlan(LookupError):
-    """No plan of this set and number is kept any more."""
+    """There is no stored plan of this set and number."""
 
 
 class LivePlanChanged(RuntimeError):
-    """The live plan is another than that for which the alternatives were found."""
+    """The live plan has changed too much since the alternatives were found."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedMove:
-    """One job that an alternative plan puts elsewhere."""
+    """A job that an alternative plan moves."""
 
     job: str
     owner: str
     before: int
-    """Its planned start in the live plan then."""
+    """Its planned start in the live plan at that time."""
     after: int
     nodes: tuple[str, ...]
     promised: int | None
-    """No later than this; it is kept."""
+    """Promised start, which is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedPlan:
-    """An alternative to the live plan; ``values`` by objective. Plans of a set are numbered from 1 on, the
-    best by the weights first.
+    """An alternative to the live plan; ``values`` by objective.
+
+    The plans of a set are numbered from 1, best weighted sum first.
     """
 
     number: int
@@ -97,8 +98,9 @@ class OfferedPlan:
 
 @dataclass(frozen=True, slots=True)
 class AlternativeSet:
-    """What came of one run; the latest is kept. ``weights`` and ``units`` by objective, ``live`` the values
-    of the live plan at ``as_of``.
+    """Result of one search; the latest is kept. ``weights`` and ``units`` by objective.
+
+    ``live`` has the values of the live plan at ``as_of``.
     """
 
     number: int
@@ -111,31 +113,31 @@ class AlternativeSet:
     live: Mapping[str, float]
     plans: tuple[OfferedPlan, ...]
     jobs: int
-    """Jobs that could be moved."""
+    """Number of movable jobs."""
     tried: int
     homeless: int
-    """Plans that were no good, since some job had no place in time."""
+    """Rejected plans, because some job had no placement in time."""
     worse: int
-    """Plans of the front that were left out, since they are worse than the live one by the weights."""
+    """Plans of the Pareto front that were left out, because their weighted sum is worse than the
+    live plan's."""
     stopped: bool
     seconds: float
     hypervolume: float
-    """The share of the box up to 1.2 times the live plan's values that the set dominates; 1 would be a plan
-    that has nothing of anything."""
+    """Share of the box up to 1.2 times the live plan's values that the set dominates; 1 is ideal."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredSet:
-    """A set with what is needed to put one of its plans in force."""
+    """A set with the data for applying its plans."""
 
     found: AlternativeSet
     places: tuple[tuple[PlaceFacts, ...], ...]
     starts: Mapping[str, int]
-    """Planned starts then, of all jobs that could be moved."""
+    """Planned starts of all movable jobs at that time."""
 
 
 class PlanAlternatives:
-    """One cluster's. Any thread may call; a run takes as long as it is told to."""
+    """The alternatives of one cluster. Any thread may call."""
 
     def __init__(self, loop: PlanLoop) -> None:
         self._loop = loop
@@ -151,17 +153,17 @@ class PlanAlternatives:
         return self._stored.found if self._stored is not None else None
 
     def stop(self) -> bool:
-        """Let the run under way end at once; what it found is kept. Says whether there was one."""
+        """End the running search at once and keep its results; return whether there was one."""
         running, self._stopping = self._running, True
         if running is not None:
             running.stop()
         return self._lock.locked()
 
     def search(self, how: ParetoSettings, weights: Mapping[str, float] | None, by: str) -> AlternativeSet:
-        """Look for alternatives to the live plan, which stays as it is.
+        """Search for alternatives to the live plan, which stays unchanged.
 
-        ``weights`` by names of objectives, instead of the site's. Raises Busy, ValueError for weights that
-        make no sense or objectives that are not known here, PlannerStopped, TimeoutError and NoPymoo.
+        ``weights`` by objective replace the site's. Raises SearchInProgress, ValueError for invalid weights
+        or unknown objectives, PlannerStopped, TimeoutError and PymooMissing.
         """
         if not self._lock.acquire(blocking=False):
             raise SearchInProgress("alternative plans are sought already")
@@ -264,8 +266,9 @@ class PlanAlternatives:
     # ---- putting one in force -------------------------------------------------------------------
 
     def drift(self, number: int) -> float:
-        """How far the live plan has moved on since the set was found: jobs whose planned start is another,
-        that came or went, as a share of those that could be moved. Raises NoSuchPlan.
+        """Return how much the live plan has changed since the set was found. Raises NoSuchPlan.
+
+        The number of jobs that moved, arrived or left, as a share of the movable jobs.
         """
         kept = self._stored_set(number)
         published = self._loop.published
@@ -283,11 +286,10 @@ class PlanAlternatives:
     def apply(
         self, number: int, plan: int, by: str, tolerance: float
     ) -> tuple[int, tuple[ObjectiveChange, ...]]:
-        """Put a plan of the set in force: all jobs of it that wait still are moved, or none. Returns how many
-        were moved, and what the plan was worth before and after.
+        """Apply a plan of the set: move all of its queued jobs, or none.
 
-        Raises NoSuchPlan, LivePlanChanged where the plan has moved on by more than the share ``tolerance`` or
-        has no room for it any more, PlannerStopped and TimeoutError.
+        Return the number of moved jobs, and the changes of the objectives. Raises NoSuchPlan, LivePlanChanged
+        if the drift exceeds ``tolerance`` or the plan no longer fits, PlannerStopped and TimeoutError.
         """
         loop = self._loop
         kept = self._stored_set(number)
@@ -328,7 +330,7 @@ class PlanAlternatives:
 
 
 def _weights(wanted: Any, vector: Mapping[Objective, Any]) -> dict[Objective, float]:
-    """The weights in force; what cannot be known is left out where nobody named it. Raises ValueError."""
+    """Return the weights; unknown objectives are left out unless they were named. Raises ValueError."""
     if not wanted:
         return {one: 1.0 for one in _DEFAULT if vector[one].value is not None}
     weights = parse_weights(wanted)
@@ -339,14 +341,14 @@ def _weights(wanted: Any, vector: Mapping[Objective, Any]) -> dict[Objective, fl
 
 
 def _keeps_tiers(published: Published) -> bool:
-    """Whether repair keeps jobs on fast nodes: then tiers are those of speed, as in the live plan."""
+    """Whether repair prefers fast nodes: then tiers follow the speed, as in the live plan."""
     site = published.settings.site
     weighted = published.settings.criteria.get("weighted_utilisation", 0)
     return site.get("placement", "first_gap") != "first_gap" and weighted > 0
 
 
 def _tabu_settings(how: ParetoSettings) -> SearchSettings:
-    """The search by the site's criteria that comes first."""
+    """Return the settings of the first search, by the site's criteria."""
     if how.evaluations is not None:
         return SearchSettings(moves=_TABU_MOVES, seconds=None, seed=how.seed)
     return SearchSettings(moves=None, seconds=_TABU * (how.seconds or 0.0), seed=how.seed)
@@ -360,7 +362,7 @@ def _values(
 
 
 def _initial_keys(plan: Plan, slots: Ints, facts: ObjectiveInput) -> list[npt.NDArray[np.float64]]:
-    """Keys of the first plans: the shortest, smallest, longest waiting, earliest deadline first."""
+    """Return the sort keys of the first plans: shortest, smallest, oldest, earliest deadline first."""
     durations = plan.jobs.durations[slots].astype(np.float64)
     keys = [
         durations,

@@ -1,4 +1,4 @@
-"""Alternative plans are sought now and then; the best by the weights and limits is put in force."""
+"""Periodic search for alternative plans; the best one within the limits is applied."""
 
 import threading
 from collections.abc import Mapping
@@ -30,11 +30,13 @@ _log = structlog.get_logger(__name__)
 AUTOMATIC_ACTOR: Final = "schedd"
 _LOOK: Final = 1.0
 _VIEWING_S: Final = 900
-"""Seconds for which a set that a person sought is not replaced: somebody may be about to choose from it."""
+"""Seconds for which a set that a user searched for is not replaced: the user may still be choosing."""
 
 
 class AutomaticAlternatives:
-    """One cluster's, in a thread of its own; as its settings say at the time, which a reload may change."""
+    """Automatic choice of alternatives for one cluster, in a thread of its own; follows the present
+    settings.
+    """
 
     def __init__(self, loop: PlanLoop, choices: PlanAlternatives) -> None:
         self._loop = loop
@@ -45,11 +47,11 @@ class AutomaticAlternatives:
         self._thread = loop.supervisor.thread("alternatives", self._run, cluster=loop.name)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a run under way is ended."""
+        """End the thread and a running search."""
         self._stop.set()
         self._alternatives.stop()
         self._thread.join()
@@ -60,7 +62,7 @@ class AutomaticAlternatives:
             self._stop.wait(_LOOK)
 
     def run_once(self) -> bool:
-        """Do what is due, if this daemon leads; whether another plan was put in force."""
+        """Search and apply if it is due and this daemon leads; return whether a plan was applied."""
         loop = self._loop
         choosing = site_policy(loop.published.settings.site).choosing
         now, latest = loop.now(), self._alternatives.latest
@@ -96,8 +98,10 @@ class AutomaticAlternatives:
 def best_acceptable_plan(
     found: AlternativeSet, limits: Mapping[str, float], gain: float
 ) -> OfferedPlan | None:
-    """The best of a set by its weights that keeps the ``limits`` of objectives, or is no worse there than the
-    live plan, and is better than that by the share ``gain`` at least; None: there is none.
+    """Return the plan with the best weighted sum that keeps the ``limits``; None if there is none.
+
+    Beyond a limit, a plan may not be worse than the live plan. The weighted sum must be better than the live
+    plan's by at least the share ``gain``.
     """
     names = list(found.weights)
     balance = ObjectiveWeights(found.weights, found.live)

@@ -1,4 +1,4 @@
-"""Working out when jobs are expected to start: on a copy, in a thread of its own, so that no event waits."""
+"""Background prediction of starts, on a fork in a thread of its own, so that events need not wait."""
 
 import threading
 import time
@@ -24,21 +24,21 @@ _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
 _PATIENCE_S: Final = 60.0
 _ASK_S: Final = 0.5
-"""A question waits so long to hear how long its job would run."""
+"""Maximum wait of a question for its job's predicted run time."""
 _SOON_S: Final = 5.0
-"""For who was told nothing yet a round begins so long after the last one,"""
+"""Minimum time between two rounds while there are jobs without an estimate."""
 _EVERY_S: Final = 60.0
-"""for all others so long after it;"""
+"""Minimum time between two rounds otherwise."""
 _SHARE: Final = 10
-"""and never before so many times what the last one took: a round takes a tenth of the time at most."""
+"""Minimum interval as a multiple of the last round's duration: rounds take at most a tenth of the time."""
 
 
 class ExpectedStartWorker:
-    """The expected starts of one cluster. Public methods may be called from any thread."""
+    """Expected starts of one cluster. Public methods may be called from any thread."""
 
     def __init__(self, loop: PlanLoop) -> None:
         self.latest: ExpectationSource | None = None
-        """What the last round found, to ask of further jobs."""
+        """Result of the last round, for questions about further jobs."""
         self._loop = loop
         self._condition = threading.Condition()
         self._stopping = False
@@ -50,11 +50,11 @@ class ExpectedStartWorker:
         self._thread = loop.supervisor.thread("expected starts", self._run, cluster=loop.name)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End at once; a round under way is given up."""
+        """End at once and abandon a running round."""
         with self._condition:
             self._stopping = True
             if self._plan is not None:
@@ -92,9 +92,9 @@ class ExpectedStartWorker:
         return now >= self._ended + max(_EVERY_S, rest) or _has_new_jobs(published, self._generation)
 
     def run_once(self) -> Foretold | None:
-        """One round: work out all expected starts, and let the engine hear of those that are to be told.
+        """Run one round: predict all starts, and submit the estimates to publish.
 
-        None where nothing is predicted, or this was stopped. Raises PlannerStopped, Overloaded and
+        Return None if prediction is off, or the worker was stopped. Raises PlannerStopped, Overloaded and
         TimeoutError.
         """
         loop, begun = self._loop, time.monotonic()
@@ -123,7 +123,7 @@ class ExpectedStartWorker:
         return (given, self._loop.wrap_fork(engine, given.plan)) if given is not None else None
 
     def _predict(self, ask: JobFeatures) -> Prediction | None:
-        """How long a job would run, by what the engine has learned; None where it is busy for long."""
+        """Return a job's predicted run time; None if unknown, or if the planner is busy for too long."""
 
         def predicted(engine: Engine) -> Prediction | None:
             outlook = engine.state.outlook
@@ -146,7 +146,7 @@ def _has_queued_jobs(published: Published) -> bool:
 
 
 def _has_new_jobs(published: Published, generation: int) -> bool:
-    """Whether jobs came or changed since that were told nothing yet."""
+    """Whether there are new or changed jobs without an estimate."""
     n = min(published.expected.shape[0], published.states.shape[0])
     new = (published.expected[:n] < 0) & (published.states[:n] == PLANNED)
     return bool(np.any(new & (published.changed[:n] > generation)))

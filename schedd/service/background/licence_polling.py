@@ -1,4 +1,4 @@
-"""Licences whose counts a program says: it is run every so often, and what it says becomes an event."""
+"""Polling of licence counts: a configured program is run periodically, and its output becomes an event."""
 
 import os
 import subprocess
@@ -17,18 +17,18 @@ __all__ = ["LicencePoller", "PollError", "read_count"]
 
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
-"""Seconds that a program has to answer."""
+"""Time limit of the program, in seconds."""
 _LOOK: Final = 1.0
-"""Seconds between two looks at the settings, which a reload may change, and at whether this daemon leads."""
+"""Seconds between two checks of the settings and of the leadership."""
 _MOST: Final = 1 << 40
 
 
 class PollError(Exception):
-    """A program did not say how much there is; the message says why."""
+    """A program did not print a count; the message gives the reason."""
 
 
 def read_count(command: Sequence[str]) -> int:
-    """The whole number on the first line of what ``command`` prints. Raises PollError."""
+    """Run ``command`` and return the whole number on the first line of its output. Raises PollError."""
     try:
         done = subprocess.run(  # the site's own command, without a shell
             list(command),
@@ -52,7 +52,7 @@ def read_count(command: Sequence[str]) -> int:
 
 
 class LicencePoller:
-    """Asks for the licences of one cluster, in a thread of its own, as its settings say at the time."""
+    """Polls the licences of one cluster, in a thread of its own; follows the present settings."""
 
     def __init__(self, loop: PlanLoop) -> None:
         self._loop = loop
@@ -65,11 +65,11 @@ class LicencePoller:
         self._thread = loop.supervisor.thread("licences", self._run, cluster=loop.name)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more; a program that runs is waited for."""
+        """End the thread, after a running program."""
         self._stop.set()
         self._thread.join()
 
@@ -80,9 +80,7 @@ class LicencePoller:
             self._stop.wait(min(_LOOK, max(0.05, due - time.monotonic())))
 
     def poll_due(self, now: float) -> None:
-        """Ask for those licences that are due at ``now``, a moment of the monotonic clock, while this daemon
-        leads.
-        """
+        """Poll the licences that are due at ``now`` (monotonic), if this daemon leads."""
         try:
             self._loop.check_leads()
         except PlannerStopped:

@@ -1,4 +1,4 @@
-"""The track record of one cluster's plan: what it was worth over time, and what searches did to it."""
+"""Log of plan metrics and of searches, for one cluster."""
 
 import threading
 from collections import deque
@@ -24,10 +24,10 @@ _DAY_OF_MINUTES = 1_440
 
 @dataclass(frozen=True, slots=True)
 class SearchRun:
-    """One search and what became of it.
+    """One search and its effect.
 
-    ``why``: see ``Due``. ``taken`` jobs were moved in the live plan, which may be fewer than the search
-    moved: the plan went on meanwhile.
+    ``why``: see ``Due``. ``taken`` jobs of the live plan were moved, possibly fewer than the search moved,
+    because the live plan changed meanwhile.
     """
 
     number: int
@@ -37,43 +37,45 @@ class SearchRun:
     taken: int
     report: SearchReport
     objectives: tuple[ObjectiveChange, ...] = ()
-    """Of the live plan before and after it was moved; empty where nothing was."""
+    """Objectives of the live plan before and after; empty if no job moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """Searches, newest first; ``following``: ask for those below this number next, None at the end."""
+    """Searches, newest first; ``following``: continue below this number, None at the end."""
 
     runs: tuple[SearchRun, ...]
     following: int | None
 
 
 class PlanMetricsLog(Protocol):
-    """What is noted, and read again. Any thread may call; every method may raise StoreError."""
+    """Plan metrics and searches. Any thread may call; every method may raise StoreError."""
 
     def record_metrics(self, found: PlanMetricsSample) -> None:
-        """Note what the plan is worth."""
+        """Record a sample of plan metrics."""
         ...
 
     def metrics(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[PlanMetricsSample]:
-        """Up to ``limit`` of those in ``[since, until)``, in order; the last of each ``every`` seconds."""
+        """Return up to ``limit`` samples in ``[since, until)``, in order; the last one per ``every``
+        seconds.
+        """
         ...
 
     def last_search(self) -> int:
-        """The number of the last search; 0 before the first."""
+        """Return the number of the last search; 0 before the first."""
         ...
 
     def record_search(self, run: SearchRun) -> None:
-        """Note what became of a search."""
+        """Record a search."""
         ...
 
     def searches(self, limit: int, before: int | None = None) -> SearchPage:
-        """Up to ``limit`` of the searches with numbers below ``before``, or of all."""
+        """Return up to ``limit`` searches, newest first; with numbers below ``before``, if given."""
         ...
 
 
 class MemoryPlanMetricsLog:
-    """The latest, for as long as the daemon runs: 200 searches, and the evaluations of a day of minutes."""
+    """In memory: the last 200 searches, and one day of samples at one per minute."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,7 +111,7 @@ class MemoryPlanMetricsLog:
 
 
 class StoredPlanMetricsLog:
-    """In the daemon's database, for as long as its retention says."""
+    """In the daemon's database, for the configured retention time."""
 
     def __init__(self, durable: DaemonStore, cluster: str) -> None:
         self._durable = durable
@@ -141,7 +143,7 @@ class StoredPlanMetricsLog:
             self._durable.store.save_search(number, report)
 
     def searches(self, limit: int, before: int | None = None) -> SearchPage:
-        """What another version wrote and this one cannot read is left out."""
+        """Leave out reports of other versions that cannot be read."""
         number = self._cluster()
         if number is None:
             return SearchPage((), None)
@@ -153,7 +155,7 @@ class StoredPlanMetricsLog:
         return SearchPage(tuple(runs), rows[limit - 1].number if len(rows) > limit else None)
 
     def _cluster(self) -> int | None:
-        """The cluster's number; None as long as no daemon has led it."""
+        """Return the cluster's number; None until a daemon has led it."""
         if self._number is None:
             if not self._durable.opened.is_set():
                 raise StoreError("the database was not opened yet")

@@ -1,4 +1,4 @@
-"""HistoryWriter every so often what a plan is worth, so that it can be seen how it went."""
+"""Periodic measurement of plan metrics."""
 
 import threading
 from typing import Final
@@ -21,7 +21,9 @@ _PATIENCE_S: Final = 60.0
 
 
 class PlanMetricsSampler:
-    """Evaluates one cluster's plan every ``every`` seconds (0: never) where it went on, in its own thread."""
+    """Measures one cluster's plan every ``every`` seconds (0: never) if it changed, in a thread of
+    its own.
+    """
 
     def __init__(self, loop: PlanLoop, track: PlanMetricsLog, every: float) -> None:
         self._loop = loop
@@ -32,17 +34,17 @@ class PlanMetricsSampler:
         self._thread = loop.supervisor.thread("plan values", self._run, cluster=loop.name)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread, unless it is off."""
         if self._every:
             self._thread.start()
 
     def end(self) -> None:
-        """Look no more."""
+        """Request the end of the thread."""
         self._stop.set()
         self._thread.end()
 
     def join(self) -> None:
-        """Wait until it does not; its planner is to be stopped before, whom it may wait for."""
+        """Wait for the end of the thread; stop its planner first, because the thread may wait for it."""
         self._thread.join(10)
 
     def _run(self) -> None:
@@ -54,7 +56,7 @@ class PlanMetricsSampler:
                     _log.warning("the plan was not evaluated", cluster=self._loop.name, why=str(error))
 
     def sample(self) -> None:
-        """Note what the plan is worth, if it went on since and this daemon leads.
+        """Measure and record the plan if it changed and this daemon leads.
 
         Raises PlannerStopped, TimeoutError and StoreError.
         """

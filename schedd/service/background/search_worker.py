@@ -1,4 +1,4 @@
-"""Looking for better plans while there is time: one search at a time, on a copy of the plan."""
+"""Background search for better plans: one search at a time, on a fork of the plan."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _SearchStart:
-    """What a search begins with, copied between two batches."""
+    """Input of a search, copied between two batches."""
 
     search: Due
     start: SearchInput
@@ -43,7 +43,7 @@ class _SearchStart:
 
 
 class SearchWorker:
-    """The searches of one cluster, in a thread of their own. Public methods may be called from any thread."""
+    """Searches of one cluster, in a thread of their own. Public methods may be called from any thread."""
 
     def __init__(self, loop: PlanLoop, track: PlanMetricsLog) -> None:
         self._loop = loop
@@ -58,11 +58,11 @@ class SearchWorker:
         self._thread = loop.supervisor.thread("searches", self._work, cluster=loop.name)
 
     def start(self) -> None:
-        """Begin to look for moments at which a search may gain something."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End at once; a search under way is given up."""
+        """End at once and abandon a running search."""
         with self._condition:
             self._stopping = True
             if self._search is not None:
@@ -73,7 +73,9 @@ class SearchWorker:
             self._requests.popleft().set_exception(PlannerStopped("the daemon is shutting down"))
 
     def search_now(self) -> "Future[SearchRun | None]":
-        """Search now; answers with the run, or None where there was nothing to do. Raises PlannerStopped."""
+        """Search now; the result is the run, or None if there was nothing to search. Raises
+        PlannerStopped.
+        """
         answer: Future[SearchRun | None] = Future()
         with self._condition:
             if self._stopping:
@@ -159,7 +161,7 @@ class SearchWorker:
         return run
 
     def _run_search(self, copied: _SearchStart) -> Improvement | None:
-        """What a search finds; None where the daemon ends before it began."""
+        """Return the result of a search; None if the worker was stopped first."""
         search = _search(copied, self._loop.published.settings, self._number)
         with self._condition:
             self._search = search
@@ -173,7 +175,7 @@ class SearchWorker:
     def _apply_and_measure(
         self, copied: _SearchStart, found: Improvement
     ) -> tuple[int, tuple[ObjectiveChange, ...]]:
-        """Take over what was found; what the live plan was worth before and after, where jobs moved."""
+        """Apply the result; return the number of moved jobs and the changes of the objectives."""
         loop = self._loop
         before = measure_fork(loop.fork().result(_PATIENCE_S))
         taken = self._apply(copied, found)
@@ -184,7 +186,7 @@ class SearchWorker:
         return taken, objective_changes(before, after)
 
     def _apply(self, copied: _SearchStart, found: Improvement) -> int:
-        """How many jobs of the live plan what was found moved."""
+        """Apply the result to the live plan; return the number of moved jobs."""
         name = f"search:{self._epoch}:{self._number}"
         records = ((place.slot, copied.records[place.slot]) for place in found.places)
         jobs = {slot: record.id for slot, record in records if record is not None}
@@ -199,9 +201,9 @@ class SearchWorker:
 
 
 def trial_search(engine: Engine, settings: EngineSettings) -> SearchRun | None:
-    """What a search under these settings would find in ``engine``, a copy; None where there is nothing to do.
+    """Run a search with these settings on ``engine``, a copy; None if there is nothing to search.
 
-    Nothing is taken over. To be called in a thread that may wait: it takes as long as a search.
+    Nothing is applied. Blocks for the duration of a search.
     """
     copied = _copy_for_search(engine, asked_for(engine.state))
     if copied is None:
@@ -217,7 +219,7 @@ def _search(copied: _SearchStart, settings: EngineSettings, seed: int) -> PlanSe
 
 
 def _copy_for_search(engine: Engine, search: Due | None) -> _SearchStart | None:
-    """Called between two batches; None where no search is due."""
+    """Copy the input of a search, between two batches; None if none is due."""
     if search is None:
         return None
     state = engine.state

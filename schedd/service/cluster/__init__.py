@@ -1,1 +1,1 @@
-"""One cluster's planner: its thread, its log of events and decisions, and what it publishes."""
+"""The planner of one cluster: its thread, its event and decision logs, and its published plan."""

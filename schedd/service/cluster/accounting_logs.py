@@ -1,4 +1,4 @@
-"""The server's accounting logs, daily ones or a single one, packed or not."""
+"""Reader of the server's accounting logs: a single file or daily files, plain or gzipped."""
 
 import gzip
 import re
@@ -20,9 +20,10 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 def ended_runs(where: Path, oldest: int, cluster: str, what: str) -> Iterator[EndedRun]:
-    """The runs that ended after ``oldest``, as the logs have them: of a file, or of the daily files of a
-    directory. Runs that were lost to a rerun are among them. What cannot be read is told in the log and
-    passed over; at the end how much was read ``what`` for.
+    """Yield the runs in the logs that ended after ``oldest``, including runs that were lost to a rerun.
+
+    ``where`` is a file or a directory of daily files. Unreadable files and lines are logged and skipped; at
+    the end the number of runs is logged, with ``what`` as their purpose.
     """
     runs = faults = 0
     reader = RunReader()
@@ -45,7 +46,7 @@ def ended_runs(where: Path, oldest: int, cluster: str, what: str) -> Iterator[En
 
 
 def _files(where: Path, oldest: int, cluster: str) -> Iterator[Path]:
-    """The log itself, or of a directory those of days (YYYYMMDD) that may still count."""
+    """Yield the log itself, or the files of a directory (YYYYMMDD) that may have recent runs."""
     if not where.is_dir():
         yield where
         return

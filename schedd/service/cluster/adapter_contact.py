@@ -1,4 +1,6 @@
-"""Whether a cluster's adapter is still heard of."""
+"""Contact with a cluster's adapter: last request, clock difference, and the rule of one adapter per
+cluster.
+"""
 
 import time
 from collections import deque
@@ -15,26 +17,27 @@ _JOBS: Final = 20
 
 
 class AdapterContact:
-    """When the adapter was last heard of. Any thread may ask; ages are in real seconds."""
+    """Contact with the adapter. Any thread may read; ages are in real seconds."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
-        """Of its last request by the monotonic clock; before the first one, when it could first be heard."""
+        """Last request by the monotonic clock; before the first one, the time at which it could
+        first arrive."""
         self.at = 0
-        """The same by the cluster's clock, in seconds since the epoch; 0: it was not heard of yet."""
+        """Last request by the cluster's clock, in seconds since the epoch; 0: none yet."""
         self.version = ""
-        """As it last said; empty: it did not."""
+        """Version in its last report; empty: unknown."""
         self.scheduler_not_called = ""
-        """That the server does not call its scheduler, as the adapter last said."""
+        """Its last report that the server does not call its scheduler; empty otherwise."""
         self._holder: tuple[str, str] | None = None
-        """Id and host of the one adapter that is let in; None: there was none yet."""
+        """Id and host of the accepted adapter; None before the first."""
         self._clock_leads: deque[float] = deque(maxlen=_LOOKS)
         self._server_clock_leads: deque[int] = deque(maxlen=_JOBS)
         self._read: tuple[float, int] | None = None
-        """When it last read the server, by both clocks, as far as it said so."""
+        """Its last read of the server, by both clocks, if reported."""
 
     def reset(self) -> None:
-        """From now on it is expected to be heard of: this daemon leads."""
+        """Expect the first request from now on, because this daemon leads now."""
         self.last, self.at, self._read = time.monotonic(), 0, None
         self.version = self.scheduler_not_called = ""
         self._holder = None
@@ -42,31 +45,35 @@ class AdapterContact:
         self._server_clock_leads.clear()
 
     def record_report(self, version: str, ahead: float | None) -> None:
-        """Its version, and how far its clock is ahead; what it does not say stays as it was."""
+        """Record its version and clock difference; missing values leave the old ones."""
         self.version = version or self.version
         if ahead is not None:
             self._clock_leads.append(ahead)
 
     def record_job_stamps(self, events: Iterable[Event]) -> None:
-        """New jobs have two stamps: that of the server, and that of the adapter, which is never sooner."""
+        """Compare the submission times (server's clock) of new jobs with their event times
+        (adapter's clock).
+        """
         found = [one.job.submitted - one.time for one in events if isinstance(one, JobQueued)]
         self._server_clock_leads.extend(found[-_JOBS:])
 
     @property
     def clock_lead_s(self) -> float | None:
-        """By how many seconds its clock is before the cluster's; None: it did not say.
+        """Seconds by which its clock is ahead of the cluster's; None if unknown.
 
-        What it says arrives late, so the largest of the last few is the nearest.
+        Reports arrive late, so the largest of the last few is the most accurate.
         """
         return max(self._clock_leads.copy(), default=None)
 
     @property
     def server_clock_lead_s(self) -> int:
-        """By how many seconds at least the server's clock is before the adapter's, by the latest new jobs."""
+        """Lower bound of the seconds by which the server's clock is ahead of the adapter's, from
+        recent jobs.
+        """
         return max([0, *self._server_clock_leads.copy()])
 
     def clock_problem(self, most: int) -> str:
-        """Which clocks are more than ``most`` seconds apart; empty when none are known to be."""
+        """Return which clocks differ by more than ``most`` seconds; empty if none is known to."""
         found = []
         ahead = self.clock_lead_s
         if ahead is not None and abs(ahead) > most:
@@ -77,10 +84,10 @@ class AdapterContact:
         return f"{'; '.join(found)}: starts are early or late by as much" if found else ""
 
     def refusal(self, adapter: str, host: str, most: float) -> str:
-        """Return why this adapter is not let in; empty where it is, and no other is from then on.
+        """Return why this adapter is refused; empty if it is accepted, and then it is the only one.
 
-        A cluster has one adapter at a time. Another one takes the place when the first has been silent for
-        ``most`` seconds. An adapter keeps its id over restarts; one without an id makes room for one with.
+        A cluster has one adapter at a time. Another one is accepted when the first was silent for ``most``
+        seconds. An adapter keeps its id over restarts; one without an id is replaced by one with an id.
         """
         if self._holder is not None and self._holder[0] not in ("", adapter) and self.age_s <= most:
             where = f" on host {self._holder[1]}" if self._holder[1] else ""
@@ -89,18 +96,18 @@ class AdapterContact:
         return ""
 
     def record_request(self, now: int, read_age: float | None = None) -> None:
-        """It is there, at this second of the cluster's clock; it read the server so many seconds before."""
+        """Record a request at ``now`` (cluster's clock); it read the server ``read_age`` seconds before."""
         self.last, self.at = time.monotonic(), now
         if read_age is not None:
             self._read = self.last - read_age, int(now - read_age)
 
     @property
     def age_s(self) -> float:
-        """Real seconds since it was last heard of, or since it is expected to be."""
+        """Real seconds since its last request, or since the first one was expected."""
         return time.monotonic() - self.last
 
     def silence(self, most: float) -> str:
-        """That it, or the server behind it, is silent for longer than ``most`` seconds, if it is."""
+        """Return a sentence if the adapter or its server has been silent for more than ``most`` seconds."""
         if self.age_s > most:
             if not self.at:
                 return "no contact with an adapter since the daemon started"

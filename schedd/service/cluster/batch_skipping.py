@@ -1,8 +1,8 @@
-"""A batch over which the engine fails is passed over: no input, and no error of ours, stops a cluster.
+"""Skipping a batch that makes the engine fail, so that neither input nor a defect stops a cluster.
 
-The incident is kept, the log marks the batch, the engine is rebuilt without it and told what to set aside;
-it asks the adapter for a snapshot, which makes up for what is lost. Where that fails, too, more is set aside,
-and at last the plan is made anew.
+The incident is written to a file, the log marks the batch, the engine is rebuilt without it and told which
+jobs or steps to quarantine; it requests a snapshot from the adapter, which makes up for the lost events.
+After repeated failures more is quarantined, and in the end the plan is rebuilt.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,23 +22,23 @@ __all__ = ["BatchSkipper", "rebuild_engine"]
 _log = structlog.get_logger(__name__)
 
 _ANEW: Final = 8
-"""After so many failures in a row the plan is made anew."""
+"""Consecutive failures after which the plan is rebuilt."""
 _WELL: Final = 100
-"""Calls that went well after which a failure is the first one again."""
+"""Successful calls after which the count of failures starts again."""
 _LONGEST_S: Final = 5.0
-"""Between two tries at most: what fails may fail for a moment alone, and meanwhile the cluster is stopped."""
+"""Maximum wait between attempts: failures may be transient, and the cluster is stopped meanwhile."""
 _LONGER: Final = 8
-"""By so much longer than usual a call may take at most, after others that did not return."""
+"""Maximum factor of the time limit after timeouts."""
 _HALVED: Final = 10
-"""Calls that went well after which that is halved."""
+"""Successful calls after which the factor is halved."""
 
 Rebuild = Callable[[EngineCallFailed], tuple[Engine, PromiseTracker | None]]
 
 
 class BatchSkipper:
-    """What one cluster's planner does when a call failed.
+    """Decides what one planner does after failed engine calls.
 
-    ``row`` counts the failures in a row; what they were at is set aside together.
+    It counts consecutive failures; the jobs and steps of all of them are quarantined together.
     """
 
     def __init__(self, cluster: str, retries: StoreRetries, watch: CallWatchdog) -> None:
@@ -53,11 +53,11 @@ class BatchSkipper:
 
     @property
     def needs_new_plan(self) -> bool:
-        """Whether so many calls failed in a row that the plan is to be made anew."""
+        """Whether so many consecutive calls failed that the plan must be rebuilt."""
         return self._failures_in_row >= _ANEW
 
     def record_success(self) -> None:
-        """A call went well."""
+        """Record a successful call."""
         if not self._failures_in_row:
             return
         self._successes += 1
@@ -67,7 +67,7 @@ class BatchSkipper:
             self._failures_in_row = self._successes = 0
 
     def record_failure(self, failed: EngineCallFailed) -> None:
-        """A call failed. Raises PlannerStopped when told to end while it waits for the next try."""
+        """Record a failed call, and wait. Raises PlannerStopped if the planner is stopped meanwhile."""
         self._failures_in_row += 1
         self._successes = 0
         if failed.job:
@@ -93,7 +93,9 @@ class BatchSkipper:
     def skip_event(
         self, failed: EngineCallFailed, now: int, out: Sequence[Run], last: str, *, anew: bool
     ) -> BatchSkipped:
-        """What the rebuilt engine is told. ``out`` are runs that may matter, ``last`` the last decision."""
+        """Return the event for the rebuilt engine. ``out``: possibly open runs; ``last``: the last
+        decision.
+        """
         return BatchSkipped(
             id=f"passed:{failed.batch.number}.{failed.batch.calls}:{now}.{self._failures_in_row}",
             time=now,
@@ -107,7 +109,7 @@ class BatchSkipper:
         )
 
     def finish_skip(self) -> None:
-        """The engine goes on without the batch."""
+        """Record that the engine continues without the batch."""
         self.trouble = ""
         self._jobs.clear()
         self._steps.clear()
@@ -116,10 +118,10 @@ class BatchSkipper:
 
 
 def rebuild_engine(engine: Engine, failed: EngineCallFailed, watch: CallWatchdog) -> Engine | None:
-    """The engine from its last checkpoint and what it was called with since, but for the call that failed.
+    """Rebuild the engine from its last checkpoint and the later calls, without the failed call.
 
-    None when the oldest of these calls are not known any more. Raises EngineCallFailed where another fails,
-    too.
+    Return None when the oldest of these calls are no longer in memory. Raises EngineCallFailed when another
+    call fails.
     """
     incident = engine.incident()
     if incident.lost:

@@ -1,4 +1,4 @@
-"""Clocks: the present moment, and how long to wait for a later one."""
+"""Clocks of a cluster."""
 
 import time
 from typing import Protocol
@@ -7,7 +7,7 @@ __all__ = ["ClusterClock", "ScaledClock", "SystemClock"]
 
 
 class ClusterClock(Protocol):
-    """A clock whose seconds may be shorter than real ones."""
+    """A clock that may run faster than real time."""
 
     def now(self) -> float:
         """Seconds since the epoch (UTC)."""
@@ -31,9 +31,9 @@ class SystemClock:
 
 
 class ScaledClock:
-    """A clock that begins at ``start`` and lets ``speed`` seconds pass in each real one.
+    """A clock that starts at ``start`` and runs ``speed`` times as fast as real time.
 
-    It began at ``began`` of the host's monotonic clock (None: now); so processes of one host can share it.
+    It started at ``began`` on the host's monotonic clock (None: now), so processes of one host can share it.
     """
 
     def __init__(self, start: float, speed: float, began: float | None = None) -> None:
@@ -44,7 +44,7 @@ class ScaledClock:
         self.speed = speed
 
     def now(self) -> float:
-        """Seconds since the epoch, as this clock counts them."""
+        """Seconds since the epoch, by this clock."""
         return self.start + (time.monotonic() - self.began) * self.speed
 
     def wait_for(self, moment: float) -> float:

@@ -1,4 +1,4 @@
-"""Watching the host's clock: was it set, is it behind the plan's?"""
+"""Monitor of the host's clock: detects steps, and a clock that is behind the plan."""
 
 import time
 from collections import deque
@@ -14,15 +14,17 @@ __all__ = ["MOST_BEHIND_S", "ClockMonitor"]
 _log = structlog.get_logger(__name__)
 
 MOST_BEHIND_S: Final = 60
-"""A clock that is set back by more is followed: the plan is made anew at its time. Less is waited for."""
+"""Maximum step back that the planner waits out; after a larger step the plan is rebuilt at the new time."""
 _STEP_S: Final = 10.0
-"""A clock that goes on by so much more or less than time did was set. (One that is put right goes slower.)"""
+"""Minimum difference between clock and monotonic time that counts as a step; slewing is slower."""
 _BEHIND_S: Final = 5.0
 _TOLD_S: Final = 900.0
 
 
 class ClockMonitor:
-    """One cluster's. One thread calls ``look`` again and again; a clock that runs faster is not watched."""
+    """Monitor of one cluster's clock. One thread calls ``check`` periodically; scaled clocks are not
+    monitored.
+    """
 
     def __init__(
         self, cluster: str, clock: ClusterClock, steady: Callable[[], float] = time.monotonic
@@ -35,7 +37,7 @@ class ClockMonitor:
         self._steps: deque[tuple[float, float]] = deque()
 
     def check(self, planned: int) -> str:
-        """What is wrong with the clock now that the plan is of the second ``planned``; empty: nothing."""
+        """Return what is wrong with the clock, empty if nothing; ``planned`` is the plan's present second."""
         if not self._watches:
             return ""
         now, steady = self._clock.now(), self._steady()

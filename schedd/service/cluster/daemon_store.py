@@ -1,4 +1,6 @@
-"""What makes the daemon durable: the store, its leadership, and for each cluster the way from log to plan."""
+"""The daemon's store: opening it, leader election, and for each cluster the failover from log to
+live plan.
+"""
 
 import socket
 import threading
@@ -33,37 +35,37 @@ __all__ = ["DaemonStore", "Failover", "LeadershipObserver", "TakeoverState"]
 
 _log = structlog.get_logger(__name__)
 _TRY_S = 0.5
-"""Between two tries to lead, or to reach the database."""
+"""Time between two attempts to lead, or to reach the database."""
 MAX_BATCH_TRIES = 3
-"""So often a batch must fail that was handled before, until it is passed over: much may follow from it."""
+"""Failures of a batch that was handled before, until it is skipped: its results may have been published."""
 _MOST_TRIES = 8
-"""After so many tries to go through the log all of it after the checkpoint is passed over: errors that come
-at each batch, or now here, now there, would else stop a cluster for as long as they come.
-"""
+"""Attempts to replay the log, until everything after the checkpoint is skipped.
+
+Otherwise errors in every batch, or in varying ones, would stop a cluster for as long as they occur."""
 
 
 class LeadershipObserver(Protocol):
-    """What leads or stands by: a cluster's planner."""
+    """A planner, as the leader election sees it."""
 
     @property
     def standing_by(self) -> bool:
-        """Whether it only follows."""
+        """Whether it only follows the log."""
         ...
 
     def step_down(self) -> None:
-        """Stop leading: another daemon does."""
+        """Stop leading: another daemon leads."""
         ...
 
     def step_up(self) -> None:
-        """See at once that this daemon leads."""
+        """Check at once whether this daemon leads."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TakeoverState:
-    """What a planner goes on with when its daemon leads.
+    """The state with which a planner starts to lead.
 
-    ``decisions`` are the last ones, without runs whose outcome is known; ``last`` is the highest id of all.
+    ``decisions`` are the last ones without an outcome; ``last`` is the highest decision id.
     """
 
     engine: Engine
@@ -72,15 +74,15 @@ class TakeoverState:
     decisions: Sequence[Decision]
     last: str
     lost: LogLost | None = None
-    """What of the log is missing, to be told before all else."""
+    """Report of missing parts of the log; the first event to handle."""
     failed: EngineCallFailed | None = None
-    """What the engine failed over on the way, and was passed over."""
+    """The engine call that failed during the replay and was skipped."""
     anew: bool = False
-    """Whether so much was passed over that the plan is to be made anew."""
+    """Whether so much was skipped that the plan must be rebuilt."""
 
 
 class Failover:
-    """One cluster's: an engine that follows the log until this daemon leads, then a journal to go on with."""
+    """Failover of one cluster: an engine that follows the log until this daemon leads, then the journal."""
 
     def __init__(self, durable: "DaemonStore", cluster: str, settings: EngineSettings) -> None:
         self._durable = durable
@@ -95,7 +97,7 @@ class Failover:
         self._without_log = False
 
     def follow(self, now: int) -> tuple[Engine, bool]:
-        """The engine, brought up to what the store has, and whether that was news.
+        """Bring the engine up to date with the log; return it, and whether it changed.
 
         Raises StoreError and EngineCallFailed.
         """
@@ -119,17 +121,18 @@ class Failover:
         )
 
     def rebuild(self, now: int, *, without_log: bool) -> tuple[Engine, PromiseTracker]:
-        """The engine as the log has it, for the daemon that leads; ``without_log``: as its checkpoint has it,
-        and what came after that is passed over. Raises StoreError and EngineCallFailed.
+        """Rebuild the engine from the store, for the leading daemon. Raises StoreError and EngineCallFailed.
+
+        ``without_log``: use only the checkpoint and skip the log after it.
         """
         follower = self._create_follower(now, without_log=without_log)
         return follower.engine, follower.promised
 
     def record_failure(self, failed: EngineCallFailed) -> bool:
-        """The engine failed over the log: begin anew. Who leads passes over a batch that fails each time, and
-        after many tries all that came after the checkpoint.
+        """Restart the replay after the engine failed on the log; return whether a batch was skipped.
 
-        Returns whether it did. Raises StoreError.
+        The leader skips a batch that fails each time, and after many attempts all batches after the
+        checkpoint. Raises StoreError.
         """
         self._follower = None
         self._tries = self._tries + 1 if self._failed == failed.batch.number else 1
@@ -146,7 +149,9 @@ class Failover:
         return True
 
     def try_take_over(self, now: int) -> TakeoverState | None:
-        """What to go on with when this daemon leads, else None. Raises StoreError and EngineCallFailed."""
+        """Return the state to lead with if this daemon leads, else None. Raises StoreError and
+        EngineCallFailed.
+        """
         if not self._durable.lead.is_leader or self._follower is None:
             return None
         settings = self._durable.settings
@@ -172,22 +177,22 @@ class Failover:
         )
 
     def reset(self) -> None:
-        """Begin anew from the store: the engine may know more than was kept."""
+        """Discard the engine, which may be ahead of the stored log."""
         self._follower = None
 
     def reconfigure(self, settings: EngineSettings) -> None:
-        """Lead under other settings, when it comes to that: who follows does so under those of the log."""
+        """Use other settings when this daemon leads; until then the engine follows those in the log."""
         self._settings = settings
         if self._follower is not None:
             self._follower.settings = settings
 
     def audit(self, entry: AuditRecord) -> None:
-        """Keep who did what. Raises StoreError."""
+        """Store an audit entry. Raises StoreError."""
         self._durable.store.audit(entry)
 
     @property
     def is_leader(self) -> bool:
-        """Whether this daemon may decide at this moment."""
+        """Whether this daemon may decide now."""
         return self._durable.lead.is_leader
 
     @property
@@ -197,7 +202,9 @@ class Failover:
 
 
 class DaemonStore:
-    """The daemon's store. ``open`` it first; ``seek`` lets a thread try to lead whenever nobody does."""
+    """The daemon's store. Call ``open``, then ``start_election``, which tries to lead while no
+    daemon does.
+    """
 
     store: Store
     lead: Leadership
@@ -208,15 +215,15 @@ class DaemonStore:
         self._no_lead = self._no_answer = ""
         self.opened = threading.Event()
         self.election_tried = threading.Event()
-        """Set when it was tried to lead: this daemon does, or another one."""
+        """Set after the first attempt to lead: this daemon leads, or another one."""
         self._stopping = threading.Event()
         self._watermarks: dict[str, LogWatermarkFile] = {}
         self._thread: SupervisedThread | None = None
 
     def open(self) -> bool:
-        """Open the store, as soon as the database can be had; False when stopped before that.
+        """Open the store as soon as the database is available; return False if stopped before.
 
-        Raises StoreError for what will not pass by itself.
+        Raises StoreError for permanent errors.
         """
         while not self._stopping.is_set():
             try:
@@ -242,7 +249,7 @@ class DaemonStore:
         return False
 
     def _warn_of_readers(self) -> None:
-        """A database that an earlier version made may be open to all: it holds all jobs, and who did what."""
+        """Warn if other users can read the SQLite file, which has all jobs and the audit log."""
         path = self.store.database.path
         if path is not None and path.stat().st_mode & 0o007:
             _log.warning(
@@ -255,12 +262,13 @@ class DaemonStore:
         return self._no_lead or self._no_answer
 
     def opened_store(self) -> Store | None:
-        """The store; None as long as it is not open."""
+        """Return the store; None until it is open."""
         return self.store if self.opened.is_set() else None
 
     def tokens(self) -> Sequence[Token]:
-        """The store's tokens. Asked for again and again this shows, too, that a database is gone with which
-        nothing else is to be done. Raises StoreError.
+        """Return the store's tokens. Raises StoreError.
+
+        Periodic calls also detect a lost database when there is no other work with it.
         """
         try:
             found = self.store.tokens()
@@ -271,7 +279,7 @@ class DaemonStore:
         return found
 
     def watermark(self, cluster: str) -> LogWatermarkFile:
-        """Where it is remembered how far the log of ``cluster`` went."""
+        """Return the watermark file of ``cluster``."""
         if cluster not in self._watermarks:
             database = self.store.database
             folder, name = self.settings.marks, blake2b(database.name.encode(), digest_size=8).hexdigest()
@@ -283,15 +291,15 @@ class DaemonStore:
         return self._watermarks[cluster]
 
     def _last_term(self) -> int:
-        """The highest term that is remembered outside of the database."""
+        """Return the highest term in the watermark files."""
         return max((mark.read().term for mark in self._watermarks.values()), default=0)
 
     def failover(self, cluster: str, settings: EngineSettings) -> Failover:
-        """For the planner of ``cluster``."""
+        """Create the failover of ``cluster``."""
         return Failover(self, cluster, settings)
 
     def start_election(self, planners: Iterable[LeadershipObserver]) -> None:
-        """Lead as soon as nobody else does, and let the planners step down when another leads."""
+        """Lead as soon as no other daemon does; let the planners step down when another one leads."""
         known = tuple(planners)
         self._thread = self.supervisor.thread("leadership", partial(self._run_election, known), needed=True)
         self._thread.start()
@@ -329,7 +337,7 @@ class DaemonStore:
 
     @property
     def leader(self) -> str:
-        """Which daemon leads, as the database says; empty when nobody does or it cannot be asked."""
+        """The leading daemon by the database; empty if there is none or the database does not answer."""
         try:
             found = self.store.leader()
         except StoreError:
@@ -337,21 +345,21 @@ class DaemonStore:
         return found.holder if found is not None else ""
 
     def stop_election(self) -> None:
-        """Seek no more; to be called before the planners end."""
+        """Stop trying to lead. Call it before the planners end."""
         self._stopping.set()
         self.election_tried.set()
         if self._thread is not None:
             self._thread.join()
 
     def close(self) -> None:
-        """Let another daemon lead at once, and let go of the database."""
+        """Release the leadership and close the database."""
         self.stop_election()
         if self.opened.is_set():
             self.lead.release()
             self.store.close()
 
     def _set_trouble(self, *, lead: str | None = None, answer: str | None = None) -> None:
-        """What the thread that seeks to lead, or who reads the tokens, found."""
+        """Record an error of the election or of reading tokens, and log changes."""
         before = self.trouble
         self._no_lead = self._no_lead if lead is None else lead
         self._no_answer = self._no_answer if answer is None else answer

@@ -1,4 +1,4 @@
-"""The log of decisions: written by the engine's thread, read again by adapters, awaited by long polls."""
+"""The decision log: written by the engine's thread, read by adapters with long polls."""
 
 import asyncio
 import threading
@@ -31,9 +31,9 @@ __all__ = ["DecisionLog", "DecisionPage"]
 
 @dataclass(frozen=True, slots=True)
 class DecisionPage:
-    """Decisions in order; ``last`` is the place to go on from.
+    """Decisions in order; continue reading at ``last``.
 
-    ``missed``: some behind the reader's place are gone unread, or the place is unknown.
+    ``missed``: the reader has missed dropped decisions, or its position is unknown.
     """
 
     decisions: tuple[Decision, ...]
@@ -42,13 +42,12 @@ class DecisionPage:
 
 
 class DecisionLog:
-    """Decisions that still count, by growing id.
+    """Open decisions by increasing id.
 
-    A run or a step of a transfer leaves the log when its outcome or the job's start or end is reported, a
-    told start when a newer one is told or its job starts or goes, an alert when ``alerts`` newer ones came;
-    so the log is about as long as there are jobs. Beyond ``most`` decisions the oldest are dropped, and
-    readers who had not come so far are told that they missed some. ``last`` is the last id of earlier logs,
-    which readers may know.
+    A run or transfer decision leaves the log with its outcome, or with the start or end of the job; a
+    published start with a newer one, or with the start or end of its job; an alert after ``alerts`` newer
+    ones. The log is therefore about as long as the number of jobs. Beyond ``most`` decisions the oldest are
+    dropped, and late readers get ``missed``. ``last`` is the last id of earlier logs, which readers may know.
     """
 
     def __init__(self, most: int = 200_000, alerts: int = 1_000, last: str = "") -> None:
@@ -67,7 +66,7 @@ class DecisionLog:
     # ---- the engine's thread --------------------------------------------------------------------
 
     def acknowledge(self, events: Iterable[Event]) -> None:
-        """Drop what these events show to be done."""
+        """Drop the decisions that these events complete."""
         with self._lock:
             for event in events:
                 if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched):
@@ -82,7 +81,7 @@ class DecisionLog:
                             self._drop(kind, about)
 
     def append(self, decisions: Iterable[Decision]) -> None:
-        """Keep new decisions, whose ids grow, and wake who waits for them."""
+        """Append new decisions with increasing ids, and wake the waiting readers."""
         with self._lock:
             before = self._last
             for decision in decisions:
@@ -105,20 +104,20 @@ class DecisionLog:
             self._signal.notify()
 
     def close(self) -> None:
-        """Let nobody wait any longer."""
+        """Wake all waiting readers for good."""
         self._signal.close()
 
     # ---- readers --------------------------------------------------------------------------------
 
     @property
     def last_id(self) -> str:
-        """The highest id of a decision so far; empty before the first."""
+        """The highest decision id so far; empty before the first."""
         return self._last
 
     def page_after(self, place: str, most: int = 1_000) -> DecisionPage:
-        """Up to ``most`` decisions behind ``place`` (an id; empty: from the beginning).
+        """Return up to ``most`` decisions after ``place`` (an id; empty: from the beginning).
 
-        An id that was never given out comes from another life of the daemon: the reader begins anew.
+        An unknown id comes from an earlier life of the daemon: then the reader starts again at the beginning.
         """
         with self._lock:
             foreign = place > self._last
@@ -139,7 +138,7 @@ class DecisionLog:
             return DecisionPage(tuple(found), last, missed)
 
     async def wait_for_page(self, place: str, seconds: float, most: int = 1_000) -> DecisionPage:
-        """The same, as soon as there are any, or after so many real seconds."""
+        """Return a page as soon as there are decisions, or after so many real seconds."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         with self._signal.subscribe() as rung:
@@ -193,7 +192,7 @@ class DecisionLog:
 
 
 def _subject(decision: Run | WriteAttributes | TransferDecision | Switch) -> tuple[str, str]:
-    """Of two decisions about the same only the newer one counts."""
+    """Return (type, subject): of two decisions with the same one, only the newer counts."""
     if isinstance(decision, Switch):
         return decision.type, decision.node
     return decision.type, decision.transfer if isinstance(decision, TransferDecision) else decision.job_id

@@ -1,4 +1,4 @@
-"""What the log says of decisions: each with the event that caused it, its *stimulus*."""
+"""Log messages about decisions, each with the event that caused it (*stimulus*)."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ _log = structlog.get_logger(__name__)
 
 
 def log_decisions(cluster: str, decisions: Iterable[Decision]) -> None:
-    """Starts and alerts. Told starts are many, and kept in the database."""
+    """Log starts and alerts. Published starts are too many; they are in the database."""
     for made in decisions:
         match made:
             case Run():

@@ -1,4 +1,4 @@
-"""Deliveries of events on their way to the planner, and how they are cut into batches."""
+"""Deliveries of events to the planner, and their division into batches."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,14 +10,14 @@ from schedd.wire import Event, Snapshot
 __all__ = ["DeliveryPart", "DeliveryResult", "PendingDelivery", "cut_batches"]
 
 _MOST = 200
-"""Events at most in one batch: about 50 ms of work."""
+"""Maximum number of events in a batch: about 50 ms of work."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """The answer to a delivery: how many events were new, which were known, the generation that holds all.
+    """Reply to a delivery: number of new events, ids of known ones, and the generation that includes all.
 
-    ``taken``: how many jobs moved by what a search found, or by a plan that was chosen, where it brought one.
+    ``taken``: number of jobs that a search result or a chosen plan among the events moved.
     """
 
     accepted: int
@@ -25,12 +25,12 @@ class DeliveryResult:
     generation: int
     taken: int = 0
     spent: float = 0.0
-    """Processor time that the planner took for it, in seconds."""
+    """Processor time of the planner for it, in seconds."""
 
 
 @dataclass(slots=True)
 class PendingDelivery:
-    """Events of one sender, and what became of those handled so far; ``answer`` when all are."""
+    """Events of one sender with the results so far; ``answer`` is set when all are handled."""
 
     events: Sequence[Event]
     answer: "Future[DeliveryResult]"
@@ -39,14 +39,14 @@ class PendingDelivery:
     taken: int = 0
     spent: float = 0.0
     failed: bool = False
-    """It was answered with an error: the rest of it is not handled."""
+    """It was answered with an error; the remaining events are not handled."""
     came: float = field(default_factory=time.monotonic)
-    """When, by the monotonic clock."""
+    """Arrival by the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPart:
-    """Some events of a delivery, perhaps its last."""
+    """Some events of a delivery; ``last``: they end with its last event."""
 
     delivery: PendingDelivery
     events: Sequence[Event]
@@ -54,7 +54,7 @@ class DeliveryPart:
 
 
 def cut_batches(deliveries: Sequence[PendingDelivery]) -> Iterator[Sequence[DeliveryPart]]:
-    """In order, in batches of bounded size. A snapshot stands alone: what it says must not be reordered."""
+    """Yield batches of bounded size, in order. A server snapshot is a batch of its own."""
     batch: list[DeliveryPart] = []
     size = 0
     for delivery in deliveries:
@@ -76,7 +76,7 @@ def cut_batches(deliveries: Sequence[PendingDelivery]) -> Iterator[Sequence[Deli
 
 
 def _cuts(events: Sequence[Event]) -> Iterator[int]:
-    """Where to cut a delivery: around its snapshots, and so that no piece is too large. Ends with its end."""
+    """Yield the positions at which to cut a delivery, including its end."""
     begin = 0
     for i, event in enumerate(events):
         if isinstance(event, Snapshot):

@@ -1,4 +1,4 @@
-"""Calls of the engine that fail, or that do not return in time."""
+"""Engine calls with error handling and a time limit."""
 
 import ctypes
 import threading
@@ -17,18 +17,18 @@ __all__ = ["CallWatchdog", "EngineCallFailed", "attribute_errors", "call_engine"
 
 _LOOK_S = 0.2
 _ENDS_S = 10.0
-"""So long a call that was told to end may take until it does."""
+"""Time that an interrupted call may take to end."""
 _JUMPS = 100
-"""Python looks for what was raised from outside at each jump back."""
+"""Iterations in which Python delivers an asynchronous exception."""
 _EACH_S = 0.002
-"""So much longer a call may take for each job that is known, and each job and node of a snapshot."""
+"""Extra time per known job, and per job and node of a server snapshot."""
 
 
 class EngineCallFailed(Exception):
-    """The engine raised over a batch, or did not return from it; it is not to be used any more.
+    """The engine raised an exception on a batch, or did not return; the engine must be discarded.
 
-    ``batch`` has as many ``calls`` as went well before; ``job`` and ``step`` are what the engine was at,
-    empty where that is not known. ``late``: it did not return.
+    ``batch`` has as many ``calls`` as succeeded before. ``job`` and ``step`` are what the engine was working
+    on, empty if unknown. ``late``: it did not return in time.
     """
 
     def __init__(
@@ -43,14 +43,15 @@ class EngineCallFailed(Exception):
 
 
 class _CallTimedOut(BaseException):
-    """Raised in the thread whose call does not return; no handler of errors takes it for one of its own."""
+    """Raised asynchronously in the calling thread. A BaseException, so that no error handler catches it."""
 
 
 class CallWatchdog:
-    """Ends calls that take too long, by raising in the thread that makes them; a kernel is not ended.
+    """Interrupts calls that take too long with an exception in the calling thread; it cannot interrupt a
+    kernel.
 
-    ``times`` is by how much longer than usual a call may take: more after each that did not return, so that
-    one which is large and not endless comes to its end.
+    ``limit_factor`` multiplies the time limit. It grows after each timeout, so that a long but finite call
+    succeeds in the end.
     """
 
     def __init__(self, supervisor: Supervisor | None = None, cluster: str = "") -> None:
@@ -65,14 +66,14 @@ class CallWatchdog:
 
     @property
     def is_watching(self) -> bool:
-        """Whether a call goes on that may still end in its time, or has just been told to end."""
+        """Whether a call is within its limit or has just been interrupted."""
         if self._fired:
             return time.monotonic() < self._fired + _ENDS_S
         return bool(self._until)
 
     @contextmanager
     def time_limit(self, seconds: float) -> Iterator[None]:
-        """What is done here is to end within so many seconds; 0: whenever it does."""
+        """Limit the block to this many seconds; 0: no limit."""
         if not seconds:
             yield
             return
@@ -96,7 +97,7 @@ class CallWatchdog:
             self._fired = 0.0
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop the thread."""
         self._ended.set()
         if self._thread is not None:
             self._thread.end()
@@ -114,9 +115,9 @@ class CallWatchdog:
 def call_engine(
     engine: Engine, batch: EventBatch, events: Sequence[Event], number: int, watch: CallWatchdog
 ) -> Outcome:
-    """Let the engine handle ``events``, the call ``number`` (from 0) of a batch. Raises EngineCallFailed.
+    """Let the engine handle ``events``, as call ``number`` (from 0) of a batch. Raises EngineCallFailed.
 
-    With ``validate`` a broken invariant is raised as it is: who looks for such wants to see it.
+    With ``validate``, a violated invariant is raised unchanged.
     """
     settings = engine.state.settings
     size = len(engine.state.records) + sum(
@@ -134,9 +135,9 @@ def call_engine(
 
 @contextmanager
 def attribute_errors(engine: Engine, batch: EventBatch) -> Iterator[None]:
-    """What is done here follows from a batch that the engine handled: an error in it is one over that batch.
+    """Raise errors of the block as EngineCallFailed for ``batch``, whose results the block processes.
 
-    Raises EngineCallFailed; errors of the store, and the word to end, go through as they are.
+    StoreError and PlannerStopped pass through.
     """
     try:
         yield
@@ -147,8 +148,9 @@ def attribute_errors(engine: Engine, batch: EventBatch) -> Iterator[None]:
 
 
 def restart_from_state(engine: Engine, batch: EventBatch) -> tuple[Engine, bytes]:
-    """What goes on from the state of an engine that kept an error to itself over ``batch``, and that state as
-    bytes. Raises EngineCallFailed where work was left half done.
+    """Return a new engine from the state of an engine that confined an error, and that state as bytes.
+
+    Raises EngineCallFailed if the state is inconsistent.
     """
     try:
         new = engine.gone_on()

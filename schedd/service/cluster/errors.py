@@ -1,23 +1,23 @@
-"""What can go wrong between a request and the planner."""
+"""Errors of requests to the planner."""
 
 __all__ = ["EventsNotStorable", "Overloaded", "PlannerStopped", "StandingBy", "UnknownCluster"]
 
 
 class PlannerStopped(RuntimeError):
-    """The planner of this cluster does not work any more, or the daemon is shutting down."""
+    """The planner of this cluster has stopped, or the daemon is shutting down."""
 
 
 class StandingBy(PlannerStopped):
-    """Another daemon leads; this one follows, and answers what can be read."""
+    """Another daemon leads; this one follows and only answers reads."""
 
 
 class EventsNotStorable(RuntimeError):
-    """Events that cannot be written down, by a defect of ours: they are refused, and the planner goes on."""
+    """Events that cannot be stored, because of a defect; they are rejected, and the planner continues."""
 
 
 class Overloaded(RuntimeError):
-    """More events wait than can be kept; try again later."""
+    """Too many events are pending; try again later."""
 
 
 class UnknownCluster(LookupError):
-    """No cluster of this name is configured."""
+    """There is no cluster of this name."""

@@ -1,4 +1,4 @@
-"""What others ask of a planner's thread: to handle events, and to do something between two batches."""
+"""Inbox of a planner's thread: events to handle, and calls between two batches."""
 
 import threading
 from collections import deque
@@ -20,12 +20,12 @@ _Call = tuple[Callable[[Engine], Any], "Future[Any]"]
 
 
 class Inbox:
-    """Any thread puts something in, one takes it out and answers; ``turn`` rings when there is something."""
+    """Any thread adds work, one thread takes and answers it; ``condition`` signals new work."""
 
     def __init__(self, meters: ClusterMetrics, most_pending: int) -> None:
         self.condition = threading.Condition()
         self.pending = 0
-        """Events that are not answered yet."""
+        """Number of events without an answer."""
         self.most_pending = most_pending
         self.calls: deque[_Call] = deque()
         self._deliveries: deque[PendingDelivery] = deque()
@@ -33,15 +33,15 @@ class Inbox:
         self._meters = meters
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether there is work."""
         return bool(self._deliveries or self._orders or self.calls)
 
     def deliver(
         self, events: Sequence[Event], check: Callable[[], None], *, order: bool = False
     ) -> "Future[DeliveryResult]":
-        """Hand in events. Raises Overloaded, and what ``check`` raises when it is called in turn.
+        """Add events. Raises Overloaded, and the exceptions of ``check``, which is called with the lock held.
 
-        ``order``: it waits until no others do.
+        ``order``: handle them only when no other deliveries are pending.
         """
         answer: Future[DeliveryResult] = Future()
         with self.condition:
@@ -54,7 +54,7 @@ class Inbox:
         return answer
 
     def call(self, call: Callable[[Engine], _T], check: Callable[[], None]) -> "Future[_T]":
-        """Ask for a call. Raises what ``check`` raises."""
+        """Add a call between two batches. Raises the exceptions of ``check``."""
         answer: Future[_T] = Future()
         with self.condition:
             check()
@@ -63,12 +63,12 @@ class Inbox:
         return answer
 
     def wake(self) -> None:
-        """Let the thread look around."""
+        """Wake the thread."""
         with self.condition:
             self.condition.notify()
 
     def next_deliveries(self) -> list[PendingDelivery]:
-        """All deliveries that wait and are no orders; where there are none, the next order."""
+        """Return all pending deliveries; without any, the next order."""
         with self.condition:
             if self._deliveries:
                 taken = list(self._deliveries)
@@ -83,9 +83,9 @@ class Inbox:
         generation: int,
         taken: Mapping[str, int],
     ) -> None:
-        """Answer those deliveries of which ``batch`` (None: nothing was new) held the last event.
+        """Answer the deliveries whose last event was in ``batch`` (None: there was no new event).
 
-        ``taken``: by event how many jobs it moved, see ``Outcome``.
+        ``taken``: number of moved jobs by event, see ``Outcome``.
         """
         fresh = {event.id for event in batch.events} if batch is not None else set()
         for part in parts:
@@ -114,7 +114,7 @@ class Inbox:
                 )
 
     def fail(self, parts: Sequence[DeliveryPart], error: Exception) -> None:
-        """Answer the deliveries of these parts with an error; what more there is of them is not handled."""
+        """Answer the deliveries of these parts with an error; their remaining events are not handled."""
         for part in parts:
             delivery = part.delivery
             if delivery.failed:
@@ -126,7 +126,7 @@ class Inbox:
                 delivery.answer.set_exception(error)
 
     def answer_calls(self, engine: Callable[[], Engine]) -> None:
-        """Call what is asked for, with the engine of the moment. Raises PlannerStopped and NotLeader."""
+        """Run the pending calls with the present engine. Raises PlannerStopped and NotLeader."""
         while self.calls:
             call, answer = self.calls.popleft()
             if not answer.set_running_or_notify_cancel():
@@ -147,7 +147,7 @@ class Inbox:
             return waiting.popleft() if waiting else None
 
     def refuse(self, why: str) -> None:
-        """Answer all that waits with PlannerStopped."""
+        """Answer all pending work with PlannerStopped."""
         for delivery in iter(self._next, None):
             if delivery.answer.set_running_or_notify_cancel():
                 delivery.answer.set_exception(PlannerStopped(why))

@@ -1,4 +1,4 @@
-"""Incidents kept as files, when a planner stops or a job makes it fail: what `schedd rerun` runs again."""
+"""Incident files, written when a planner stops or a job makes it fail; input of `schedd rerun`."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _EVERY_S = 60.0
 
 
 class IncidentFiles:
-    """The files of one daemon, ``most`` of them; the oldest make way."""
+    """The incident files of one daemon: the newest ``most``."""
 
     def __init__(self, folder: Path, most: int = 20) -> None:
         self.folder = folder
@@ -24,14 +24,16 @@ class IncidentFiles:
         self._last: dict[str, float] = {}
 
     def record(self, cluster: str, why: str, incident: Callable[[], Incident], now: int) -> None:
-        """Keep an incident, unless the cluster's last one is less than a minute old: many in a row do not
-        drown the first. That of a planner which ``stopped`` is kept in any case.
+        """Write an incident unless the cluster's last one is less than a minute old.
+
+        A series of incidents thus keeps its first ones. The incident of a ``stopped`` planner is always
+        written.
         """
         if why == "stopped" or time.monotonic() >= self._last.get(cluster, -_EVERY_S) + _EVERY_S:
             self.write(cluster, why, incident(), now)
 
     def write(self, cluster: str, why: str, incident: Incident, now: int) -> Path | None:
-        """Write ``incident``, for the daemon's user alone; None, and a line in the log, when it cannot be."""
+        """Write ``incident``, readable only by the daemon's user; return None and log an error on failure."""
         self._last[cluster] = time.monotonic()
         path = self.folder / f"{cluster}-{now}-{why}.jsonl"
         part = path.with_suffix(".part")

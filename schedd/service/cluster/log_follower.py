@@ -1,8 +1,7 @@
-"""An engine that follows what the store has: a restarted daemon until it leads, a standby for as long.
+"""An engine that follows the event log: after a restart until the daemon leads, on a standby permanently.
 
-The engine is called with the very batches that the leader's was called with, under the settings of the
-checkpoint from which it goes on and then those that the batches name, so it comes to the same plan and the
-same decisions. When its daemon takes over, it goes on from there under the settings of this daemon.
+The engine is called with the leader's batches, under the settings of its checkpoint and then of the batches,
+so it reaches the same plan and the same decisions. On takeover it continues with the settings of this daemon.
 """
 
 import json
@@ -42,12 +41,12 @@ __all__ = ["LogFollower", "settings_to_json"]
 _log = structlog.get_logger(__name__)
 _SHOWN = 5
 _TRIES = 3
-"""So often the log is gone through again when an error was met in it that its leader may not have met."""
+"""Replays of the log after an error that its leader may not have had."""
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
 def _kept_job(found: PromisedJob) -> KeptJob:
-    """A promise that the database has, as an engine takes it."""
+    """Convert a stored promise to the engine's form."""
     one = found.promise
     breaches = tuple(
         records.Breach(
@@ -67,16 +66,16 @@ def _kept_job(found: PromisedJob) -> KeptJob:
 
 
 def settings_to_json(settings: EngineSettings) -> str:
-    """Settings as a batch names them."""
+    """Return the settings in the form that batches store."""
     return json.dumps(asdict(settings), separators=(",", ":"))
 
 
 class LogFollower:
-    """One cluster's. ``settings`` are this daemon's, which count when it leads. ``without_log``: what came
-    after the checkpoint is passed over for good, settings and pauses apart; only who leads may do that.
+    """Follows the log of one cluster. ``settings`` are those of this daemon, for the time when it leads.
 
-    Every method raises StoreError when the database fails; it may be called again then. And EngineCallFailed
-    when the engine fails over a batch: then the follower is of no more use.
+    ``without_log``: skip the log after the checkpoint for good, except settings and pauses; only for the
+    leader. All methods raise StoreError when the database fails, and may then be repeated. They raise
+    EngineCallFailed when the engine fails on a batch; then the follower must be discarded.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class LogFollower:
         self._watermark = mark
         self._damage: tuple[str, ...] = ()
         self.lost: LogLost | None = None
-        """What of the log is missing; known when the daemon leads."""
+        """Report of missing parts of the log; known when the daemon leads."""
         self._store = store
         self._name = cluster
         self._number = store.register_cluster(cluster, now)
@@ -104,16 +103,16 @@ class LogFollower:
         self.promised = PromiseTracker()
         self._tries = 0
         self.rebuilt = ""
-        """Why the state was not read but rebuilt, and from what; empty: it was read."""
+        """Why and from what the state was rebuilt; empty if it was read from a checkpoint."""
         self._promises_since = 0
-        """Promises that were recorded before this are known to the rebuilt engine."""
+        """Earlier promises are in the rebuilt engine."""
         self.kept = True
-        """Whether there is a checkpoint to go on from."""
+        """Whether a checkpoint exists."""
         self.engine: Engine
         self._begin(now, without_log=without_log)
 
     def _begin(self, now: int, *, without_log: bool = False) -> None:
-        """From the newest checkpoint that can be read, and the log after it."""
+        """Restore the newest readable checkpoint and replay the log after it."""
         self.rebuilt, self._promises_since = "", 0
         self.engine, batches = self._recover_engine(now)
         if without_log:
@@ -158,8 +157,8 @@ class LogFollower:
                 before = error.batch
 
     def _from_facts(self) -> tuple[Engine, Sequence[EventBatch]] | None:
-        """The engine as the lasting facts beside a checkpoint have it, and the batches since; None where none
-        can be read.
+        """Return the engine from the newest readable lasting facts, and the later batches; None if there are
+        none.
         """
         for found in self._store.recover_facts(self._number):
             try:
@@ -181,7 +180,7 @@ class LogFollower:
         return None
 
     def _restore_promises(self) -> None:
-        """Put the promises that the database has in place of those that following the log led to."""
+        """Replace the promises of the replay by those in the database."""
         found = {
             job: one
             for job, one in self._store.open_job_promises(self._number).items()
@@ -211,7 +210,7 @@ class LogFollower:
             raise BadCheckpoint(found.after.batch, words) from error
 
     def catch_up(self) -> bool:
-        """Handle what the leader has written since; whether there was anything."""
+        """Handle the new batches of the leader; return whether there were any."""
         batches = self._store.events_after(self._number, self._at)
         if batches and not self.kept:  # who led first kept a checkpoint before its first batch
             self._begin(self.engine.state.now)
@@ -223,7 +222,7 @@ class LogFollower:
         return bool(batches)
 
     def _diverges(self, batches: Sequence[EventBatch]) -> bool:
-        """Whether the leader's state is another one than that to which these batches lead from here."""
+        """Whether the leader's state differs from the one that these batches lead to from here."""
         if any(isinstance(event, BatchSkipped) for batch in batches for event in batch.events):
             return True  # what it has passed over may have been handled here
         if any(batch.calls == RESUME_FROM_CHECKPOINT for batch in batches):
@@ -253,7 +252,7 @@ class LogFollower:
             self._last = (batch, tuple(made), *self.promised.changes(engine))
 
     def _read_settings(self, batch: EventBatch) -> EngineSettings:
-        """The settings that a batch names."""
+        """Return the settings in a batch."""
         try:
             return EngineSettings(**json.loads(batch.settings))
         except _UNREADABLE as error:  # another version's
@@ -267,10 +266,10 @@ class LogFollower:
         self.promised.reset(self.engine)
 
     def take_over(self, journal: BatchJournal, *, passed: bool = False) -> tuple[Sequence[Decision], str]:
-        """The last step, when the daemon leads: what followed from the last batch is kept if it was not yet.
+        """Finish the replay when this daemon leads: store the results of the last batch if they are missing.
 
-        Returns the last decisions that may still matter, and the highest id of all. ``lost`` says what is
-        missing of the log. Where a batch was ``passed`` over, the engine may not know runs that are out.
+        Return the open decisions and the highest decision id. ``lost`` reports missing parts of the log. If a
+        batch was skipped (``passed``), the engine may not know all open runs.
         """
         self.catch_up()
         if self._store.last_position(self._number).batch < self._at.batch:
@@ -308,7 +307,7 @@ class LogFollower:
         return recent, self._store.last_decision(self._number)
 
     def _state_to_keep(self) -> bytes:
-        """The state that is to be kept since an error was met on the way to it; empty: none was.
+        """Return the state to store after a confined error during the replay; empty without one.
 
         Raises EngineCallFailed.
         """
@@ -320,11 +319,13 @@ class LogFollower:
         return state
 
     def _logged_calls(self) -> int:
-        """How often the engine is to be called for the last batch, as the log has it by now."""
+        """Return the present number of engine calls of the last batch in the log."""
         return self._store.batch_calls(self._number, self._at.batch)
 
     def _log_loss(self, last: str) -> LogLost | None:
-        """What is missing of the log, by itself and by what was remembered outside of it; None: nothing."""
+        """Return a report of missing parts of the log, from the log and its watermark; None if it is
+        complete.
+        """
         marked = self._watermark.read() if self._watermark is not None else LogWatermark()
         damage = list(self._damage)
         at = self._store.last_position(self._number)
@@ -359,7 +360,7 @@ class LogFollower:
         )
 
     def _apply_own_settings(self, journal: BatchJournal) -> None:
-        """What is done from now on is done under this daemon's settings; the next batch says so."""
+        """Continue under this daemon's settings; the next batch records them."""
         others = self.engine.state.settings != self.settings
         if others:
             _log.info("other settings than before", cluster=self._name)
@@ -371,7 +372,7 @@ class LogFollower:
             self.kept = journal.maybe_checkpoint(lambda: frozen, self.engine.state.now, must=True)
 
     def _is_open(self, decision: Decision, passed: bool) -> bool:
-        """Whether a decision may still matter: a run that is out, a start told of a job that waits."""
+        """Whether a decision is still relevant: an open run, or a published start of a queued job."""
         if isinstance(decision, Alert):
             return True
         if isinstance(decision, TransferDecision):

@@ -1,6 +1,6 @@
-"""What a planner counts and times while it works, for Prometheus.
+"""Prometheus counters and histograms of the planner.
 
-Labels are few and of closed lists, so that the number of series does not grow with jobs, users or nodes.
+Label values come from closed lists, so that the number of series does not grow with jobs, users or nodes.
 """
 
 import math
@@ -30,11 +30,11 @@ _PARTS: Final = ("keep", "plan", "record", "publish")
 _ERRORS: Final = (-86_400, -3_600, -600, -60, 0, 60, 600, 3_600, 21_600, 86_400)
 _APART: Final = (60, 300, 900, 3_600, 3 * 3_600, 6 * 3_600, 12 * 3_600, 86_400, 3 * 86_400)
 NOTICES: Final = ("sent", "failed", "given_up", "limited", "late")
-"""What becomes of a notice; ``failed`` is one try, after which another may follow."""
+"""Outcomes of a notice; ``failed`` is one attempt, which may be followed by another."""
 
 
 class PlannerMetrics:
-    """Of all clusters of a daemon, in a registry of their own."""
+    """The metrics of all clusters, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -123,12 +123,12 @@ class PlannerMetrics:
         )
 
     def for_cluster(self, cluster: str) -> "ClusterMetrics":
-        """Those of one cluster."""
+        """Return the metrics of one cluster."""
         return ClusterMetrics(self, cluster)
 
 
 class ClusterMetrics:
-    """One cluster's; written by its planner's thread."""
+    """The metrics of one cluster, written by its planner's thread."""
 
     def __init__(self, meters: PlannerMetrics, cluster: str) -> None:
         self._parts = {part: meters.parts.labels(cluster, part) for part in _PARTS}
@@ -149,37 +149,37 @@ class ClusterMetrics:
         self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in alert_kinds()}
 
     def count_notice(self, outcome: str) -> None:
-        """A notice came to one of ``NOTICES``."""
+        """Count a notice by outcome, one of ``NOTICES``."""
         self._notices[outcome].inc()
 
     def count_alert(self, kind: str) -> None:
-        """An alert of one of the kinds of ``alert_kinds`` was raised."""
+        """Count an alert by kind, one of ``KINDS``."""
         if kind in self._alerts:  # what counts must not end by what it counts
             self._alerts[kind].inc()
 
     @contextmanager
     def time_part(self, part: str) -> Iterator[None]:
-        """Times a part of a batch."""
+        """Measure the duration of a part of a batch."""
         begun = time.perf_counter()
         yield
         self._parts[part].observe(time.perf_counter() - begun)
 
     def count_events(self, count: int, came: float) -> None:
-        """Events that came at ``came`` (monotonic) are handled."""
+        """Count handled events, which arrived at ``came`` (monotonic)."""
         self._events.inc(count)
         self._lag.observe(time.monotonic() - came)
 
     def count_search(self, moved: int) -> None:
-        """A search ended, by which so many jobs of the live plan moved."""
+        """Count a search, which moved so many jobs of the live plan."""
         self._searches["taken" if moved else "none"].inc()
 
     def set_objectives(self, vector: ObjectiveVector) -> None:
-        """The plan was found to be worth this."""
+        """Set the present objectives of the plan."""
         for one in vector:
             self._objectives[one.objective].set(math.nan if one.value is None else one.value)
 
     def observe_events(self, engine: Engine, events: Sequence[Event]) -> None:
-        """Sees losses and what told starts came to, before the engine handles these."""
+        """Observe log losses and errors of published starts, before the engine handles the events."""
         state = engine.state
         for event in events:
             if isinstance(event, LogLost) and not event.state_only:
@@ -200,7 +200,7 @@ class ClusterMetrics:
                     self._expected[kind].observe(abs(event.time - first.expected.p50))
 
     def count_moves(self, moves: Sequence[ChangeSet], published: Published) -> None:
-        """Counts ``moves``; ``published`` is the plan from before them."""
+        """Count ``moves``; ``published`` is the plan before them."""
         if not moves:
             return
         latest = int(published.starts.max(initial=-1))

@@ -1,4 +1,4 @@
-"""Alerts that are open: those of a cluster's engine, and of its adapter, its database and its planner."""
+"""Open alerts of a cluster: from the engine, the adapter, the database and the planner."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +16,13 @@ __all__ = ["FOR_USERS", "AlertMonitor", "OpenAlerts"]
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
 FOR_USERS: Final = frozenset({"adapter", "clock", "database", "foreign", "licence", "planner", "snapshot"})
-"""Kinds of alerts that matter to everybody who waits for a job."""
+"""Kinds of alerts that are relevant for all users."""
 
 
 class OpenAlerts:
-    """One cluster's. One thread calls ``look`` again and again; any may read ``open``."""
+    """Open alerts of one cluster. One thread calls ``update`` periodically; any thread may read
+    ``current``.
+    """
 
     def __init__(
         self,
@@ -31,8 +33,10 @@ class OpenAlerts:
         raised: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:
-        """``around`` says of each kind of trouble around the engine why it is there. ``raised`` is called
-        with the kind of each such alert that opens, ``changed`` when any alert opened or closed.
+        """``around`` returns the present troubles outside the engine, by kind of alert.
+
+        ``raised`` is called with the kind of each such alert that opens, ``changed`` when any alert opened or
+        closed.
         """
         self._cluster = cluster
         self._now = now
@@ -45,14 +49,14 @@ class OpenAlerts:
 
     @property
     def current(self) -> tuple[OpenAlert, ...]:
-        """All that are open, the oldest first."""
+        """The open alerts, oldest first."""
         now = self._now()
         engine = self._published().alerts
         found = (*self._daemon_alerts, *(one for one in engine if one.until is None or now < one.until))
         return tuple(sorted(found, key=lambda one: (one.since, one.kind, one.about)))
 
     def update(self) -> None:
-        """See what began and what ended, and say so."""
+        """Open and close alerts, and log the changes."""
         now = self._now()
         known = {alert.kind: alert for alert in self._daemon_alerts}
         kept = []
@@ -73,7 +77,7 @@ class OpenAlerts:
 
 
 class AlertMonitor:
-    """Looks at the alarms of all clusters, in a thread of its own."""
+    """Updates the alerts of all clusters periodically, in its own thread."""
 
     def __init__(self, looks: Iterable[Callable[[], None]], supervisor: Supervisor | None = None) -> None:
         self._looks = tuple(looks)
@@ -81,11 +85,11 @@ class AlertMonitor:
         self._thread = (supervisor or Supervisor()).thread("alerts", self._run)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._stop.set()
         self._thread.join()
 

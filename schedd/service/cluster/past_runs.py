@@ -1,4 +1,4 @@
-"""How long jobs ran before the daemon's first start: learned from the server's accounting logs."""
+"""Run times of jobs before the daemon's first start, learned from the server's accounting logs."""
 
 from pathlib import Path
 from typing import Final
@@ -17,15 +17,14 @@ __all__ = ["past_runs"]
 _log = structlog.get_logger(__name__)
 _OLDEST: Final = 365 * 86_400
 _QUEUED, _STARTED, _ENDED = 2, 1, 0
-"""Of the same second ends count first, as in a batch of events."""
+"""Order within a second: ends first, as in a batch of events."""
 
 
 def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | None:
-    """What the runs of the last year teach, in the order in which they happened; None where the site predicts
-    nothing or names no logs.
+    """Return the run-time predictor trained on the last year's runs, in chronological order.
 
-    Each is predicted at its submission and learned from when it ended, so that calibration begins right, too.
-    What cannot be read is told in the log and passed over: a daemon starts without it, too.
+    None if prediction is off or no logs are configured. Each run is predicted at its submission and learned
+    at its end, so that the calibration is right, too. Unreadable records are logged and skipped.
     """
     if not settings.predict or not settings.predict_from:
         return None
@@ -56,7 +55,7 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
 
 
 def _job_features(run: EndedRun) -> JobFeatures | None:
-    """What the job asked for; None where the log does not say for how long."""
+    """Return the job's features; None if the log has no walltime."""
     values = run.values
     try:
         walltime = parse_walltime(values.get("Resource_List.walltime", ""))

@@ -1,4 +1,4 @@
-"""What was used before the daemon's first start: read from the server's accounting logs."""
+"""Usage before the daemon's first start, from the server's accounting logs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,9 @@ _KEYS = ("user", "group", "account", "project", "queue")
 
 
 def past_usage(settings: EngineSettings, cluster: str, now: int) -> Usage | None:
-    """The usage of all runs that still count for fair share; None where the site names no logs.
+    """Return the usage within the fair-share windows; None if no logs are configured.
 
-    What cannot be read is told in the log and passed over: a daemon starts without it, too.
+    Unreadable records are logged and skipped.
     """
     tree = site_policy(settings.site).fair_share
     where = (settings.site.get("fair_share") or {}).get("accounting")

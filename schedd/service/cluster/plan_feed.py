@@ -1,4 +1,6 @@
-"""What changed between two publications: noted by the planner's thread, read by those who follow a plan."""
+"""Changes between published plan snapshots: recorded by the planner's thread, read by followers of
+the plan.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,12 +18,12 @@ from schedd.service.cluster.thread_signal import ThreadSignal
 __all__ = ["JobFilter", "JobSummary", "PlanFeed", "summarise_job"]
 
 JobFilter = Callable[[str, str], bool]
-"""Chooses jobs by id and owner."""
+"""Selects jobs by id and owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """A job in short: enough for a row of a table or a bar of a chart."""
+    """Summary of a job, for a row of a table or a bar of a chart."""
 
     id: str
     name: str
@@ -29,7 +31,7 @@ class JobSummary:
     queue: str
     state: Standing
     planned_start: int | None
-    """Of a running job, when it started."""
+    """Actual start of a running job."""
     displayed_start: int | None
     """The same as people are to be shown it: it does not follow each move of the plan."""
     planned_end: int | None
@@ -43,7 +45,7 @@ class JobSummary:
 
 
 def summarise_job(published: Published, record: JobRecord) -> JobSummary:
-    """The line of a job; ``record`` must be the published one."""
+    """Return the summary of a job; ``record`` must belong to ``published``."""
     slot = record.slot
     start = int(published.starts[slot]) if slot >= 0 else -1
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
@@ -67,7 +69,7 @@ def summarise_job(published: Published, record: JobRecord) -> JobSummary:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """A job that columns cannot tell of: it is gone, or it has no slot."""
+    """A change that the snapshot's columns do not show: the job has ended, or it has no slot."""
 
     generation: int
     job: str
@@ -75,10 +77,10 @@ class _Note:
 
 
 class PlanFeed:
-    """Remembers which jobs went in which generation; ``bell`` rings at every publication.
+    """Records the changed jobs per generation; ``signal`` is sent after every publication.
 
-    Which jobs changed stands in the columns of the publication; beyond ``most`` notes the oldest are dropped,
-    and who had not come so far must read everything anew.
+    Changes of jobs with a slot are in the columns of the snapshot, all others in notes. Beyond ``most`` notes
+    the oldest are dropped, and readers before that generation must read everything again.
     """
 
     def __init__(self, published: Published, most: int = 20_000) -> None:
@@ -88,7 +90,7 @@ class PlanFeed:
         self._since = published.generation
 
     def record_change(self, before: Published, after: Published) -> None:
-        """``after`` takes the place of ``before``; to be called by the planner's thread."""
+        """Record that ``after`` replaces ``before``. For the planner's thread."""
         if after.generation < before.generation:  # another engine's
             self._notes.clear()
             self._since = after.generation
@@ -109,7 +111,7 @@ class PlanFeed:
     def changes_since(
         self, published: Published, generation: int, wanted: JobFilter
     ) -> tuple[list[JobRecord], list[str]] | None:
-        """The jobs that changed after ``generation`` and the ids of those that went; None: not known."""
+        """Return the jobs that changed after ``generation`` and the ids of removed jobs; None if unknown."""
         notes = self._notes.copy()
         if not self._since <= generation <= published.generation:
             return None

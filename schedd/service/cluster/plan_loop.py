@@ -1,4 +1,4 @@
-"""The thread that owns one cluster's live plan: batches of events in, decisions and publications out."""
+"""The thread of one cluster's live plan: batches of events in, decisions and plan snapshots out."""
 
 import re
 import threading
@@ -40,21 +40,20 @@ _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
 _LOOK_S = 60.0
-"""Look at the clock at least this often: it may have been set."""
+"""Maximum time between two checks of the clock, which may have been set."""
 _SOON_S = 0.01
 _DECISION = re.compile(r"d[0-8]\d{11}")
 _FOLLOW_S = 0.5
-"""Between two looks at what the leader wrote."""
+"""Time between two checks for new batches of the leader."""
 
 
 class PlanLoop:
-    """One cluster's engine in a thread of its own. All public methods may be called from any thread.
+    """One cluster's engine in its own thread. Public methods may be called from any thread.
 
-    ``failure`` says over which error the planner stopped, until it is started again; ``trouble`` why it waits
-    for its journal. Both are empty while it works.
-
-    With a ``succession`` it begins ``standing_by``: its engine follows what the store has, until this daemon
-    leads; then it goes on with the journal that it gets. When another daemon leads it stands by again.
+    ``failure`` is the error that stopped the planner, until it is restarted; ``trouble`` is why it waits for
+    its journal. Both are empty while it works. With a ``failover`` it starts ``standing_by``: its engine
+    follows the log until this daemon leads, then it continues with the journal. It stands by again when
+    another daemon leads.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class PlanLoop:
     ) -> None:
         self.name = name
         self.supervisor = supervisor or Supervisor()
-        """Of the daemon's background work; that of this cluster belongs there, too."""
+        """Supervisor of the daemon's background work, for this cluster's work, too."""
         self.metrics = meters or PlannerMetrics().for_cluster(name)
         self.failure = ""
         self.standing_by = succession is not None
@@ -112,12 +111,12 @@ class PlanLoop:
     # ---- any thread -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self.adapter_contact.reset()
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Finish the batch at hand and end the thread; what still waits is refused."""
+        """Finish the present batch and end the thread; pending work is refused."""
         self._stopping = True
         self._inbox.wake()
         self._retries.end()
@@ -130,24 +129,26 @@ class PlanLoop:
             self._planner.journal.close()
 
     def end_polls(self) -> None:
-        """Let all go who wait for decisions or follow the plan."""
+        """End the long polls for decisions and the followers of the plan."""
         self.decisions.close()
         self.feed.signal.close()
 
     @property
     def decisions(self) -> DecisionLog:
-        """What was decided and may still matter."""
+        """The open decisions."""
         return self._planner.decisions
 
     @property
     def published(self) -> Published:
-        """The latest publication, out of date while there is ``doubt``; reading it never waits."""
+        """The latest plan snapshot, marked as stale if there is a ``stale_reason``; never waits."""
         why = self.stale_reason
         return self._publisher.as_stale(why) if why else self._publisher.latest
 
     @property
     def stale_reason(self) -> str:
-        """Why what is published may be out of date though the engine does not know it, if it may."""
+        """Why the published plan may be outdated without the engine's knowledge; empty if there is
+        no reason.
+        """
         if self.failure:
             return self.failure
         if self.trouble:
@@ -156,21 +157,21 @@ class PlanLoop:
 
     @property
     def silence(self) -> str:
-        """That the adapter is not heard of, and since when; empty while it is, and while another leads."""
+        """That the adapter is silent, and since when; empty otherwise, and on standby."""
         if self.standing_by:
             return ""
         return self.adapter_contact.silence(self._publisher.latest.settings.adapter_silence)
 
     @property
     def clock_problem(self) -> str:
-        """Which clocks of server, adapter and daemon are too far apart; empty when none are known to be."""
+        """Which clocks of server, adapter and daemon differ too much; empty if none is known to."""
         if self.standing_by:
             return ""
         return self.adapter_contact.clock_problem(self._publisher.latest.settings.clock_apart)
 
     @property
     def scheduler_not_called(self) -> str:
-        """That the server does not call its scheduler, in words; empty while it does, or is not heard of."""
+        """That the server does not call its scheduler; empty if it does, or is silent."""
         return "" if self.standing_by or self.silence else self.adapter_contact.scheduler_not_called
 
     def _ring(self) -> None:
@@ -189,24 +190,24 @@ class PlanLoop:
         return {kind: why for kind, why in found.items() if why}
 
     def record_adapter_request(self, read_age: float | None = None) -> None:
-        """The adapter is there; it read the server ``read_age`` seconds ago, where it said so."""
+        """Record a request of the adapter, which read the server ``read_age`` seconds ago, if known."""
         ends = bool(self.silence)
         self.adapter_contact.record_request(self.now(), read_age)
         if ends and not self.silence:
             self.feed.signal.notify()
 
     def refuse_adapter(self, adapter: str, host: str) -> str:
-        """Why this adapter is refused, since another one serves the cluster; empty where it is let in."""
+        """Return why this adapter is refused (another one serves the cluster); empty if it is accepted."""
         return self.adapter_contact.refusal(adapter, host, self._publisher.latest.settings.adapter_silence)
 
     def record_adapter_report(self, version: str, clock: float | None, uncalled: str = "") -> None:
-        """The adapter says its version, the time by its own clock, and that the server does not call it."""
+        """Record the adapter's version, its clock, and whether the server does not call its scheduler."""
         self.adapter_contact.record_report(version, clock - self._clock.now() if clock is not None else None)
         self.adapter_contact.scheduler_not_called = uncalled
 
     @property
     def feed(self) -> PlanFeed:
-        """What changed up to that."""
+        """The changes between plan snapshots."""
         return self._publisher.feed
 
     @property
@@ -222,27 +223,27 @@ class PlanLoop:
 
     @property
     def failing(self) -> str:
-        """What fails beside the plan itself, which goes on; empty while all works."""
+        """What fails although planning continues; empty while all works."""
         return self._planner.failing
 
     @property
     def is_leader(self) -> bool:
-        """Whether what is decided here counts at this moment."""
+        """Whether decisions made here are valid now."""
         return not self.standing_by and (self._succession is None or self._succession.is_leader)
 
     @property
     def unable_to_lead(self) -> str:
-        """Why this daemon, which leads by what it knows, may not decide now; empty while it may."""
+        """Why this daemon may not decide although it is the leader as far as it knows; empty if it may."""
         if self.standing_by or self.is_leader:
             return ""
         return "this daemon's lease has expired and was not renewed"
 
     @property
     def busy_for(self) -> float:
-        """For how many real seconds the planner has been at its present piece of work.
+        """Real seconds for which the planner has worked on its present task.
 
-        0 when it rests, while it waits for its journal, and while a call that does not return will be ended:
-        nothing is gained by killing it then.
+        0 while it is idle or waits for its journal, and while a hanging call is about to be interrupted:
+        killing it would gain nothing then.
         """
         since = self._busy_since
         spared = self.trouble or self._planner.watchdog.is_watching
@@ -250,40 +251,42 @@ class PlanLoop:
 
     @property
     def at_work(self) -> bool:
-        """Whether the planner is at a piece of work, or has one waiting: readers let it go first."""
+        """Whether the planner works or has pending work; readers then yield to it."""
         return bool(self._busy_since) or bool(self._inbox)
 
     @property
     def pending(self) -> int:
-        """How many events wait to be handled."""
+        """Number of pending events."""
         return self._inbox.pending
 
     def now(self) -> int:
-        """The present second by the cluster's clock."""
+        """Return the present second by the cluster's clock."""
         return int(self._clock.now())
 
     def submit(self, events: Sequence[Event], *, order: bool = False) -> "Future[DeliveryResult]":
-        """Hand in events in the order in which they happened; the answer comes when all are handled.
+        """Submit events in order of occurrence; the result is set when all are handled.
 
-        An ``order`` is a user's: events of the server go first, and one order is handled at a time.
-        Raises Overloaded and PlannerStopped.
+        ``order``: the events come from a user; events of the server are handled first, and one order at a
+        time. Raises Overloaded and PlannerStopped.
         """
         self.adapter_contact.record_job_stamps(events)
         return self._inbox.deliver(events, self.check_leads, order=order)
 
     def call_between_batches(self, call: Callable[[Engine], _T]) -> "Future[_T]":
-        """Let the planner's thread call ``call`` between two batches. Raises PlannerStopped."""
+        """Run ``call`` with the engine in the planner's thread, between two batches. Raises
+        PlannerStopped.
+        """
         return self._inbox.call(call, self._check_open)
 
     def step_down(self) -> None:
-        """Stop leading: another daemon does."""
+        """Stop leading: another daemon leads."""
         with self._inbox.condition:
             if not self.standing_by:
                 self._stepping_down = True
                 self._inbox.condition.notify()
 
     def step_up(self) -> None:
-        """See at once that this daemon leads."""
+        """Check at once whether this daemon leads."""
         self._inbox.wake()
 
     def await_lead(self) -> None:
@@ -294,7 +297,7 @@ class PlanLoop:
             time.sleep(_SOON_S)
 
     def record_read_position(self, decision: str) -> None:
-        """Somebody has read up to this decision: if nothing here knows of it, a part of the log is lost.
+        """Check a reader's position: if the decision is unknown here, a part of the log is lost.
 
         Raises Overloaded and PlannerStopped.
         """
@@ -307,7 +310,7 @@ class PlanLoop:
         self.submit([lost])
 
     def check_leads(self) -> None:
-        """Raise StandingBy when another daemon leads, PlannerStopped when there is no planner."""
+        """Raise StandingBy when another daemon leads, PlannerStopped when the planner does not work."""
         self._check_open()
         if self.standing_by:
             raise StandingBy("this daemon stands by; ask the one that leads")
@@ -315,19 +318,21 @@ class PlanLoop:
             raise StandingBy("this daemon's lease has expired, and the database is unavailable to renew it")
 
     def pause(self, why: str) -> "Future[int]":
-        """Start no jobs until ``resume``; answers with the generation from then on. Raises PlannerStopped."""
+        """Start no jobs until ``resume``; the result is the generation from then on. Raises
+        PlannerStopped.
+        """
         return self.call_between_batches(lambda _: self._set_paused(why or "an admin's order"))
 
     def resume(self) -> "Future[int]":
-        """Start jobs again; answers with the generation from then on. Raises PlannerStopped."""
+        """Start jobs again; the result is the generation from then on. Raises PlannerStopped."""
         return self.call_between_batches(lambda _: self._set_paused(""))
 
     def reconfigure(self, settings: EngineSettings) -> "Future[None]":
-        """Go on under other settings, as after a restart. Raises PlannerStopped."""
+        """Continue with other settings, as after a restart. Raises PlannerStopped."""
         return self.call_between_batches(lambda _: self._reconfigure(settings))
 
     def audit(self, who: str, act: str, detail: str) -> None:
-        """Keep who did what, where anything is kept. Raises PlannerStopped when the database fails."""
+        """Store an audit entry, if there is a database. Raises PlannerStopped when the database fails."""
         if self._succession is None:
             return
         try:
@@ -337,17 +342,17 @@ class PlanLoop:
 
     @property
     def last_fork(self) -> PlanFork | None:
-        """The latest copy that anybody asked for."""
+        """The latest shared fork of the plan; None before the first."""
         return self._shared_fork.last
 
     def fork(self) -> "Future[PlanFork]":
-        """A copy of the plan that holds all events handled so far; shared with others who ask now."""
+        """Return a fork of the plan after all handled events; concurrent callers share it."""
         return self.call_between_batches(
             lambda engine: self._shared_fork.get(engine, self._publisher, self._planner.batches)
         )
 
     def wrap_fork(self, engine: Engine, plan: Plan) -> PlanFork:
-        """``plan``, a copy of the engine's own, to put questions to. The planner's thread may call it."""
+        """Wrap ``plan``, a copy of the engine's own, for questions. For the planner's thread."""
         self._publisher.catch_up(engine)
         return fork_plan(engine.state, self._publisher.latest, plan)
 
@@ -383,7 +388,7 @@ class PlanLoop:
             self.recovered.set()
 
     def _refuse_all(self) -> None:
-        """Answer everybody who waits: the planner stopped over an error."""
+        """Answer all pending work after the planner stopped with an error."""
         self.feed.signal.notify()
         self.decisions.close()
         self._inbox.refuse(self.failure)
@@ -391,9 +396,9 @@ class PlanLoop:
             self._inbox.pending = 0
 
     def _start_again(self) -> None:
-        """Begin after an error: with a store, from what it has; without one, with the engine as it is.
+        """Restart after an error: from the store, or without one with the present engine.
 
-        An error in a call of the engine does not come here: that engine is replaced at once.
+        Failed engine calls do not lead here: they replace the engine at once.
         """
         self._refuse_all()
         if self._succession is None:
@@ -407,14 +412,16 @@ class PlanLoop:
         self._succession.reset()
 
     def _log_loss_events(self) -> list[Event]:
-        """Without a store: events may have been noted as known and not handled, so a snapshot is needed."""
+        """Return an event that requests a snapshot: without a store, known events may not have been
+        handled.
+        """
         last, now = self._planner.decisions.last_id, self.now()
         name = f"lost:restart:{now}:{self.supervisor.record('plan', self.name).failures}"
         number = int(last[1:]) if _DECISION.fullmatch(last) else 0
         return [LogLost(id=name, time=now, why=self.failure, decided=number)]
 
     def _recover(self) -> None:
-        """After an error: see that a batch can be handled, then take in events again."""
+        """After an error, check that a batch can be handled before accepting events."""
         if self.failure:
             self._planner.handle_batch(self._log_loss_events() if self._succession is None else ())
             self.failure = ""
@@ -435,7 +442,7 @@ class PlanLoop:
             self._busy_since = 0.0
 
     def _await_lead(self) -> bool:
-        """Follow what the store has until this daemon leads; False when it is to stop."""
+        """Follow the log until this daemon leads; return False when the thread must stop."""
         while not self._stopping:
             if self._succession is None or self._follow_and_take_over(self._succession):
                 self.recovered.set()
@@ -447,7 +454,7 @@ class PlanLoop:
         return False
 
     def _follow_and_take_over(self, succession: Failover) -> bool:
-        """Bring the engine up to what the store has; whether this daemon leads now."""
+        """Bring the engine up to date with the log; return whether this daemon leads now."""
         try:
             engine, news = succession.follow(self.now())
             if news or engine is not self._planner.engine:
@@ -473,7 +480,7 @@ class PlanLoop:
         return True
 
     def _engine_failed_on_log(self, succession: Failover, failed: EngineCallFailed) -> None:
-        """The engine failed over the log: again, from the store, without the batch where it fails always."""
+        """Restart the replay after a failure, without the failed batch if it fails always."""
         self.recovered.set()
         self._retries.report("the engine failed over the log", str(failed))
         self._planner.record_failed_call(failed)
@@ -482,7 +489,7 @@ class PlanLoop:
         self._retries.wait(_FOLLOW_S)
 
     def _stand_down(self, why: str) -> None:
-        """Another daemon leads: what waits is its business, and the engine may be ahead of what was kept."""
+        """Stand by: refuse pending work and discard the engine, which may be ahead of the log."""
         _log.warning("not leading any more", cluster=self.name, why=why)
         with self._inbox.condition:
             self.standing_by, self._stepping_down = True, False
@@ -497,7 +504,7 @@ class PlanLoop:
             self._succession.reset()
 
     def _await_work(self) -> bool:
-        """Sleep until there is something to do; False when it is to stop."""
+        """Sleep until there is work; return False when the thread must stop."""
         with self._inbox.condition:
             while not (self._stopping or self._inbox):
                 if self._stepping_down:

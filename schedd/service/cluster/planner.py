@@ -1,4 +1,4 @@
-"""One cluster's engine at work: each batch kept, handled, kept what follows from it, shown."""
+"""The planner: stores each batch, lets the engine handle it, stores the results and publishes the plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ _WAKE = "the engine does not know when it is to be called"
 
 
 class Planner:
-    """What the planner's thread does; nobody else calls it. ``batches`` counts those with events."""
+    """The work of the planner's thread; only that thread calls it. ``batches`` counts batches with events."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Planner:
         self.decisions = DecisionLog()
         self.batches = 0
         self.taken: Mapping[str, int] = {}
-        """Of the batch handled last: by event, how many jobs a search's result or a chosen plan moved."""
+        """Of the last batch: number of jobs that a search result or a chosen plan moved, by event."""
         self._name = name
         self._clock = clock
         self._metrics = meters
@@ -70,27 +70,27 @@ class Planner:
         self.watchdog = succession.watchdog if succession is not None else CallWatchdog(supervisor, name)
         self._skipper = BatchSkipper(name, retries, self.watchdog)
         self._failing: dict[str, str] = {}
-        """What beside the plan itself fails, with why; it is tried again and again."""
+        """Failures that do not stop planning, with reasons; the work is tried again each time."""
 
     @property
     def trouble(self) -> str:
-        """Over what the engine failed, while it is rebuilt; empty while it works."""
+        """Why the engine is being rebuilt; empty while it works."""
         return self._skipper.trouble
 
     @property
     def failing(self) -> str:
-        """What fails beside the plan itself, which goes on; empty while all works."""
+        """What fails although planning continues; empty while all works."""
         return "; ".join(self._failing.copy().values())
 
     def publish(self, engine: Engine) -> None:
-        """Make this engine's plan the one that is seen."""
+        """Publish the plan of this engine."""
         self.engine = engine
         with self._contain_errors("the plan cannot be shown"):
             self._publisher.publish(engine)
 
     @property
     def next_wake(self) -> int | None:
-        """When the engine is to be called though nothing happened; None: not before the next event."""
+        """Time of the next engine call without events; None: none before the next event."""
         try:
             wake = self.engine.next_wake
         except Exception as error:
@@ -101,7 +101,7 @@ class Planner:
 
     @contextmanager
     def _contain_errors(self, what: str) -> Iterator[None]:
-        """Work without which the planner goes on: an error in it is said, and ends nothing."""
+        """Log and record an error of the block, and continue."""
         try:
             yield
         except Exception as error:
@@ -115,7 +115,7 @@ class Planner:
         self._failing[what] = f"{what}: {error!r}"
 
     def take_over(self, reign: TakeoverState) -> None:
-        """Go on with what was led to so far."""
+        """Continue with the state of the failover."""
         self.journal, self._promised = reign.journal, reign.promised
         if reign.engine is not self.engine:
             self.publish(reign.engine)
@@ -132,16 +132,16 @@ class Planner:
             self.checkpoint(must=True)
 
     def reopen_decisions(self) -> None:
-        """Offer the decisions that are open in a new log, after the old one was closed."""
+        """Offer the open decisions in a new log, after the old one was closed."""
         before = self.decisions
         self.decisions = DecisionLog(last=before.last_id)
         self.decisions.append(before.page_after("", most=1_000_000).decisions)
 
     def handle_batch(self, events: Sequence[Event], *, resumed: bool = False) -> EventBatch | None:
-        """Kept, handled, kept what follows, shown: in this order; None when none of the events is new.
+        """Store, handle and publish a batch, in this order; return None if no event is new.
 
-        All of it is durable when it returns: the events are synced together with the decisions, or by
-        themselves where there are none.
+        Everything is durable on return: events are synced together with their decisions, or alone without
+        any.
         """
         self.taken = {}
         now, paused = int(self._clock.now()), self.engine.state.paused
@@ -165,9 +165,7 @@ class Planner:
         return batch
 
     def _commit_events(self, events: Sequence[Event], now: int, paused: str) -> EventBatch | None:
-        """The batch of those events that are new. Raises EventsNotStorable of such as cannot be written
-        down.
-        """
+        """Store the new events as a batch. Raises EventsNotStorable."""
         try:
             return self._retries.retry(lambda: self.journal.commit_events(events, now, paused))
         except (StoreError, PlannerStopped):
@@ -177,11 +175,11 @@ class Planner:
 
     @property
     def clock_set_back(self) -> bool:
-        """Whether the clock was set back by more than can be waited for."""
+        """Whether the clock was set back by more than the planner waits out."""
         return self.engine.state.now - self._clock.now() > MOST_BEHIND_S
 
     def follow_clock(self) -> None:
-        """Go on at the time to which the clock was set back; a snapshot is asked for."""
+        """Continue at the time to which the clock was set back; a snapshot is requested."""
         now, before = int(self._clock.now()), self.engine.state.now
         _log.error("the clock was set back; the plan is made anew", cluster=self._name, by=before - now)
         self.handle_batch([ClockSet(id=f"clock:{before}:{now}:{self.engine.state.generation}", time=now)])
@@ -229,7 +227,7 @@ class Planner:
         self.checkpoint()
 
     def _skip_batch(self, failed: EngineCallFailed) -> None:
-        """Go on without a batch over which the engine failed; it and what follows may fail again."""
+        """Continue without a batch on which the engine failed; repeat while that fails, too."""
         while True:
             self._skipper.record_failure(failed)
             self.record_failed_call(failed)
@@ -245,10 +243,10 @@ class Planner:
                 return
 
     def _rebuild(self, failed: EngineCallFailed) -> tuple[Engine, PromiseTracker | None, bool]:
-        """The engine without what failed, and whether it knows nothing of what was since its checkpoint.
+        """Return the engine without the failed call, and whether it is new and empty.
 
-        An error met on the way may not have been met before, and leads elsewhere: then it is tried again, as
-        where a batch fails. Raises EngineCallFailed where one does again and again.
+        An error during the replay may be transient, or lead to another state: then the replay is repeated.
+        Raises EngineCallFailed after repeated failures.
         """
         for left in reversed(range(MAX_BATCH_TRIES)):
             try:
@@ -265,7 +263,7 @@ class Planner:
         return Engine(state.settings, state.now), None, True
 
     def _replay_log(self, failed: EngineCallFailed) -> tuple[Engine | None, PromiseTracker | None]:
-        """From the last checkpoint; no engine where the calls since are not known. Raises
+        """Replay from the last checkpoint; no engine if the later calls are unknown. Raises
         EngineCallFailed.
         """
         succession, now, bare = self._succession, int(self._clock.now()), self._skipper.needs_new_plan
@@ -274,7 +272,7 @@ class Planner:
         return self._retries.retry(lambda: succession.rebuild(now, without_log=bare))
 
     def _report_skip(self, failed: EngineCallFailed, *, anew: bool = False) -> None:
-        """Tell the engine what to set aside, in a batch of its own. Raises EngineCallFailed."""
+        """Tell the engine what to quarantine, in a batch of its own. Raises EngineCallFailed."""
         now = int(self._clock.now())
         page = self.decisions.page_after("", most=1_000_000)
         runs = [one for one in page.decisions if isinstance(one, Run)]
@@ -286,7 +284,7 @@ class Planner:
         self._skipper.finish_skip()
 
     def set_paused(self, paused: str) -> int:
-        """Pause for a reason, or resume; jobs that are due start at once. Returns the generation."""
+        """Pause dispatch for a reason, or resume (empty) and start the due jobs; return the generation."""
         if paused:
             self.engine.pause(paused)
         else:
@@ -296,7 +294,7 @@ class Planner:
         return self._publisher.latest.generation
 
     def reconfigure(self, settings: EngineSettings) -> None:
-        """From the next batch on, which says so in the log."""
+        """Use other settings from the next batch on, which records them."""
         self.engine = Engine.restore(self.engine.checkpoint(), settings)
         if self._promised is not None:
             self._promised.reset(self.engine)
@@ -305,7 +303,7 @@ class Planner:
         self._publisher.catch_up(self.engine)
 
     def checkpoint(self, *, must: bool = False) -> None:
-        """Keep the engine's state when it is time for that; without it the log to follow is only longer."""
+        """Write a checkpoint if it is due; a missing one only makes the replay longer."""
         now = int(self._clock.now())
         if self._succession is None and self.engine.log.full:
             self.engine.freeze()  # nobody else does, and what led to a failure is to be known
@@ -320,12 +318,12 @@ class Planner:
                 self._failing.pop(_CHECKPOINT, None)
 
     def record_failed_call(self, failed: EngineCallFailed) -> None:
-        """Keep what led to a call that failed as a file."""
+        """Write the events that led to a failed call as an incident file."""
         if self._incidents is not None:
             now = int(self._clock.now())
             self._incidents.record(self._name, "passed-over", failed.engine.incident, now)
 
     def record_incident(self, why: str) -> None:
-        """Keep what led to this as a file."""
+        """Write the present events and checkpoint as an incident file."""
         if self._incidents is not None:
             self._incidents.record(self._name, why, self.engine.incident, int(self._clock.now()))

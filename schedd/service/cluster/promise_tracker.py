@@ -1,4 +1,4 @@
-"""Which promises were made, put at risk and broken since the last look: what the journal keeps."""
+"""Promises made, put at risk or broken since the last check; input of the journal."""
 
 from dataclasses import dataclass, field
 
@@ -22,17 +22,17 @@ def _none() -> npt.NDArray[np.int64]:
 
 @dataclass(slots=True)
 class PromiseTracker:
-    """Looks at one engine after each batch; what it held at the first look is not news."""
+    """Compares the engine's promises after each batch with those of the previous check."""
 
     _promise: npt.NDArray[np.int64] = field(default_factory=_none)
     _generation: int = 0
     _owner: dict[int, str] = field(default_factory=dict)
-    """Whom each slot has promised something to."""
+    """Job that each slot's promise belongs to."""
     _breaches: int = 0
     _last: dict[str, records.Breach] = field(default_factory=dict)
     _risks: dict[str, records.Risk] = field(default_factory=dict)
     _known_promises: dict[str, int] = field(default_factory=dict)
-    """By job that the engine remembers from before it was rebuilt: its promise, which is no new one."""
+    """Promises that the engine kept over its rebuild, by job; they are not new."""
 
     def reset(self, engine: Engine) -> None:
         """Take the engine's present promises as known."""
@@ -49,7 +49,7 @@ class PromiseTracker:
 
     @staticmethod
     def current_promises(engine: Engine) -> list[Promise]:
-        """All promises that are in force."""
+        """Return all promises in force."""
         state = engine.state
         return [
             Promise(record.id, state.now, int(state.promise[record.slot]), record.weak)
@@ -58,7 +58,7 @@ class PromiseTracker:
         ]
 
     def changes(self, engine: Engine) -> tuple[list[Promise], list[PromiseBreach]]:
-        """The promises made since the last look; and those broken, put at risk, or at risk no more."""
+        """Return the promises made since the last check; and those broken, put at risk, or safe again."""
         return self._new_promises(engine), [*self._risk_changes(engine), *self._new_breaches(engine)]
 
     def _new_promises(self, engine: Engine) -> list[Promise]:
@@ -86,7 +86,7 @@ class PromiseTracker:
         return made
 
     def _risk_changes(self, engine: Engine) -> list[PromiseBreach]:
-        """Promises that are at risk since, and those that can be kept again."""
+        """Return the promises that are newly at risk, and those that can be kept again."""
         state = engine.state
         if not state.risks and not self._risks:
             return []

@@ -1,4 +1,4 @@
-"""What readers get: the latest publication of the plan, and what changed up to it."""
+"""Publisher of plan snapshots, and of the changes between them."""
 
 import time
 from dataclasses import replace
@@ -11,32 +11,32 @@ from schedd.service.cluster.plan_feed import PlanFeed
 __all__ = ["Publisher"]
 
 _OFTEN_S = 0.02
-"""Between slices of a repair, publish no more often than this."""
+"""Minimum time between publications during a repair."""
 
 
 class Publisher:
-    """One cluster's; the planner's thread publishes, any may read.
+    """The published plan of one cluster; the planner's thread publishes, any thread may read.
 
-    ``feed`` knows what changed up to ``latest``.
+    ``feed`` has the changes up to ``latest``.
     """
 
     def __init__(self, engine: Engine, meters: ClusterMetrics) -> None:
         self.latest: Published = publish(engine.state)
         self.feed = PlanFeed(self.latest)
         self.behind = False
-        """Whether the engine went on since."""
+        """Whether the engine has changed since."""
         self._meters = meters
         self._at = 0.0
         self._doubted = (self.latest, self.latest)
-        """The last one that was given out as out of date: as it was published, and as it was given out."""
+        """The last snapshot that was returned as stale: original and marked copy."""
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the last publication is so long ago that the progress of a repair is to be shown."""
+        """Whether the progress of a repair should be published."""
         return time.monotonic() - self._at > _OFTEN_S
 
     def publish(self, engine: Engine) -> None:
-        """Show the plan as it is now."""
+        """Publish the present plan."""
         with self._meters.time_part("publish"):
             published = publish(engine.state)
             self.feed.record_change(self.latest, published)
@@ -46,14 +46,14 @@ class Publisher:
         self.behind = False
 
     def catch_up(self, engine: Engine) -> None:
-        """Show the plan if it went on."""
+        """Publish the plan if it has changed."""
         if self.behind:
             self.publish(engine)
 
     def as_stale(self, why: str) -> Published:
-        """The latest one, out of date for a reason that the engine cannot know. Any thread may ask.
+        """Return the latest snapshot marked as stale for a reason that the engine does not know.
 
-        The same object is returned for as long as neither changes.
+        Any thread may call it. The same object is returned until the snapshot or the reason changes.
         """
         latest = self.latest
         published, shown = self._doubted

@@ -1,4 +1,4 @@
-"""Waiting for a database that fails."""
+"""Retries while the database fails."""
 
 import threading
 from collections.abc import Callable
@@ -14,11 +14,11 @@ __all__ = ["StoreRetries"]
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 _WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""Seconds between tries; the last one for as long as the database fails."""
+"""Backoff in seconds; the last value repeats."""
 
 
 class StoreRetries:
-    """One cluster's. ``trouble`` says why it waits; empty while all is well."""
+    """Retries of one cluster's planner. ``trouble`` is why it waits; empty while all works."""
 
     def __init__(self, cluster: str) -> None:
         self.trouble = ""
@@ -26,7 +26,7 @@ class StoreRetries:
         self._stop = threading.Event()
 
     def retry(self, call: Callable[[], _T]) -> _T:
-        """What ``call`` returns, asked for until it does. Raises PlannerStopped when told to end."""
+        """Call until there is no retryable error; return the result. Raises PlannerStopped when stopped."""
         tries = 0
         while True:
             try:
@@ -45,16 +45,16 @@ class StoreRetries:
                 return answer
 
     def wait(self, seconds: float) -> None:
-        """Wait a while. Raises PlannerStopped when told to end."""
+        """Wait. Raises PlannerStopped when stopped."""
         if self._stop.wait(seconds):
             raise PlannerStopped("the daemon is shutting down")
 
     def report(self, what: str, why: str) -> None:
-        """Something fails: the log has the first of several in a row."""
+        """Record a failure; log it if it is the first of several."""
         if not self.trouble:
             _log.error(what, cluster=self._cluster, why=why)
         self.trouble = why
 
     def end(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._stop.set()

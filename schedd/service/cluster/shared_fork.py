@@ -1,4 +1,4 @@
-"""One copy of the plan for all who ask while it stays good enough."""
+"""One fork of the plan for all concurrent questions."""
 
 import time
 
@@ -9,11 +9,11 @@ from schedd.service.questions.plan_fork import PlanFork, fork_plan
 __all__ = ["SharedFork"]
 
 _GOOD_S = 0.2
-"""For how long a copy serves on while nothing but repair changes the plan."""
+"""Maximum age of a fork while only repair changes the plan."""
 
 
 class SharedFork:
-    """The latest copy; made by the planner's thread, ``last`` may be read by any."""
+    """The latest fork; created by the planner's thread, ``last`` may be read by any."""
 
     def __init__(self) -> None:
         self.last: PlanFork | None = None
@@ -21,7 +21,7 @@ class SharedFork:
         self._made = 0.0
 
     def get(self, engine: Engine, publisher: Publisher, batches: int) -> PlanFork:
-        """A copy that holds the first ``batches`` batches of events, all that there were."""
+        """Return a fork that includes the first ``batches`` batches of events."""
         last = self.last
         if last is not None:
             same = last.generation == engine.state.generation
@@ -33,5 +33,5 @@ class SharedFork:
         return made
 
     def clear(self) -> None:
-        """The plan is another's now."""
+        """Discard the fork, because the plan belongs to another engine now."""
         self.last = None

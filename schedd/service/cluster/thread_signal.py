@@ -1,4 +1,4 @@
-"""Lets coroutines wait for what a thread has to tell."""
+"""A signal from threads to coroutines."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,13 @@ from collections.abc import Iterator
 __all__ = ["ThreadSignal", "wait_for_signal"]
 
 _LATE_S = 5.0
-"""After so long who listens looks whether all is as it was: whoever asks may not be known any more."""
+"""Maximum wait: then a listener checks again whether its caller still has access."""
 
 
 class ThreadSignal:
-    """Rung by any thread, heard in any event loop. Once ``closed`` nobody is to wait any longer."""
+    """A signal that any thread sends and any event loop can wait for. After ``close`` nothing should wait for
+    it.
+    """
 
     def __init__(self) -> None:
         self.closed = False
@@ -20,7 +22,7 @@ class ThreadSignal:
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     def notify(self) -> None:
-        """Wake all who listen."""
+        """Wake all waiting coroutines."""
         with self._lock:
             waiting = tuple(self._waiting)
         for loop, rung in waiting:
@@ -28,13 +30,13 @@ class ThreadSignal:
                 loop.call_soon_threadsafe(rung.set)
 
     def close(self) -> None:
-        """Let nobody wait any longer."""
+        """Mark the signal as closed and wake all waiting coroutines."""
         self.closed = True
         self.notify()
 
     @contextlib.contextmanager
     def subscribe(self) -> Iterator[asyncio.Event]:
-        """An event that is set whenever the bell rings; clear it before looking for what it rang for."""
+        """Yield an event that is set by each notification; clear it before reading the changed state."""
         entry = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiting.add(entry)
@@ -46,7 +48,7 @@ class ThreadSignal:
 
 
 async def wait_for_signal(rung: asyncio.Event) -> None:
-    """Wait until the bell is rung, or for some seconds."""
+    """Wait for the signal, at most some seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LATE_S):
             await rung.wait()
