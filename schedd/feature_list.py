@@ -1,8 +1,8 @@
 """The list of features. Each is a folder of ``schedd/features``.
 
 Each layer loads its part of a feature by name, where the feature has one: the engine the module
-``component``, the metrics ``metrics``, the HTTP API ``api``. Deleting a folder and its entry here removes the
-feature.
+``component``, the daemon ``background``, the metrics ``metrics``, the HTTP API ``api``, the dashboard
+``page``. Deleting a folder and its entry here removes the feature.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Final, NamedTuple
 
-__all__ = ["FEATURES", "Feature", "feature_commands", "feature_modules"]
+__all__ = ["FEATURES", "Feature", "feature_commands", "feature_folders", "feature_modules"]
 
 
 class Feature(NamedTuple):
@@ -21,7 +21,10 @@ class Feature(NamedTuple):
     commands: Mapping[str, tuple[str, str]]
 
 
-FEATURES: Final = (Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),)
+FEATURES: Final = (
+    Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
+    Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
+)
 """In the order in which the engine calls their components."""
 
 
@@ -29,6 +32,12 @@ def feature_modules(part: str) -> list[ModuleType]:
     """The modules of this name of all features that have one."""
     names = [f"schedd.features.{feature.name}.{part}" for feature in FEATURES]
     return [import_module(name) for name in names if find_spec(name) is not None]
+
+
+def feature_folders(part: str) -> list[str]:
+    """The paths of the folders of this name in all features; some may not exist."""
+    features = __file__.rpartition("/")[0] + "/features"
+    return [f"{features}/{feature.name}/{part}" for feature in FEATURES]
 
 
 def feature_commands() -> dict[str, tuple[str, str]]:

@@ -15,7 +15,6 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from schedd import __version__
 from schedd.api import (
-    accounts,
     alerts,
     alternatives,
     arrays,
@@ -156,7 +155,6 @@ def create_app(
         bookings,
         booking_orders,
         holds,
-        accounts,
         policy,
         searches,
         alternatives,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["BARE_COMMANDS", "COMMANDS", "VALUES_COMMAND", "main"]
 
 _OWN_COMMANDS: Final = {
-    "account": ("schedd.cli.user.account", "Show accounts and charges; create accounts."),
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
     "alternatives": ("schedd.cli.user.alternatives", "Search for alternative plans, and apply one."),
     "audit": ("schedd.cli.audit", "Show the audit: who did what."),

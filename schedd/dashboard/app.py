@@ -14,7 +14,6 @@ from schedd.api.access import get_daemon
 from schedd.api.problems import PROBLEM_KINDS, ProblemError
 from schedd.dashboard import assets, live_updates, login, single_sign_on
 from schedd.dashboard.pages import (
-    accounts,
     admin,
     alternatives,
     calendar,
@@ -30,6 +29,7 @@ from schedd.dashboard.rendering import dashboard_path, render_plain_page
 from schedd.dashboard.security_headers import SecurityHeadersMiddleware
 from schedd.dashboard.sessions import Sessions
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, find_session
+from schedd.feature_list import feature_modules
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 
 __all__ = ["DASHBOARD_PATH", "add_dashboard"]
@@ -59,10 +59,10 @@ def add_dashboard(app: FastAPI) -> Sessions:
         calendar,
         what_if,
         plan_metrics,
-        accounts,
         alternatives,
         admin,
         holds_and_weights,
+        *feature_modules("page"),
     ):
         pages.include_router(module.router)
     _add_error_pages(pages)

@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple
 
 from fastapi import Request
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 from schedd import __version__
@@ -13,25 +13,13 @@ from schedd.api.views import ClusterView
 from schedd.dashboard.assets import asset_path
 from schedd.dashboard.filters import FILTERS, format_due, format_relative
 from schedd.dashboard.live_updates import page_state
+from schedd.dashboard.menu import menu_pages
 from schedd.dashboard.viewer import Viewer
+from schedd.feature_list import feature_folders
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import visibility_for
 
 __all__ = ["dashboard_path", "render_page", "render_plain_page"]
-
-_PAGES: Final = (
-    ("my-jobs", "My jobs"),
-    ("plan", "Plan"),
-    ("queue", "Queue"),
-    ("nodes", "Nodes"),
-    ("calendar", "Calendar"),
-    ("what-if", "What if"),
-    ("plan-metrics", "Plan metrics"),
-    ("accounts", "Accounts"),
-    ("alternatives", "Alternatives"),
-    ("admin", "Admin"),
-)
-
 
 _BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
 """Kinds of alerts that every page shows by a banner of their own, and those for the page Admin alone."""
@@ -39,7 +27,9 @@ _BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign",
 
 def _environment() -> Environment:
     found = Environment(
-        loader=PackageLoader("schedd.dashboard"),
+        loader=ChoiceLoader(
+            [PackageLoader("schedd.dashboard"), FileSystemLoader(feature_folders("templates"))]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         auto_reload=False,
@@ -47,7 +37,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(FILTERS)
-    found.globals.update(due=format_due, relative=format_relative, pages=_PAGES, version=__version__)
+    found.globals.update(due=format_due, relative=format_relative, version=__version__)
     return found
 
 
@@ -94,7 +84,7 @@ def render_page(
         clusters=viewer.visible_clusters(request),
         root=f"{dashboard_path(request)}/{cluster.name}",
         standing_by=cluster.standing_by,
-        has_accounts=bool(cluster.published.accounts),
+        pages=menu_pages(viewer, cluster.published),
         live_state=state,
         alerts=alerts,
         more_alerts=[alert for alert in alerts if alert.kind not in _BANNER_ALERTS],

@@ -11,15 +11,19 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from schedd.feature_list import feature_modules
-from schedd.model import Node
+from schedd.model import Node, WaitingFor
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.policy.economy import Draw
-from schedd.wire import NodeChanged
+from schedd.wire import Book, JobFacts, NodeChanged
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from schedd.engine.facts.booking import Booking
+    from schedd.engine.facts.intake import Understood
+    from schedd.engine.facts.records import JobRecord
     from schedd.engine.facts.state import EngineState
+    from schedd.engine.show.view import Published
 
 __all__ = [
     "AlertKind",
@@ -30,6 +34,7 @@ __all__ = [
     "fork_parts",
     "handlers_of_components",
     "lasting_fields",
+    "leave_components",
     "load_parts",
     "measured_draws",
     "node_details",
@@ -37,6 +42,7 @@ __all__ = [
     "rebuilt_part",
     "save_parts",
     "slots_of_components",
+    "wait_of_components",
 ]
 
 _S = TypeVar("_S")
@@ -76,10 +82,34 @@ class Component(Generic[_S]):
     """Why a node gets no new jobs, to follow "node n1 is"; empty where the component does not close it."""
     closing: Callable[["EngineState"], Mapping[str, str]] | None = None
     """Nodes that are up and get no new jobs, each with why."""
+    site_changed: Callable[["EngineState"], None] | None = None
+    """Called when another policy of the site is in force."""
+    must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | None] | None = None
+    """Called before a job gets a place in the plan: what it must wait for; None: it may be planned."""
+    must_wait_in_what_if: Callable[["Published", JobFacts, "Understood", str], WaitingFor | None] | None = (
+        None
+    )
+    """The same for a job that is only asked about, instead of the job with this id (empty: of none)."""
+    goes_last: Callable[["EngineState", str], bool] | None = None
+    """Whether a job is planned after all others, whatever its priority."""
+    job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
+    """Called when a job is dispatched or runs, and when what it holds is another amount."""
+    run_ended: Callable[["EngineState", "JobRecord", int], None] | None = None
+    """Called when a run ended, with the moment."""
+    job_left_plan: Callable[["EngineState", str], None] | None = None
+    """Called when a job, or a booking by its key, has no place in the plan any more and does not run."""
+    booking_requested: Callable[["EngineState", Book, str, JobFacts, "Understood"], str] | None = None
+    """Called before a booking that costs something is made, with its key: why it cannot be; empty: it can."""
+    booking_began: Callable[["EngineState", "Booking", str], None] | None = None
+    """Called at the start of a booking, with its key."""
+    before_dispatch: Callable[["EngineState", str], None] | None = None
+    """Called at the end of each batch, before jobs that are due are started."""
+    now_and_then: Callable[["EngineState"], None] | None = None
+    """Called about once a minute, to forget what is past."""
     settle: Callable[["EngineState", str], None] | None = None
     """Called at the end of each batch, after all jobs that are due were started."""
     next_wake: Callable[["EngineState"], int] | None = None
-    """When ``settle`` is to be called again though no event arrives; FOREVER: never."""
+    """When the engine is to be called again though no event arrives; FOREVER: never."""
     slots: Callable[["EngineState"], Iterable[int]] | None = None
     """Slots of the plan that the component holds: each takes nodes for a time, and is no job."""
     alerts: Mapping[str, "AlertKind"] = field(default_factory=dict)
@@ -106,6 +136,22 @@ def components() -> tuple[Component[Any], ...]:
 def handlers_of_components() -> Mapping[type[Any], Callable[["EngineState", Any], None]]:
     """By type of event: the handler of a component."""
     return {kind: handler for one in components() for kind, handler in one.handlers.items()}
+
+
+def wait_of_components(state: "EngineState", record: "JobRecord") -> WaitingFor | None:
+    """What a job must wait for before it may be planned; None: no component lets it wait."""
+    for one in components():
+        wait = one.must_wait(state, record) if one.must_wait is not None else None
+        if wait is not None:
+            return wait
+    return None
+
+
+def leave_components(state: "EngineState", key: str) -> None:
+    """A job or booking has no place in the plan any more, and does not run."""
+    for one in components():
+        if one.job_left_plan is not None:
+            one.job_left_plan(state, key)
 
 
 def slots_of_components(state: "EngineState") -> list[int]:

@@ -25,7 +25,6 @@ from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.machine.reconcile import accept_loss, ask_again
 from schedd.engine.machine.standing import renew
 from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
-from schedd.engine.rank.accounts import forget_runs
 from schedd.engine.rank.promises import restore_promises
 from schedd.engine.run.outcomes import note_adapter_contact
 from schedd.engine.run.reevaluation import reevaluate_slice
@@ -125,7 +124,9 @@ class Engine:
         self.forgotten = state.now
         state.plan.forget_past(state.now)
         forget_old_transfers(state)
-        forget_runs(state)
+        for one in components():
+            if one.now_and_then is not None:
+                one.now_and_then(state)
         state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())
         state.limits.look_ahead(state.plan, state.now)

@@ -46,7 +46,7 @@ CARRIED: Final = frozenset(
     }
 )
 """Fields of the state that stay when the plan is rebuilt: what people have set, and what counts on."""
-ADAPTED: Final = frozenset({"bookings", "books", "kept", "outlook", "limits", "intake", "stale", "parts"})
+ADAPTED: Final = frozenset({"bookings", "kept", "outlook", "limits", "intake", "stale", "parts"})
 """Those of which a part stays; ``begin_anew`` says which."""
 REBUILT: Final = frozenset(
     {
@@ -141,7 +141,7 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
     new.intake.set_shared(new.limits.shared)
     if state.outlook is not None:
         new.outlook = state.outlook.without_jobs()
-    new.bookings, new.books, new.kept = state.bookings, state.books, state.kept
+    new.bookings, new.kept = state.bookings, state.kept
     new.parts = {one.state: rebuilt_part(one, state.part(one.state)) for one in components()}
     for field in fields(state):
         if field.name not in CARRIED:
@@ -149,7 +149,6 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
     state.bookings = {
         name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
     }
-    state.books = state.books.begun_anew()
     state.kept = kept
     state.stale = "the plan is made anew"
     for event in reservations:

@@ -19,15 +19,12 @@ from schedd.engine.machine import bookings, nodes, reconcile, reservations, tran
 from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.placement import displace_in_lowered_pools
 from schedd.engine.place.slot_requests import refresh_request
-from schedd.engine.rank import accounts
 from schedd.engine.rank.quarantine import quarantine
 from schedd.engine.run import holds, jobs, outcomes
 from schedd.engine.run.reevaluation import follow_queue, limits_changed, reevaluate_waiting
 from schedd.engine.run.running import hold_new_node
 from schedd.policy.site import site_policy
 from schedd.wire import (
-    AccountMoved,
-    AccountSet,
     BagEndReported,
     BatchSkipped,
     Book,
@@ -41,7 +38,6 @@ from schedd.wire import (
     JobQueued,
     JobReleased,
     JobStarted,
-    LedgerStored,
     LogLost,
     NodeChanged,
     PlanChosen,
@@ -52,7 +48,6 @@ from schedd.wire import (
     ResourceCounted,
     RunAccepted,
     RunRefused,
-    RunsRead,
     ServerChanged,
     Snapshot,
     StartsExpected,
@@ -375,10 +370,6 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     TransferWithdrawal: transfers.withdraw,
     BagEndReported: transfers.bag_ends,
     TransferStepDone: transfers.done,
-    AccountSet: accounts.set_account,
-    AccountMoved: accounts.moved,
-    LedgerStored: accounts.ledger_kept,
-    RunsRead: accounts.runs_read,
     ClockSet: lambda state, event: None,  # noqa: ARG005  (taken before all others)
     BatchSkipped: lambda state, event: None,  # noqa: ARG005  (taken before all others)
 }

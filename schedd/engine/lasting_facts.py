@@ -27,7 +27,6 @@ from schedd.engine.handlers import apply_all
 from schedd.engine.machine.reservations import reserve
 from schedd.engine.place.booking_placement import update_booking_slots
 from schedd.plan.schema import field_rule
-from schedd.policy.accounts import Account
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
@@ -54,7 +53,7 @@ _EVENT: Final = "lasting-facts"
 _FIELDS: Final = (
     *("paused", "foreign", "adapter_mode", "decision_number", "change_number", "generation", "breaches"),
     *("lost", "walltime_use", "aside", "lives"),
-    *("holds", "bookings", "books"),
+    *("holds", "bookings"),
     *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
 )
 """Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
@@ -201,7 +200,6 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     state.bookings = {
         name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
     }
-    state.books = state.books.begun_anew()
     decided = state.decision_number
     for name, make in _CLUSTER.items():
         read(name, partial(_tell, state, make))
@@ -246,8 +244,6 @@ def _field(name: str, saved: Any) -> Any:
         saved = [_known(kind, one) for one in saved]
     if name == "bookings":
         saved = [one | {"event": _known(Book, one["event"])} for one in saved]
-    if name == "books":
-        saved = saved | {"accounts": [_known(Account, one) for one in saved["accounts"]]}
     return field_rule(EngineState, name).load(saved)
 
 

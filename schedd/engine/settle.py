@@ -9,7 +9,7 @@ from schedd.engine.machine.bookings import advance, next_edge
 from schedd.engine.machine.nodes import lost_nodes, returns
 from schedd.engine.machine.reservations import reservation_edges
 from schedd.engine.place.backfilling import is_backfilling, next_backfill, run_backfill
-from schedd.engine.place.budgets import apply_budgets, apply_cost_limits, next_period
+from schedd.engine.place.budgets import apply_cost_limits
 from schedd.engine.place.costs import next_cost_check
 from schedd.engine.place.deadlines import remove_lost_deadlines
 from schedd.engine.place.placement import follow_dependencies
@@ -45,8 +45,9 @@ def settle(state: EngineState, event: str) -> None:
         remove_lost_deadlines(state, event)
     if state.chained and state.begins("dependencies"):
         follow_dependencies(state, event)
-    if (state.books.due or next_period(state) <= state.now) and state.begins("budgets"):
-        apply_budgets(state, event)
+    for one in components():
+        if one.before_dispatch is not None and state.begins(one.name):
+            one.before_dispatch(state, event)
     state.plan.protect_tiers(state.keeps_speed)
     if state.policy is not None:
         if state.begins("dispatch"):
@@ -104,13 +105,17 @@ def next_wake(state: EngineState) -> int | None:
     waits = {step for step, (until, _) in state.left_out.items() if now < until}
     if state.arriving or (state.rereading and "requests that read differently" not in waits):
         return now
-    if state.books.due and "budgets" not in waits:
-        return now
     if state.site_changed and "the site's policy" not in waits:
         return now
     if state.policy is None and state.plan.freed and "repair" not in waits:
         return now
     moments: list[int] = [state.left_out[step][0] for step in waits]
+    for one in components():
+        if one.next_wake is not None and one.name not in waits:
+            moment = one.next_wake(state)
+            if moment <= now:
+                return now
+            moments.append(moment)
     if state.site.reservations and state.node_facts:
         moments.append(max(now, state.standing_due))
     if state.policy is None:
@@ -135,11 +140,6 @@ def next_wake(state: EngineState) -> int | None:
         ready = ready[ready > now]
         if ready.shape[0]:
             moments.append(int(ready.min()))
-    moments += [
-        one.next_wake(state) for one in components() if one.next_wake is not None and one.name not in waits
-    ]
-    if "budgets" not in waits:
-        moments.append(next_period(state))
     if "deadlines" not in waits:
         moments.append(next_loss(state))
     if state.ends:

@@ -2,17 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol, TypeVar
 
 from schedd.engine import Engine, EngineSettings
+from schedd.feature_list import feature_modules
 from schedd.plan.kernel_status import count_compiled
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
-from schedd.service.background.accounts_worker import (
-    AccountsLedger,
-    AccountsWorker,
-    MemoryLedger,
-    StoredLedger,
-)
 from schedd.service.background.alternatives import PlanAlternatives
 from schedd.service.background.automatic_alternatives import AutomaticAlternatives
 from schedd.service.background.expected_starts import ExpectedStartWorker
@@ -59,6 +55,21 @@ def _engine_with_history(settings: EngineSettings, name: str, now: int) -> Engin
     return new_engine(settings, now, past_usage(settings, name, now), past_runs(settings, name, now))
 
 
+_Service = TypeVar("_Service")
+
+
+class ClusterService(Protocol):
+    """Background work that a feature does for a cluster: see ``background`` in its folder."""
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        ...
+
+    def stop(self) -> None:
+        """End after the work at hand."""
+        ...
+
+
 class Clusters:
     """One planner per cluster. ``ready`` is True from the end of the warm-up until the daemon stops."""
 
@@ -91,12 +102,9 @@ class Clusters:
             )
             for name, chosen in settings.items()
         }
-        self.ledgers: dict[str, AccountsLedger] = {
-            name: StoredLedger(durable, name) if durable is not None else MemoryLedger()
-            for name in self._loops
-        }
-        self.accounts_workers = {
-            name: AccountsWorker(loop, self.ledgers[name]) for name, loop in self._loops.items()
+        self._services: dict[str, list[ClusterService]] = {
+            name: [module.cluster_service(loop, durable) for module in feature_modules("background")]
+            for name, loop in self._loops.items()
         }
         self._licence_pollers = [LicencePoller(loop) for loop in self._loops.values()]
         self.metrics_logs: dict[str, PlanMetricsLog] = {
@@ -145,8 +153,9 @@ class Clusters:
                 loop.await_lead()
         for poller in self._licence_pollers:
             poller.start()
-        for bookkeeper in self.accounts_workers.values():
-            bookkeeper.start()
+        for services in self._services.values():
+            for service in services:
+                service.start()
         for searcher in self.search_workers.values():
             searcher.start()
         for sampler in self._metrics_samplers:
@@ -157,6 +166,10 @@ class Clusters:
             foreteller.start()
         self._alert_monitor.start()
         self.ready = True
+
+    def service(self, cluster: str, kind: type[_Service]) -> _Service:
+        """The background service of this type that works for a cluster."""
+        return next(one for one in self._services[cluster] if isinstance(one, kind))
 
     def audit(self, who: str, act: str, detail: str) -> None:
         """Store an audit entry about the daemon, if there is a database. Raises StoreError."""
@@ -176,8 +189,9 @@ class Clusters:
         self._alert_monitor.stop()
         for poller in self._licence_pollers:
             poller.stop()
-        for bookkeeper in self.accounts_workers.values():
-            bookkeeper.stop()
+        for services in self._services.values():
+            for service in services:
+                service.stop()
         if self.durable is not None:
             self.durable.stop_election()
         for sampler in self._metrics_samplers:

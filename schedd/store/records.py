@@ -354,7 +354,7 @@ class LastNotice:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """A change of an account: see ``schedd.engine.facts.books.Entry``.
+    """A change of an account: see ``schedd.features.accounts.state.LedgerLine``.
 
     ``month`` (YYYY-MM) contains ``time`` in the site's time zone; ``payer`` is the job's owner without the
     host.

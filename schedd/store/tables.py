@@ -325,7 +325,7 @@ notices_told = Table(
     Column("time", BigInteger, nullable=False),
 )
 
-# Changes of accounts, ordered by `number`; amounts in smallest units (see `schedd.engine.facts.books`).
+# Changes of accounts, ordered by `number`; amounts in smallest units (see `schedd.features.accounts.state`).
 # `month` (YYYY-MM) contains `time` in the site's time zone, `payer` is the owner without host. The time is
 # part of the key, so that a cluster which lost its log can reuse numbers.
 ledger = Table(

@@ -8,6 +8,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.facts.booking import Booking
 from schedd.engine.machine.orders import ordered
+from schedd.features.accounts.state import account_book
 from schedd.policy.bookings import Order
 from schedd.wire import (
     AccountSet,
@@ -429,11 +430,11 @@ def test_a_booking_costs_a_share_of_a_job_and_is_charged_when_it_begins() -> Non
     assert site.book("b", "1:ppn=4", 1800, within=(100, 9000)).phase == "flexible"
     assert site.book("c", "1:ppn=4", 3600, within=(100, 9000)).text.startswith("account ann: 1.00 core-hours")
     site.at(101)
-    account = site.engine.state.books.accounts["ann"]
-    assert (account.charged, site.engine.state.books.held) == (HOUR, {})
+    account = account_book(site.engine.state).accounts["ann"]
+    assert (account.charged, account_book(site.engine.state).held) == (HOUR, {})
     site.book("d", "1:ppn=4", 1800, within=(3000, 9000))
     site.do("d", "cancel")
-    assert site.engine.state.books.held == {}
+    assert account_book(site.engine.state).held == {}
 
 
 def test_under_a_queue_policy_nothing_is_booked() -> None:
@@ -480,14 +481,14 @@ def test_an_order_that_would_lose_a_booking_says_so_and_what_is_held_for_it_coun
     site.tell(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=1200))
     site.book("long", length=400, within=(100, 1000))
     site.book("short", length=200, within=(100, 300))
-    held = dict(site.engine.state.books.holds)
+    held = dict(account_book(site.engine.state).holds)
     assert (site.starts(), sum(amount for _, amount in held.values())) == ({"long": 300, "short": 100}, 1200)
     for order, lost in ((Order.EDF, 0), (Order.FIFO, 1)):
         copy = site.engine.fork()
         found = ordered(copy.state, order)
         assert (found.taken, found.lost, found.won, found.moved) == (2 - lost, lost, 0, lost)
-        assert len(copy.state.books.holds) == 2 - lost
-    assert site.engine.state.books.holds == held
+        assert len(account_book(copy.state).holds) == 2 - lost
+    assert account_book(site.engine.state).holds == held
 
 
 @pytest.mark.parametrize("resources", [{"advres": "b"}, {"x.advres": "b"}, {"x.flags": "ADVRES:b"}])

@@ -10,10 +10,10 @@ import pytest
 
 from schedd.engine import handlers
 from schedd.engine.facts import state as state_module
-from schedd.engine.facts.books import AccountBook
 from schedd.engine.machine import transfers
-from schedd.engine.rank import accounts
 from schedd.engine.run import jobs, running
+from schedd.features.accounts import rules
+from schedd.features.accounts.state import AccountBook, account_book
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
@@ -74,8 +74,8 @@ def _requeued(cluster: Cluster) -> None:
 
 _ENDS = [_ended, _deleted, _complete, _missing, _requeued]
 _STEPS: list[tuple[Any, str, str]] = [
-    (AccountBook, "free", "what is held for it"),
-    (accounts, "_charge", "its charge"),
+    (AccountBook, "release", "what is held for it"),
+    (rules, "_charge", "what its end means for accounts"),
     (jobs, "book_run", "what it used"),
     (Usage, "book", "what it used"),
     (jobs, "note_end", "what its end says about its nodes"),
@@ -112,7 +112,7 @@ def test_an_end_frees_its_cores_whatever_cannot_be_noted_of_it(
     assert cluster.runs("2.s") == [50]
     if how is not _requeued:
         assert "1.s" not in cluster.engine.state.records
-    if called and name != "free":
+    if called and name != "release":
         (text,) = cluster.alerts("bookkeeping")
         assert text.startswith(f"job 1.s: {words} could not be noted: Boom()")
 
@@ -139,7 +139,7 @@ def test_each_of_these_steps_is_taken_at_an_end(
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(running, "hold_run"), (running, "began"), (state_module, "foresee")],
+    [(rules, "_cost"), (running, "began"), (state_module, "foresee")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_start_holds_its_cores_whatever_cannot_be_noted_of_it(
@@ -168,13 +168,13 @@ def test_two_jobs_that_hold_nothing_of_an_account_end_one_after_the_other() -> N
         cluster.submit(job, walltime=100, account="phys")
     cluster.at(100)
     state = cluster.engine.state
-    assert (state.records, state.books.held, state.books.holds) == ({}, {}, {})
-    assert [one.job for one in state.books.entries if one.kind == "charge"] == ["1.s", "2.s"]
+    assert (state.records, account_book(state).held, account_book(state).holds) == ({}, {}, {})
+    assert [one.job for one in account_book(state).entries if one.kind == "charge"] == ["1.s", "2.s"]
 
 
 def test_a_batch_is_skipped_though_nothing_can_be_noted_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = _cluster()
-    monkeypatch.setattr(AccountBook, "free", _boom)
+    monkeypatch.setattr(AccountBook, "release", _boom)
     event_id = cluster.server.event_id()
     cluster.tell(BatchSkipped(id=event_id, time=T, batch=1, why="a test", jobs=("2.s",)))
     assert cluster.record("2.s").quarantine

@@ -9,6 +9,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.lasting_facts import sections
 from schedd.engine.validate import check
+from schedd.features.accounts.state import account_book
 from schedd.model import FOREVER
 from schedd.wire import (
     AccountMoved,
@@ -192,15 +193,15 @@ def test_all_that_people_have_said_outlives_a_rebuild() -> None:
     cluster = furnished()
     before = cluster.engine.state
     assert before.bookings["demo"].phase in ("flexible", "frozen"), before.bookings["demo"].text
-    assert before.books.accounts["physics"].balance == 1_000_000
+    assert account_book(before).accounts["physics"].balance == 1_000_000
     assert not rebuild(cluster)
     after = cluster.engine.state
-    assert (after.paused, after.holds, after.books.accounts) == (
+    assert (after.paused, after.holds, account_book(after).accounts) == (
         "upgrade",
         before.holds,
-        before.books.accounts,
+        account_book(before).accounts,
     )
-    assert after.books.entries == before.books.entries
+    assert account_book(after).entries == account_book(before).entries
     assert after.transfers == before.transfers
     booking, known = after.bookings["demo"], before.bookings["demo"]
     assert (booking.start, booking.held, booking.phase) == (known.start, known.held, known.phase)
@@ -324,7 +325,7 @@ def test_fields_of_another_version_are_left_out() -> None:
         for one in found["jobs"].values():
             one["colour"] = "red"
         found["bookings"][0]["event"]["colour"] = "red"
-        found["books"]["accounts"][0]["colour"] = "red"
+        found["accounts.accounts"][0]["colour"] = "red"
 
     assert rebuild(cluster, later) == []
     assert set(cluster.engine.state.bookings) == {"demo"}

@@ -3,8 +3,20 @@
 import pytest
 
 from tests.api.conftest import app, busy_cluster, client, clusters, loop, the_app
+from tests.dashboard.conftest import browser, look, server, site
 
-__all__ = ["app", "busy_cluster", "client", "clusters", "loop", "the_app"]
+__all__ = [
+    "app",
+    "browser",
+    "busy_cluster",
+    "client",
+    "clusters",
+    "look",
+    "loop",
+    "server",
+    "site",
+    "the_app",
+]
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from sqlalchemy import insert, select, text, update
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.checkpoint import FORMAT
+from schedd.features.accounts.state import account_book
 from schedd.model import FOREVER
 from schedd.predict import JobFeatures, RunTimes
 from schedd.service.cluster.log_follower import LogFollower
@@ -207,7 +208,7 @@ def test_promises_and_what_people_have_said_stay_though_no_checkpoint_can_be_rea
     assert rows(store) == recorded, "nothing is promised anew"
     state = after.engine.state
     assert set(state.holds) == {("queue", "night")}
-    assert state.books.accounts["physics"].balance == 3_600
+    assert account_book(state).accounts["physics"].balance == 3_600
     demo, was = state.bookings["demo"], before.engine.state.bookings["demo"]
     assert (demo.phase, demo.start) == (was.phase, was.start)
     # The plan may be another one now: what is later than promised is at risk or broken, and says why.
@@ -355,7 +356,7 @@ def test_a_database_goes_back_to_the_previous_version_and_comes_again(url: str, 
         assert after.promises() == known
         assert rows(store) == recorded
         state = after.engine.state
-        assert (state.holds, state.books.accounts) == (was.holds, was.books.accounts)
+        assert (state.holds, account_book(state).accounts) == (was.holds, account_book(was).accounts)
         assert state.bookings["demo"].start == was.bookings["demo"].start
         after.stop()
 

@@ -18,7 +18,6 @@ from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.booking import BOOKINGS, Booking
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.books import BOOKS, AccountBook
 from schedd.engine.facts.calm import back
 from schedd.engine.facts.dependents import Dependents
 from schedd.engine.facts.foresight import foresee
@@ -286,9 +285,7 @@ class EngineState:
     parts: dict[type[Any], Any] = declared(FieldRule(fork_parts, saved=False), make=dict)
     """The states of components, by their types: see ``component.py``."""
 
-    # ---- accounts and prices --------------------------------------------------------------------
-    books: AccountBook = declared(BOOKS, make=AccountBook)
-    """Accounts, and what is held for jobs."""
+    # ---- prices -----------------------------------------------------------------------------------
     capped: dict[str, None] = declared(KEYS, make=dict)
     """Jobs whose hard limit of cost matters for where they are planned."""
     costs_due: int = declared(NUMBER, default=0)
@@ -467,7 +464,9 @@ class EngineState:
         self.limits.set_site(site.limits)
         self.plan.spare_scarce(site.spare_scarce)
         self.standing_due = self.now
-        self.books.due["*"] = None
+        for one in components():
+            if one.site_changed is not None:
+                one.site_changed(self)
         self.tariff, self.costs_due = None, self.now
         self.thrifty = self.spending = None
         self.capped |= {

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect import family_of
+from schedd.engine.component import components, leave_components
 from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key_for
 from schedd.engine.facts.intake import Understood, not_counted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -25,13 +26,12 @@ from schedd.engine.place.booking_placement import (
     update_booking_slots,
 )
 from schedd.engine.place.placement import displace_for, plan_job
-from schedd.engine.rank.accounts import account_of, amount_in_words, most_of
 from schedd.model import Request, WaitingFor
 from schedd.plan.plan import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
 from schedd.wire import Book, BookingStep, JobFacts, TransferWithdrawal
 
-__all__ = ["advance", "book", "job_gone", "next_edge", "step", "yield_nodes"]
+__all__ = ["advance", "book", "booking_key", "job_gone", "next_edge", "step", "yield_nodes"]
 
 _KEPT: Final = 86_400
 """Seconds for which what became of a booking can be asked after."""
@@ -104,19 +104,19 @@ def _admit(state: EngineState, event: Book) -> None:
     if problem:
         _put(state, replace(new, text=problem))
         return
-    dear = _dear(state, event, facts, understood)
-    if dear:
-        _put(state, replace(new, text=dear))
+    problem = _problem_of_components(state, event, facts, understood)
+    if problem:
+        _put(state, replace(new, text=problem))
         return
     asked = {event.name: state.as_planned(facts, request)}
     try:
         moved = _find_room(state, new, asked)
     except WorkSpent as error:
-        state.books.free(_account_key(event.name))
+        leave_components(state, booking_key(event.name))
         _put(state, replace(new, text=str(error)))
         return
     if moved is None:
-        state.books.free(_account_key(event.name))
+        leave_components(state, booking_key(event.name))
         options = _options(state, new, asked[event.name])
         _put(state, replace(new, text="there is no room for it in its window", options=options))
         return
@@ -175,52 +175,27 @@ def _against_rules(state: EngineState, event: Book, cpus: int) -> str:
     return ""
 
 
-def _account_key(name: str) -> str:
+def booking_key(name: str) -> str:
+    """The key by which components know a booking: no job has such an id."""
     return f"booking {name}"
 
 
-def _dear(state: EngineState, event: Book, facts: JobFacts, understood: Understood) -> str:
-    """Hold what it costs; why that cannot be, or nothing."""
-    share, book_ = state.site.bookings.cost, state.books
-    if not share or event.transfer:
+def _problem_of_components(state: EngineState, event: Book, facts: JobFacts, understood: Understood) -> str:
+    """Why a component does not allow a booking that costs something; empty where all do."""
+    if not state.site.bookings.cost or event.transfer:
         return ""
-    rules = state.site.accounts
-    account = book_.accounts.get(account_of(rules, facts))
-    if account is None:
-        return "" if rules.unknown == "run" else "it costs something, and there is no account for it"
-    if not account.lets(event.owner.partition("@")[0]):
-        return f"account {account.name} is not open to {event.owner}"
-    priced = replace(understood, walltime=event.duration)
-    amount = round(share * most_of(state.site, state.node_facts, account, facts, priced))
-    key = _account_key(event.name)
-    if account.closed or book_.available(account.name, key) < amount:
-        left, asked = (
-            amount_in_words(account, one, state.site.economy.currency)
-            for one in (max(0, book_.available(account.name, key)), amount)
-        )
-        return f"account {account.name}: {left} are left, and it costs {asked}"
-    book_.hold(key, account.name, amount)
+    for one in components():
+        if one.booking_requested is not None:
+            problem = one.booking_requested(state, event, booking_key(event.name), facts, understood)
+            if problem:
+                return problem
     return ""
 
 
-def _charge(state: EngineState, booking: Booking) -> None:
-    """It began: what was held for it is charged."""
-    key = _account_key(booking.name)
-    held = state.books.holds.get(key)
-    state.books.free(key)
-    account = state.books.accounts.get(held[0]) if held is not None else None
-    if account is None or held is None:
-        return
-    state.books.enter(
-        replace(account, charged=account.charged + held[1]),
-        state.now,
-        "charge",
-        -held[1],
-        job=key,
-        owner=booking.event.owner,
-        start=booking.start,
-        end=booking.end,
-    )
+def _begin_in_components(state: EngineState, booking: Booking) -> None:
+    for one in components():
+        if one.booking_began is not None:
+            one.booking_began(state, booking, booking_key(booking.name))
 
 
 # ---- room -----------------------------------------------------------------------------------------
@@ -391,7 +366,7 @@ def advance(state: EngineState, event: str) -> None:
             _put(state, replace(booking, phase="frozen"))
         if state.bookings[name].phase != "open" and booking.start <= now:
             _put(state, replace(state.bookings[name], phase="open"))
-            _charge(state, booking)
+            _begin_in_components(state, booking)
             _wake(state, event, name)
         if update_booking_slots(state, name):
             slots = state.bookings[name].slots
@@ -430,7 +405,7 @@ def next_edge(state: EngineState) -> Iterable[int]:
 
 def _close(state: EngineState, booking: Booking, phase: BookingPhase, text: str, event: str) -> None:
     free_booking_slots(state, booking)
-    state.books.free(_account_key(booking.name))
+    leave_components(state, booking_key(booking.name))
     bound = _bound(state, booking.name)
     closed = replace(booking, phase=phase, slots=(), pieces=(), text=text, since=state.now)
     state.bookings[booking.name] = closed

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from schedd.engine.component import leave_components
 from schedd.engine.facts.booking import LIVE, Booking
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.bookings import book
+from schedd.engine.machine.bookings import book, booking_key
 from schedd.engine.place.booking_placement import free_booking_slots
 from schedd.plan.columns import CPUS
 from schedd.policy.bookings import Order
@@ -49,7 +50,7 @@ def ordered(state: EngineState, order: Order) -> OrderFigures:
     for one in known:
         if one.phase == "flexible":
             free_booking_slots(state, one)
-            state.books.free(f"booking {one.name}")
+            leave_components(state, booking_key(one.name))
         del state.bookings[one.name]
     for one in known:
         book(state, one.event)

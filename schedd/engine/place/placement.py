@@ -6,6 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from schedd.engine.component import leave_components, wait_of_components
 from schedd.engine.facts.intake import is_eligible, not_counted, waits_for
 from schedd.engine.facts.later import are_many, look_later, look_later_if_many, units_of
 from schedd.engine.facts.phases import Step, after
@@ -17,7 +18,6 @@ from schedd.engine.place.costs import place_affordably
 from schedd.engine.place.held_placements import has_held_placement
 from schedd.engine.place.missing_starts import explain_missing_start
 from schedd.engine.place.placement_policy import place_by_site_policy
-from schedd.engine.rank.accounts import budget
 from schedd.engine.rank.deadlines import KIND, lost_deadline
 from schedd.engine.rank.promises import end_promise, make_promise, note, note_one
 from schedd.engine.rank.quarantine import Concerning, block, tell_of
@@ -121,9 +121,9 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         record = after(record, Step.CHAINED, behind=behind)
     wait = _find_obstacle(state, record)
     if wait is None:
-        wait = budget(state, record)
+        wait = wait_of_components(state, record)
     else:
-        state.books.free(record.id)
+        leave_components(state, record.id)
     if wait is None:
         wait = waits_for_booking(state, record, booking)
     if wait is not None:
@@ -167,7 +167,7 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         return
     dear = place_affordably(state, asking, event)
     if dear is not None:
-        state.books.free(record.id)
+        leave_components(state, record.id)
         block(state, asking, dear)
         return
     start = state.plan.start(slot)

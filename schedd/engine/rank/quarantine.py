@@ -2,6 +2,7 @@
 
 from types import TracebackType
 
+from schedd.engine.component import leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import JobRecord, Phase
@@ -65,7 +66,7 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
     with Bookkeeping(state, record.id, "what is held for it"):
-        state.books.free(record.id)
+        leave_components(state, record.id)
     record = end_promise(state, record, event, "its planning failed")
     words = WaitingFor("quarantine", f"an admin: planning it failed ({why})")
     tell_of(state, record, words)

@@ -9,6 +9,7 @@ through once after the policy or a queue's priority changed.
 
 import numpy as np
 
+from schedd.engine.component import components
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now, looks_around
@@ -30,9 +31,13 @@ _SLICE = 100
 _WORDS = "it goes before jobs of lower priority"
 
 
+def _goes_last(state: EngineState, job: str) -> bool:
+    return any(one.goes_last is not None and one.goes_last(state, job) for one in components())
+
+
 def set_rank(state: EngineState, record: JobRecord) -> None:
     """Work out the job's rank anew."""
-    if record.id in state.books.poor and record.slot >= 0:
+    if record.slot >= 0 and _goes_last(state, record.id):
         state.ranks.matter = True
         state.rank[record.slot] = -_HIGHEST
         return

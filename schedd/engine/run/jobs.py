@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from schedd.dialect import dialect_of
 from schedd.dialect.advres import read_advres
+from schedd.engine.component import components, leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.foresight import ran_to_its_end
 from schedd.engine.facts.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
@@ -21,7 +22,6 @@ from schedd.engine.place.placement import (
     replan,
     replan_displaced,
 )
-from schedd.engine.rank.accounts import book_charge
 from schedd.engine.rank.fair_use import book_run
 from schedd.engine.rank.promises import end_promise, judge_restored, note_one
 from schedd.engine.rank.ranking import forward, set_rank
@@ -464,7 +464,7 @@ def _remove_job(
     record = state.remove(job_id)
     if record is None:
         with Bookkeeping(state, job_id, "what is held for it"):
-            state.books.free(job_id)
+            leave_components(state, job_id)
         return
     state.frees += early
     if not state.freed_by[0]:
@@ -473,7 +473,7 @@ def _remove_job(
         unblock(state, job_id, event)
     _note_run(state, record, at)
     with Bookkeeping(state, job_id, "what is held for it"):
-        state.books.free(job_id)
+        leave_components(state, job_id)
     if by_itself:
         with Bookkeeping(state, job_id, "how long it ran"):
             ran_to_its_end(state, record, at)
@@ -487,8 +487,10 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
     with Bookkeeping(state, record.id, "what it used"):
         book_run(state, record, at)
     if record.phase is Phase.RUNNING:
-        with Bookkeeping(state, record.id, "its charge"):
-            book_charge(state, record, at)
+        for one in components():
+            if one.run_ended is not None:
+                with Bookkeeping(state, record.id, f"what its end means for {one.name}"):
+                    one.run_ended(state, record, at)
 
 
 def replan_after_failed_run(

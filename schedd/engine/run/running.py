@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from schedd.dialect import dialect_of
+from schedd.engine.component import components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.intake import Understood
 from schedd.engine.facts.phases import Step, after
@@ -13,7 +14,6 @@ from schedd.engine.facts.shares import shares_of, takes_of
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block, unblock
 from schedd.engine.place.placement import displace_for
-from schedd.engine.rank.accounts import hold_run
 from schedd.engine.rank.promises import began
 from schedd.engine.rank.quarantine import Concerning
 from schedd.model import Chunk, Place, Request
@@ -96,8 +96,10 @@ def _without_notes(understood: Understood) -> Understood:
 
 
 def _hold_amount(state: EngineState, record: JobRecord) -> None:
-    with Bookkeeping(state, record.id, "what it may cost"):
-        hold_run(state, record)
+    for one in components():
+        if one.job_holds_resources is not None:
+            with Bookkeeping(state, record.id, f"what its run means for {one.name}"):
+                one.job_holds_resources(state, record)
 
 
 def _correct_start(state: EngineState, record: JobRecord, started: int) -> int:

@@ -14,7 +14,6 @@ import numpy as np
 from schedd.engine.component import components, measured_draws, node_details, published_parts
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.booking import Booking
-from schedd.engine.facts.books import Entry as LedgerEntry
 from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.records import ChangeSet, JobRecord, TransferRecord
@@ -24,7 +23,6 @@ from schedd.engine.place.missing_starts import describe_closed_node
 from schedd.model import NodeSets
 from schedd.plan.columns import HeldEntries, HeldEntry, Ints, PlanReadView
 from schedd.policy.access import Access
-from schedd.policy.accounts import Account
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
 from schedd.policy.reliability import Life
@@ -101,19 +99,12 @@ class Published:
     """By node and field of its view: what components know of it."""
     lives: Mapping[str, Life]
     """By node: how long it was up, and how often it failed."""
-    accounts: Mapping[str, Account]
-    account_held: Mapping[str, int]
-    """By account: what is held for jobs that are planned or run, in its smallest unit."""
     pressures: Mapping[str, float]
     """By licence: copies asked for by waiting jobs and held by running ones, over the copies there are; as at
     the last reckoning of priorities, where these look at licences.
     """
     copies: Mapping[str, int]
     """By licence: how many there are."""
-    ledger: tuple[LedgerEntry, ...]
-    """Entries that the database does not have yet."""
-    books_read: int
-    """The server's logs were compared with what was charged up to this; 0: never."""
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     arriving: int
@@ -261,12 +252,8 @@ def publish(state: EngineState) -> Published:
         measured_draws=measured_draws(state),
         node_details=node_details(state),
         lives=dict(state.lives),
-        accounts=dict(state.books.accounts),
-        account_held=dict(state.books.held),
         pressures=dict(state.ranks.demand.pressures),
         copies=state.limits.copies,
-        ledger=tuple(state.books.entries),
-        books_read=state.books.read,
         bookings=dict(state.bookings),
         blocks=_blocks(state),
         starting=tuple(state.out),

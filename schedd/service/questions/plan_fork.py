@@ -13,13 +13,13 @@ from schedd.dialect import canonical
 from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
+from schedd.engine.component import components
 from schedd.engine.facts.booking import LIVE, key_of
 from schedd.engine.facts.intake import Intake, Understood, as_planned, not_counted, waits_for
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.booking_placement import missing_booking
-from schedd.engine.rank.accounts import account_of, most_of, too_little
 from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
@@ -30,7 +30,7 @@ from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows
 from schedd.policy.access import Access
 from schedd.policy.affordable import Tariff, place_within, too_dear
-from schedd.policy.site import Placing, economy_of, site_policy
+from schedd.policy.site import Placing, economy_of
 from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
@@ -150,7 +150,7 @@ class PlanFork:
             placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
             asking = self._trial(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
             asking = replace(asking, within=self._cost_limit(facts, moment))
-            answer = self._immediate_answer(facts, request) or self._account_wait(
+            answer = self._immediate_answer(facts, request) or self._wait_of_components(
                 facts, understood, instead_of
             )
             if answer is None:
@@ -277,29 +277,16 @@ class PlanFork:
             return WaitingFor("policy", f"the policy {policy}, which plans no starts")
         return None
 
-    def _account_wait(self, facts: JobFacts, understood: Understood, instead_of: str) -> WaitingFor | None:
-        """What the job waits for whose account has too little; what is held for the job that it is asked
-        ``instead_of`` counts as left.
-        """
-        published = self.published
-        if not published.accounts:
-            return None
-        site = site_policy(published.settings.site)
-        account = published.accounts.get(account_of(site.accounts, facts))
-        user = facts.owner.partition("@")[0]
-        if account is None or site.accounts.empty != "wait":
-            return None  # it may be planned, or nobody knows whose it will be
-        if user and not account.lets(user):
-            return WaitingFor("account", f"account {account.name} to be open to {user}")
-        left = account.balance + account.overdraft - published.account_held.get(account.name, 0)
-        own = record_of(published, instead_of) if instead_of else None
-        planned = own is not None and own.slot >= 0 and published.starts[own.slot] >= 0
-        if own is not None and planned and account_of(site.accounts, own.facts) == account.name:
-            left += most_of(site, published.nodes, account, own.facts, own.understood)
-        most = most_of(site, published.nodes, account, facts, understood)
-        if not account.closed and left >= most:
-            return None
-        return too_little(account, left, most, site.economy.currency)
+    def _wait_of_components(
+        self, facts: JobFacts, understood: Understood, instead_of: str
+    ) -> WaitingFor | None:
+        """What a component lets the job wait for, asked about instead of another; None: nothing."""
+        for one in components():
+            if one.must_wait_in_what_if is not None:
+                wait = one.must_wait_in_what_if(self.published, facts, understood, instead_of)
+                if wait is not None:
+                    return wait
+        return None
 
     def _no_start(self, request: Request) -> Answer:
         if self._bare is None:

@@ -50,7 +50,7 @@ _STEPS = [
         "outcomes",
         "deadlines",
         "dependencies",
-        "budgets",
+        "accounts",
     ),
     *("dispatch", "limits of cost", "late starts", "promises", "backfill", "repair", "priorities", "power"),
     *("told starts", "what is past", "the site's policy", "limits", "standing reservations"),

@@ -18,6 +18,8 @@ from schedd.api.request_bodies import AccountRequest, AccountTransfer
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
+from schedd.features.accounts.background import AccountsWorker
+from schedd.features.accounts.state import PublishedAccounts
 from schedd.policy.accounts import SCALE, Account, Period, Unit
 from schedd.policy.site import economy_of
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -182,7 +184,7 @@ async def set_account(
 
     Jobs that the account can no longer pay lose their planned start, latest start first.
     """
-    known = cluster.published.accounts.get(account)
+    known = cluster.published.part(PublishedAccounts).accounts.get(account)
     if known is not None and known.unit != body.unit:
         raise _invalid("body.unit", f"account {account} counts {known.unit}", known.unit)
     scale = SCALE[body.unit]
@@ -210,14 +212,12 @@ async def transfer_amount(
     """Transfer an amount from one account to another. Without a `source` it is added, without a `target`
     removed. Amounts reserved for jobs cannot be transferred. Needs the role `admin`.
     """
-    published = cluster.published
+    accounts = cluster.published.part(PublishedAccounts).accounts
     units: set[Unit] = set()
     for where, name in (("body.source", body.source), ("body.target", body.target)):
-        if name and name not in published.accounts:
-            raise _invalid(
-                where, f"no account {name[:80]}", ", ".join(list(published.accounts)[:20]) or "none"
-            )
-        units |= {published.accounts[name].unit} if name else set()
+        if name and name not in accounts:
+            raise _invalid(where, f"no account {name[:80]}", ", ".join(list(accounts)[:20]) or "none")
+        units |= {accounts[name].unit} if name else set()
     if len(units) != 1 or body.source == body.target:
         raise _invalid("body", "two different accounts of the same unit are needed, or one", "")
     (unit,) = units
@@ -231,7 +231,7 @@ async def transfer_amount(
         reason=body.reason,
     )
     between = f"from {body.source or 'outside'} to {body.target or 'outside'}"
-    words = f"{body.amount:g} {_unit_name(unit, published)} {between}"
+    words = f"{body.amount:g} {_unit_name(unit, cluster.published)} {between}"
     await _submit_change(cluster, event, caller.name, words + (f": {body.reason}" if body.reason else ""))
     return _accounts_reply(request, cluster, caller.name, visibility)
 
@@ -250,7 +250,7 @@ async def get_ledger(
     limit: Annotated[int, Query(description="Maximum number of entries.", ge=1, le=10_000)] = 200,
 ) -> Response:
     """What changed on accounts, newest first; it is entered within seconds. Users see their own jobs."""
-    ledger, user = daemon.ledgers[cluster.name], _readable_user(visibility, user)
+    ledger, user = daemon.service(cluster.name, AccountsWorker).ledger, _readable_user(visibility, user)
 
     def read() -> Sequence[LedgerRow]:
         with database_errors():
@@ -281,7 +281,7 @@ async def get_report(
     ] = "month,account,user",
 ) -> Response:
     """Charges, summed by month, account and user. Users see their own."""
-    ledger, user = daemon.ledgers[cluster.name], _readable_user(visibility, user)
+    ledger, user = daemon.service(cluster.name, AccountsWorker).ledger, _readable_user(visibility, user)
 
     def read() -> Sequence[ChargeTotal]:
         with database_errors():
@@ -323,7 +323,8 @@ def _readable_user(visibility: JobVisibility, user: str) -> str:
 def visible_accounts(published: Published, who: str, visibility: JobVisibility) -> tuple[AccountView, ...]:
     """The accounts that the caller may see, by name."""
     user = who.partition("@")[0]
-    found = [one for one in published.accounts.values() if visibility.viewer is None or one.lets(user)]
+    accounts = published.part(PublishedAccounts).accounts.values()
+    found = [one for one in accounts if visibility.viewer is None or one.lets(user)]
     found.sort(key=lambda one: one.name)
     return tuple(_account_view(one, published, all_users=visibility.viewer is None) for one in found)
 
@@ -333,7 +334,7 @@ def visible_charges(
 ) -> tuple[ChargeSummary, ...]:
     """Visible charges since then by month, account and user, newest month first. Waits for the database."""
     with database_errors():
-        rows = clusters.ledgers[cluster.name].charges(
+        rows = clusters.service(cluster.name, AccountsWorker).ledger.charges(
             since, _MAX_TIME, ["month", "account", "user"], account="", user=_readable_user(visibility, "")
         )
     found = [_charge_summary(one, cluster.published) for one in rows]
@@ -350,7 +351,7 @@ def _accounts_reply(request: Request, cluster: PlanLoop, who: str, visibility: J
 
 def _account_view(account: Account, published: Published, *, all_users: bool) -> AccountView:
     scale = SCALE[account.unit]
-    held = published.account_held.get(account.name, 0)
+    held = published.part(PublishedAccounts).held.get(account.name, 0)
     view = AccountView(
         name=account.name,
         unit=_unit_name(account.unit, published),

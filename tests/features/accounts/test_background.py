@@ -10,7 +10,8 @@ import pytest
 
 from schedd.dialect.accounting import parse_ended_run, shares_of
 from schedd.engine import EngineSettings
-from schedd.service.background.accounts_worker import MemoryLedger
+from schedd.features.accounts.background import AccountsWorker, MemoryLedger
+from schedd.features.accounts.state import PublishedAccounts
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
@@ -44,11 +45,11 @@ class Daemon:
         self.clusters["main"].submit(list(events)).result(WAIT)
 
     def rows(self) -> list[LedgerRow]:
-        ledger = self.clusters.ledgers["main"]
+        ledger = self.clusters.service("main", AccountsWorker).ledger
         return list(ledger.rows(0, MOST, 99, account="", user="", before=None))[::-1]
 
     def balance(self) -> int:
-        return self.clusters["main"].published.accounts["phys"].balance
+        return self.clusters["main"].published.part(PublishedAccounts).accounts["phys"].balance
 
 
 @pytest.fixture
@@ -82,11 +83,11 @@ def test_entries_come_into_the_ledger_once_whatever_ends_in_between(daemon: Call
     one.clock.moment += 60
     one.tell(JobEnded(id=event_id(), time=T + 60, job_id="1.srv"))
     until(lambda: [row.kind for row in one.rows()] == ["set", "charge"])
-    until(lambda: not one.clusters["main"].published.ledger)
+    until(lambda: not one.clusters["main"].published.part(PublishedAccounts).ledger)
     one.again()
-    assert (one.balance(), one.clusters["main"].published.ledger) == (9760, ())
+    assert (one.balance(), one.clusters["main"].published.part(PublishedAccounts).ledger) == (9760, ())
     # What a daemon entered that was killed before it could say so is entered again.
-    one.clusters.ledgers["main"].add_rows(one.rows())
+    one.clusters.service("main", AccountsWorker).ledger.add_rows(one.rows())
     one.clock.moment += 1
     one.tell(account(reason="a gift", overdraft=5))
     until(lambda: len(one.rows()) == 3)
@@ -112,15 +113,15 @@ def test_runs_that_nobody_saw_are_charged_by_the_logs_and_never_twice(
     log.write_text(record("0.srv", T - 900, T - 10))
     one = daemon(logs=str(tmp_path))
     one.tell(account(), node("n1"))
-    until(lambda: bool(one.clusters["main"].published.books_read))
+    until(lambda: bool(one.clusters["main"].published.part(PublishedAccounts).read))
     log.write_text(log.read_text() + record("5.srv", T + 10, T + 110) + record("6.srv", T, T + 9, "other"))
     one.again()
     one.clock.moment += 1_000
     until(lambda: one.balance() == 9_700)
-    until(lambda: one.clusters["main"].published.books_read == T + 940)
+    until(lambda: one.clusters["main"].published.part(PublishedAccounts).read == T + 940)
     one.clock.moment += 1_000
     one.again()
-    until(lambda: one.clusters["main"].published.books_read == T + 1_940)
+    until(lambda: one.clusters["main"].published.part(PublishedAccounts).read == T + 1_940)
     assert one.balance() == 9_700
     until(lambda: len(one.rows()) == 2)
     assert (one.rows()[1].job, one.rows()[1].owner, one.rows()[1].end) == ("5.srv", "ann@login", T + 110)

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from schedd.dialect.accounting import EndedRun, shares_of
-from schedd.engine.facts.books import Entry
-from schedd.engine.rank.accounts import account_of
+from schedd.features.accounts.rules import account_of
+from schedd.features.accounts.state import LedgerLine, PublishedAccounts, account_book
 from schedd.policy.site import site_policy
 from schedd.service.cluster.accounting_logs import ended_runs
 from schedd.service.cluster.daemon_store import DaemonStore
@@ -22,7 +22,7 @@ from schedd.store import StoreError
 from schedd.store.records import ChargeTotal, LedgerRow
 from schedd.wire import LedgerStored, RunFacts, RunsRead, ShareFacts
 
-__all__ = ["AccountsLedger", "AccountsWorker", "MemoryLedger", "StoredLedger"]
+__all__ = ["AccountsLedger", "AccountsWorker", "MemoryLedger", "StoredLedger", "cluster_service"]
 
 _log = structlog.get_logger(__name__)
 _LOOK: Final = 1.0
@@ -156,6 +156,12 @@ class MemoryLedger:
         ]
 
 
+def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "AccountsWorker":
+    """The worker of a cluster."""
+    ledger = StoredLedger(durable, loop.name) if durable is not None else MemoryLedger()
+    return AccountsWorker(loop, ledger)
+
+
 class AccountsWorker:
     """Accounts of one cluster, in a thread of its own. Entries that cannot be stored now stay in the
     planner.
@@ -163,7 +169,7 @@ class AccountsWorker:
 
     def __init__(self, loop: PlanLoop, ledger: AccountsLedger) -> None:
         self._loop = loop
-        self._ledger = ledger
+        self.ledger = ledger
         self._stop = threading.Event()
         self._trouble = ""
         self._thread = loop.supervisor.thread("accounts", self._run, cluster=loop.name)
@@ -187,8 +193,8 @@ class AccountsWorker:
         try:
             self._loop.check_leads()
             self.flush_entries()
-            published = self._loop.published
-            if published.accounts and self._loop.now() >= published.books_read + _EVERY:
+            book = self._loop.published.part(PublishedAccounts)
+            if book.accounts and self._loop.now() >= book.read + _EVERY:
                 self.read_logs()
             self._trouble = ""
         except (PlannerStopped, Overloaded, TimeoutError, StoreError) as error:
@@ -202,11 +208,12 @@ class AccountsWorker:
         Raises StoreError, PlannerStopped, Overloaded and TimeoutError.
         """
         published = self._loop.published
-        if not published.ledger:
+        ledger = published.part(PublishedAccounts).ledger
+        if not ledger:
             return
         zone = site_policy(published.settings.site).accounts.zone
-        self._ledger.add_rows([_row(one, zone) for one in published.ledger])
-        number = published.ledger[-1].number
+        self.ledger.add_rows([_row(one, zone) for one in ledger])
+        number = ledger[-1].number
         event = LedgerStored(id=f"books:{secrets.token_hex(8)}", time=self._loop.now(), number=number)
         self._loop.submit([event]).result(_PATIENCE)
 
@@ -217,17 +224,20 @@ class AccountsWorker:
         """
         loop = self._loop
         published = loop.published
+        book = published.part(PublishedAccounts)
         rules = site_policy(published.settings.site).accounts
         if not rules.logs:
             return
-        until, begin = loop.now() - _LATE, published.books_read
+        until, begin = loop.now() - _LATE, book.read
         runs: list[RunFacts] = []
         if begin:
-            known = loop.call_between_batches(lambda engine: dict(engine.state.books.runs)).result(_PATIENCE)
+            known = loop.call_between_batches(lambda engine: dict(account_book(engine.state).runs)).result(
+                _PATIENCE
+            )
             found = ended_runs(Path(rules.logs), begin - _BACK, loop.name, "what ran")
             # A run lost to a rerun was charged as it happened; its end in the log may differ by seconds.
             for one in (_run_of(run) for run in found if not run.lost):
-                account = published.accounts.get(account_of(rules, one))
+                account = book.accounts.get(account_of(rules, one))
                 if account is not None and account.created < one.end <= until and _differs(known, one):
                     runs.append(one)
         for first in range(0, max(len(runs), 1), _MOST):
@@ -263,7 +273,7 @@ def _run_of(run: EndedRun) -> RunFacts:
     )
 
 
-def _row(one: Entry, zone: str) -> LedgerRow:
+def _row(one: LedgerLine, zone: str) -> LedgerRow:
     month = f"{datetime.fromtimestamp(one.time, UTC).astimezone(ZoneInfo(zone)):%Y-%m}"
     return LedgerRow(
         number=one.number,

@@ -8,6 +8,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.view import publish
+from schedd.features.accounts.state import PublishedAccounts, account_book
 from schedd.model import WaitingFor
 from schedd.wire import (
     AccountMoved,
@@ -46,17 +47,20 @@ class Site(Cluster):
         )
 
     def left(self, name: str = "phys") -> int:
-        return self.engine.state.books.available(name)
+        return account_book(self.engine.state).available(name)
 
     def balance(self, name: str = "phys") -> int:
-        return self.engine.state.books.accounts[name].balance
+        return account_book(self.engine.state).accounts[name].balance
 
     def waits(self, job: str) -> str:
         answer = self.record(job).answer
         return f"{answer.kind}: {answer.what}" if isinstance(answer, WaitingFor) else ""
 
     def lines(self) -> list[tuple[str, str, int, int]]:
-        return [(one.kind, one.account, one.amount, one.balance) for one in self.engine.state.books.entries]
+        return [
+            (one.kind, one.account, one.amount, one.balance)
+            for one in account_book(self.engine.state).entries
+        ]
 
 
 def test_a_job_has_its_most_held_and_is_charged_what_it_took() -> None:
@@ -66,7 +70,7 @@ def test_a_job_has_its_most_held_and_is_charged_what_it_took() -> None:
     assert (site.balance(), site.left()) == (1000, 600)
     site.at(30)
     assert (site.balance(), site.left()) == (880, 880)
-    (line,) = [one for one in site.engine.state.books.entries if one.kind == "charge"]
+    (line,) = [one for one in account_book(site.engine.state).entries if one.kind == "charge"]
     assert (line.job, line.owner, line.start - T, line.end - T) == ("1", "ann@login", 0, 30)
     assert (line.amount, line.balance, line.cpu_seconds) == (-120, 880, 120)
 
@@ -179,7 +183,7 @@ def test_users_that_are_not_let_in_wait_and_so_do_those_of_unknown_accounts_wher
 def test_without_accounts_nothing_is_held_and_an_account_made_later_counts_what_runs() -> None:
     site = Site(otherwise="all")
     site.submit("1", "1:ppn=4", 100)
-    assert not site.engine.state.books.holds
+    assert not account_book(site.engine.state).holds
     site.account("all", amount=1000)
     assert site.left("all") == 600
     site.at(100)
@@ -189,7 +193,7 @@ def test_without_accounts_nothing_is_held_and_an_account_made_later_counts_what_
 def test_a_period_begins_anew_with_its_amount_and_what_is_owed() -> None:
     site = Site()
     site.account(amount=1000, overdraft=500, period="month")
-    account = site.engine.state.books.accounts["phys"]
+    account = account_book(site.engine.state).accounts["phys"]
     first = datetime.fromtimestamp(account.until, UTC)
     assert (first.month, first.day, first.hour) == (12, 1, 0)
     site.submit("1", "1:ppn=4", 300, account="phys")
@@ -199,9 +203,9 @@ def test_a_period_begins_anew_with_its_amount_and_what_is_owed() -> None:
     assert site.start("2") is None
     site.at(account.until - T)
     assert site.start("2") == account.until - T, "no event was needed"
-    account = site.engine.state.books.accounts["phys"]
+    account = account_book(site.engine.state).accounts["phys"]
     assert (account.balance, account.charged) == (800, 0)
-    assert [one.amount for one in site.engine.state.books.entries if one.kind == "period"] == [1000]
+    assert [one.amount for one in account_book(site.engine.state).entries if one.kind == "period"] == [1000]
 
 
 def test_money_is_charged_by_the_prices_of_nodes_and_hours() -> None:
@@ -248,9 +252,9 @@ def test_a_run_of_the_logs_is_charged_once_and_one_charged_wrongly_is_put_right(
     assert site.balance() == 9400, "never twice"
     read(run("1", 2, 80))
     assert site.balance() == 9488
-    line = site.engine.state.books.entries[-1]
+    line = account_book(site.engine.state).entries[-1]
     assert (line.kind, line.job, line.amount, line.cpu_seconds) == ("correction", "1", 88, -88)
-    assert site.engine.state.books.read == site.server.now
+    assert account_book(site.engine.state).read == site.server.now
     read(run("8", -50, -10))
     assert site.balance() == 9488, "it ended before there was the account"
 
@@ -293,15 +297,15 @@ def test_accounts_outlive_a_restart_and_entries_stay_until_the_ledger_has_them()
     site.account(amount=1000, users=("ann",))
     site.submit("1", "1:ppn=4", 100, account="phys", runtime=50)
     again = Engine.restore(site.engine.checkpoint())
-    assert again.state.books == site.engine.state.books
+    assert account_book(again.state) == account_book(site.engine.state)
     site.engine = again
     site.at(50)
     assert site.balance() == 800
-    numbers = [one.number for one in publish(site.engine.state).ledger]
+    numbers = [one.number for one in publish(site.engine.state).part(PublishedAccounts).ledger]
     assert numbers == [1, 2]
     site.tell(LedgerStored(id=site.server.event_id(), time=site.server.now, number=1))
-    assert [one.number for one in site.engine.state.books.entries] == [2]
-    assert Engine.restore(site.engine.checkpoint()).state.books == site.engine.state.books
+    assert [one.number for one in account_book(site.engine.state).entries] == [2]
+    assert account_book(Engine.restore(site.engine.checkpoint()).state) == account_book(site.engine.state)
 
 
 def test_another_policy_of_the_site_looks_at_all_jobs_again() -> None:

@@ -9,15 +9,20 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from schedd.api.accounts import ChargeSummary, visible_accounts, visible_charges
+from schedd.dashboard.menu import MenuPage
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
+from schedd.features.accounts.api import ChargeSummary, visible_accounts, visible_charges
+from schedd.features.accounts.state import PublishedAccounts
 from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 
-__all__ = ["router"]
+__all__ = ["PAGE", "router"]
 
 router = APIRouter()
+PAGE: Final = MenuPage(
+    "accounts", "Accounts", lambda _, published: bool(published.part(PublishedAccounts).accounts)
+)
 _YEAR_S: Final = 366 * 86_400
 _MAX_ACCOUNTS_SHOWN: Final = 500
 

@@ -1,0 +1,51 @@
+"""The pages of a cluster that the menu names."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from schedd.dashboard.viewer import Viewer
+from schedd.engine.show.view import Published
+from schedd.feature_list import feature_modules
+
+__all__ = ["MenuPage", "menu_pages"]
+
+
+def _always(viewer: Viewer, published: Published) -> bool:
+    del viewer, published
+    return True
+
+
+def _to_operators(viewer: Viewer, published: Published) -> bool:
+    del published
+    return viewer.may_act
+
+
+@dataclass(frozen=True, slots=True)
+class MenuPage:
+    """A page: its path below the cluster's, its title, and whom it is shown."""
+
+    path: str
+    title: str
+    is_shown: Callable[[Viewer, Published], bool] = _always
+
+
+_FIRST = (
+    MenuPage("my-jobs", "My jobs"),
+    MenuPage("plan", "Plan"),
+    MenuPage("queue", "Queue"),
+    MenuPage("nodes", "Nodes"),
+    MenuPage("calendar", "Calendar"),
+    MenuPage("what-if", "What if"),
+    MenuPage("plan-metrics", "Plan metrics"),
+)
+_LAST = (
+    MenuPage("alternatives", "Alternatives", _to_operators),
+    MenuPage("admin", "Admin", _to_operators),
+)
+
+
+def menu_pages(viewer: Viewer, published: Published) -> list[tuple[str, str]]:
+    """Path and title of each page that is shown to the viewer; those of features stand before the last."""
+    of_features = (module.PAGE for module in feature_modules("page"))
+    pages: tuple[MenuPage, ...] = (*_FIRST, *of_features, *_LAST)
+    return [(one.path, one.title) for one in pages if one.is_shown(viewer, published)]

@@ -1,0 +1,51 @@
+"""What accounts add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import Component
+from schedd.features.accounts.changes import follow_changes, next_change
+from schedd.features.accounts.rules import (
+    charge_booking,
+    charge_run,
+    drop_stored_lines,
+    examine_all,
+    forget_old_runs,
+    goes_last,
+    hold_for_booking,
+    hold_for_run,
+    note_logged_runs,
+    release_hold,
+    set_account,
+    transfer_amount,
+    wait_for_funds,
+)
+from schedd.features.accounts.state import AccountBook, published_accounts, without_jobs
+from schedd.features.accounts.what_if import wait_in_what_if
+from schedd.wire import AccountMoved, AccountSet, LedgerStored, RunsRead
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="accounts",
+    state=AccountBook,
+    handlers={
+        AccountSet: set_account,
+        AccountMoved: transfer_amount,
+        LedgerStored: drop_stored_lines,
+        RunsRead: note_logged_runs,
+    },
+    site_changed=examine_all,
+    must_wait=wait_for_funds,
+    must_wait_in_what_if=wait_in_what_if,
+    goes_last=goes_last,
+    job_holds_resources=hold_for_run,
+    run_ended=charge_run,
+    job_left_plan=release_hold,
+    booking_requested=hold_for_booking,
+    booking_began=charge_booking,
+    before_dispatch=follow_changes,
+    next_wake=next_change,
+    now_and_then=forget_old_runs,
+    published=published_accounts,
+    without_plan=without_jobs,
+)

@@ -1,0 +1,374 @@
+"""Which jobs their accounts let be planned, what is held for them, and what runs are charged.
+
+For a job that has a place in the plan, the most that it can cost is held on its account. When its run ends,
+what it really used is charged, and the rest is free again. So the plan never promises what nobody can pay.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from schedd.engine.facts.booking import Booking
+from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.rank.ranking import set_rank
+from schedd.features.accounts.state import account_book
+from schedd.model import WaitingFor
+from schedd.policy.accounts import SCALE, Account, AccountRules, Portion, dearest, paid, period_at
+from schedd.policy.site import SitePolicy
+from schedd.wire import (
+    AccountMoved,
+    AccountSet,
+    Book,
+    JobFacts,
+    LedgerStored,
+    NodeFacts,
+    RunFacts,
+    RunsRead,
+    ShareFacts,
+)
+
+__all__ = [
+    "account_of",
+    "charge_booking",
+    "charge_run",
+    "drop_stored_lines",
+    "examine_all",
+    "forget_old_runs",
+    "goes_last",
+    "hold_for_booking",
+    "hold_for_run",
+    "missing_funds",
+    "most_expensive",
+    "note_logged_runs",
+    "release_hold",
+    "set_account",
+    "transfer_amount",
+    "wait_for_funds",
+]
+
+_REMEMBERED_S: Final = 3 * 86_400
+"""For how long charged runs are remembered where the server's logs are not read."""
+_REREAD_S: Final = 86_400
+"""How long before the last reading of the logs runs are remembered: logs are read again from then on."""
+
+
+def account_of(rules: AccountRules, facts: JobFacts | RunFacts) -> str:
+    """The account that a job uses; empty: none."""
+    if rules.by == "user":
+        named = facts.owner.partition("@")[0]
+    else:
+        named = {"account": facts.account, "project": facts.project, "group": facts.group}[rules.by]
+    return named or rules.otherwise
+
+
+def _amount_text(account: Account, amount: int, currency: str) -> str:
+    unit = "core-hours" if account.unit == "core_hours" else currency
+    return f"{amount / SCALE[account.unit]:,.2f} {unit}"
+
+
+# ---- which jobs may be planned ------------------------------------------------------------------
+
+
+def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
+    """Hold the most that the job can cost. Returns what it must wait for where its account has too little."""
+    book, rules = account_book(state), state.site.accounts
+    if not book.accounts and rules.unknown == "run":
+        return None
+    job, name = record.id, account_of(rules, record.facts)
+    account = book.accounts.get(name)
+    if account is None:
+        book.release(job)
+        if rules.unknown == "run":
+            return None
+        if not name:
+            return WaitingFor("account", f"an account to be named, by the job's {rules.by}")
+        return WaitingFor("account", f"account {name}, which there is not")
+    user = record.facts.owner.partition("@")[0]
+    if not account.lets(user):
+        book.release(job)
+        return WaitingFor("account", f"account {name} to be open to {user}")
+    most = _most_of_job(state, account, record)
+    was_poor = job in book.poor
+    if not account.closed and book.available(name, job) >= most:
+        book.hold(job, name, most)
+        if was_poor:
+            set_rank(state, record)
+        return None
+    book.release(job)
+    if rules.empty == "last":
+        book.poor[job] = None
+        if not was_poor:
+            set_rank(state, record)
+        return None
+    return missing_funds(account, book.available(name, job), most, state.site.economy.currency)
+
+
+def goes_last(state: EngineState, job: str) -> bool:
+    """Whether the job is planned after all others, since its account is empty."""
+    return job in account_book(state).poor
+
+
+def most_expensive(
+    site: SitePolicy,
+    nodes: Mapping[str, NodeFacts],
+    account: Account,
+    facts: JobFacts,
+    understood: Understood,
+) -> int:
+    """The most that a waiting job can cost, in the account's smallest unit."""
+    amounts = claim_of(facts, understood).amounts
+    cpus = amounts["cpus"]
+    request = understood.request
+    if request is not None and (request.exclusive or facts.exclusive):
+        largest = max((one.cpus for one in nodes.values()), default=0)
+        cpus = max(cpus, amounts["nodes"] * largest)
+    gpus, gpu = amounts.get("gpus", 0), site.accounts.gpu
+    return dearest(account.unit, cpus, gpus, understood.walltime, site.economy, gpu)
+
+
+def missing_funds(account: Account, available: int, most: int, currency: str) -> WaitingFor:
+    """What a job waits for that may cost ``most``, where only ``available`` is left."""
+    if account.closed:
+        return WaitingFor("budget", f"account {account.name}, which is closed")
+    left, needed = (_amount_text(account, one, currency) for one in (max(0, available), most))
+    return WaitingFor("budget", f"account {account.name}: {left} are left, and it may take {needed}")
+
+
+def _most_of_job(state: EngineState, account: Account, record: JobRecord) -> int:
+    return most_expensive(state.site, state.node_facts, account, record.facts, record.understood)
+
+
+def release_hold(state: EngineState, key: str) -> None:
+    """Hold nothing for this job or booking any more."""
+    account_book(state).release(key)
+
+
+def examine_all(state: EngineState) -> None:
+    """The site's policy was changed: all jobs are examined again."""
+    account_book(state).due["*"] = None
+
+
+# ---- what bookings cost -------------------------------------------------------------------------
+
+
+def hold_for_booking(
+    state: EngineState, event: Book, key: str, facts: JobFacts, understood: Understood
+) -> str:
+    """Hold what a booking costs; returns why that cannot be, or an empty string."""
+    share, book, rules = state.site.bookings.cost, account_book(state), state.site.accounts
+    account = book.accounts.get(account_of(rules, facts))
+    if account is None:
+        return "" if rules.unknown == "run" else "it costs something, and there is no account for it"
+    if not account.lets(event.owner.partition("@")[0]):
+        return f"account {account.name} is not open to {event.owner}"
+    priced = replace(understood, walltime=event.duration)
+    amount = round(share * most_expensive(state.site, state.node_facts, account, facts, priced))
+    available = book.available(account.name, key)
+    if account.closed or available < amount:
+        left, needed = (
+            _amount_text(account, one, state.site.economy.currency) for one in (max(0, available), amount)
+        )
+        return f"account {account.name}: {left} are left, and it costs {needed}"
+    book.hold(key, account.name, amount)
+    return ""
+
+
+def charge_booking(state: EngineState, booking: Booking, key: str) -> None:
+    """The booking began: what was held for it is charged."""
+    book = account_book(state)
+    held = book.holds.get(key)
+    book.release(key)
+    account = book.accounts.get(held[0]) if held is not None else None
+    if account is None or held is None:
+        return
+    book.enter(
+        replace(account, charged=account.charged + held[1]),
+        state.now,
+        "charge",
+        -held[1],
+        job=key,
+        owner=booking.event.owner,
+        start=booking.start,
+        end=booking.end,
+    )
+
+
+# ---- what runs cost -----------------------------------------------------------------------------
+
+
+def hold_for_run(state: EngineState, record: JobRecord) -> None:
+    """A job runs or is dispatched: what it costs until the end of its walltime is held, whether its account
+    has that or not.
+    """
+    book = account_book(state)
+    account = book.accounts.get(account_of(state.site.accounts, record.facts))
+    if account is None:
+        book.release(record.id)
+        return
+    if record.phase is not Phase.RUNNING:
+        book.hold(record.id, account.name, _most_of_job(state, account, record))
+        return
+    start = record.run.started
+    amount = _cost(state, account, _portions(state, record), start, start + record.understood.walltime)
+    if book.holds.get(record.id) != (account.name, amount):
+        book.poor.pop(record.id, None)
+        book.hold(record.id, account.name, amount)
+
+
+def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
+    """A run ended: what it used is charged, once."""
+    book = account_book(state)
+    account = book.accounts.get(account_of(state.site.accounts, record.facts))
+    book.release(record.id)
+    if account is not None:
+        _charge(state, account, record.facts, _portions(state, record), record.run.started, end)
+
+
+def note_logged_runs(state: EngineState, event: RunsRead) -> None:
+    """Runs in the server's accounting logs: those that were not charged are charged, others corrected."""
+    rules, book = state.site.accounts, account_book(state)
+    for run in event.runs:
+        account = book.accounts.get(account_of(rules, run))
+        if account is not None and run.end > account.created:
+            _charge(state, account, run, _portions_of_shares(state, run.shares), run.start, run.end)
+    book.read = max(book.read, event.until)
+
+
+def _charge(
+    state: EngineState,
+    account: Account,
+    facts: JobFacts | RunFacts,
+    portions: list[Portion],
+    start: int,
+    end: int,
+) -> None:
+    book, job = account_book(state), facts.id
+    end = max(end, start)
+    cost = _cost(state, account, portions, start, end)
+    known = book.runs.get(job, ())
+    before = next((one for one in known if _is_same_run(one, start, end)), None)
+    rest = tuple(one for one in known if one is not before)
+    book.runs[job] = (*rest, (start, end, cost))
+    amount = cost - (before[2] if before is not None else 0)
+    if before is not None and not amount:
+        return
+    seconds = end - start - (before[1] - before[0] if before is not None else 0)
+    book.enter(
+        replace(account, charged=account.charged + amount),
+        state.now,
+        "charge" if before is None else "correction",
+        -amount,
+        job=job,
+        owner=facts.owner,
+        start=start,
+        end=end,
+        cpu_seconds=sum(one.cpus for one in portions) * seconds,
+        gpu_seconds=sum(one.gpus for one in portions) * seconds,
+    )
+
+
+def _is_same_run(run: tuple[int, int, int], start: int, end: int) -> bool:
+    """Whether a charged run overlaps ``[start, end)``: the clocks of logs and events differ by seconds."""
+    return run[0] < max(end, start + 1) and start < max(run[1], run[0] + 1)
+
+
+def _cost(state: EngineState, account: Account, portions: list[Portion], start: int, end: int) -> int:
+    return paid(account.unit, portions, start, end, state.site.economy, state.site.accounts.gpu)
+
+
+def _portions(state: EngineState, record: JobRecord) -> list[Portion]:
+    """What a running job pays for, by node: what it holds, and the whole node where it has it exclusively."""
+    portions = _portions_of_shares(state, record.facts.shares)
+    request = record.understood.request
+    if not record.facts.exclusive and (request is None or not request.exclusive):
+        return portions
+    whole = []
+    for one in portions:
+        facts = state.node_facts.get(one.node)
+        if facts is not None:
+            one = one._replace(cpus=max(one.cpus, facts.cpus), gpus=max(one.gpus, facts.gpus))
+        whole.append(one)
+    return whole
+
+
+def _portions_of_shares(state: EngineState, shares: Iterable[ShareFacts]) -> list[Portion]:
+    portions: dict[str, Portion] = {}
+    for share in shares:
+        facts = state.node_facts.get(share.node)
+        known = portions.get(share.node, Portion(share.node, facts.properties if facts else (), 0, 0))
+        portions[share.node] = known._replace(cpus=known.cpus + share.cpus, gpus=known.gpus + share.gpus)
+    return list(portions.values())
+
+
+def forget_old_runs(state: EngineState) -> None:
+    """Forget runs that cannot be reported a second time any more."""
+    book = account_book(state)
+    if state.site.accounts.logs:
+        until = (book.read or state.now) - _REREAD_S
+    else:
+        until = state.now - _REMEMBERED_S
+    for job, runs in list(book.runs.items()):
+        kept = tuple(one for one in runs if one[1] >= until)
+        if not kept:
+            del book.runs[job]
+        elif len(kept) < len(runs):
+            book.runs[job] = kept
+
+
+# ---- what admins change -------------------------------------------------------------------------
+
+
+def set_account(state: EngineState, event: AccountSet) -> None:
+    """Create or change an account. The unit of an existing account cannot be changed."""
+    book = account_book(state)
+    before = book.accounts.get(event.name)
+    if before is not None and before.unit != event.unit:
+        state.taken[event.id] = 0
+        return
+    account = before or Account(name=event.name, unit=event.unit, created=state.now, since=state.now)
+    if before is None or before.period != event.period:
+        since, until = period_at(event.period, state.now, state.site.accounts.zone)
+        account = replace(account, since=since, until=until)
+    account = replace(
+        account,
+        amount=event.amount,
+        overdraft=event.overdraft,
+        period=event.period,
+        users=event.users,
+        closed=event.closed,
+    )
+    gained = account.balance - (before.balance if before is not None else 0)
+    book.enter(account, state.now, "set", gained, by=event.by, reason=event.reason)
+    state.taken[event.id] = 1
+
+
+def transfer_amount(state: EngineState, event: AccountMoved) -> None:
+    """Transfer an amount between two accounts, or between one and the outside, if all of it is available."""
+    book = account_book(state)
+    source, target = book.accounts.get(event.source), book.accounts.get(event.target)
+    units = {one.unit for one in (source, target) if one is not None}
+    possible = (
+        (source is not None or not event.source)
+        and (target is not None or not event.target)
+        and len(units) == 1
+        and event.source != event.target
+        and (source is None or book.available(source.name) >= event.amount)
+    )
+    state.taken[event.id] = int(possible)
+    if not possible:
+        return
+    more = {"by": event.by, "reason": event.reason}
+    if source is not None:
+        account = replace(source, moved=source.moved - event.amount)
+        book.enter(account, state.now, "transfer", -event.amount, other=event.target, **more)
+    if target is not None:
+        account = replace(target, moved=target.moved + event.amount)
+        book.enter(account, state.now, "transfer", event.amount, other=event.source, **more)
+
+
+def drop_stored_lines(state: EngineState, event: LedgerStored) -> None:
+    """The ledger has these lines: they need not be kept here."""
+    account_book(state).drop_stored(event.number)

@@ -1,0 +1,37 @@
+"""What a job that is only asked about would have to wait for, by its account."""
+
+from schedd.engine.facts.intake import Understood
+from schedd.engine.show.job_view import record_of
+from schedd.engine.show.view import Published
+from schedd.features.accounts.rules import account_of, missing_funds, most_expensive
+from schedd.features.accounts.state import PublishedAccounts
+from schedd.model import WaitingFor
+from schedd.policy.site import site_policy
+from schedd.wire import JobFacts
+
+__all__ = ["wait_in_what_if"]
+
+
+def wait_in_what_if(
+    published: Published, facts: JobFacts, understood: Understood, instead_of: str
+) -> WaitingFor | None:
+    """What the job must wait for. What is held for the job ``instead_of`` counts as available."""
+    book = published.part(PublishedAccounts)
+    if not book.accounts:
+        return None
+    site = site_policy(published.settings.site)
+    account = book.accounts.get(account_of(site.accounts, facts))
+    user = facts.owner.partition("@")[0]
+    if account is None or site.accounts.empty != "wait":
+        return None  # it may be planned, or nobody knows whose it will be
+    if user and not account.lets(user):
+        return WaitingFor("account", f"account {account.name} to be open to {user}")
+    available = account.balance + account.overdraft - book.held.get(account.name, 0)
+    other = record_of(published, instead_of) if instead_of else None
+    planned = other is not None and other.slot >= 0 and published.starts[other.slot] >= 0
+    if other is not None and planned and account_of(site.accounts, other.facts) == account.name:
+        available += most_expensive(site, published.nodes, account, other.facts, other.understood)
+    most = most_expensive(site, published.nodes, account, facts, understood)
+    if not account.closed and available >= most:
+        return None
+    return missing_funds(account, available, most, site.economy.currency)
