@@ -85,7 +85,7 @@ def _examined(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(record.id)
         return follow(state, record, event)
 
-    monkeypatch.setattr(placement, "_follow_chain", counted)
+    monkeypatch.setattr(placement, "_follow_dependency", counted)
     return found
 
 

@@ -284,7 +284,7 @@ def test_of_thousands_of_nodes_in_the_way_some_are_named_and_the_others_counted(
         asked.append(name)
         return describe_closed_node(state, name)
 
-    monkeypatch.setattr(missing_starts, "state_of", counted)
+    monkeypatch.setattr(missing_starts, "describe_closed_node", counted)
     cluster = Cluster(nodes=40)
     changes = [
         NodeChanged(id=f"n:{i}", time=T, node=NodeFacts(name=f"n{i}", cpus=4, state="drain"))

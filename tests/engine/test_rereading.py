@@ -219,7 +219,7 @@ def test_a_job_of_which_the_look_fails_is_set_aside_alone(monkeypatch: pytest.Mo
             raise RuntimeError("broken on purpose")
         return look(state, record, *why)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reevaluation, "_look", fails)
+    monkeypatch.setattr(reevaluation, "_reevaluate_job", fails)
     one.handle([queue(1, started=False)], NOW)
     settled(one)
     aside = [record.id for record in one.state.records.values() if record.quarantine]

@@ -33,7 +33,7 @@ def stop_at(search: PlanSearch, plan: Plan, step: int) -> None:
 
         return done
 
-    for name in ("lift", "place"):
+    for name in ("remove", "place"):
         setattr(plan, name, stopping(getattr(plan, name)))
 
 

@@ -18,7 +18,7 @@ from schedd.plan.machine import Machine
 from schedd.plan.plan import Plan
 from schedd.plan.schema import NAMES, NUMBERS, Arrays, declared
 
-OF_THE_MOMENT = {"_ahead", "_former"}
+OF_THE_MOMENT = {"_compaction", "_former"}
 """Work under way that only saves time later."""
 REFERENCES = {"slabs", "shapes", "_slabs", "_shapes", "_repairs", "_machine"}
 COUNTERS_OF_ITS_OWN = {

@@ -144,6 +144,6 @@ def test_what_the_kernel_leaves_to_its_caller_is_done(how: int, monkeypatch: pyt
         ways.add(way)
         return int(way)
 
-    monkeypatch.setattr(on, "run_on", told)
+    monkeypatch.setattr(on, "project_events", told)
     same(plan, lasts, 0, MUCH, [])
     assert {how, on.ENDED} <= ways

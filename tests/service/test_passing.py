@@ -79,7 +79,7 @@ def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked
 ) -> None:
     with planner(incidents=IncidentFiles(tmp_path), batch_limit=1 if hangs else 30) as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
-        monkeypatch.setattr(settle, "dispatch_due", once(dispatch_jobs, hangs=hangs))
+        monkeypatch.setattr(settle, "dispatch_jobs", once(dispatch_jobs, hangs=hangs))
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
         assert loop.alive
         assert (loop.failure, loop.trouble) == ("", "")
@@ -105,7 +105,7 @@ def test_own_starts_are_nobody_elses_where_an_error_was_met_on_the_way_through_t
         assert len(runs) == 3
         loop.submit([started(run) for run in runs]).result(WAIT)
         monkeypatch.setattr(dispatch, "waits_for_booking", once(waits_for_booking, times=times))
-        monkeypatch.setattr(settle, "overruns", once(extend_overruns))
+        monkeypatch.setattr(settle, "extend_overruns", once(extend_overruns))
         loop.submit([job("4")]).result(WAIT)
         assert len(alerts(loop, "passed_over")) == 1
         assert loop.published.foreign == ""
@@ -131,7 +131,7 @@ def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
     with planner() as loop:
         assert isinstance(loop._clock, StillClock)
         loop.submit([node("n1")]).result(WAIT)
-        monkeypatch.setattr(settle, "dispatch_due", once(dispatch_jobs))
+        monkeypatch.setattr(settle, "dispatch_jobs", once(dispatch_jobs))
         loop.submit([job("0")]).result(WAIT)
         loop.submit([job("1")]).result(WAIT)
         assert not [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
@@ -155,7 +155,7 @@ def test_a_job_that_the_planner_does_not_come_back_from_is_set_aside_alone(
             raise RuntimeError("broken on purpose")
         seat(state, record, *rest, **named)
 
-    monkeypatch.setattr(placement, "_seat", fails)
+    monkeypatch.setattr(placement, "_place_job", fails)
     with planner(batch_limit=1) as loop:
         loop.submit([node("n1")]).result(WAIT)
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)

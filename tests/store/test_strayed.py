@@ -100,7 +100,7 @@ def test_who_follows_knows_an_error_that_the_leader_alone_met(
     with leading(store) as (loop, _):
         standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_seat", broken("3"))
+            patch.setattr(placement, "_place_job", broken("3"))
             loop.submit([job("3"), job("4")]).result(WAIT)
         assert alerts(loop, "quarantine")
         loop.submit([job("5")]).result(WAIT)
@@ -117,7 +117,7 @@ def test_a_standby_that_was_ahead_of_the_leaders_error_takes_it_over(
     with leading(store) as (loop, journal):
         standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_seat", broken("3"))
+            patch.setattr(placement, "_place_job", broken("3"))
 
             def follows() -> None:
                 patch.undo()
@@ -142,7 +142,7 @@ def test_a_standby_that_met_an_error_alone_finds_back(
         standby = LogFollower(store, "c", SETTINGS, T)
         loop.submit([job("3"), job("4")]).result(WAIT)
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_seat", broken("3"))
+            patch.setattr(placement, "_place_job", broken("3"))
             standby.catch_up()
         assert set_aside(standby.engine, "3")
         if ahead:
@@ -164,7 +164,7 @@ def test_an_error_that_who_takes_over_meets_each_time_is_kept_with_the_log(
         loop.stop()
         journal.commit_events([job("3"), job("4")], T)  # and the leader is gone
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_seat", broken("3"))
+            patch.setattr(placement, "_place_job", broken("3"))
             mine = DurableJournal(store, "c", T)
             standby.take_over(mine)
             mine.close()
@@ -184,7 +184,7 @@ def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
 
     with leading(store) as (loop, _):
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_seat", broken("3", halfway))
+            patch.setattr(placement, "_place_job", broken("3", halfway))
             loop.submit([job("3"), job("4")]).result(WAIT)
         (told,) = alerts(loop, "passed_over")
         assert "a job that is gone waits for a node" in told
@@ -203,7 +203,7 @@ def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
 ) -> None:
     with leading(store) as (loop, journal):
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_seat", broken("3"))
+            patch.setattr(placement, "_place_job", broken("3"))
             loop.submit([job("3"), job("4")]).result(WAIT)
         loop.stop()
         store.save_checkpoint(journal.cluster, store.last_position(journal.cluster), T, b"no checkpoint")

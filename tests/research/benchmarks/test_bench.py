@@ -49,7 +49,7 @@ def test_a_planner_that_passes_over_gaps_is_found_out(monkeypatch: pytest.Monkey
         return place(self, slot, now + 3600, bound)
 
     monkeypatch.setattr(Plan, "place", late)
-    monkeypatch.setattr(Grower, "repair", lambda self: self.plan.forget_freed() or 0.0)
+    monkeypatch.setattr(Grower, "repair", lambda self: self.plan.discard_freed() or 0.0)
     with pytest.raises(CheckFailed, match="by itself"):
         run_bench("metacentrum", 24, 100, 1)
 
