@@ -90,12 +90,14 @@ class JobList:
         self._latest = 0  # the newest time of change that was seen,
         self._latest_seen = 0.0  # and when it was first
         self._last_read = 0.0
+        self._complete = False  # whether the last whole reading came to its end
         self._unsettled: set[str] = set()
         """Jobs described by partial readings: any may have been changed again in the same second."""
 
     async def read(self) -> list[Described]:
         """All jobs now. Raises what `ask` raises, and then reads all anew the next time."""
         now = self._clock()
+        self._complete = False
         if len(self._known) < self._many or now - self._read_whole >= self._whole:
             self._known = {}
             found = await self._ask(JOBS)
@@ -106,6 +108,7 @@ class JobList:
         await asyncio.sleep(0)
         self._known = {job.name: job for job in found}
         self._unsettled.clear()
+        self._complete = True
         await asyncio.sleep(0)
         latest = max((number(job.values.get("mtime")) or 0 for job in found), default=0)
         if latest > self._latest:
@@ -120,7 +123,7 @@ class JobList:
         moment. None where a whole reading is cheaper or is due. Raises what `ask` raises.
         """
         known = self._known
-        if not known or self._clock() - self._read_whole >= self._whole:
+        if not self._complete or not self._latest or self._clock() - self._read_whole >= self._whole:
             return None
         listed, late = await asyncio.gather(
             self._ask(ACTIVE_STAMPS), self._ask(stamps_since(self._latest - 1))

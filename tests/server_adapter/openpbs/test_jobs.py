@@ -328,3 +328,10 @@ async def test_nothing_is_read_partly_before_and_long_after_a_whole_reading() ->
     jobs = await read_once(server, now=now)
     now[0] = 300.0
     assert await jobs.read_changes() is None
+
+
+async def test_the_history_of_a_server_without_jobs_is_not_listed() -> None:
+    server = Server(over={str(number): {"job_state": "F", "mtime": "5"} for number in range(100)})
+    jobs = await read_once(server)
+    assert await jobs.read_changes() is None
+    assert server.requests == 0
