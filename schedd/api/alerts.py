@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from schedd.api.access import Cluster, User, Visibility
 from schedd.api.problems import problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.service.cluster.open_alerts import FOR_USERS
@@ -15,7 +16,7 @@ from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["alerts_for", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["clusters"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["clusters"])
 documented(OpenAlert)
 
 

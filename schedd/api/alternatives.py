@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeVar
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -27,9 +27,10 @@ from schedd.service.questions.objectives import ObjectiveChange
 
 __all__ = ["AlternativesRequest", "AppliedPlan", "apply_alternative", "router", "search_alternatives"]
 
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
 _ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 for _view_class in (OfferedMove, OfferedPlan, AlternativeSet):

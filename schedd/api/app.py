@@ -3,12 +3,10 @@
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry
 from starlette.middleware.gzip import GZipMiddleware
@@ -53,7 +51,7 @@ from schedd.api.request_metrics import RequestMetrics
 from schedd.api.security_headers import SecurityHeaders
 from schedd.feature_list import feature_modules
 from schedd.service.access.callers import Callers
-from schedd.service.access.request_costs import RequestCost, charge_cpu_time
+from schedd.service.access.request_costs import RequestCost
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.notifications.notices import Notifier
@@ -118,7 +116,6 @@ def create_app(
     """Create the daemon's API over ``clusters``, as an ASGI application. Request bodies have at most
     ``max_body`` bytes; ``notifiers`` holds the notices of users by cluster, if the site sends notices.
     """
-    build_adapters()
     app = FastAPIOffline(
         title="schedd",
         summary="When and where will my job run, and why not sooner?",
@@ -164,11 +161,12 @@ def create_app(
         health,
         *feature_modules("api"),
     ):
-        app.include_router(
-            module.router,
+        module.router.add_to(
+            app,
             dependencies=[Depends(check_query_parameters)],
             responses=problems.problem_responses("invalid"),
         )
+    build_adapters()  # of all routers, features included
     app.add_middleware(GZipMiddleware, minimum_size=_COMPRESS_MIN_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(BodyLimit, most=max_body)
     app.add_middleware(JobFastPath, compress_from=_COMPRESS_MIN_BYTES, level=_GZIP_LEVEL)
@@ -181,10 +179,6 @@ def create_app(
 
     app.add_middleware(CostMetering, spend=spend)
     app.state.render_queue = RenderQueue()
-    for route in app.routes:
-        if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint):
-            assert route.dependant.call is not None
-            route.dependant.call = charge_cpu_time(route.dependant.call)
     app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]
     return app
 

@@ -3,13 +3,14 @@
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Visibility
 from schedd.api.planner_calls import database_errors
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.clusters import Clusters
 from schedd.service.read.arrays import full_array_id, spread_of, summarise_array
@@ -17,7 +18,7 @@ from schedd.service.read.past_jobs import jobs_of_array
 
 __all__ = ["ArrayView", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _MOST: Final = 100_000
 
 

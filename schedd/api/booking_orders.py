@@ -3,13 +3,14 @@
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from schedd.api.access import Cluster, Operator
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine
 from schedd.policy.bookings import Order
@@ -17,7 +18,7 @@ from schedd.service.questions.booking_orders import booking_order_figures
 
 __all__ = ["BookingOrderView", "BookingOrdersView", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["bookings"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["bookings"])
 _PLANNER_TIMEOUT_S: Final = 10.0
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Final, Literal
 
 import structlog
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field, model_validator
 
 from schedd.api.access import Cluster, User
@@ -14,6 +14,7 @@ from schedd.api.booking_requests import BookingKey, BookingName, BookingTerms, O
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key_for, key_of
@@ -26,7 +27,7 @@ from schedd.wire import Act, Book, BookingStep, ShareFacts
 
 __all__ = ["BookingRequest", "BookingView", "BookingsView", "may_see_booking", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the bookings shows the result"

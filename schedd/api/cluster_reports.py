@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Daemon, User, visible_clusters
 from schedd.api.planner_calls import database_errors
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -23,7 +24,7 @@ from schedd.service.read.cluster_report import (
 
 __all__ = ["ClusterReports", "router"]
 
-router = APIRouter(prefix="/v1/report", tags=["plan metrics"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/report", tags=["plan metrics"], route_class=UnicodeRoute)
 _DAY_S: Final = 86_400
 _MAX_TIME: Final = 1 << 40
 _VIEWS: Final[tuple[type, ...]] = (ClusterReport, LicenceReport, QueueReport)

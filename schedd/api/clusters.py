@@ -3,7 +3,7 @@
 from typing import Final
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User, visible_clusters
 from schedd.api.audit import audit_act
@@ -17,9 +17,10 @@ from schedd.service.read.plan_lists import count_jobs
 
 __all__ = ["cluster_view", "router", "set_dispatch"]
 
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters", tags=["clusters"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters", tags=["clusters"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready")

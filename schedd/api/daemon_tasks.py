@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
-import httpx2
 import structlog
 from fastapi import FastAPI
 
@@ -20,7 +19,7 @@ from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.notifications.notices import Notifier
-from schedd.service.notifications.webhooks import Webhook, run_webhook
+from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.systemd_notify import notify, watchdog_interval
 from schedd.store import StoreError
 from schedd.supervision import SupervisedTask, run_in_thread
@@ -89,6 +88,11 @@ def lifespan(
 
 async def _run_webhook(cluster: PlanLoop, hook: Webhook) -> None:
     """Call a hook with the moves in a cluster."""
+    # An HTTP client is large, and most daemons have no webhook.
+    import httpx2  # noqa: PLC0415
+
+    from schedd.service.notifications.webhooks import run_webhook  # noqa: PLC0415
+
     async with httpx2.AsyncClient(follow_redirects=False) as client:
         await run_webhook(cluster, hook, client)
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Adapter, Cluster
@@ -12,13 +12,14 @@ from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import reply
 from schedd.api.request_bodies import Delivery, find_out_of_range
 from schedd.api.reservations import audit_reservation
+from schedd.api.routes import RouteTable
 from schedd.api.views import DecisionBatch, EventsAccepted
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
 __all__ = ["router"]
 
-router = APIRouter(
+router = RouteTable(
     prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=EventsRoute
 )
 _PLANNER_TIMEOUT_S: Final = 25.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -11,13 +11,14 @@ from schedd import __version__
 from schedd.api.access import PEER_UID_KEY, Daemon, Reader, authenticate, get_daemon, visible_clusters
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import reply
+from schedd.api.routes import RouteTable
 from schedd.api.views import HealthView, ReadinessView
 from schedd.service.cluster.errors import PlannerStopped, StandingBy
 from schedd.service.read.cluster_gauges import ClusterGauges, FilteredCollector
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["health"])
+router = RouteTable(tags=["health"])
 
 
 @router.get("/healthz", response_model=HealthView)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import structlog
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from schedd.api.access import Cluster, Operator, User
@@ -32,9 +32,10 @@ __all__ = [
     "router",
 ]
 
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the holds to see whether it was"

@@ -3,7 +3,7 @@
 from itertools import islice
 from typing import Annotated, Any, Final, Literal, cast
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Visibility
 from schedd.api.background_rendering import rendered_in_background
@@ -11,6 +11,7 @@ from schedd.api.planner_calls import database_errors, get_plan_fork
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import parse_field_selection, reply, reply_rows, to_columns
+from schedd.api.routes import RouteTable
 from schedd.api.views import EndedJobView, JobColumns, JobMoment, JobPage, StartHistory, snapshot_fields
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import JobView, Standing, job_history, view_of
@@ -26,7 +27,7 @@ from schedd.service.read.plan_lists import find_record, matching_jobs, page_of_j
 
 __all__ = ["find_job", "find_past_job", "job_reply", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
+router = RouteTable(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
 _READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
 _NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {
     304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"}

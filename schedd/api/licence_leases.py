@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.api.access import Cluster, Federation
@@ -13,6 +13,7 @@ from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
@@ -23,7 +24,7 @@ from schedd.wire import ResourceCounted
 
 __all__ = ["LicenceLeaseView", "router"]
 
-router = APIRouter(
+router = RouteTable(
     prefix="/v1/clusters/{cluster}/licences", tags=["exchange with a federation"], route_class=UnicodeRoute
 )
 _PLANNER_TIMEOUT_S: Final = 10.0

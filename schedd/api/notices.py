@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeVar
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schedd.api.access import Cluster, User, Visibility
 from schedd.api.audit import audit_act
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -23,7 +24,7 @@ from schedd.store.records import NoticeSubscription
 
 __all__ = ["NoticeView", "NoticesView", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/notices", tags=["notices"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}/notices", tags=["notices"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
 _LOCAL_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,63}")
 _LeadSeconds = Annotated[int, Field(ge=60, le=30 * 86_400)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from schedd.api.access import Cluster, Visibility
 from schedd.api.jobs import find_job
@@ -11,12 +11,13 @@ from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.questions.objectives import NodeCost, job_cost, known_values, measure_fork
 
 __all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
 documented(NodeCost)
 _READ_RESPONSES = {
     **problem_responses("no-token", "unknown-cluster", "not-ready"),

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from schedd.api.access import Cluster, Visibility
 from schedd.api.background_rendering import rendered_in_background
@@ -10,6 +10,7 @@ from schedd.api.jobs import FieldSelection
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import parse_field_selection, reply
 from schedd.api.reservations import reservation_view
+from schedd.api.routes import RouteTable
 from schedd.api.views import GapsView, NodePage, PlanPage, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.service.read.gaps import find_gaps
@@ -18,7 +19,7 @@ from schedd.wire.facts import NodeStateName
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan"])
 _DAY_S: Final = 86_400
 _TIME_END: Final = 1 << 36
 _READ_RESPONSES: Final = {

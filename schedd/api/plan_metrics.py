@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Daemon, Visibility
@@ -19,6 +19,7 @@ from schedd.api.result_views import (
     StartErrorView,
     UsersView,
 )
+from schedd.api.routes import RouteTable
 from schedd.api.views import snapshot_fields
 from schedd.plan.evaluate import UNITS
 from schedd.policy.site import economy_of
@@ -30,7 +31,7 @@ from schedd.store.records import StartAccuracy, StartErrorStatistics
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
 DAY_S: Final = 86_400
 MAX_TIME: Final = 2**62
 _CRITERION_UNITS: Final = {criterion.value: unit for criterion, unit in UNITS.items()}

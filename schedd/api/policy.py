@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypedDict
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from schedd.api.access import Admin, Cluster, Operator
@@ -37,9 +37,10 @@ __all__ = [
     "run_policy_preview",
 ]
 
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the policy to see whether it was"

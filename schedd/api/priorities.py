@@ -4,13 +4,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from schedd.api.access import Cluster, Visibility
 from schedd.api.jobs import find_job
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
 from schedd.engine.facts.records import Phase
@@ -23,7 +24,7 @@ from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["FairShareView", "PriorityView", "fetch_fair_share", "fetch_priority", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _PLANNER_TIMEOUT_S: Final = 2.0
 """Timeout in real seconds: these requests need a moment of the planner's time."""
 _RETRY_HINT: Final = "ask again in a moment"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import structlog
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from schedd.api.access import Cluster, Operator, Visibility
 from schedd.api.audit import audit_act
@@ -32,9 +32,10 @@ __all__ = [
     "unreserve",
 ]
 
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(
+router = RouteTable(
     prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"], route_class=UnicodeRoute
 )
 _log = structlog.get_logger(__name__)

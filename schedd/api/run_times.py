@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Visibility
@@ -11,6 +11,7 @@ from schedd.api.jobs import find_job
 from schedd.api.planner_calls import database_errors
 from schedd.api.problems import problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
@@ -18,7 +19,7 @@ from schedd.service.read.run_times import PastError, RateOn, past_error, predict
 
 __all__ = ["RunTimeView", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 documented(RateOn)
 documented(PastError)
 _MAX_PAST_JOBS: Final = 2_000

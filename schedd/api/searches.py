@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from typing import Annotated, Final
 
 import structlog
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User
 from schedd.api.audit import audit_act
@@ -18,9 +18,10 @@ from schedd.service.clusters import Clusters
 
 __all__ = ["router", "start_search"]
 
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _MAX_TIME: Final = 2**62
 _SEARCH_TIMEOUT_S: Final = 55.0

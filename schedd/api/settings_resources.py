@@ -8,7 +8,7 @@ from schedd.api.listening_sockets import tls_context
 from schedd.service.access.identity import IdentityProvider
 from schedd.service.access.tokens import Tokens
 from schedd.service.notifications.mail_relay import load_relay
-from schedd.service.notifications.webhooks import Webhook, load_webhook
+from schedd.service.notifications.webhook_secrets import Webhook, load_webhook
 from schedd.service.settings.file import Settings, SettingsError
 
 __all__ = ["SettingsResources", "load_resources"]

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from pydantic import TypeAdapter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from schedd.api.access import Cluster, User, client_address, credential_check, job_visibility
 from schedd.api.alerts import alerts_for
 from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.routes import RouteTable
 from schedd.api.views import PlanUpdate, snapshot_fields
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.show.view import Published
@@ -22,7 +23,7 @@ from schedd.service.read.plan_lists import count_jobs, matches_owner
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan"])
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan"])
 _UPDATE_ADAPTER: Final = TypeAdapter(PlanUpdate)
 _MIN_INTERVAL_S: Final = 0.25
 """Minimum interval between two events: changes in quick succession are sent together."""

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 import numpy as np
 import structlog
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from schedd.api.access import Cluster, Federation
@@ -15,6 +15,7 @@ from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.arrays import array_number
@@ -35,7 +36,7 @@ from schedd.wire import (
 
 __all__ = ["TransferSubmission", "TransferView", "TransfersView", "router"]
 
-router = APIRouter(
+router = RouteTable(
     prefix="/v1/clusters/{cluster}/transfers", tags=["exchange with a federation"], route_class=UnicodeRoute
 )
 _log = structlog.get_logger(__name__)

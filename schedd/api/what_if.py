@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from schedd.api.access import Cluster, User, Visibility
 from schedd.api.jobs import find_job
@@ -38,9 +38,10 @@ from schedd.wire import JobFacts, ShareFacts
 
 __all__ = ["answer_what_if", "router", "stopped_queues"]
 
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
 _MAX_QUEUES_NAMED: Final = 3
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
+from schedd.service.garbage_collector import loading_modules
 from schedd.service.settings.readable import toml_error
 
 __all__ = ["make_parser", "run"]
@@ -33,14 +34,15 @@ def run(argv: Sequence[str]) -> int:
         print(f"schedd serve: {args.config}: {why}", file=sys.stderr)
         return 2
     # What the parser refuses is to be answered at once, without loading all this.
-    import structlog  # noqa: PLC0415
+    with loading_modules():
+        import structlog  # noqa: PLC0415
 
-    from schedd.api.listening_sockets import ListenError, listen_tcp, listen_unix  # noqa: PLC0415
-    from schedd.api.settings_resources import load_resources  # noqa: PLC0415
-    from schedd.cli.serving import serve  # noqa: PLC0415
-    from schedd.service.cluster.clock import SystemClock  # noqa: PLC0415
-    from schedd.service.logs import configure_logging  # noqa: PLC0415
-    from schedd.service.settings.file import Settings, SettingsError, read_settings_file  # noqa: PLC0415
+        from schedd.api.listening_sockets import ListenError, listen_tcp, listen_unix  # noqa: PLC0415
+        from schedd.api.settings_resources import load_resources  # noqa: PLC0415
+        from schedd.cli.serving import serve  # noqa: PLC0415
+        from schedd.service.cluster.clock import SystemClock  # noqa: PLC0415
+        from schedd.service.logs import configure_logging  # noqa: PLC0415
+        from schedd.service.settings.file import Settings, SettingsError, read_settings_file  # noqa: PLC0415
 
     asked: dict[str, Any] = {"host": args.host, "port": args.port}
     server = {key: value for key, value in asked.items() if value is not None}

@@ -30,7 +30,7 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.clusters import Clusters
 from schedd.service.notifications.notices import Notifier
-from schedd.service.notifications.webhooks import Webhook
+from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.settings.file import Settings
 from schedd.service.systemd_notify import notify
 from schedd.store import StoreError

@@ -1,5 +1,5 @@
 """The dashboard: server-rendered pages over the published plan, and the columns that their charts draw."""
 
-from schedd.dashboard.app import add_dashboard
+from schedd.dashboard.mount import add_dashboard
 
 __all__ = ["add_dashboard"]

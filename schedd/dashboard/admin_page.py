@@ -11,7 +11,8 @@ from schedd.api.node_selection import natural_key
 from schedd.api.policy import PolicyPreview, PreviewView
 from schedd.dashboard.calendar import calendar_entries
 from schedd.dashboard.health import check_components, format_act, latest_audit
-from schedd.dashboard.rendering import dashboard_path, render_page
+from schedd.dashboard.paths import dashboard_path
+from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.weight_form import criterion_weights, priority_weights
 from schedd.service.cluster.plan_loop import PlanLoop

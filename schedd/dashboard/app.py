@@ -25,25 +25,23 @@ from schedd.dashboard.pages import (
     queue,
     what_if,
 )
-from schedd.dashboard.rendering import dashboard_path, render_plain_page
+from schedd.dashboard.paths import dashboard_path
+from schedd.dashboard.rendering import render_plain_page
 from schedd.dashboard.security_headers import SecurityHeadersMiddleware
-from schedd.dashboard.sessions import Sessions
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, find_session
 from schedd.feature_list import feature_modules
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 
-__all__ = ["DASHBOARD_PATH", "add_dashboard"]
+__all__ = ["make_pages"]
 
-DASHBOARD_PATH: Final = "/dashboard"
 _NOT_READY: Final = HTTPStatus.SERVICE_UNAVAILABLE
 _log = structlog.get_logger(__name__)
 
 
-def add_dashboard(app: FastAPI) -> Sessions:
-    """Serve the dashboard of ``app``'s clusters under ``/dashboard``, and lead there from the root."""
+def make_pages(app: FastAPI) -> FastAPI:
+    """Return the dashboard over the clusters, the tokens and the sessions of ``app``."""
     pages = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     pages.state = app.state
-    sessions = app.state.sessions = Sessions()
     app.state.journeys = single_sign_on.PendingLogins()
     app.state.ended = {}
     pages.get("/")(_landing_page)
@@ -64,17 +62,10 @@ def add_dashboard(app: FastAPI) -> Sessions:
         holds_and_weights,
         *feature_modules("page"),
     ):
-        pages.include_router(module.router)
+        module.router.add_to(pages)
     _add_error_pages(pages)
     pages.add_middleware(SecurityHeadersMiddleware)
-    app.mount(DASHBOARD_PATH, pages)
-
-    @app.get(DASHBOARD_PATH, include_in_schema=False)
-    @app.get("/", include_in_schema=False)
-    async def _(request: Request) -> Response:
-        return RedirectResponse(f"{dashboard_path(request)}{DASHBOARD_PATH}/", 303)
-
-    return sessions
+    return pages
 
 
 async def _landing_page(request: Request, viewer: Reader) -> Response:

@@ -9,13 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from schedd.api.routes import RouteTable
+
 __all__ = ["asset_path", "router"]
 
-router = APIRouter(prefix="/-/assets")
+router = RouteTable(prefix="/-/assets")
 _STATIC_FOLDER: Final = Path(__file__).parent / "static"
 _BOKEH: Final = "server/static/js/bokeh.min.js"
 _MEDIA_TYPES: Final = {

@@ -4,17 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
+from schedd.api.routes import RouteTable
 from schedd.dashboard.viewer import Cluster, Reader, find_session
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.cluster.thread_signal import wait_for_signal
 
 __all__ = ["page_state", "router"]
 
-router = APIRouter()
+router = RouteTable()
 _POLL_S: Final = 0.5
 """Between two events: what changes in quick succession is told together."""
 _HEARTBEAT_S: Final = 15

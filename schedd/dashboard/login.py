@@ -5,18 +5,20 @@ import urllib.parse
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from schedd.api.problems import ProblemError
-from schedd.dashboard.rendering import dashboard_path, render_plain_page
+from schedd.api.routes import RouteTable
+from schedd.dashboard.paths import dashboard_path
+from schedd.dashboard.rendering import render_plain_page
 from schedd.dashboard.sessions import COOKIE, Session, Sessions
 from schedd.dashboard.viewer import Viewer, find_session, read_form
 from schedd.service.access.callers import Callers
 
 __all__ = ["router", "safe_redirect_path", "set_session"]
 
-router = APIRouter()
+router = RouteTable()
 _log = structlog.get_logger(__name__)
 
 

@@ -14,12 +14,13 @@ from schedd.dashboard.assets import asset_path
 from schedd.dashboard.filters import FILTERS, format_due, format_relative
 from schedd.dashboard.live_updates import page_state
 from schedd.dashboard.menu import menu_pages
+from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.viewer import Viewer
 from schedd.feature_list import feature_folders
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import visibility_for
 
-__all__ = ["dashboard_path", "render_page", "render_plain_page"]
+__all__ = ["render_page", "render_plain_page"]
 
 _BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
 """Kinds of alerts that every page shows by a banner of their own, and those for the page Admin alone."""
@@ -42,11 +43,6 @@ def _environment() -> Environment:
 
 
 _templates: Final = _environment()
-
-
-def dashboard_path(request: Request) -> str:
-    """The dashboard's own path, below a proxy's where there is one."""
-    return str(request.scope.get("root_path", ""))
 
 
 class DispatchObstacle(NamedTuple):

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 import structlog
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from schedd.api.access import client_address
 from schedd.api.problems import ProblemError
+from schedd.api.routes import RouteTable
 from schedd.dashboard.login import safe_redirect_path, set_session
-from schedd.dashboard.rendering import dashboard_path, render_plain_page
+from schedd.dashboard.paths import dashboard_path
+from schedd.dashboard.rendering import render_plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.service.access.callers import Callers
 from schedd.service.access.identity import IdentityError, IdentityProvider, PendingLogin
 
 __all__ = ["PendingLogins", "router"]
 
-router = APIRouter(prefix="/oidc")
+router = RouteTable(prefix="/oidc")
 _log = structlog.get_logger(__name__)
 _COOKIE: Final = "schedd_oidc"
 _LIFETIME_S: Final = 600

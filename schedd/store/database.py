@@ -9,8 +9,9 @@ from threading import Lock
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from schedd.store import connections, schema_version
+from schedd.store import connections
 from schedd.store.errors import DatabaseUnavailable, translate_error
+from schedd.store.tables_version import NEEDED_VERSION, revision
 
 __all__ = ["Database"]
 
@@ -45,9 +46,8 @@ class Database:
         database = cls(url)
         try:
             with database.write() as connection:
-                if schema_version.revision(connection) is None:
-                    schema_version.upgrade(connection)
-                schema_version.check(connection)
+                if revision(connection) != NEEDED_VERSION:
+                    _migrate_empty(connection)
         except BaseException:
             database.close()
             raise
@@ -125,7 +125,7 @@ class Database:
     def versions(self) -> tuple[str | None, str]:
         """Return the schema version of the database (None without tables) and the one this program needs."""
         with self.read() as connection:
-            return schema_version.revision(connection), schema_version.head()
+            return revision(connection), NEEDED_VERSION
 
     def migrate(self, to: str = "head", *, back: bool = False) -> tuple[str | None, str | None]:
         """Migrate the schema up to version ``to``, or ``back`` to it; return the versions before and after.
@@ -133,13 +133,26 @@ class Database:
         ``head`` is the newest version, ``base`` the one without tables. Raises SchemaNewer when this program
         does not know the present version, StoreError when ``to`` is unknown or lies in the other direction.
         """
+        # Alembic takes as long to load as all else of the store: only tables that change need it.
+        from schedd.store import schema_version  # noqa: PLC0415
+
         with self.write() as connection:
-            before = schema_version.revision(connection)
+            before = revision(connection)
             schema_version.migrate_to(connection, to, back=back)
-            return before, schema_version.revision(connection)
+            return before, revision(connection)
 
     def close(self) -> None:
         """Close all connections."""
         self._writer.dispose()
         self._renewer.dispose()
         self._readers.dispose()
+
+
+def _migrate_empty(connection: Connection) -> None:
+    """Make the tables of an empty database. Raises SchemaOlder and SchemaNewer for other tables."""
+    # As above: most starts find tables of the version that they need.
+    from schedd.store import schema_version  # noqa: PLC0415
+
+    if revision(connection) is None:
+        schema_version.upgrade(connection)
+    schema_version.check(connection)

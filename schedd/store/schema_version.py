@@ -5,12 +5,12 @@ from typing import Final
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, select
 
 from schedd.store import downgrade_checks
 from schedd.store.errors import SchemaNewer, SchemaOlder, StoreError
+from schedd.store.tables_version import revision
 
 __all__ = ["check", "downgrade", "head", "migrate_to", "revision", "scripts", "upgrade"]
 
@@ -43,15 +43,10 @@ def _config(connection: Connection | None = None) -> Config:
 
 
 def head() -> str:
-    """Return the schema version that this program needs."""
+    """Return the schema version to which all migrations lead."""
     found = ScriptDirectory.from_config(_config()).get_current_head()
     assert found is not None
     return found
-
-
-def revision(connection: Connection) -> str | None:
-    """Return the schema version of the database; None without tables."""
-    return MigrationContext.configure(connection).get_current_revision()
 
 
 def upgrade(connection: Connection, to: str = "head") -> None:

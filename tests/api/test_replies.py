@@ -4,17 +4,15 @@ import subprocess
 import sys
 
 _SCRIPT = """
-import sys
+from fastapi.routing import APIRoute
 from schedd.api import replies
 from schedd.api.app import create_app
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
 from schedd.service.access.tokens import Tokens
 
-create_app(Clusters({}, SystemClock()), Tokens(()))
-routers = [module.router for name, module in sys.modules.items()
-           if name.startswith("schedd.api.") and hasattr(module, "router")]
-models = {route.response_model for router in routers for route in router.routes} - {None}
+app = create_app(Clusters({}, SystemClock()), Tokens(()))
+models = {route.response_model for route in app.routes if isinstance(route, APIRoute)} - {None}
 kinds = {kind for model in models for kind in (getattr(model, "__args__", None) or (model,))}
 late = [kind.__name__ for kind in kinds if replies._adapters.get(kind) is None]
 print(len(kinds), sorted(late))

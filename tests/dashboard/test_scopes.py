@@ -13,6 +13,7 @@ from starlette.routing import Mount
 
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
+from schedd.dashboard.mount import LazyApplication
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
@@ -60,8 +61,8 @@ def visitor(app: FastAPI, token: str) -> TestClient:
 def paths(app: FastAPI) -> list[tuple[str, str]]:
     """Every method and path of the dashboard that names a cluster, by the dashboard's own routes."""
     pages = next(one.app for one in app.routes if isinstance(one, Mount) and one.path == "/dashboard")
-    assert isinstance(pages, FastAPI)
-    described = get_openapi(title="x", version="1", routes=pages.routes)["paths"]
+    assert isinstance(pages, LazyApplication)
+    described = get_openapi(title="x", version="1", routes=pages.load().routes)["paths"]
     found = [
         (method.upper(), path)
         for path, methods in described.items()

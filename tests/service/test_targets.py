@@ -15,7 +15,8 @@ import httpx2
 import pytest
 from pydantic import ValidationError
 
-from schedd.service.notifications.webhooks import Webhook, _post, _send
+from schedd.service.notifications.webhook_secrets import Webhook
+from schedd.service.notifications.webhooks import _post, _send
 from schedd.service.settings.file import WebhookSettings
 from schedd.service.settings.targets import TargetRefused, is_public, resolve_targets
 

@@ -25,7 +25,8 @@ import structlog
 from schedd.engine.show.job_view import job_view
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.logs import configure_logging
-from schedd.service.notifications.webhooks import SIGNATURE, Webhook, load_webhook, run_webhook, signature
+from schedd.service.notifications.webhook_secrets import Webhook, load_webhook
+from schedd.service.notifications.webhooks import SIGNATURE, run_webhook, signature
 from schedd.service.settings.file import LogSettings, SettingsError, WebhookSettings
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner

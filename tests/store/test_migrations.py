@@ -14,6 +14,7 @@ from sqlalchemy import inspect, text
 from schedd.store import connections, schema_version, tokens_and_audit
 from schedd.store.errors import SchemaNewer, SchemaOlder
 from schedd.store.tables import metadata
+from schedd.store.tables_version import NEEDED_VERSION
 from tests.conftest import ROOT
 
 
@@ -39,7 +40,7 @@ def test_every_migration_can_be_taken_back_and_made_again(url: str) -> None:
         assert schema_version.revision(connection) is None
     with engine.begin() as connection:
         schema_version.upgrade(connection)
-        assert schema_version.revision(connection) == schema_version.head()
+        assert schema_version.revision(connection) == schema_version.head() == NEEDED_VERSION
     engine.dispose()
 
 
@@ -111,7 +112,7 @@ def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(url: str, 
     def migrated(*words: str) -> str:
         return said("-m", "schedd.cli.main", "migrate", *words, "--database", url).partition(": ")[2]
 
-    where = said("-c", "from schedd.store import migrate; print(migrate.scripts())")
+    where = said("-c", "from schedd.store import schema_version; print(schema_version.scripts())")
     assert where == str(installed / "schedd" / "store" / "migrations")
     assert migrated() == f"from version none to {schema_version.head()}"
     assert migrated("downgrade", "--to", "0003") == f"from version {schema_version.head()} to 0003"

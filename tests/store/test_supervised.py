@@ -25,7 +25,7 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.notifications.notices import Notifier
-from schedd.service.notifications.webhooks import Webhook
+from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.cluster_gauges import ClusterGauges
 from schedd.service.settings.file import NotifySettings, StoreSettings, WebhookSettings
 from schedd.store import Leadership

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
@@ -13,13 +13,14 @@ from schedd.api.clusters import set_dispatch
 from schedd.api.problems import ProblemError
 from schedd.api.request_bodies import PauseRequest, ReservationRequest
 from schedd.api.reservations import RESERVATION_NAME, reserve, run_reservation_preview, unreserve
+from schedd.api.routes import RouteTable
 from schedd.api.searches import start_search
 from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
 __all__ = ["parse_form_time", "router"]
 
-router = APIRouter(prefix="/{cluster}/admin")
+router = RouteTable(prefix="/{cluster}/admin")
 _SEARCH_S: Final = 5.0
 """For how long a page waits for a search; it goes on anyway."""
 

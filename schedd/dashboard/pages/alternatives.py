@@ -3,15 +3,17 @@
 import asyncio
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
 from schedd.api.alternatives import AlternativesRequest, apply_alternative, search_alternatives
 from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import ProblemError
+from schedd.api.routes import RouteTable
 from schedd.dashboard.alternatives_plot import build_plot, choose_axes
-from schedd.dashboard.rendering import dashboard_path, render_page
+from schedd.dashboard.paths import dashboard_path
+from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Form, Operator, Viewer
 from schedd.policy.site import site_policy
 from schedd.service.background.alternatives import PlanAlternatives
@@ -21,7 +23,7 @@ from schedd.service.questions.objectives import measure_fork
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/{cluster}/alternatives")
+router = RouteTable(prefix="/{cluster}/alternatives")
 _SEARCH_S: Final = 5.0
 _TOLERANCE: Final = 0.1
 _MAX_MOVES_SHOWN: Final = 500

@@ -1,10 +1,11 @@
 """Calendar: when which nodes are under maintenance or kept for some, and which cores are booked."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from schedd.api.bookings import booking_view, may_see_booking
 from schedd.api.node_selection import natural_key
+from schedd.api.routes import RouteTable
 from schedd.dashboard.calendar import calendar_entries, calendar_windows
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader
@@ -12,7 +13,7 @@ from schedd.engine.facts.booking import LIVE
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = RouteTable()
 
 
 @router.get("/{cluster}/calendar")

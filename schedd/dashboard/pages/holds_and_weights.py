@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from typing import Any, Final, cast
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
@@ -14,6 +14,7 @@ from schedd.api.policy import change_policy, run_policy_preview
 from schedd.api.problems import ProblemError
 from schedd.api.request_bodies import HoldRequest, ReservationRequest
 from schedd.api.reservations import reserve, run_reservation_preview
+from schedd.api.routes import RouteTable
 from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.pages.admin import parse_form_time
 from schedd.dashboard.viewer import Administrator, Cluster, Form, Operator
@@ -24,7 +25,7 @@ from schedd.service.settings.site import SiteSettings
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/{cluster}/admin")
+router = RouteTable(prefix="/{cluster}/admin")
 _HOLD_KINDS: Final = ("node", "queue")
 
 

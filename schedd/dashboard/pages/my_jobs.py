@@ -2,9 +2,10 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from schedd.api.routes import RouteTable
 from schedd.dashboard.ended_jobs import recently_ended
 from schedd.dashboard.job_list import JobFilter, list_jobs
 from schedd.dashboard.rendering import render_page
@@ -12,7 +13,7 @@ from schedd.dashboard.viewer import Cluster, Reader, Visibility
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = RouteTable()
 _MAX_JOBS: Final = 2_000
 _MAX_ENDED_JOBS: Final = 50
 

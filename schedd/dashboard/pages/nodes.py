@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from schedd.api.node_selection import natural_key
 from schedd.api.problems import ProblemError
+from schedd.api.routes import RouteTable
 from schedd.dashboard.cluster_load import measure_load
 from schedd.dashboard.ended_jobs import recently_ended
 from schedd.dashboard.rendering import render_page
@@ -25,7 +26,7 @@ from schedd.store import StoreError
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = RouteTable()
 _HORIZON_S: Final = 30 * 86_400
 _PAGE_SIZE: Final = 200
 _MAX_JOBS: Final = 200

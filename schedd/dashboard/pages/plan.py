@@ -4,11 +4,12 @@ import hashlib
 import json
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from schedd.api.routes import RouteTable
 from schedd.dashboard.bokeh_figures import FIGURES, figure_json
 from schedd.dashboard.cluster_load import measure_load
 from schedd.dashboard.ended_jobs import recently_ended
@@ -20,7 +21,7 @@ from schedd.dashboard.viewer import Cluster, Reader, Visibility
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = RouteTable()
 _MAX_NEXT_STARTS: Final = 10
 _ROWS: Final = 36
 _MAX_ROWS: Final = 200

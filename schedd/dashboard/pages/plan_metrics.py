@@ -3,13 +3,14 @@
 from typing import Annotated, Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from schedd.api.planner_calls import database_errors, get_plan_fork
 from schedd.api.priorities import fetch_fair_share
 from schedd.api.result_views import search_view
+from schedd.api.routes import RouteTable
 from schedd.dashboard.plan_metrics import (
     MAX_BROKEN,
     MAX_STARTS,
@@ -27,7 +28,7 @@ from schedd.service.read.job_visibility import ALL_JOBS
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = RouteTable()
 _YEAR_S: Final = 366 * 86_400
 _MAX_PERIOD_S: Final = 3660 * 86_400
 """Told starts are kept no longer than that."""

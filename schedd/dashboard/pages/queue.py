@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -10,6 +10,7 @@ from schedd.api.jobs import find_past_job
 from schedd.api.planner_calls import get_plan_fork
 from schedd.api.priorities import fetch_priority
 from schedd.api.question_runner import run_question
+from schedd.api.routes import RouteTable
 from schedd.dashboard.job_list import PAGE_SIZE, JobFilter, list_jobs
 from schedd.dashboard.queue_columns import COLUMNS, DEFAULT_COLUMNS, shown_columns, to_csv
 from schedd.dashboard.rendering import render_page
@@ -22,7 +23,7 @@ from schedd.service.read.plan_lists import find_record
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/{cluster}")
+router = RouteTable(prefix="/{cluster}")
 MAX_CSV_ROWS: Final = 200_000
 """Jobs in one CSV file; the page says so where there are more."""
 

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
@@ -13,6 +13,7 @@ from schedd.api.problems import ProblemError
 from schedd.api.question_runner import run_question
 from schedd.api.request_bodies import WhatIfRequest
 from schedd.api.result_views import WhatIfResult
+from schedd.api.routes import RouteTable
 from schedd.api.what_if import answer_what_if, stopped_queues
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
@@ -23,7 +24,7 @@ from schedd.service.read.job_visibility import JobVisibility
 
 __all__ = ["WhatIfForm", "router"]
 
-router = APIRouter()
+router = RouteTable()
 _MAX_WINDOWS: Final = 8
 _DURATION_PATTERN: Final = re.compile(
     r"(?:(\d{1,6})\s*d\s*)?(?:(\d{1,6})\s*h\s*)?(?:(\d{1,6})\s*m(?:in)?\s*)?(?:(\d{1,9})\s*s)?"

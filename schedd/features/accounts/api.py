@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import structlog
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Admin, Cluster, Daemon, User, Visibility
@@ -15,6 +15,7 @@ from schedd.api.planner_calls import await_planner, database_errors
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.request_bodies import AccountRequest, AccountTransfer
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
@@ -40,7 +41,7 @@ __all__ = [
     "visible_charges",
 ]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET accounts to see whether it was"

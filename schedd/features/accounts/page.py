@@ -5,10 +5,11 @@ import io
 from dataclasses import astuple, fields
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from schedd.api.routes import RouteTable
 from schedd.dashboard.menu import MenuPage
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
@@ -19,7 +20,7 @@ from schedd.service.clusters import Clusters
 
 __all__ = ["PAGE", "router"]
 
-router = APIRouter()
+router = RouteTable()
 PAGE: Final = MenuPage(
     "accounts", "Accounts", lambda _, published: bool(published.part(PublishedAccounts).accounts)
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import structlog
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.api.access import Adapter, Cluster, Operator, User
@@ -13,6 +13,7 @@ from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
@@ -22,7 +23,7 @@ from schedd.wire import PowerRequested, WattsRead
 
 __all__ = ["NodePowerMeasurement", "NodePowerView", "PowerView", "node_power_views", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/power", tags=["plan"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}/power", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET power to see whether it was"

@@ -9,9 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import json
-import os
 import secrets
-import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -27,11 +25,12 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import expected_of, last_change, promised_of
 from schedd.engine.show.view import Published
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.plan_lists import matches_owner
-from schedd.service.settings.file import SettingsError, WebhookSettings
+from schedd.service.settings.file import WebhookSettings
 from schedd.service.settings.targets import RequestTarget, TargetRefused, resolve_targets
 
-__all__ = ["SIGNATURE", "StartMoved", "Webhook", "load_webhook", "run_webhook", "signature"]
+__all__ = ["SIGNATURE", "StartMoved", "run_webhook", "signature"]
 
 SIGNATURE: Final = "Schedd-Signature"
 _log = structlog.get_logger(__name__)
@@ -44,15 +43,6 @@ _MOST: Final = 1_000
 """Changes in a request."""
 _LONGEST_WAIT_S: Final = 300.0
 _AGAIN: Final = frozenset({408, 425, 429})
-_SHORTEST: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """Where to tell of what, and the secret that signs."""
-
-    settings: WebhookSettings
-    secret: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +65,6 @@ class StartMoved:
     """By when it starts in nine of ten cases."""
     promised_start: int | None = None
     """No later than this it starts, as promised; null: nothing is promised."""
-
-
-def load_webhook(settings: WebhookSettings) -> Webhook:
-    """The hook with its secret. Raises SettingsError."""
-    path = settings.secret_file
-    try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & 0o077:
-                raise SettingsError(
-                    f"{path}: others may have access to it (mode {mode:04o}); chmod 0600 {path}"
-                )
-            secret = file.read().strip()
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot read the webhook's secret: {error}") from None
-    if len(secret) < _SHORTEST:
-        raise SettingsError(f"{path}: a secret has at least {_SHORTEST} characters; openssl rand -hex 32")
-    return Webhook(settings, secret)
 
 
 def signature(secret: bytes, moment: int, body: bytes) -> str:

@@ -1,0 +1,82 @@
+"""Tables of endpoints: what a module serves, added to an application as FastAPI's routes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import iscoroutinefunction
+from typing import Any, Final, NamedTuple, TypeVar
+
+from fastapi import FastAPI
+from fastapi.params import Depends
+from fastapi.routing import APIRoute
+
+from schedd.service.access.request_costs import charge_cpu_time
+
+__all__ = ["RouteTable"]
+
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+
+
+class _Row(NamedTuple):
+    method: str
+    path: str
+    endpoint: Callable[..., Any]
+    options: dict[str, Any]
+
+
+class RouteTable:
+    """The endpoints of one module, declared with the decorators of FastAPI's ``APIRouter``.
+
+    FastAPI's router makes a route twice: where it is declared, and again for the application that includes it
+    when the first request comes. Here it is made once, by ``add_to``.
+    """
+
+    def __init__(
+        self, prefix: str = "", tags: Sequence[str] = (), route_class: type[APIRoute] = APIRoute
+    ) -> None:
+        self._prefix: Final = prefix
+        self._tags: Final = tuple(tags)
+        self._route_class: Final = route_class
+        self._rows: Final[list[_Row]] = []
+
+    def get(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
+        """Declare what answers GET; ``options`` are those of FastAPI's decorator."""
+        return self._on("GET", path, options)
+
+    def put(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
+        """Declare what answers PUT."""
+        return self._on("PUT", path, options)
+
+    def post(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
+        """Declare what answers POST."""
+        return self._on("POST", path, options)
+
+    def delete(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
+        """Declare what answers DELETE."""
+        return self._on("DELETE", path, options)
+
+    def _on(self, method: str, path: str, options: dict[str, Any]) -> Callable[[_Endpoint], _Endpoint]:
+        def declare(endpoint: _Endpoint) -> _Endpoint:
+            self._rows.append(_Row(method, path, endpoint, options))
+            return endpoint
+
+        return declare
+
+    def add_to(
+        self,
+        app: FastAPI,
+        dependencies: Sequence[Depends] = (),
+        responses: Mapping[int | str, dict[str, Any]] | None = None,
+    ) -> None:
+        """Make the routes. All have the ``dependencies``, and the ``responses`` beside their own.
+
+        The processor time of endpoints that run in a thread is charged to their request.
+        """
+        for method, path, endpoint, options in self._rows:
+            app.router.add_api_route(
+                self._prefix + path,
+                endpoint if iscoroutinefunction(endpoint) else charge_cpu_time(endpoint),
+                methods=[method],
+                tags=list(self._tags),
+                dependencies=dependencies,
+                route_class_override=self._route_class,
+                **options | {"responses": {**(responses or {}), **options.get("responses", {})}},
+            )

@@ -1,0 +1,53 @@
+"""Libraries that a daemon has loaded when it is ready: after a failure jobs wait for its start."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+UNNEEDED = ("alembic", "bokeh", "httpx2", "jinja2", "mako", "matplotlib", "pymoo", "scipy.linalg", "typer")
+"""For pages, migrations, webhooks, sets of alternatives and commands."""
+
+_SCRIPT = """
+import os, signal, sys, threading, urllib.request
+from schedd.cli.main import main
+
+def look() -> None:
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
+                break
+        except OSError:
+            threading.Event().wait(0.05)
+    print(*sorted(set(sys.argv[2].split(",")) & set(sys.modules)))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+from schedd.api import listening_sockets
+opened = listening_sockets.listen_tcp
+
+def listen(*args):
+    global port
+    found = opened(*args)
+    port = found.getsockname()[1]
+    threading.Thread(target=look).start()
+    return found
+
+listening_sockets.listen_tcp = listen
+sys.exit(main(["serve", "--config", sys.argv[1], "--port", "0"]))
+"""
+
+
+def loaded(config: Path) -> str:
+    """Which of them a daemon with these settings has loaded when ``GET /readyz`` is answered."""
+    command = [sys.executable, "-c", _SCRIPT, str(config), ",".join(UNNEEDED)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def test_a_daemon_that_is_ready_has_loaded_no_library_that_pages_or_migrations_need(tmp_path: Path) -> None:
+    config = tmp_path / "schedd.toml"
+    config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/schedd.db"\n[clusters.main]\n')
+    assert loaded(config) == "alembic mako"  # the first start makes the tables
+    assert loaded(config) == ""
