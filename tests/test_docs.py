@@ -1,13 +1,62 @@
-"""The documents hold together."""
+"""The documents hold together: links, paths of files, and pages that the code names."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from docs.scripts.build import broken_links
 from tests.conftest import ROOT
 
+_FOLDERS = "schedd|server_adapter|tests|research|docs|sql|release|systemd"
+_PATH = re.compile(rf"(?<![\w/.-])(?:{_FOLDERS})/[\w./-]*[\w/]")
+_PAGE = re.compile(r"(?<![\w/-])docs/[\w./-]+\.(?:md|py|yml|json)")
+_NOT_HERE = ("docs/NAME", "schedd/schedd", "research/results/trials/NNN")
+
+
+def missing_paths(text: str, root: Path) -> list[str]:
+    """Return the paths of this repository that a text names and that do not exist."""
+    found = {path.rstrip("/.") for path in _PATH.findall(text)}
+    return sorted(path for path in found if not (root / path).exists() and path not in _NOT_HERE)
+
+
+def pages() -> Iterator[Path]:
+    """The documents that describe the present state; records of trials keep the names of their time."""
+    yield from (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+
 
 def test_every_link_between_the_documents_leads_somewhere() -> None:
     assert list(broken_links(ROOT)) == []
+
+
+def test_every_path_that_a_document_names_exists() -> None:
+    found = {str(page.relative_to(ROOT)): missing_paths(page.read_text("utf-8"), ROOT) for page in pages()}
+    assert {name: paths for name, paths in found.items() if paths} == {}
+
+
+def test_every_document_that_the_code_names_exists() -> None:
+    missing = {}
+    for folder in ("schedd", "server_adapter", "research", "release", "systemd", "docs/trial"):
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix not in {".py", ".service", ".toml", ".html", ".json", ".yml"}:
+                continue
+            named = set(_PAGE.findall(file.read_text("utf-8")))
+            if gone := sorted(page for page in named if not (ROOT / page).exists()):
+                missing[str(file.relative_to(ROOT))] = gone
+    assert missing == {}
+
+
+def test_the_classes_on_the_path_of_a_job_are_in_the_folders_that_the_page_names() -> None:
+    page = (ROOT / "docs" / "developers" / "job-path.md").read_text("utf-8")
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) >= 9
+    for names, folders in rows:
+        sources = [
+            file.read_text("utf-8")
+            for folder in re.findall(r"`([\w/]+)`", folders)
+            for file in (ROOT / folder).glob("*.py")
+        ]
+        for name in re.findall(r"`([A-Z]\w+)`", names):
+            assert any(re.search(rf"^class {name}\b", text, re.MULTILINE) for text in sources), name
 
 
 def test_a_link_to_a_missing_file_or_heading_is_found(tmp_path: Path) -> None:
@@ -23,3 +72,10 @@ def test_a_link_to_a_missing_file_or_heading_is_found(tmp_path: Path) -> None:
         "README.md: no such file: docs/two.md",
         "README.md: no such heading: docs/one.md#no-heading",
     ]
+
+
+def test_a_path_to_a_missing_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "schedd").mkdir()
+    (tmp_path / "schedd" / "here.py").write_text("")
+    text = "see `schedd/here.py`, schedd/gone.py and https://example.org/schedd/other.py"
+    assert missing_paths(text, tmp_path) == ["schedd/gone.py"]

@@ -132,7 +132,7 @@ class BagSettings(Section):
     """Validity of an offer."""
     coordinate: bool = False
     """Report the end of each whole bag to its clusters. With `coordinate_arrays` in their policies, their
-    repairs use it (docs/policy.md).
+    repairs use it (docs/administrators/policy.md).
     """
     array: int = Field(default=1_000, ge=1, le=100_000)
     """Maximum tasks in one job array, no more than the servers allow (`max_job_array_size`,

@@ -96,10 +96,10 @@ from schedd.client.answers.plan import (
     ReservationsView,
     ReservationView,
     SmallerRequest,
+    StartWindow,
     TasksEnd,
     WhatIfResult,
     WhatIfVariantResult,
-    Window,
 )
 from schedd.client.answers.power import NodePowerMeasurement, NodePowerView, PowerView
 from schedd.client.answers.quality import (
@@ -230,6 +230,7 @@ __all__ = [
     "SmallerRequest",
     "StartErrorView",
     "StartHistory",
+    "StartWindow",
     "TasksEnd",
     "Term",
     "TransferResult",
@@ -239,5 +240,4 @@ __all__ = [
     "UsersView",
     "WhatIfResult",
     "WhatIfVariantResult",
-    "Window",
 ]

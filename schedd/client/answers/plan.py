@@ -19,10 +19,10 @@ __all__ = [
     "ReservationView",
     "ReservationsView",
     "SmallerRequest",
+    "StartWindow",
     "TasksEnd",
     "WhatIfResult",
     "WhatIfVariantResult",
-    "Window",
 ]
 
 
@@ -131,7 +131,7 @@ class GapsView(TypedDict):
     gaps: list[Gap]
 
 
-class Window(TypedDict):
+class StartWindow(TypedDict):
     """The request may start at any second of ``[first, last]``; the nodes may differ from start to start."""
 
     first: int
@@ -212,7 +212,7 @@ class WhatIfResult(TypedDict):
     walltime: int
     walltime_assumed: bool
     notes: list[str]
-    windows: list[Window]
+    windows: list[StartWindow]
     changes: list[SmallerRequest]
     cheapest: CheapestStart | None
     variants: list[WhatIfVariantResult]
