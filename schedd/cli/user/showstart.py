@@ -23,9 +23,9 @@ from schedd.client.answers import (
     Explanation,
     JobView,
     SmallerRequest,
+    StartWindow,
     WhatIfResult,
     WhatIfVariantResult,
-    Window,
 )
 
 __all__ = ["make_parser", "run"]
@@ -266,7 +266,7 @@ def _format_cheapest(found: CheapestStart | None, now: int) -> str:
     return f"{found['cost']:,.2f} at {format_time(found['start'], now)} on {shorten_list(found['nodes'])}"
 
 
-def _window_rows(windows: list[Window], now: int) -> Iterator[tuple[str, str]]:
+def _window_rows(windows: list[StartWindow], now: int) -> Iterator[tuple[str, str]]:
     name = "may start"
     for window in windows[: _MAX_WINDOWS - 1]:
         open_ended = window["last"] - now > 10 * 366 * 86_400

@@ -11,7 +11,7 @@ __all__ = ["AlternativeSet", "AlternativesView", "AppliedPlan", "OfferedMove", "
 
 
 class OfferedMove(TypedDict):
-    """One job that an alternative plan puts elsewhere."""
+    """A job that an alternative plan moves."""
 
     job: str
     owner: str
@@ -22,8 +22,9 @@ class OfferedMove(TypedDict):
 
 
 class OfferedPlan(TypedDict):
-    """An alternative to the live plan; ``values`` by objective. Plans of a set are numbered from 1 on, the
-    best by the weights first.
+    """An alternative to the live plan; ``values`` by objective.
+
+    The plans of a set are numbered from 1, best weighted sum first.
     """
 
     number: int
@@ -32,8 +33,9 @@ class OfferedPlan(TypedDict):
 
 
 class AlternativeSet(TypedDict):
-    """What came of one run; the latest is kept. ``weights`` and ``units`` by objective, ``live`` the values
-    of the live plan at ``as_of``.
+    """Result of one search; the latest is kept. ``weights`` and ``units`` by objective.
+
+    ``live`` has the values of the live plan at ``as_of``.
     """
 
     number: int

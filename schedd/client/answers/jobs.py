@@ -363,7 +363,7 @@ class JobCounts(TypedDict):
 
 
 class JobSummary(TypedDict):
-    """A job in short: enough for a row of a table or a bar of a chart."""
+    """Summary of a job, for a row of a table or a bar of a chart."""
 
     id: str
     name: str
