@@ -1,4 +1,4 @@
-"""``schedd audit``: who did what."""
+"""``schedd audit``: the audit entries."""
 
 import json
 import time
@@ -15,14 +15,14 @@ __all__ = ["command"]
 
 
 def command(
-    days: Annotated[float, typer.Option(help="Show the last so many days.", min=0)] = 30,
-    most: Annotated[int, typer.Option(help="At most so many entries.", min=1, max=100_000)] = 1_000,
+    days: Annotated[float, typer.Option(help="Show the last N days.", min=0)] = 30,
+    most: Annotated[int, typer.Option(help="Maximum number of entries.", min=1, max=100_000)] = 1_000,
     config: Annotated[Path | None, ConfigFile] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="As JSON; times are seconds since the epoch.")
     ] = False,
 ) -> None:
-    """Say who paused, resumed, made or revoked tokens, changed settings: the newest first."""
+    """Show who paused, resumed, created or revoked tokens, or changed settings, newest first."""
     with exit_on_error("audit"), open_store(database_url(config)) as store:
         entries = store.audit_entries(int(time.time() - days * 86_400), most)
     if as_json:

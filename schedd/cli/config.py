@@ -56,9 +56,9 @@ def check(
         bool, typer.Option("--database/--no-database", help="Try the database, too (read only).")
     ] = True,
 ) -> None:
-    """Check the settings as a start would, try the database, and say what is allowed but unusual.
+    """Check the settings as the daemon does at its start, test the database, and warn of unusual settings.
 
-    Ends with 0 when they can be used, with 2 when they cannot, with 1 when the database cannot.
+    Exit status: 0 if they can be used, 2 if not, 1 if the database cannot be used.
     """
     with exit_on_error("config"):
         settings = load_daemon_settings(config)
@@ -94,7 +94,7 @@ def reference() -> None:
 def _check_database(url: str | None) -> None:
     """Raises StoreError when the daemon could not start with it. A file that is not there is not made."""
     if not url or url == "memory":
-        return  # the default one belongs to the daemon's user, who need not be the one who asks
+        return  # the default one belongs to the daemon's user, which need not be the caller
     parsed = parse_database_url(url)
     with preserving_owner(url) as there:
         if not there:

@@ -48,15 +48,15 @@ def init(
     family: Annotated[Family, typer.Option(help="Which kind of server it is.")] = "torque",
     auth: Annotated[Auth, typer.Option(help="How the adapter authenticates to the server.")] = "auto",
     mode: Annotated[str, typer.Option(help="shadow, adviser or scheduler.")] = "",
-    host: Annotated[str, typer.Option(help="Address on which the daemon listens.")] = "",
+    host: Annotated[str, typer.Option(help="Address of the daemon's socket.")] = "",
     tls_certificate: Annotated[
         Path | None, typer.Option(help="TLS certificate and key in one PEM file.")
     ] = None,
     admins: Annotated[
-        str | None, typer.Option(help="Users who may act as admins, separated by commas.")
+        str | None, typer.Option(help="Users with the role admin, separated by commas.")
     ] = None,
     others: Annotated[
-        str, typer.Option(help="Whose jobs users see: server (as the server has it), all or none.")
+        str, typer.Option(help="Which jobs users see: server (as the server's settings), all or none.")
     ] = "",
     database: Annotated[str, typer.Option(help="URL of the database.")] = "",
     slack: Annotated[str, typer.Option(help="Such as 1h+0.5w, or off.")] = "",
@@ -71,12 +71,11 @@ def init(
         bool, typer.Option("--force", help="Overwrite existing files; they are kept as .old.")
     ] = False,
 ) -> None:
-    """Ask the ten settings that a site must decide, look at pbs_server, and write both files.
+    """Ask for the ten settings that a site must decide, read pbs_server's settings, and write both files.
 
-    Whatever an option says is not asked. A token for the adapter is made: its hash stands in schedd.toml, the
-    token in a file beside. Nothing is written before all of it can be used.
-
-    Exit status: 0; 2 where something makes no sense, or files are there already.
+    Settings given as options are not asked. A token for the adapter is created: its hash is in schedd.toml,
+    the token in a separate file. Nothing is written before everything is valid. Exit status: 0; 2 for invalid
+    values, or if files exist already.
     """
     files = [directory / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
     there = [str(path) for path in files if path.exists() and not _is_packaged_default(path)]
@@ -146,7 +145,7 @@ _MODE_REMARKS = {
 
 
 class _Prompter:
-    """Asks what no option said, or takes what is proposed."""
+    """Prompts for values without an option, or uses the proposed ones."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -161,7 +160,7 @@ class _Prompter:
         return self._prompt(setting, proposed)
 
     def choice(self, setting: str, said: str, proposed: str, among: tuple[str, ...]) -> str:
-        """One of several words."""
+        """Prompt for one of several words."""
         if said and said not in among:
             _exit_with_error(f"{setting}: {said!r} is none of {', '.join(among)}")
         while not said:
@@ -172,7 +171,7 @@ class _Prompter:
         return said
 
     def plain(self, question: str, proposed: str, quiet: bool) -> str:
-        """What is no setting of the ten."""
+        """Prompt for values besides the ten settings."""
         if quiet:
             _exit_with_error("an address that others reach needs --tls-certificate")
         return self._prompt(question, proposed)
@@ -198,7 +197,7 @@ def _is_packaged_default(path: Path) -> bool:
 
 
 def _load_imported_policy(policy: Path | None, cluster: str) -> dict[str, Any]:
-    """The cluster's table in what an import wrote."""
+    """The cluster's table in an imported file."""
     if policy is None:
         return {}
     try:
@@ -230,7 +229,7 @@ def _read_server(server: ServerSettings) -> ServerSummary | None:
 
 
 def _format_memory(amount: int) -> str:
-    """KiB as people write them; rounded down to what is easily read."""
+    """Format KiB for readers; rounded down to a short value."""
     return format_size(amount >> 20 << 20 if amount >= 4 << 20 else amount >> 10 << 10)
 
 

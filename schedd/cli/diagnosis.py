@@ -226,7 +226,7 @@ def _check_token(path: Path) -> CheckResult:
 
 
 def check_daemon(url: str, cluster: str) -> Iterator[CheckResult]:
-    """What the daemon says of itself and of its clusters, or of the one that is named."""
+    """Check the daemon's own state and that of its clusters, or of the named one."""
     try:
         endpoint: Endpoint = find_endpoint()
         endpoint = endpoint._replace(url=url or endpoint.url, cluster=cluster)
@@ -276,7 +276,7 @@ def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterat
             yield _convert_alert(name, alert)
     if one["events_waiting"] > 1_000:
         message = f"{name}: {one['events_waiting']} events are waiting"
-        yield CheckResult("planner", "warn", message, "`schedd_batch_seconds` shows which part takes so long")
+        yield CheckResult("planner", "warn", message, "`schedd_batch_seconds` shows the slow part")
 
 
 def _check_adapter_contact(one: ClusterView) -> CheckResult:
@@ -292,7 +292,7 @@ def _check_adapter_contact(one: ClusterView) -> CheckResult:
 
 
 def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
-    """Its version and its clock, by which events are stamped; what it did not say is passed over."""
+    """Check its version and clock (used for timestamps of events); unknown values are skipped."""
     name, version, ahead = one["name"], one["adapter_version"], one["adapter_ahead"]
     if version and version != __version__:
         message = f"{name}: the adapter has version {version}, this program {__version__}"

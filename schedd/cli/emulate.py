@@ -109,7 +109,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _workload(args: argparse.Namespace, nodes: Sequence[NodeSpec]) -> list[Arrival]:
-    """What is submitted by itself: wider jobs than the cluster are left out, and so is what never ran."""
+    """Jobs submitted automatically; jobs wider than the cluster, and jobs that never ran, are left out."""
     if args.lublin is not None:
         trace = generate(args.lublin, sum(node.slots for node in nodes), args.seed, load=args.load)
     elif args.workload is not None:

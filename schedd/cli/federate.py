@@ -14,7 +14,8 @@ def make_parser() -> argparse.ArgumentParser:
     """Its options."""
     parser = OneLineErrorParser(
         prog="schedd federate",
-        description="Route jobs to the cluster whose plan ends them first, until SIGTERM or SIGINT.",
+        description="Run the federation until SIGTERM or SIGINT: jobs go to the cluster whose plan "
+        "ends them first.",
     )
     parser.add_argument(
         "--config", type=Path, required=True, help="TOML; see docs/administrators/federation.md"
@@ -24,7 +25,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Federate as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
+    """Run the federation; 0 after a clean end, 2 for invalid settings, 1 for other errors."""
     args = make_parser().parse_args(argv)
     from schedd.api.federation_daemon import load_member_tokens, load_tokens, run_federation  # noqa: PLC0415
     from schedd.api.federation_users import load_federation_users  # noqa: PLC0415

@@ -24,10 +24,10 @@ def command(
     database: Annotated[str, DatabaseUrl] = "",
     config: Annotated[Path | None, ConfigFile] = None,
 ) -> None:
-    """Say what happened to a job, ended or not, or what a node was since when.
+    """Show the history of a job, ended or not, or of a node.
 
-    It reads the database itself, whether the daemon runs or not. What was told of a job by events is kept for
-    30 days unless the settings say otherwise, what became of it for 400. Times are those of this computer.
+    Reads the database directly, with or without a running daemon. The events of a job are kept for 30 days by
+    default, its outcome for 400. Times are in this host's time zone.
     """
     if bool(job) == bool(node):
         raise typer.BadParameter("name either a job or a node", param_hint="JOB")

@@ -26,7 +26,7 @@ _SCHED = re.compile(r"^\s*(round_robin|by_queue|fair_share|sort_by|job_sort_key)
 
 
 class ConfigFormat(StrEnum):
-    """Whose configuration it is."""
+    """The format of the configuration file."""
 
     MAUI = "maui"
     MOAB = "moab"
@@ -37,8 +37,9 @@ def command(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="Maui's maui.cfg, Moab's moab.cfg, or the sched_config of pbs_sched (TORQUE, OpenPBS). "
-            "Beside the latter resource_group, holidays and dedicated_time are read, too."
+            help="Maui's maui.cfg, Moab's moab.cfg, or the sched_config of pbs_sched (TORQUE, "
+            "OpenPBS). With the last, resource_group, holidays and dedicated_time in the same "
+            "folder are read, too."
         ),
     ] = None,
     server: Annotated[
@@ -55,16 +56,13 @@ def command(
         Path | None, typer.Option("--output", "-o", help="Write the settings there, not to standard output.")
     ] = None,
 ) -> None:
-    """Translate what can be into settings of schedd.toml, and say what became of every line.
+    """Translate a configuration into settings of schedd.toml, and report the result for every line.
 
-    The settings go to standard output, to be put into schedd.toml. What became of each line goes to standard
-    error: first blockers, which are not supported though it matters, then what is different and for whom,
-    what is translated, and what does not matter.
-
-    With --server the attributes of the server, of its queues and schedulers are read over its own protocol,
-    and reported in the same way; nothing is changed there.
-
-    Exit status: 0; 2 when the file or the server cannot be read; 3 when there are blockers.
+    The settings go to standard output, for schedd.toml. The report goes to standard error: first blockers
+    (unsupported and significant), then differences and whom they affect, translated lines, and irrelevant
+    lines. With --server the attributes of the server, of its queues and schedulers are read over its own
+    protocol, and reported in the same way; nothing is changed there. Exit status: 0; 2 if the file or the
+    server cannot be read; 3 if there are blockers.
     """
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415  (--help need not wait)
 
@@ -166,7 +164,7 @@ def _local_time_zone() -> str:
 
 
 def _comment_header(name: str, done: "ImportResult") -> str:
-    """What stands before the settings, so that no blocker is forgotten."""
+    """The comment before the settings, with all blockers."""
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415
 
     counts = ", ".join(f"{len(list(done.lines(verdict)))} {verdict.value}" for verdict in Verdict)
@@ -192,7 +190,7 @@ def _validated_toml(done: "ImportResult", cluster: str) -> str:
         for problem in error.errors(include_url=False):
             where = ".".join(map(str, problem["loc"]))
             print(f"schedd import: {where}: {problem['msg']} (it is {problem['input']!r})", file=sys.stderr)
-        _exit_with_error("the file asks for what schedd.toml does not take; nothing was written")
+        _exit_with_error("the result is not valid in schedd.toml; nothing was written")
     return text
 
 

@@ -19,8 +19,9 @@ def make_parser() -> argparse.ArgumentParser:
     """Its options."""
     parser = OneLineErrorParser(
         prog="schedd install",
-        description="Link schedd and its commands for users into PREFIX/bin, and write their man pages and "
-        "the completion for bash below PREFIX/share. A file that is there already is left alone.",
+        description="Link schedd and its commands for users into PREFIX/bin, and write their man "
+        "pages and the completion for bash below PREFIX/share. Existing files are not "
+        "replaced.",
     )
     add = parser.add_argument
     add("--prefix", type=Path, default=Path("/usr/local"), help="prefix of the installation (/usr/local)")
@@ -29,7 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Install; 0, or 1 when something was left alone, 2 when something could not be written."""
+    """Install; 0, or 1 if an existing file was kept, 2 if something could not be written."""
     args = make_parser().parse_args(argv)
     program = (args.program or Path(sys.argv[0])).absolute()
     if not os.access(program, os.X_OK) or program.suffix == ".py":

@@ -1,4 +1,4 @@
-"""The installed daemon's settings and database, for commands that work on them beside it."""
+"""The installed daemon's settings and database, for commands that use them directly."""
 
 import os
 import pwd
@@ -55,7 +55,7 @@ def exit_on_error(command: str) -> Iterator[None]:
 
 @contextmanager
 def open_store(url: str, *, new: bool = False) -> Iterator[Store]:
-    """The store at ``url``. One that is not there is made where it may be ``new``. Raises StoreError."""
+    """The store at ``url``; a missing one is created if it may be ``new``. Raises StoreError."""
     with preserving_owner(url) as there:
         if not there and not new:
             raise StoreError(f"{url}: no such file; see that store.url names the daemon's database")
@@ -68,8 +68,8 @@ def open_store(url: str, *, new: bool = False) -> Iterator[Store]:
 
 @contextmanager
 def preserving_owner(url: str) -> Iterator[bool]:
-    """Whether the database is there, as far as a file tells. What root makes belongs to who has the file, or
-    its directory, afterwards: to the daemon. Raises StoreError.
+    """Whether the database exists, if it is a file. Files created by root get the owner of the file or its
+    directory afterwards: the daemon. Raises StoreError.
     """
     parsed = parse_database_url(url)
     if parsed.get_backend_name() != "sqlite":
@@ -103,7 +103,7 @@ def load_daemon_settings(config: Path | None) -> Settings:
 
 
 def invoking_user() -> str:
-    """Who runs the command, for the audit: behind sudo, who called that."""
+    """The user who runs the command, for the audit; with sudo, the original user."""
     name = os.environ.get("SUDO_USER")
     try:
         return name or pwd.getpwuid(os.getuid()).pw_name

@@ -1,8 +1,8 @@
-"""``schedd COMMAND …``: finds the command's module and imports that one alone.
+"""``schedd COMMAND …``: finds the command's module and imports only that.
 
-Nothing but the standard library is imported here, so that commands for users can answer at once. A command's
-module offers either ``command``, a function with Typer's annotations, or ``app``, a ``typer.Typer`` with
-sub-commands, or ``run``, a function that takes the arguments as they are and returns the exit code.
+Only the standard library is imported here, so that commands for users start fast. A command's module has
+either ``command``, a function with Typer's annotations, or ``app``, a ``typer.Typer`` with sub-commands, or
+``run``, a function that gets the arguments and returns the exit code.
 """
 
 import os
@@ -24,7 +24,7 @@ __all__ = ["BARE_COMMANDS", "COMMANDS", "VALUES_COMMAND", "main"]
 _OWN_COMMANDS: Final = {
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
     "alternatives": ("schedd.cli.user.alternatives", "Search for alternative plans, and apply one."),
-    "audit": ("schedd.cli.audit", "Show the audit: who did what."),
+    "audit": ("schedd.cli.audit", "Show the audit."),
     "bag": ("schedd.cli.user.bag", "Share many tasks with a deadline over clusters."),
     "book": ("schedd.cli.user.book", "Book cores for a time within a window."),
     "cancel": ("schedd.cli.user.cancel", "Cancel jobs of the federation."),
@@ -65,7 +65,7 @@ _OWN_COMMANDS: Final = {
     "token": ("schedd.cli.token", "Create, list and revoke access tokens."),
 }
 COMMANDS: Final = dict(sorted((_OWN_COMMANDS | feature_commands()).items()))
-"""Module and summary of every command, in the order in which the help names them."""
+"""Module and summary of every command, in the order of the help."""
 
 BARE_COMMANDS: Final = ("checkjob", "showbf", "showplan", "showq", "showstart")
 """Commands for users, which links to this program offer under their own names, too."""
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _has_no_reader(pipe: int) -> bool:
-    """Whether nobody reads this pipe any more."""
+    """Whether this pipe has no reader any more."""
     poll = select.poll()
     poll.register(pipe, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def command_parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command that asks the daemon: those with a bare name, then those of admins."""
+    """The parsers of commands that use the API: those with short names, then those for administrators."""
     asking = (".user.", ".features.")
     admins = [
         name
@@ -61,7 +61,7 @@ def _table(rows: list[str]) -> str:
 def _action_sections(
     parser: argparse.ArgumentParser,
 ) -> Iterator[tuple[argparse.ArgumentParser, str, list[str]]]:
-    """Each act of a command that has some: its parser, what it does, its own options."""
+    """Each action of a command: its parser, its summary, its own options."""
     for act, about, found in _sub_parsers(parser):
         rows = [f"| `{words}` | {words_of} |" for words, words_of in _options(act) if words != "-h, --help"]
         yield act, about, rows if found else []
@@ -90,7 +90,7 @@ def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """How each argument is written, and what it does."""
+    """The notation and the help of each argument."""
     for action in _actions(parser):
         value = action.metavar if isinstance(action.metavar, str) else (action.dest.upper())
         takes = action.nargs != 0
@@ -208,7 +208,7 @@ _MAN_TAIL = (
     *(".TP", ".B SCHEDD_CLUSTER", "which cluster, where the daemon has several"),
     ".SH FILES",
     *(".TP", ".I ~/.config/schedd/client.toml, /etc/schedd/client.toml", "url, cluster and token_file"),
-    *(".TP", ".I ~/.config/schedd/token", "the token; nobody else may be able to read it"),
+    *(".TP", ".I ~/.config/schedd/token", "file with the token; it must be readable by its owner only"),
 )
 
 
@@ -289,7 +289,7 @@ _FIRST_ARGUMENT_KINDS: Final = {
 
 
 def _completion_cases() -> Iterator[str]:
-    """A branch for each option that takes names, or one of a few words."""
+    """A branch for each option whose value is a name, or one of a few words."""
     for name, parser in command_parsers().items():
         found = [
             action
@@ -313,7 +313,7 @@ def render_completion(parser: argparse.ArgumentParser) -> str:
 
 
 def _completion_words(name: str) -> tuple[list[str], list[str]]:
-    """What may follow a command: its acts, and its options with those of its acts."""
+    """Completions after a command: its actions, and all their options."""
     module = import_module(COMMANDS[name][0])
     if hasattr(module, "make_parser"):
         parser = module.make_parser()

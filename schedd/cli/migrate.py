@@ -23,7 +23,7 @@ from schedd.store.database import Database
 __all__ = ["command"]
 
 _FIRST_LEASE_VERSION: Final = "0002"
-"""The first version whose tables say who leads."""
+"""The first version whose tables have the lease."""
 
 
 class Action(StrEnum):
@@ -42,13 +42,13 @@ def command(
         str, typer.Option(help="Version to go to: the newest when upgrading; `base` removes all tables.")
     ] = "",
 ) -> None:
-    """Bring the database's tables to this program's version, or back to an older one.
+    """Upgrade the database's tables to this program's version, or downgrade them.
 
-    Stop the daemon first, and keep a copy of the database. Going back is refused where the older version
-    could not go on from what is there.
+    Stop the daemon first, and keep a copy of the database. A downgrade is refused if the older version could
+    not continue from the present data.
     """
     if action is Action.DOWNGRADE and not to:
-        raise typer.BadParameter("say to which version, or `base` for none", param_hint="--to")
+        raise typer.BadParameter("give the version, or `base` for an empty database", param_hint="--to")
     with exit_on_error("migrate"):
         url = database_url(config, database)
         with preserving_owner(url):

@@ -6,7 +6,7 @@ __all__ = ["missing_plot_library"]
 
 
 def missing_plot_library() -> str | None:
-    """What is missing and how to install it; None where pictures can be drawn."""
+    """The missing library and how to install it; None if plots can be drawn."""
     if find_spec("matplotlib") is not None:
         return None
     return "pictures need matplotlib, which is not installed: pip install 'schedd[pictures]'"

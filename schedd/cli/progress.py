@@ -41,7 +41,7 @@ class ReplayDisplay:
         self._stop_status()
 
     def show_status(self, text: str) -> None:
-        """Something goes on whose end is not known."""
+        """Show an activity without a progress bar."""
         self._stop_status()
         if self._console.is_terminal:
             self._status = self._console.status(text)
@@ -56,7 +56,7 @@ class ReplayDisplay:
     def replay(
         self, title: str, unix_start: int | None
     ) -> Iterator[Callable[[driver.Progress], None] | None]:
-        """A bar for one replay; gives what the driver is to call, None where nobody looks."""
+        """A progress bar for one replay; yields the driver's callback, None without a terminal."""
         self._stop_status()
         if not self._console.is_terminal:
             yield None

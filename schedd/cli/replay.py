@@ -1,4 +1,4 @@
-"""``schedd replay``: its options, and what it prints and writes."""
+"""``schedd replay``: options and output."""
 
 import sys
 from pathlib import Path
@@ -36,11 +36,12 @@ def command(
         typer.Option(
             "--policy",
             metavar="POLICY",
-            help="conservative (plan every job, fill gaps, repair), backfill-shortest (the same, and free "
-            "room goes to who is expected to be shortest), best-gap and best-gap-edf (conservative with "
-            "another placement), tabu (conservative, and search for a better plan), fcfs, sjf, edf, easy, "
-            "aggressive, flexible, easy-sjf-24h …; all: the classical five; rivals: the stronger. May be "
-            "repeated, or several with commas.  [default: conservative]",
+            help="conservative (plan every job, fill gaps, repair), backfill-shortest (also gives "
+            "free capacity to the job expected to be shortest), best-gap and best-gap-edf "
+            "(conservative with another placement), tabu (conservative, and search for a better "
+            "plan), fcfs, sjf, edf, easy, aggressive, flexible, easy-sjf-24h …; all: the "
+            "classical five; rivals: the stronger. May be repeated, or several with commas. "
+            "[default: conservative]",
             show_default=False,
         ),
     ] = None,
@@ -80,12 +81,15 @@ def command(
         int,
         typer.Option(
             metavar="S",
-            help="tabu: jobs that came, and those that would fit into room that came back early, are tried "
-            "in front of others so many seconds after the last search; 0: never.",
+            help="tabu: N seconds after the last search, new jobs, and jobs that fit into capacity "
+            "freed early, are tried in front of others; 0: never.",
         ),
     ] = 5,
     patience: Annotated[
-        int, typer.Option(metavar="S", help="tabu: who waited so many seconds is hardly moved back any more.")
+        int,
+        typer.Option(
+            metavar="S", help="tabu: a job that has waited N seconds is hardly moved back any more."
+        ),
     ] = 86_400,
     lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts.")] = 8,
     weights: Annotated[
@@ -116,7 +120,7 @@ def command(
     ] = 0,
     tell: Annotated[
         bool,
-        typer.Option("--tell", help="Measure the starts that users would be told, too, in a second run."),
+        typer.Option("--tell", help="Measure start estimates, too, in a second run."),
     ] = False,
     until: Annotated[
         list[str] | None,
@@ -151,7 +155,7 @@ def command(
         typer.Option(
             "--lublin",
             metavar="JOBS",
-            help="Instead of a log: so many jobs from the model of Lublin and Feitelson.",
+            help="Instead of a log: N jobs from the model of Lublin and Feitelson.",
             rich_help_panel=_WORKLOAD,
         ),
     ] = None,
@@ -228,7 +232,7 @@ def command(
 ) -> None:
     """Replay logs through the daemon's own engine, under one policy or several, and compare.
 
-    Exit status: 0, 2 for input that cannot be replayed, 3 when the engine did what it must never do.
+    Exit status: 0, 2 for input that cannot be replayed, 3 if the engine violated an invariant.
     """
     # Here and not above: `--help` and a mistyped option need not wait for the numeric libraries.
     from schedd.cli.replay_options import (  # noqa: PLC0415
@@ -276,16 +280,14 @@ def command(
             "lifted": lifted,
         }
         if tell and seconds is not None and SEARCH_POLICY in policies:
-            raise TraceError(
-                "--tell runs everything twice, and with --seconds no two runs are alike: give --moves"
-            )
+            raise TraceError("--tell runs everything twice, and with --seconds runs differ: give --moves")
         searches = parse_searches(kind, (every, patience, newcomers, pause), bounds, weights)
         runs = [run for name in policies for run in expand_runs(name, parse_slacks(slack), searches)]
         site = load_site_run(policy_file, bounds)
         if stops is not None:
             runs = [_site_run(site)] if site is not None and not policy else runs
             if len(runs) > 1 or (site is not None and policy):
-                raise TraceError("--until and --step go through one policy: name one, or --policy-file alone")
+                raise TraceError("--until and --step need a single policy: name one, or only --policy-file")
             _run_stepped(wanted, runs[0], stops, json, validate=validate, site=site)
             return
         _run_replays(wanted, runs, site, results, tell=tell, validate=validate)
@@ -310,12 +312,12 @@ def _parse_stop_options(
     if until is None and step is None:
         return None
     if tell or plot is not None:
-        raise TraceError("--until and --step show the plan at a moment: leave --tell and --plot out")
+        raise TraceError("--until and --step show the plan at a time: without --tell and --plot")
     return parse_stops(until or [], step)
 
 
 def _site_run(site: "SiteRun") -> tuple[str, str, dict[str, Any]]:
-    """The run of a site's settings: as its name says, the policy of the engine, what else it is told."""
+    """The run of a site's settings: its name, the engine's policy, other arguments."""
     from schedd.replay.driver import PLANNING_POLICY  # noqa: PLC0415
 
     own = {"settings": site.settings, "searching": site.searching}
@@ -412,7 +414,7 @@ def _run_replays(
 
 
 def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
-    """The tables on standard output, the files beside."""
+    """The tables on standard output, and the files."""
     from schedd.replay.report import (  # noqa: PLC0415
         limits_table,
         promises_table,

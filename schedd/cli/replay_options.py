@@ -92,14 +92,14 @@ def _parse_weights(text: str) -> dict[Criterion, float]:
 def expand_runs(
     policy: str, slacks: list[Slack], searches: list[Searching]
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Runs, each with its name, the engine's policy, and what else it is told."""
+    """Runs: name, the engine's policy, other arguments."""
     if policy == SEARCH_POLICY:
         return [
             (str(searching.search.kind), PLANNING_POLICY, {"slack": slack, "searching": searching})
             for searching in searches
             for slack in slacks
         ]
-    if policy == PLANNING_POLICY:  # without a search, slack changes what is promised, and nothing else
+    if policy == PLANNING_POLICY:  # without a search, slack changes only the promises
         return [(policy, policy, {"slack": slacks[0]})]
     if policy == BACKFILL_POLICY:
         return [(policy, policy, {"slack": slack}) for slack in slacks]
@@ -118,7 +118,7 @@ class SiteRun(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What is replayed of these settings, in one line."""
+        """Summary of the replayed settings, in one line."""
         settings, how = self.settings, self.searching
         words = [f"slack {Slack(settings.slack, settings.slack_share)}"]
         if settings.queue_slack:

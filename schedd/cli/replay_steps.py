@@ -19,7 +19,7 @@ from schedd.replay.workload import TIME_LIMIT, TraceError
 __all__ = ["EVENT_STEP", "ReplayStops", "parse_stops", "step_through"]
 
 EVENT_STEP: Final = "event"
-"""The step from one moment at which something happens to the next."""
+"""The step from one event time to the next."""
 _SPAN: Final = re.compile(r"([0-9]{1,9})([smhd]?)")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _MAX_JOBS_SHOWN: Final = 50
@@ -28,8 +28,8 @@ _HELP: Final = "Enter: a step; a moment: run until then; e: to the next event; a
 
 @dataclass(frozen=True, slots=True)
 class ReplayStops:
-    """Moments at which the plan is shown, in words, and the step that is asked for after the last of them
-    (None: none; 0: to the next event).
+    """Times at which the plan is shown as text, and the step after the last of them (None: none; 0: to the
+    next event).
     """
 
     until: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def parse_log_time(word: str, prepared: Prepared) -> int:
 
 @dataclass(slots=True)
 class _SteppedReplay:
-    """A replay that is gone through; what was shown, for ``--json``."""
+    """A replay in steps; collects the plans shown, for ``--json``."""
 
     prepared: Prepared
     name: str

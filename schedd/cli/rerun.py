@@ -1,4 +1,4 @@
-"""``schedd rerun``: run an incident again and print what was decided, one JSON object a line."""
+"""``schedd rerun``: run an incident again and print the decisions, one JSON object per line."""
 
 import json
 from dataclasses import asdict

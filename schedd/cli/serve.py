@@ -28,7 +28,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Serve as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
+    """Run the daemon; 0 after a clean end, 2 for invalid settings, 1 for other errors."""
     args = make_parser().parse_args(argv)
     if args.config is not None and (why := toml_error(args.config)):  # before all else is loaded
         print(f"schedd serve: {args.config}: {why}", file=sys.stderr)

@@ -47,14 +47,14 @@ class ServerSummary:
     mem_per_core: int
     """Of the node that has least; 0 where no node says how much it has."""
     without_walltime: tuple[str, ...]
-    """Queues whose jobs may come without a walltime: neither they nor the server have a default."""
+    """Queues that accept jobs without a walltime: neither they nor the server have a default."""
     sees_others: bool
 
     def remarks(self) -> list[str]:
         """What an admin should know before switching, in sentences."""
         said = [f"version {self.version or 'not said'}, {self.nodes} nodes, {self.jobs} jobs"]
         if self.scheduling:
-            said.append("scheduling is True: its present scheduler goes on beside shadow and adviser")
+            said.append("scheduling is True: its present scheduler keeps running beside shadow and adviser")
         if self.without_walltime:
             queues = ", ".join(self.without_walltime[:8])
             said.append(f"no resources_default.walltime for jobs of {queues}: default_walltime is theirs")

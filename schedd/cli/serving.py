@@ -40,7 +40,7 @@ __all__ = ["serve"]
 
 _log = structlog.get_logger(__name__)
 _THREAD_SWITCH_S = 0.001
-"""So long one Python thread works while others wait: the planner waits for it again and again."""
+"""Interval in seconds at which Python threads are switched: the planner waits for it again and again."""
 _SHUTDOWN_GRACE_S = 10
 """For how long requests under way may go on when the daemon ends."""
 
@@ -59,13 +59,13 @@ def serve(
     hooks: Sequence[Webhook] = (),
     oidc: IdentityProvider | None = None,
 ) -> bool:
-    """Serve on ``server``, by ``tls`` where it is given, and on the UNIX socket ``local``, until SIGTERM or
-    SIGINT; True when it ended cleanly. On SIGHUP the settings that ``read`` gives are taken. ``hooks`` are
-    told of planned starts that moved.
+    """Serve on ``server``, with ``tls`` if given, and on the UNIX socket ``local``, until SIGTERM or SIGINT;
+    True after a clean end.
 
-    The port answers at once; all but the health checks answer 503 until the kernels are compiled. Whoever
-    first opens ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as the
-    holder of the token with that SHA-256; where ``keys_last``, so is everybody who opens it later.
+    On SIGHUP the settings are read again by ``read``. ``hooks`` are called with planned starts that moved.
+    The port answers at once; all requests but the health checks get 503 until the kernels are compiled. The
+    first request for ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as
+    the holder of the token with that SHA-256; with ``keys_last``, later requests are, too.
     """
     sys.setswitchinterval(_THREAD_SWITCH_S)
     durable = DaemonStore(settings.store) if settings.store.url != "memory" else None
@@ -139,7 +139,10 @@ def serve(
         and oidc is None
         and settings.auth.anonymous == "none"
     ):
-        _log.warning("nobody can ask yet: make a token with `schedd token create`, or set server.socket")
+        _log.warning(
+            "no request can be authenticated yet: create a token with `schedd token create`,"
+            " or set server.socket"
+        )
     running = _DaemonServer(config, clusters, local, slots.most_descriptors)
     with _absorb_repeated_signals(running):
         running.run([server])
@@ -189,13 +192,12 @@ class _DaemonServer(uvicorn.Server):
 
 @contextlib.contextmanager
 def _absorb_repeated_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Uvicorn raises the signal that ended it once more when it is done: that one is to do nothing.
-
-    Nor is one that asks for a reload before the daemon listens to such.
+    """Uvicorn raises the signal that ended it once more at its end: that one is ignored. So is a request to
+    reload before the daemon handles it.
     """
 
     def ignore(_number: int, _frame: FrameType | None) -> None:
-        server.should_exit = True  # one that comes before uvicorn listens to signals
+        server.should_exit = True  # one that comes before uvicorn handles signals
 
     before = {number: signal.signal(number, ignore) for number in (signal.SIGTERM, signal.SIGINT)}
     before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)

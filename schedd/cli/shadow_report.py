@@ -1,4 +1,4 @@
-"""``schedd shadow-report``: how our plan did beside the scheduler that is still there."""
+"""``schedd shadow-report``: the plan compared with the site's present scheduler."""
 
 import json
 import time
@@ -17,17 +17,17 @@ __all__ = ["command"]
 
 def command(
     cluster: Annotated[str, typer.Argument(help="The cluster's name in the settings.")] = "main",
-    days: Annotated[float, typer.Option(help="Jobs that started in the last so many days.", min=0)] = 7,
+    days: Annotated[float, typer.Option(help="Jobs that started in the last N days.", min=0)] = 7,
     log: Annotated[
         Path | None, typer.Option(help="Write these jobs to a log (SWF) for `schedd replay`.")
     ] = None,
     config: Annotated[Path | None, ConfigFile] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON; times are seconds.")] = False,
 ) -> None:
-    """Say how near the starts of jobs were to those that we told, and how long jobs waited.
+    """Show the accuracy of the start estimates, and the waits of jobs.
 
-    For when another scheduler starts the jobs: modes shadow and adviser. What it would have been like with
-    schedd, `schedd replay` says of the log that --log writes.
+    For the modes shadow and adviser, in which another scheduler starts the jobs. To see what schedd would
+    have done, replay the log that --log writes with `schedd replay`.
     """
     with exit_on_error("shadow-report"), open_store(database_url(config)) as store:
         number = store.find_cluster(cluster)
@@ -54,13 +54,13 @@ def _report_lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
     if not found.started:
         return [f"{cluster}: no job began in the last {days:g} days"]
     share = f" ({found.due / found.told:.0%} of those)" if found.told else ""
-    began = f"{found.started} jobs began, for {found.told} a start had been told"
+    began = f"{found.started} jobs began, {found.told} with a start estimate"
     return [
         f"{cluster}, the last {days:g} days: {began}",
-        f"  began as told      {found.due:8}{share}, within {DUE_S} s of the start told last",
+        f"  began as estimated {found.due:8}{share}, within {DUE_S} s of the last estimate",
         f"  began earlier      {found.earlier:8}",
         f"  began later        {found.later:8}",
-        "  error (actual - told last)",
+        "  error (actual - last estimate)",
         f"    mean             {_format_seconds(found.error_mean)}",
         f"    median, absolute {_format_seconds(found.error_median_absolute)}",
         f"    90th, absolute   {_format_seconds(found.error_p90_absolute)}",

@@ -77,7 +77,7 @@ def list_(
     config: _Config = None,
     as_json: _Json = False,
 ) -> None:
-    """List the database's tokens, those that are revoked or expired too; never the tokens themselves."""
+    """List the database's tokens, including revoked and expired ones; never the tokens themselves."""
     with exit_on_error("token"), open_store(database_url(config)) as store:
         tokens = store.tokens()
     now = int(time.time())

@@ -376,10 +376,10 @@ def test_a_reservation_lets_short_jobs_in(attribute: str) -> None:
     done = import_maui(f"SRCFG[x] HOSTLIST=n1 USERLIST=ann {attribute} TIMELOGIC=OR\n")
     table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
     assert (table["shorter"], table["users"]) == (3600, ["ann"])
-    assert "at most that walltime have access (shorter)" in words(done, "SRCFG[x]")
+    assert "up to that walltime have access (shorter)" in words(done, "SRCFG[x]")
     alone = import_maui(f"SRCFG[x] HOSTLIST=n1 {attribute} TIMELOGIC=AND\n")
     assert alone.site["reservations"]["x"]["shorter"] == 3600
-    assert "nobody has access" not in words(alone, "SRCFG[x]")
+    assert "without access for anyone" not in words(alone, "SRCFG[x]")
 
 
 def test_a_reservation_with_a_trigger_is_taken_over_without_it() -> None:
@@ -446,7 +446,7 @@ def test_a_reservation_without_end_is_one_of_weeks_that_follow_on_each_other() -
 
 
 def test_a_reservation_for_nobody_is_said_to_be() -> None:
-    assert "nobody has access" in words(import_maui("SRCFG[x] HOSTLIST=n1\n"), "SRCFG[x]")
+    assert "without access for anyone" in words(import_maui("SRCFG[x] HOSTLIST=n1\n"), "SRCFG[x]")
 
 
 @pytest.mark.parametrize(
@@ -456,8 +456,8 @@ def test_a_reservation_for_nobody_is_said_to_be() -> None:
         ("HOSTLIST=n1 TASKCOUNT=1 RESOURCES=PROCS:1 PERIOD=INFINITY", "reservations of single processors"),
         ("HOSTLIST=n1 TPN=4", "reservations of single processors"),
         ("HOSTLIST=n1 QOSLIST=high", "access by quality of service"),
-        ("HOSTLIST=n1 USERLIST=ann,!bob", "access lists name only who may"),
-        ("HOSTLIST=n1 USERLIST=ann& CLASSLIST=x", "access lists name only who may"),
+        ("HOSTLIST=n1 USERLIST=ann,!bob", "access lists name only permitted users"),
+        ("HOSTLIST=n1 USERLIST=ann& CLASSLIST=x", "access lists name only permitted users"),
         ("HOSTLIST=n1 SHOESIZE=9", "not known to this import"),
         ("TASKCOUNT=4", "reservations of single processors"),
         ("PERIOD=DAY", "it names no HOSTLIST"),

@@ -146,8 +146,8 @@ def test_what_is_typed_wrong_is_said_and_asked_again(
         (("--until", "2001-09-09"), "does not say when it began"),
         (("--step", "0"), "--step 0: a time above 0"),
         (("--step", "often"), "--step often"),
-        (("--until", "3", "--policy", "fcfs,easy"), "go through one policy"),
-        (("--until", "3", "--tell"), "leave --tell and --plot out"),
+        (("--until", "3", "--policy", "fcfs,easy"), "need a single policy"),
+        (("--until", "3", "--tell"), "without --tell and --plot"),
         (("--until", "3", "--estimates", "none"), "exact or user"),
     ],
 )

@@ -213,7 +213,7 @@ def test_cancel_command_withdraws_a_job(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("showq", "--federation", "-r"), 2, "with --federation there are -u and --json alone"),
+        (("showq", "--federation", "-r"), 2, "--federation can be combined only with -u and --json"),
         (("showstart", "--federation", "2@8@4:00:00"), 2, "name a job of the federation"),
         (("showstart", "--federation"), 2, "name a job of the federation"),
         (("checkjob", "--federation", "12"), 3, "the federation has no job 12"),
@@ -282,7 +282,7 @@ def test_commands_submit_show_and_cancel_a_coallocation(
     )
     assert shell("coallocate", "show", name) == 0
     shown = capsys.readouterr().out
-    assert "first told  14 Nov 2023 22:15:21 to 14 Nov 2023 22:17:21" in shown
+    assert "first published  14 Nov 2023 22:15:21 to 14 Nov 2023 22:17:21" in shown
     assert "2 (optional)  south" in shown
     assert "8.south" in shown
     assert "nodes=1:ppn=4,walltime=00:01:40" in shown

@@ -43,7 +43,7 @@ def test_the_environment_names_the_database(url: str) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("downgrade",), "say to which version"),
+        (("downgrade",), "give the version"),
         (("downgrade", "--to", "0001"), "is newer than none"),
         (("upgrade", "--to", "7777"), "no version 7777"),
         (("sideways",), "sideways"),

@@ -95,8 +95,8 @@ def test_the_command_says_it_in_words_and_as_json(tmp_path: Path, capsys: pytest
     words = ["shadow-report", "c", "--config", str(config)]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "c, the last 7 days: 1 jobs began, for 1 a start had been told" in said
-    assert "began as told             1 (100% of those), within 60 s" in said
+    assert "c, the last 7 days: 1 jobs began, 1 with a start estimate" in said
+    assert "began as estimated        1 (100% of those), within 60 s" in said
     log = tmp_path / "w.swf"
     assert main([*words, "--log", str(log)]) == 0
     assert f"schedd replay {log} --policy fcfs" in capsys.readouterr().out

@@ -1,6 +1,6 @@
-"""The demo's adapter, as a process of its own: the real one, under a clock that runs faster.
+"""The demo's adapter, as a separate process: the real one, with a faster clock.
 
-Its first line of input says how; it ends when its input does. It prints the port on which it takes the
+Its settings are the first line of its input; it ends with its input. It prints the port on which it takes the
 server's commands once it has reached the server.
 """
 
@@ -25,24 +25,24 @@ __all__ = ["main"]
 
 def main() -> int:
     """Join server and daemon as the first line of input says."""
-    told = json.loads(sys.stdin.readline())
+    arguments = json.loads(sys.stdin.readline())
     logging.basicConfig(level=logging.ERROR, format="pbs-adapter: %(message)s")
-    clock = ScaledClock(told["start"], told["speed"], told["began"])
+    clock = ScaledClock(arguments["start"], arguments["speed"], arguments["began"])
     code = 0
     try:
-        asyncio.run(_work(told, clock))
+        asyncio.run(_work(arguments, clock))
     except* BatchError as group:
         print(f"pbs-adapter: {group.exceptions[0]}", file=sys.stderr)
         code = 1
     return code
 
 
-async def _work(told: dict[str, Any], clock: ScaledClock) -> None:
-    settings = load_settings(None, told["settings"])
+async def _work(arguments: dict[str, Any], clock: ScaledClock) -> None:
+    settings = load_settings(None, arguments["settings"])
     adapter = Adapter(
         settings,
         connector(settings, clock.now),
-        token=told["token"],
+        token=arguments["token"],
         clock=clock.now,
         ready=lambda: _greet(adapter),
     )

@@ -11,7 +11,7 @@ __all__ = ["DemoWorkload", "arrivals", "workload_from_log"]
 
 @dataclass(frozen=True, slots=True)
 class DemoWorkload:
-    """Nodes and what is submitted to them; ``skipped`` jobs of the log are wider than the nodes together."""
+    """Nodes and the jobs submitted to them; ``skipped`` jobs of the log are wider than the nodes together."""
 
     nodes: tuple[NodeSpec, ...]
     arrivals: tuple[Arrival, ...]

@@ -62,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
     """Play until Ctrl-C, the end of the jobs, or --exit-after; 0, or 2 for bad arguments, 1 for trouble."""
     args = make_parser().parse_args(argv)
     # As Ctrl-C, which the event loop takes as an order to end and not as an error of whatever runs just then.
-    # A shell starts what is to run in the background with that ignored.
+    # A shell starts background processes with this signal ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     try:
@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("\nEnded.")
         return 0
-    except BrokenPipeError:  # whoever read the table has seen enough
+    except BrokenPipeError:  # the reader of the table has ended
         sys.stdout = None
         return 0
 
@@ -133,7 +133,7 @@ def _check_arguments(args: argparse.Namespace) -> None:
 
 
 def _free_cores() -> float:
-    """Cores of this machine less those that others used in the last minute; a quarter at least."""
+    """Cores of this machine, minus those used by others in the last minute; a quarter at least."""
     cores = os.cpu_count() or 1
     return max(cores / 4, cores - os.getloadavg()[0])
 
@@ -162,6 +162,6 @@ Ctrl-C ends the demo.
 
 
 def _open_browser(url: str) -> None:
-    # Without a screen a browser would be one of the terminal, over the table.
+    # Without a screen a text browser would cover the table.
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)

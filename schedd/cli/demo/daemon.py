@@ -22,12 +22,12 @@ __all__ = ["main"]
 
 def main() -> int:
     """Serve as the first line of input says."""
-    told = json.loads(sys.stdin.readline())
-    settings = Settings(**told["settings"])
+    arguments = json.loads(sys.stdin.readline())
+    settings = Settings(**arguments["settings"])
     configure_logging(settings.log)
-    clock = ScaledClock(told["start"], told["speed"], told["began"])
+    clock = ScaledClock(arguments["start"], arguments["speed"], arguments["began"])
     try:
-        server = _listen(settings.server, told["any_port"])
+        server = _listen(settings.server, arguments["any_port"])
     except ListenError as error:
         print(f"schedd demo: {error}", file=sys.stderr)
         return 1
@@ -36,7 +36,7 @@ def main() -> int:
     except BrokenPipeError:  # the demo ended already
         return 0
     threading.Thread(target=_end_with_input, daemon=True).start()
-    keys = {told["login_key"]: bytes.fromhex(told["login_as"])}
+    keys = {arguments["login_key"]: bytes.fromhex(arguments["login_as"])}
     return (
         0
         if serve(

@@ -19,7 +19,7 @@ CLUSTER = "demo"
 _PORT = 8080
 _SLACK_S = 1_800
 _END_S = 20
-# Real seconds that messages may take on a busy machine, of which each is many of the cluster's.
+# Real seconds allowed for messages on a busy machine; each is many seconds of the cluster.
 _AT_ONCE_S = 0.5
 _SOON_S = 5
 _APART_S = 2
@@ -41,9 +41,9 @@ class DemoError(Exception):
 
 
 class DemoProcess:
-    """A module run as a process of its own: told one line, it answers with one, and ends with its input."""
+    """A module run as a separate process: gets a line of input, answers with one, ends with its input."""
 
-    def __init__(self, name: str, module: str, told: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, module: str, arguments: Mapping[str, Any]) -> None:
         self.name = name
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
@@ -53,9 +53,9 @@ class DemoProcess:
             start_new_session=True,  # Ctrl-C is for this process, which then ends that one
         )
         assert self._process.stdin is not None
-        # Where it has ended already its standard error says why, and whoever waits for its greeting sees it.
+        # If it has ended already its standard error has the reason, and waiting for its greeting shows it.
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(told) + "\n")
+            self._process.stdin.write(json.dumps(arguments) + "\n")
             self._process.stdin.flush()
 
     def greeting(self) -> str:
@@ -76,7 +76,7 @@ class DemoProcess:
         """Let it end; returns its exit code."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it may have ended before it was told anything
+        with contextlib.suppress(BrokenPipeError):  # it may have ended before it got any input
             self._process.stdin.close()
         try:
             self._process.wait(_END_S)
@@ -88,10 +88,10 @@ class DemoProcess:
 
 
 def start_daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[DemoProcess, DemoLogins]:
-    """The daemon, and by what others are known to it; it greets with its port.
+    """The daemon and the tokens of its clients; it greets with its port.
 
-    On this port of loopback; None: the usual one, or any where that is taken. Its database is a file in
-    ``directory``.
+    On this port of loopback; None: the default one, or any free port if that is taken. Its database is a file
+    in ``directory``.
     """
     logins = DemoLogins(*(secrets.token_urlsafe(24) for _ in range(4)))
     cluster = {
@@ -127,15 +127,15 @@ def start_daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple
         "clusters": {CLUSTER: cluster},
     }
     login = {"login_key": logins.key, "login_as": _digest(logins.admin)}
-    told = {"settings": settings, "any_port": port is None, **login, **_clock_arguments(clock)}
-    return DemoProcess("the daemon", "schedd.cli.demo.daemon", told), logins
+    arguments = {"settings": settings, "any_port": port is None, **login, **_clock_arguments(clock)}
+    return DemoProcess("the daemon", "schedd.cli.demo.daemon", arguments), logins
 
 
 def start_adapter(
     clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path, family: str
 ) -> DemoProcess:
-    """The adapter between the emulated server and the daemon; it greets with the port on which
-    it takes commands, or with None where they come over a connection of its own.
+    """The adapter between the emulated server and the daemon; it greets with the port on which it takes
+    commands, or with None if they come over its own connection.
     """
     settings = {
         "cluster": CLUSTER,
@@ -153,8 +153,8 @@ def start_adapter(
         "poll.snapshot": _cluster_seconds(clock, _LATE_S, 600),
         "run.busy_wait": 0.05,
     }
-    told = {"settings": settings, "token": token, **_clock_arguments(clock)}
-    return DemoProcess("the adapter", "schedd.cli.demo.adapter", told)
+    arguments = {"settings": settings, "token": token, **_clock_arguments(clock)}
+    return DemoProcess("the adapter", "schedd.cli.demo.adapter", arguments)
 
 
 def _digest(token: str) -> str:
@@ -162,7 +162,7 @@ def _digest(token: str) -> str:
 
 
 def _cluster_seconds(clock: ScaledClock, real: float, least: int) -> int:
-    """So many real seconds, or ``least``, as the cluster counts them."""
+    """So many real seconds, or ``least``, as seconds of the cluster."""
     return max(least, int(real * clock.speed))
 
 

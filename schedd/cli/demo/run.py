@@ -1,4 +1,4 @@
-"""The demo as it runs: an emulated pbs_server, its adapter, the daemon, and a table of what they do."""
+"""The running demo: an emulated pbs_server, its adapter, the daemon, and a table of events."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _VERSIONS = {"torque": "6.1", "openpbs": OPENPBS.name}
 _HISTORY_ATTRIBUTE = {"torque": "keep_completed", "openpbs": "job_history_duration"}
 """The server's attribute for how long it keeps jobs that are over."""
 _HISTORY_S = 30
-"""Real seconds for which the server keeps jobs that are complete."""
+"""Real seconds for which the server keeps completed jobs."""
 
 
 class DemoOutput:
@@ -77,7 +77,7 @@ class DemoOutput:
 
 
 class _DemoReporter:
-    """Compares what the daemon told with what the server does, and says both in a table."""
+    """Compares the daemon's start estimates with the actual starts, and shows both in a table."""
 
     def __init__(self, client: httpx2.AsyncClient, clock: ScaledClock, trial: Trial, say: DemoOutput) -> None:
         self._client = client
@@ -90,7 +90,7 @@ class _DemoReporter:
         self.table = DemoTable(max(60, int(clock.speed * _TOLERATED_S)))
 
     async def report_changes(self) -> None:
-        """Says what has happened since the last look."""
+        """Show changes since the last call."""
         submitted = self._trial.feed.submitted
         self._new += submitted[self._seen :]
         self._seen = len(submitted)
@@ -119,7 +119,7 @@ class _DemoReporter:
         self._new.clear()
 
     async def _arrived(self, job: str) -> bool:
-        """Says what the daemon plans for a job; False when it has not heard of it yet."""
+        """Show the daemon's plan for a job; False if the job is unknown to it."""
         answer = await _query_cluster(self._client, f"/jobs/{job}")
         if answer is None:
             at = self._trial.server.cluster.jobs.get(job)
@@ -161,8 +161,7 @@ async def run_demo(
     seconds: float | None,
     family: str = "torque",
 ) -> None:
-    """Let the workload run for so many real seconds, or until its jobs are over, on a server of this family.
-
+    """Run the workload for so many real seconds, or until its jobs are over, on a server of this family.
     Raises DemoError.
     """
     headers = {"Authorization": f"Bearer {logins.admin}"}
@@ -224,13 +223,13 @@ async def _watch_demo(show: _DemoReporter, trial: Trial, joined: DemoProcess) ->
 
 
 async def _query_cluster(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
-    """The daemon's answer about the cluster; None for what it does not know (yet). Raises DemoError."""
+    """The daemon's response about the cluster; None if it is not known (yet). Raises DemoError."""
     try:
         answer = await client.get(f"/v1/clusters/{CLUSTER}{path}")
         found: dict[str, Any] = answer.json()
     except (httpx2.HTTPError, ValueError) as error:
         raise DemoError(f"the daemon does not answer: {error!r}") from error
-    if answer.status_code in (404, 429):  # too often: it is asked again soon
+    if answer.status_code in (404, 429):  # too many requests: repeated soon
         return None
     if answer.status_code != 200:
         raise DemoError(f"GET {path or '/'}: {answer.status_code}: {found.get('detail')}")

@@ -1,7 +1,7 @@
-"""A workload without end that keeps a queue as long as it was: jobs come as fast as the cluster runs them.
+"""An endless workload with a queue of constant length: jobs arrive as fast as the cluster runs them.
 
-Arrivals at a fixed rate are no load that holds: a little above what a cluster can do, the queue grows for
-ever; a little below, it runs dry. Here the next job comes the later, the more jobs wait.
+A fixed rate of arrivals is not stable: a little above the capacity the queue grows without bound, a little
+below it runs empty. Here the interval to the next job grows with the queue.
 """
 
 import random
@@ -23,7 +23,7 @@ _MAX_RUN_S: Final = 12 * 3600
 _MEAN_MACHINE_S: Final = 2_767
 """Walltime times cpus of a job of the model, as seconds of the whole machine; measured for 320 cpus."""
 _MAX_HORIZON_S: Final = 5 * 86_400
-"""So far ahead a plan of all waiting jobs may reach, about: for more jobs narrower ones are made."""
+"""Approximate maximum length of a plan of all waiting jobs: with more jobs, narrower ones are created."""
 _NODES_PER_RACK: Final = 20
 """Nodes of one rack, which they have as a property."""
 _MIN_WIDTH: Final = 16
@@ -63,7 +63,7 @@ class SteadyWorkload:
             yield from self._made(batch) if batch else self._first
 
     def speed(self, wanted: float, cores: float) -> float:
-        """Cluster seconds in a real one: as ``wanted``, or what so many free cores can follow."""
+        """Cluster seconds per real second: ``wanted``, or the rate that the free cores can sustain."""
         return min(wanted, max(1.0, float(round(_STARTS_PER_CORE_S * cores * self.gap))))
 
     def arrivals(

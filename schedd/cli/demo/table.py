@@ -23,7 +23,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _ArrivalEstimate:
-    """What was said of a job when it came."""
+    """The start estimate of a job at its arrival."""
 
     asks: str
     planned: int | None
@@ -32,9 +32,8 @@ class _ArrivalEstimate:
 
 @dataclass
 class DemoTable:
-    """Lines of text, and at the end how the told starts compare with the real ones.
-
-    A start that differs by no more than ``tolerated`` seconds is on time.
+    """Lines of text, and at the end a comparison of estimated and actual starts. A difference up to
+    ``tolerated`` seconds is on time.
     """
 
     tolerated: int = 60
@@ -48,28 +47,28 @@ class DemoTable:
     def arrived(self, now: int, job: Mapping[str, object]) -> list[str]:
         """A row for a job, as the daemon describes it just after it came."""
         self.queued += 1
-        told = _ArrivalEstimate(
+        estimate = _ArrivalEstimate(
             _format_request(job),
             _int_or_none(job["planned_start"]),
             _int_or_none(job["promised_start"]),
         )
         job_id = str(job["id"])
-        self._told[job_id] = told
+        self._told[job_id] = estimate
         nodes = [str(share["node"]) for share in job["planned_nodes"]]  # type: ignore[attr-defined]
         where = _shorten_nodes(nodes) if nodes else str(job["why"])
-        cells = [_format_clock(told.planned, now), _format_clock(told.promised, now), where]
-        return self._row(now, job_id, "queued", told, cells)
+        cells = [_format_clock(estimate.planned, now), _format_clock(estimate.promised, now), where]
+        return self._row(now, job_id, "queued", estimate, cells)
 
     def started(self, now: int, job_id: str, nodes: Sequence[str]) -> list[str]:
         """A row for a job that starts."""
-        told = self._told.pop(job_id, _ArrivalEstimate("", None, None))
+        estimate = self._told.pop(job_id, _ArrivalEstimate("", None, None))
         self._started += 1
         against = ""
-        if told.planned is not None:
-            self._errors.append(now - told.planned)
-            against = self._against(now - told.planned)
-        cells = [_format_clock(told.planned, now), against, _shorten_nodes(nodes)]
-        return self._row(now, job_id, "started", told, cells)
+        if estimate.planned is not None:
+            self._errors.append(now - estimate.planned)
+            against = self._against(now - estimate.planned)
+        cells = [_format_clock(estimate.planned, now), against, _shorten_nodes(nodes)]
+        return self._row(now, job_id, "started", estimate, cells)
 
     def summary(self, breaches: int) -> list[str]:
         """Some lines for the end."""
@@ -93,14 +92,14 @@ class DemoTable:
         return f"{format_span(difference)} {'later' if difference > 0 else 'earlier'}"
 
     def _row(
-        self, now: int, job_id: str, what: str, told: _ArrivalEstimate, cells: Sequence[str]
+        self, now: int, job_id: str, what: str, estimate: _ArrivalEstimate, cells: Sequence[str]
     ) -> list[str]:
         lines = []
         if self._rows % _HEAD_EVERY == 0:
             lines += ["", _line([name for name, _ in _COLUMNS])]
             lines.append("─" * len(lines[-1]))
         self._rows += 1
-        lines.append(_line([_format_clock(now, now), job_id, what, told.asks, *cells]))
+        lines.append(_line([_format_clock(now, now), job_id, what, estimate.asks, *cells]))
         return lines
 
 

@@ -1,4 +1,4 @@
-"""OpenPBS's job_sort_formula in terms of a priority, where it is a sum of terms that there are."""
+"""OpenPBS's job_sort_formula as terms of a priority, if it is a sum of supported terms."""
 
 import ast
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ _TERMS: Final[Mapping[str, tuple[str, float]]] = {
     "fairshare_factor": ("fair_share", 1.0),
     "fair_share_factor": ("fair_share", 1.0),
 }
-"""The term, and how much of what the formula counts is one of what the term finds."""
+"""The term, and the factor between the formula's unit and the term's."""
 
 
 class UnsupportedFormulaError(ValueError):
-    """What of a formula is no weighted sum of terms that there are."""
+    """A part of a formula that is no weighted sum of supported terms."""
 
 
 def formula_weights(formula: str) -> dict[str, float]:

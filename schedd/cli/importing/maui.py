@@ -22,9 +22,10 @@ __all__ = ["import_maui"]
 
 _ELSEWHERE = frozenset({*WEIGHTS, *FAIR_SHARE, *NODE_SETS, "SRCFG", "NODECFG"})
 _MANY = frozenset({*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG"})
-"""Parameters of which each line counts, also of the same index."""
+"""Parameters of which every line counts, even of the same index."""
 _MOAB_ALONE = {
-    "POWERPOLICY": "nodes are never switched on or off: those that Moab switched off stay so until you do",
+    "POWERPOLICY": "nodes are never switched on or off: those that Moab switched off stay off until "
+    "you switch them on",
     "NODEIDLEPOWERTHRESHOLD": "nodes are never switched on or off",
     "SUBMITFILTER": "the server's affair: qsub's submit filter",
     "REMAPCLASS": "jobs are not moved to other queues: the server's routing queues can do it",
@@ -37,16 +38,15 @@ _MOAB_ALONE = {
 
 
 def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -> ImportResult:
-    """The settings that say the same as a maui.cfg, as far as there are such.
+    """The settings equivalent to a maui.cfg, as far as there are any.
 
-    Windows of reservations begin in the week of ``today``; times in the file are those of ``zone``. With
-    ``moab`` it is a moab.cfg: what nobody here knows then may matter.
+    Windows of reservations begin in the week of ``today``; times in the file are in ``zone``. With ``moab``
+    it is a moab.cfg, and unknown parameters may be significant.
     """
     done = ImportResult(unknown=Verdict.BLOCKER if moab else Verdict.DIFFERS)
     if moab:
         message = (
-            "this is Moab's configuration: what it shares with Maui is taken as Maui takes it. Look at "
-            "each line"
+            "this is Moab's configuration: parameters shared with Maui are read as Maui's. Check each line"
         )
         done.note(Verdict.DIFFERS, 0, "Moab", message)
     entries = _drop_repeated(list(_flatten_partitions(parse_entries(text, done), done)), done)
@@ -67,7 +67,7 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
 
 
 def _drop_repeated(entries: list[MauiEntry], done: ImportResult) -> list[MauiEntry]:
-    """Without what is said again later."""
+    """Without entries that are repeated later."""
     last = {(entry.name, entry.index): entry for entry in entries if entry.name not in _MANY}
     for entry in entries:
         other = last.get((entry.name, entry.index), entry)
@@ -78,12 +78,12 @@ def _drop_repeated(entries: list[MauiEntry], done: ImportResult) -> list[MauiEnt
 
 
 def _flatten_partitions(entries: Iterable[MauiEntry], done: ImportResult) -> Iterator[MauiEntry]:
-    """The entries, with those of PARCFG[ALL] as parameters of their own: all nodes are one partition."""
+    """The entries, with those of PARCFG[ALL] as parameters: all nodes are one partition."""
     for entry in entries:
         if entry.name != "PARCFG" or entry.index.upper() not in ("", "ALL", "DEFAULT"):
             yield entry
             continue
-        message = "all nodes are one partition: what it says is taken as parameters of the whole"
+        message = "all nodes are one partition: its attributes are used as global parameters"
         done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
         for name, index, value in entry.attributes():
             if name == "TRIGGER":

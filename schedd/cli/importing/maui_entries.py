@@ -39,7 +39,7 @@ class MauiEntry:
 
     @property
     def rest(self) -> str:
-        """What is no attribute in it."""
+        """The parts of the value that are no attribute."""
         return _ATTRIBUTE.sub("", self.value).strip()
 
 
@@ -51,6 +51,6 @@ def parse_entries(text: str, done: ImportResult) -> Iterator[MauiEntry]:
         said = line.partition("#")[0].strip()
         found = _LINE.fullmatch(said)
         if found is None:
-            done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: look what it was meant to say")
+            done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: check its intention")
         else:
             yield MauiEntry(number, found[1].upper(), (found[2] or "").strip(), (found[3] or "").strip())

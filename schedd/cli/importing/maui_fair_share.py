@@ -9,7 +9,7 @@ from schedd.cli.importing.result import ImportResult, Verdict, duration
 __all__ = ["FAIR_SHARE", "translate_fair_share"]
 
 FAIR_SHARE = frozenset({"FSPOLICY", "FSINTERVAL", "FSDEPTH", "FSDECAY"})
-"""The parameters that this module has findings for, beside FSTARGET."""
+"""The parameters handled by this module, besides FSTARGET."""
 _Targets = dict[str, dict[str, tuple[MauiEntry, str, float]]]
 
 
@@ -28,7 +28,7 @@ def translate_fair_share(weights: MauiWeights, entries: Sequence[MauiEntry], don
     elif not weighed:
         why = "no weight of fair share"
     elif not levels:
-        why = "nobody whose fair share has a weight has an FSTARGET"
+        why = "no user, group or account with a weighted fair share has an FSTARGET"
     if why:
         for entry in said.values():
             done.note(Verdict.NO_MATTER, entry.line, entry.setting, f"fair share is off: {why}")
@@ -95,7 +95,7 @@ def _shares(level: str, targets: _Targets, tree: dict[str, object], done: Import
                 continue
             if index.upper() == "DEFAULT":
                 tree["unlisted"] = target
-                message = "fair_share.unlisted, the share of each who has none"
+                message = "fair_share.unlisted, the share of each one without a target"
             else:
                 shares[index] = target
                 message = "fair_share.shares"

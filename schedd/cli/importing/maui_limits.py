@@ -14,7 +14,7 @@ _AMOUNTS = {
     "MAXPS": "cpu_seconds",
     "MAXWC": "walltime",
 }
-_AS_ASKED = "what jobs asked for counts until they end, not what is left of it"
+_AS_ASKED = "the full request of a job counts until it ends, not the remaining part"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
 _IDLE = (
     "there is no bound on the waiting jobs that are considered: all are planned, and all gain priority while "
@@ -59,7 +59,7 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "XFWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
     "QTTARGET": (Verdict.BLOCKER, "there are no targets of waiting"),
     "XFTARGET": (Verdict.BLOCKER, "there are no targets of the expansion factor"),
-    "FSCAP": (Verdict.BLOCKER, "no use is a hard bound: limits are of what runs at once"),
+    "FSCAP": (Verdict.BLOCKER, "usage is not a hard limit: limits apply to running jobs"),
     "OVERRUN": (Verdict.DIFFERS, "it is pbs_server or the mom that ends a job, for all queues alike"),
     "WCOVERRUN": (Verdict.DIFFERS, "it is pbs_server or the mom that ends a job, for all queues alike"),
     "NAPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),

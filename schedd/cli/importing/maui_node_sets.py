@@ -1,4 +1,4 @@
-"""Node sets of Maui (NODESETPOLICY and its like): nodes with one of several features, kept together."""
+"""Maui's node sets (NODESETPOLICY etc.): nodes with one of several features, used together."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What becomes of Maui's parameters that have no value to translate: most of appendix F of its guide."""
+"""Maui's parameters without a value to translate: most of appendix F of its guide."""
 
 from collections.abc import Mapping
 
@@ -186,7 +186,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     "PARIGNQUEUELIST": (_STOP, "jobs of these queues would be started: stop the queues on the server"),
     "FSSECONDARYGROUPS": (_STOP, "in fair share and limits only the group of a job counts"),
     "FSENFORCEMENT": (_STOP, "no use is a hard bound: fair share only sorts"),
-    "FSCONFIGFILE": (_STOP, "what stands in that file is not read: add it to this one and import again"),
+    "FSCONFIGFILE": (_STOP, "that file is not read: insert its contents here and import again"),
     "REJECTNEGPRIOJOBS": (_OTHER, "a job of negative priority waits like others, and starts"),
     "ENABLENEGJOBPRIORITY": (_NO, "priorities may be negative"),
     **_table(
@@ -199,7 +199,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     "MINADMINSTIME": (_NO, "running jobs are never stopped"),
     "USEJOBREGEX": (_NO, "only for Maui's commands"),
 }
-"""By name: what it is when it is on, and why. Of a parameter that is off nothing follows."""
+"""By name: verdict and reason if it is on. A parameter that is off has no effect."""
 
 MOAB_ALONE = frozenset(
     [
@@ -250,4 +250,4 @@ MOAB_ALONE = frozenset(
         "ARRAYJOBPARLOCK",
     ]
 )
-"""Parameters by which a file is known as Moab's: Maui has none of them."""
+"""Parameters that identify a file as Moab's: Maui has none of them."""

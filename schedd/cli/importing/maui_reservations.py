@@ -17,11 +17,11 @@ _NO_MATTER = frozenset({"DEPTH", "PRIORITY", "COMMENT", "CHARGEACCOUNT", "ACCESS
 _SHORT = ("TIMELIMIT", "MAXTIME")
 """How long a job may be in the reservation that no list lets in."""
 _TAKEN = frozenset({*_SHORT, "TIMELOGIC", "TRIGGER"})
-_MISSING = {  # what is not there: the attributes that ask for it
+_MISSING = {  # unsupported: the corresponding attributes
     "reservations of single processors": ("TASKCOUNT", "RESOURCES", "TPN", "MAXTASKS", "MINTASKS"),
     "access by the size of jobs": ("PROCLIMIT",),
     "access by quality of service": ("QOSLIST",),
-    "access by what jobs ask for": ("JOBATTRLIST", "NODEFEATURES", "FEATURES"),
+    "access by job requests": ("JOBATTRLIST", "NODEFEATURES", "FEATURES"),
     "partitions": ("PARTITION",),
     "flags of reservations": ("FLAGS",),
     "reservations given back when idle": ("IDLETIME",),
@@ -31,7 +31,7 @@ _NEEDED_BY = {name: what for what, names in _MISSING.items() for name in names}
 
 
 class _InexpressibleError(ValueError):
-    """What cannot be said in schedd.toml, with what the line says, in which equal lines differ."""
+    """An entry without equivalent in schedd.toml; ``example`` is the part in which equal lines differ."""
 
     def __init__(self, message: str, example: str) -> None:
         super().__init__(f"{example}: {message}")
@@ -40,7 +40,7 @@ class _InexpressibleError(ValueError):
 
 
 def translate_reservations(entries: list[MauiEntry], today: date, zone: str, done: ImportResult) -> None:
-    """All SRCFG parameters; those of one name are one reservation. The first window lies in today's week."""
+    """All SRCFG parameters; those of one name are one reservation. The first window is in today's week."""
     said: dict[str, dict[str, str]] = {}
     lines: dict[str, list[int]] = {}
     for entry in entries:
@@ -77,26 +77,25 @@ def _reservation_finding(
     differs = []
     if "shorter" in table:
         differs.append(
-            "jobs of at most that walltime have access (shorter), not those that overlap it for that long"
+            "jobs up to that walltime have access (shorter), not jobs that overlap it for that long"
         )
     if said.get("TRIGGER"):
         differs.append(
             "no program is run for it (TRIGGER): see webhooks and alerts in docs/administrators/operate.md"
         )
     if not any(key in table for key in (*_ACCESS.values(), "shorter")):
-        message += "; nobody has access, as the file says"
+        message += "; without access for anyone, as in the file"
     if said.get("PERIOD", "").upper() == "INFINITY":
         message += (
-            "; as weeks that follow on each other, known 60 days ahead: a job that could run only there is "
-            "told "
-            "a start later than that, not that it never starts"
+            "; as consecutive weeks, known 60 days ahead: a job that could run only there gets a "
+            "start after that, not the answer that it never starts"
         )
         return Verdict.DIFFERS, line, setting, "; ".join([message, *differs])
     return Verdict.DIFFERS if differs else Verdict.TRANSLATED, line, setting, "; ".join([message, *differs])
 
 
 def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
-    """The same as a table of schedd.toml. Raises ValueError for what cannot be said there."""
+    """The same as a table of schedd.toml. Raises ValueError if there is no equivalent."""
     missing = sorted(name for name in said.keys() & _NEEDED_BY.keys() if said[name])
     if missing:
         kinds = " and ".join(dict.fromkeys(_NEEDED_BY[name] for name in missing))
@@ -126,12 +125,12 @@ def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
 
 
 def _names(attribute: str, text: str) -> list[str]:
-    """Who has access, without marks of how gladly they take it. Raises ValueError for who must not."""
+    """The users with access, without marks of preference. Raises ValueError for exclusions."""
     names = []
     for part in re.split(r"[,:]", text):
         if part[:1] in "!~^" or part[-1:] == "&":
             raise _InexpressibleError(
-                "access lists name only who may, and one match is enough", f"{attribute}={part}"
+                "access lists name only permitted users, and one match is enough", f"{attribute}={part}"
             )
         names.append(part.strip("+-="))
     return [name for name in names if name]

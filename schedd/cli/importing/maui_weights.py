@@ -1,6 +1,6 @@
 """Priorities of Maui: weights, caps, and the PRIORITY of users, groups, accounts and queues.
 
-A term counts its own weight times that of its component (Maui Administrator's Guide, 5.1).
+A term's effective weight is its own times that of its component (Maui Administrator's Guide, 5.1).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from schedd.cli.importing.result import ImportResult, Verdict
 
 __all__ = ["FAIR_SHARE_WEIGHTS", "WEIGHTS", "MauiWeights", "scale_to_bounds", "translate_own_priorities"]
 
-_SUPPORTED_WEIGHTS = {  # sub-component: (its component, what becomes of it)
+_SUPPORTED_WEIGHTS = {  # sub-component: (its component, the verdict)
     "QUEUETIMEWEIGHT": ("SERVICEWEIGHT", ""),
     "PROCWEIGHT": ("RESWEIGHT", "priority.size, points for each cpu"),
     "CLASSWEIGHT": ("CREDWEIGHT", "priority.queue, with the PRIORITY of CLASSCFG"),
@@ -25,7 +25,7 @@ FAIR_SHARE_WEIGHTS = {
     "FSCLASSWEIGHT": "queue",
 }
 """And the level that each is about."""
-_UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, what it makes a priority of)
+_UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, the kind of credential)
     "XFACTORWEIGHT": ("SERVICEWEIGHT", "the expansion factor (wait over walltime)"),
     "BYPASSWEIGHT": ("SERVICEWEIGHT", "how often a job was passed over"),
     "SPVIOLATIONWEIGHT": ("SERVICEWEIGHT", "violations of soft limits"),
@@ -49,7 +49,7 @@ _UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, what it makes a prior
     "QUEUETIMETARGETWEIGHT": ("TARGETWEIGHT", "a target of waiting"),
     "XFACTORTARGETWEIGHT": ("TARGETWEIGHT", "a target of the expansion factor"),
     "CONSUMEDWEIGHT": ("USAGEWEIGHT", "what a running job has used"),
-    "REMAININGWEIGHT": ("USAGEWEIGHT", "what is left of a running job"),
+    "REMAININGWEIGHT": ("USAGEWEIGHT", "the remaining part of a running job"),
     "PERCENTWEIGHT": ("USAGEWEIGHT", "how far a running job is"),
     "USAGEEXECUTIONTIMEWEIGHT": ("USAGEWEIGHT", "how long a running job has run"),
     "ATTRATTRWEIGHT": ("ATTRWEIGHT", "attributes of jobs"),
@@ -87,7 +87,9 @@ class MauiWeights:
                 done.note(Verdict.DIFFERS, entry.line, entry.setting, message)
 
     def effective_weight(self, part: str) -> float:
-        """What a term counts: its weight times that of its component; of a component, whether any counts."""
+        """The effective weight of a term: its weight times that of its component; of a component, whether it
+        has any.
+        """
         if part in _PARTS:
             return self._said.get(part, 0.0) * self._said[_PARTS[part]]
         return float(
@@ -136,7 +138,7 @@ class MauiWeights:
     def _cap(self, entry: MauiEntry, points: float, done: ImportResult) -> tuple[Verdict, int, str, str]:
         where = entry.line, entry.setting
         if not points or not self.effective_weight(_CAPS[entry.name]):
-            return Verdict.NO_MATTER, *where, "0 caps nothing, or what it caps has no weight"
+            return Verdict.NO_MATTER, *where, "0 is no cap, or the capped term has no weight"
         if entry.name != "QUEUETIMECAP":
             return Verdict.BLOCKER, *where, "there are no caps of priorities, but of waiting"
         waiting = done.table("priority")["waiting"]
@@ -199,7 +201,7 @@ def _weight_name(kind: str) -> str:
 
 
 def _queues(weights: MauiWeights, owners: dict[str, tuple[MauiEntry, float]], done: ImportResult) -> None:
-    """Maui knows nothing of the server's own priorities of queues: who is not named has 0."""
+    """Maui ignores the server's own priorities of queues: queues that are not named have 0."""
     priority = done.table("priority")
     priority["queue"] = weights.effective_weight("CLASSWEIGHT") if owners else 0.0
     if not owners:
@@ -215,12 +217,12 @@ def _queues(weights: MauiWeights, owners: dict[str, tuple[MauiEntry, float]], do
 def _classes(
     kind: str, weight: float, owners: dict[str, tuple[MauiEntry, float]], done: ImportResult
 ) -> None:
-    """A class for each who is named; what all others have is subtracted from theirs."""
+    """A class for each named one; the points of all others are subtracted."""
     rest = next((points for name, (_, points) in owners.items() if name.upper() == "DEFAULT"), 0.0)
     for index, (entry, points) in owners.items():
         setting = f"{entry.setting} PRIORITY"
         if index.upper() == "DEFAULT":
-            message = "subtracted from the points of those that are named: the order is the same"
+            message = "subtracted from the points of the named ones: the order is the same"
             done.note(Verdict.TRANSLATED, entry.line, setting, message)
             continue
         table = done.table("classes").setdefault(f"{kind}-{index}", {})

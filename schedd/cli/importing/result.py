@@ -15,12 +15,12 @@ NO_TRIGGER = "no program is run: see webhooks and alerts in docs/administrators/
 
 
 class Verdict(StrEnum):
-    """What became of a setting; in the order in which a reader should see them."""
+    """The result for a setting, in the order of the report."""
 
     BLOCKER = "blocker"
     """Not supported, and jobs would run that should not, or others would wait that should not."""
     DIFFERS = "different"
-    """Translated to something near, or left out with little effect; the words say what changes for whom."""
+    """Translated approximately, or left out with little effect; the text says what changes for whom."""
     TRANSLATED = "translated"
     NO_MATTER = "no matter"
     """The planner does this anyway, or has no use for it."""
@@ -28,10 +28,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportFinding:
-    """One setting: where it stands, and what became of it.
+    """One setting: its location, and the result.
 
-    ``file`` is empty for the file that was named, else that of one beside it; ``line`` is 0 for what a file
-    does not say.
+    ``file`` is empty for the imported file, else the name of a companion file; ``line`` is 0 for something
+    not in a file.
     """
 
     verdict: Verdict
@@ -45,7 +45,7 @@ class ImportFinding:
 
 @dataclass(slots=True)
 class ImportResult:
-    """Settings of a cluster as they stand in schedd.toml, and the findings in the order of the file."""
+    """Settings of a cluster as in schedd.toml, and the findings in the order of the file."""
 
     cluster: dict[str, Any] = field(default_factory=dict)
     site: dict[str, Any] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class ImportResult:
     def note(
         self, verdict: Verdict, line: int, setting: str, message: str, file: str = "", example: str = ""
     ) -> None:
-        """Remember what became of a setting."""
+        """Add a finding about a setting."""
         self.findings.append(ImportFinding(verdict, line, setting, message, file, example))
 
     def strange(self, line: int, setting: str, whose: str) -> None:
-        """Remember a setting that nobody documents."""
+        """Add a finding about an undocumented setting."""
         if self.unknown is Verdict.BLOCKER:
             message = f"not known to this import: look up what {whose} does with it"
         else:
@@ -83,7 +83,7 @@ class ImportResult:
         return [finding for finding in self.findings if finding.verdict is verdict]
 
     def lines(self, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-        """Where, setting and words of the findings of one kind; what is the same of many is said once."""
+        """Location, setting and text of the findings with a verdict; equal findings are combined."""
         groups: dict[tuple[str, str, str], list[ImportFinding]] = {}
         for finding in self.with_verdict(verdict):
             kind = _without_index(finding.setting)
@@ -128,7 +128,7 @@ class ImportResult:
         return "\n".join(lines).strip() + "\n" if lines else ""
 
     def _format_location(self, file: str, lines: list[int]) -> str:
-        """``line 4``, ``lines 4, 9-12``, ``holidays 3``; ``no line`` for what stands nowhere."""
+        """``line 4``, ``lines 4, 9-12``, ``holidays 3``; ``no line`` without a location."""
         ranges: list[list[int]] = []
         for line in lines:
             end = line if file else self.ends.get(line, line)
@@ -152,7 +152,7 @@ _RANGES = 4
 _INLINE = frozenset({"queues", "shares", "speeds"})
 
 _HEADS = {
-    Verdict.BLOCKER: "Blockers: not supported, and it matters who runs",
+    Verdict.BLOCKER: "Blockers: unsupported, and significant for users",
     Verdict.DIFFERS: "Different",
     Verdict.TRANSLATED: "Translated",
     Verdict.NO_MATTER: "No matter",
@@ -162,8 +162,7 @@ _HEADS = {
 def logical_lines(text: str, comments: str = "#") -> Iterator[tuple[int, int, str]]:
     """First and last number, and text, of each line that is neither empty nor a comment.
 
-    A line that ends in a backslash goes on in the next one. A line is a comment when it begins with one of
-    ``comments``.
+    A line that ends in a backslash continues on the next one. Comments begin with one of ``comments``.
     """
     first, parts = 0, ""
     for number, line in enumerate(text.splitlines(), 1):

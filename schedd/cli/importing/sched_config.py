@@ -1,8 +1,7 @@
-"""The sched_config of pbs_sched in terms of schedd.toml: TORQUE's, and that of OpenPBS and PBS Professional.
+"""The sched_config of pbs_sched (TORQUE, OpenPBS, PBS Professional) as settings of schedd.toml.
 
-Names and meanings are those of the schedulers' own sources: what they read, and what they do with it. Beside
-the file stand others that say the rest: resource_group (who has which share), holidays (prime time) and
-dedicated_time.
+Names and meanings are from the schedulers' sources. Companion files are read, too: resource_group (shares),
+holidays (prime time) and dedicated_time.
 """
 
 import shlex
@@ -29,7 +28,7 @@ _FAIR_SHARE = 800_000_000.0
 """Fair share goes before the keys of the sort."""
 _REPEATED = SORTS | {"node_sort_key", "ignore_queue", "server_dyn_res", "peer_queue"}
 _ALWAYS_COUNTED = {"ncpus": "cpus", "mem": "memory"}
-"""What is always counted here, and in OpenPBS only when the option resources names it."""
+"""Resources that always count here; in OpenPBS only if the option resources names them."""
 _KNOWN_RESOURCES = frozenset(
     {"ncpus", "mem", "vmem", "arch", "host", "vnode", "ngpus", "walltime", "netwins", "aoe", "eoe"}
 )
@@ -38,10 +37,10 @@ _KNOWN_RESOURCES = frozenset(
 def import_sched_config(
     text: str, beside: Mapping[str, str], now: datetime | None = None, zone: str = "UTC"
 ) -> ImportResult:
-    """The settings that say the same as a sched_config, as far as there are such.
+    """The settings equivalent to a sched_config, as far as there are any.
 
-    ``beside`` has the texts of the files that stand in the same directory, by their names; ``now`` is the
-    hour on the wall clock of ``zone``, on which dedicated time is told.
+    ``beside`` has the texts of the companion files by their names; ``now`` is the present local time in
+    ``zone``, for dedicated times.
     """
     done = ImportResult()
     said = list(parse_options(text, done))
@@ -93,7 +92,7 @@ def _select_prime_time(
             message = f"the same as in prime time, line {same[-1].line}"
             done.note(Verdict.NO_MATTER, option.line, option.name, message)
         elif not prime_time:
-            message = "there is no prime time in holidays: what is said of prime time always holds"
+            message = "holidays has no prime time: options of prime time always apply"
             done.note(Verdict.NO_MATTER, option.line, option.name, message)
         else:
             other = True
@@ -108,7 +107,7 @@ def _select_prime_time(
 
 
 def _note_handler(verdict: Verdict, message: str) -> _Handler:
-    """A handler of what has that effect when it is on."""
+    """A handler that adds this finding if the option is on."""
 
     def handler(option: SchedOption, source: SchedConfig) -> None:
         off = option.off and verdict is not Verdict.NO_MATTER
@@ -121,14 +120,12 @@ def _note_handler(verdict: Verdict, message: str) -> _Handler:
 
 def _strict(option: SchedOption, source: SchedConfig) -> None:
     if option.on:
-        message = "jobs are planned in order; later ones fill gaps where they delay nobody"
+        message = "jobs are planned in order; later ones fill gaps if they delay no other job"
     else:
         message = (
-            "pbs_sched starts whatever fits now. Here a later job starts early only where the time it asks "
-            "for "
-            "fits before the planned start of others: users who ask for much more time than they need wait "
-            "longer, "
-            "and large jobs no longer starve"
+            "pbs_sched starts any job that fits now. Here a later job starts early only if its "
+            "walltime fits before the planned start of others: users who request far too much time "
+            "wait longer, and large jobs no longer starve"
         )
     source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
@@ -147,11 +144,10 @@ def _preemption(option: SchedOption, source: SchedConfig) -> None:
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
         message = (
-            "as shipped. It stops jobs only for queues whose Priority is preempt_queue_prio (150) or more, "
-            "or by "
-            "preempt_prio on the server: see `qmgr -c 'print server'` and `qmgr -c 'list sched'`. Without "
-            "these "
-            "nothing changes; with them it does: running jobs are never stopped for others here"
+            "default value. It stops jobs only for queues whose Priority is preempt_queue_prio (150) "
+            "or more, or by preempt_prio on the server: see `qmgr -c 'print server'` and `qmgr -c "
+            "'list sched'`. Without these nothing changes; with them it does: running jobs are never "
+            "stopped for others here"
         )
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
@@ -239,7 +235,7 @@ def _unknown(option: SchedOption, source: SchedConfig) -> None:
 
 
 def _note_server_settings(source: SchedConfig) -> None:
-    """What of the scheduler's policy does not stand in the file."""
+    """The scheduler's policy outside the file."""
     if source.openpbs:
         message = (
             "not in the file: see `qmgr -c 'list sched'` for job_sort_formula, preempt_*, backfill_depth"

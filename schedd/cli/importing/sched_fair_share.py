@@ -150,12 +150,12 @@ def _unknown_shares(option: SchedOption, tree: dict[str, object], done: ImportRe
     except ValueError:
         done.note(Verdict.DIFFERS, option.line, option.name, f"{option.value!r} is no number, passed over")
     else:
-        message = "fair_share.unlisted: of each who is not listed, not of all of them together"
+        message = "fair_share.unlisted: the share of each one that is not listed, not of all of them together"
         done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def _no_shares(_option: SchedOption, _tree: dict[str, object], _done: ImportResult) -> None:
-    """Said when it is known who has none."""
+    """No finding yet: see ``_translate_missing_shares``."""
 
 
 FAIR_SHARE_PARTS: Mapping[str, Callable[[SchedOption, dict[str, object], ImportResult], None]] = {
@@ -181,16 +181,14 @@ def _shares(shares: ShareTree, tree: dict[str, object], done: ImportResult) -> N
         name: mine if shares.flat else round(part, 4) for name, (_, mine, part) in shares.leaves.items()
     }
     for line in shares.groups.values():
-        message = (
-            "groups are flattened: those in it have their parts of the whole; what one of it uses counts "
-        )
-        done.note(Verdict.DIFFERS, line, "shares", f"{message}against nobody else of it", _FILE)
+        message = "groups are flattened: members have parts of the whole, and usage counts for each alone"
+        done.note(Verdict.DIFFERS, line, "shares", message, _FILE)
     for line, _, _ in shares.leaves.values():
         done.note(Verdict.TRANSLATED, line, "shares", "fair_share.shares", _FILE)
 
 
 def _translate_missing_shares(shares: ShareTree, source: SchedConfig, tree: dict[str, object]) -> None:
-    """Who has no shares: OpenPBS never runs their jobs, unless told otherwise; TORQUE runs them last."""
+    """Users without shares: OpenPBS never runs their jobs by default; TORQUE runs them last."""
     done, option = source.done, source.get("fairshare_enforce_no_shares")
     enforced = source.openpbs and (option is None or option.on)
     line, level = option.line if option is not None else 0, fair_share_level(source)
@@ -206,10 +204,8 @@ def _translate_missing_shares(shares: ShareTree, source: SchedConfig, tree: dict
     name = "fairshare_enforce_no_shares"
     if not shares.leaves:
         message = (
-            "nobody has shares, since resource_group names none and unknown_shares is not set: PBS then runs "
-        )
-        message += (
-            "no job at all with fair_share on, so look whether that file was read; here all have the same"
+            "no user has shares, since resource_group names none and unknown_shares is not set: PBS then "
+            "runs no job with fair_share on, so check whether that file was read; here all shares are equal"
         )
         if not tree.get("unlisted"):
             done.note(Verdict.DIFFERS, line, name, message)

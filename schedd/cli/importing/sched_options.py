@@ -1,4 +1,4 @@
-"""The lines of a sched_config, and what stands beside it."""
+"""The lines of a sched_config, and its companion files."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
 __all__ = ["COMMENTS", "SchedConfig", "SchedOption", "parse_options", "parse_rows"]
 
 COMMENTS = "#*"
-"""With one of these comments begin, in all these files."""
+"""Characters that begin a comment, in all these files."""
 _LINE = re.compile(r"(\w+)\s*:?\s*(.*)")
 _PRIMES = {"ALL": "all", "PRIME": "prime", "NON_PRIME": "non_prime", "NONE": "none"}
 _OPENPBS_ALONE = frozenset(
@@ -42,7 +42,7 @@ _OPENPBS_ALONE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SchedOption:
-    """One option; ``prime`` is the half of the day for which it holds: ``prime``, ``non_prime``, ``all``."""
+    """One option; ``prime`` is the half of the day in which it applies: ``prime``, ``non_prime``, ``all``."""
 
     line: int
     name: str
@@ -62,7 +62,7 @@ class SchedOption:
 
 @dataclass(slots=True)
 class SchedConfig:
-    """The options that hold in prime time, the texts beside the file, and the hour on the wall."""
+    """The options of prime time, the texts of companion files, and the local time."""
 
     options: list[SchedOption]
     beside: Mapping[str, str]
@@ -92,14 +92,14 @@ def parse_options(text: str, done: ImportResult) -> Iterator[SchedOption]:
         found = _LINE.fullmatch(said)
         words = _split_words(found[2]) if found is not None else None
         if found is None or words is None:
-            done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: look what it was meant to say")
+            done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: check its intention")
             continue
         prime = _PRIMES.get(words[-1].upper(), "") if len(words) > 1 else ""
         yield SchedOption(number, found[1].lower(), " ".join(words[:-1] if prime else words), prime or "all")
 
 
 def parse_rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Number and words of each line of a file beside it."""
+    """Number and words of each line of a companion file."""
     for number, line in enumerate(text.splitlines(), 1):
         said = line.strip()
         if said and said[0] not in COMMENTS:

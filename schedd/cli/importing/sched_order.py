@@ -1,7 +1,7 @@
 """The order of jobs under pbs_sched: by queue, fair share, and the keys of a sort.
 
-Each outweighs those that follow, as in a sort by several keys: what a term can find at most, times its
-weight, is less than one step of the one before. Weights go up to 10^9, so that there is room for three.
+Each outweighs those that follow, as in a sort by several keys: a term's maximum times its weight is less than
+one step of the one before. Weights go up to 10^9, enough for three keys.
 """
 
 from schedd.cli.importing.result import Verdict
@@ -35,11 +35,9 @@ _KEYS = {  # OpenPBS's job_sort_key: (term, sign when HIGH goes first)
 }
 _BY_CPUT = frozenset({"shortest_job_first", "longest_job_first"})
 _CPUT = (
-    "pbs_sched sorts by the cput that jobs ask for (-l cput), not by walltime. Jobs that ask for none keep "
-    "the "
-    "order in which they came, as here; those that ask for it are no longer sorted. For short walltimes "
-    "first "
-    "give priority.short a weight, and priority.waiting one, so that long jobs get their turn"
+    "pbs_sched sorts by requested cput (-l cput), not by walltime. Jobs without it keep their order "
+    "of arrival, as here; jobs with it are no longer sorted. For short walltimes first give "
+    "priority.short a weight, and priority.waiting one, so that long jobs get their turn"
 )
 
 
@@ -52,14 +50,12 @@ def translate_by_queue(source: SchedConfig) -> None:
     """by_queue and sort_queues: whether the server's priorities of queues go first."""
     done, option, sort = source.done, source.get("by_queue"), source.get("sort_queues")
     if source.on("strict_fifo") and not source.openpbs:
-        queue, message = 0, "strict_fifo goes before it: queues are not told apart"
+        queue, message = 0, "strict_fifo takes precedence: queues are not distinguished"
     elif option is None or not option.on:
-        queue, message = 0, "queues are not told apart: priority.queue = 0"
+        queue, message = 0, "queues are not distinguished: priority.queue = 0"
     elif not source.openpbs and (sort is None or not sort.on):
         queue = 0
-        message = (
-            "sort_queues is off, so that queues come in the server's order; here they are not told apart: "
-        )
+        message = "sort_queues is off, so queues come in the server's order; here they are not distinguished:"
         message += "give them a Priority on the server, and priority.queue a weight"
     else:
         queue = _QUEUES
@@ -89,7 +85,7 @@ def translate_sort_keys(source: SchedConfig) -> None:
         elif option.name == "key" and not multi:
             done.note(Verdict.NO_MATTER, option.line, name, "counts only with sort_by: multi_sort")
         elif source.on("fair_share") and not source.openpbs:
-            done.note(Verdict.NO_MATTER, option.line, name, "with fair_share on, it alone says who is next")
+            done.note(Verdict.NO_MATTER, option.line, name, "with fair_share on, it alone decides the order")
         elif option.value.lower() in _BY_CPUT:
             done.note(Verdict.DIFFERS, option.line, name, _CPUT)
         else:
@@ -111,27 +107,25 @@ def _translate_key(option: SchedOption, name: str, source: SchedConfig, free: li
         done.note(Verdict.NO_MATTER, option.line, name, f"priority.{term} is there already")
         return
     if not free:
-        message = "not taken over: there is room for three keys, fair share being one of them"
+        message = "not translated: there is room for three keys, including fair share"
         done.note(Verdict.BLOCKER, option.line, name, message)
         return
     if term == "class" and not _fixed_shares(source):
-        message = "resource_group names nobody, so that the shares of all are the same"
+        message = "resource_group has no entries, so the shares of all are the same"
         done.note(Verdict.NO_MATTER, option.line, name, message)
         return
     points = sign * free.pop(0) / _REACH[term]
     done.table("priority")[term] = points
     message = f"priority.{term} = {points:.10g}"
     if term == "class":
-        message += (
-            ", with a class for each share of resource_group: it is what is meant for each, whatever was used"
-        )
+        message += ", with a class for each share of resource_group: by the share itself, regardless of usage"
     elif term == "short":
         message += "; a job is put back by others only as far as its promise allows (slack)"
     done.note(Verdict.TRANSLATED, option.line, name, message)
 
 
 def _term(option: SchedOption) -> tuple[str, int] | None:
-    """The term and its sign; None where nothing is sorted. Raises KeyError for what is no term."""
+    """The term and its sign; None if nothing is sorted. Raises KeyError for an unsupported key."""
     if option.name != "job_sort_key":
         return _SORTS[option.value.lower()]
     name, _, direction = option.value.partition(" ")
@@ -140,7 +134,7 @@ def _term(option: SchedOption) -> tuple[str, int] | None:
 
 
 def _fixed_shares(source: SchedConfig) -> bool:
-    """A class for each who has a share; whether there are any."""
+    """A class for each holder of a share; whether there are any."""
     level, shares = fair_share_level(source), parse_shares(source.beside.get("resource_group", ""))
     for name, (_, _, part) in shares.leaves.items():
         source.done.table("classes")[f"share-{name}"] = {"points": round(part, 4), f"{level}s": [name]}

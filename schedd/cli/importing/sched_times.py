@@ -23,9 +23,8 @@ _IN_WINDOWS = (
 
 
 def has_prime_time(text: str) -> bool:
-    """Whether the file holidays tells prime time from other time on any day: ``weekday 0600 1730``.
-
-    Without a YEAR, or with 0, all of the time is prime time.
+    """Whether the file holidays has prime time on any day: ``weekday 0600 1730``. Without a YEAR, or with 0,
+    all of the time is prime time.
     """
     rows = [[word.lower() for word in message] for _, message in parse_rows(text)]
     old = any(
@@ -90,7 +89,7 @@ def translate_dedicated_prefix(option: SchedOption, source: SchedConfig) -> None
 
 
 def translate_dedicated_times(source: SchedConfig) -> None:
-    """Reservations of all nodes, of those that are not over; a finding for each line of the file."""
+    """Reservations of all nodes for future dedicated times; a finding for each line of the file."""
     prefix = source.get("dedicated_prefix")
     for number, said, window in _windows(source):
         if window is None:

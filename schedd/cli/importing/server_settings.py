@@ -1,7 +1,7 @@
-"""What pbs_server itself says of scheduling, attribute by attribute, in terms of schedd.toml.
+"""Scheduling attributes of pbs_server as settings of schedd.toml.
 
-Names and meanings are those of the servers' manuals (pbs_server_attributes, pbs_queue_attributes,
-pbs_sched_attributes). What is read from the server while it runs needs no setting.
+Names and meanings are from the servers' manuals (pbs_server_attributes, pbs_queue_attributes,
+pbs_sched_attributes). Values that are read from the running server need no setting.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ class ServerObject:
 
 
 def import_server(objects: Iterable[ServerObject], done: ImportResult, *, openpbs: bool) -> None:
-    """Note what becomes of every attribute. Of several schedulers only ``default`` changes settings."""
+    """Add a finding for every attribute. Of several schedulers only ``default`` changes settings."""
     listed = list(objects)
     server = {name: value for one in listed if one.kind == "server" for name, value in one.values.items()}
     types = ResourceTypes(
@@ -51,7 +51,7 @@ def import_server(objects: Iterable[ServerObject], done: ImportResult, *, openpb
         _translate_preemption(listed, done)
 
 
-# ---- those that are worth a look of their own ---------------------------------------------------
+# ---- attributes with their own rules ------------------------------------------------------------
 
 
 def _translate_attribute(
@@ -125,7 +125,7 @@ def _translate_node_groups(
         return
     keys = [key.strip() for key in value.strip('"').split(",") if key.strip()]
     if one.kind != "server":
-        note(Verdict.BLOCKER, "node sets are those of the whole cluster, not of a queue")
+        note(Verdict.BLOCKER, "node sets apply to the whole cluster, not to a queue")
     elif len(keys) != 1:
         note(Verdict.BLOCKER, f"node sets are by one resource: choose one of {', '.join(keys)}")
     else:
@@ -149,7 +149,7 @@ def _translate_node_set_option(name: str, *, off: bool, done: ImportResult, note
 
 
 def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> None:
-    """Whether some queue's jobs stop others: its Priority is that of an express queue, or higher."""
+    """Whether jobs of some queue preempt others: its Priority is that of an express queue, or higher."""
     schedulers = [one for one in listed if one.kind == "scheduler"]
     bounds = [_int_or_none(one.values.get("preempt_queue_prio", "")) for one in schedulers]
     least = min((bound for bound in bounds if bound is not None), default=_EXPRESS)
@@ -195,7 +195,7 @@ _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
             "max_run_soft", "max_run_res_soft", "max_user_run_soft", "max_group_run_soft",
             "max_user_res_soft", "max_group_res_soft",
         ),
-        (Verdict.DIFFERS, "a soft limit binds nobody here: there is no preemption"),
+        (Verdict.DIFFERS, "soft limits have no effect here: there is no preemption"),
     ),
     "preempt_targets": _PREEMPTED,
     "job_exclusive_on_use": (
@@ -221,13 +221,13 @@ _READ_FROM_SERVER: Final[Mapping[str, str]] = {
     "resources_default": "read from the server: counts where a job does not say",
     "default_chunk": "the server writes it into the jobs",
     "features_required": "read from the server: the queue's jobs go to nodes with these properties",
-    "query_other_jobs": "read from the server: who sees whose jobs",
+    "query_other_jobs": "read from the server: which jobs users see",
     "backfill_depth": "every job has a planned start, and gaps are filled for all",
     "node_group_enable": "see node_group_key",
 }
 _ONLY_OLD_SCHEDULER: Final[Mapping[str, str]] = {
     "scheduler_iteration": "jobs are started when their moment comes",
-    "sched_*": "of the scheduler whose place is taken",
+    "sched_*": "belongs to the replaced scheduler",
     "throughput_mode": "jobs are started without waiting for each other",
     "opt_backfill_fuzzy": "all gaps are filled",
     "est_start_time_freq": "every job has a planned start at all times",

@@ -1,1 +1,1 @@
-"""The commands for users: in the standard library alone, so that they answer at once."""
+"""Commands for users, with the standard library only, so that they start fast."""

@@ -1,4 +1,4 @@
-"""``schedd accuracy``: how right the starts were that users were told."""
+"""``schedd accuracy``: accuracy of start estimates."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show how right expected starts were: which share of the jobs started by the moments told for half "
-        "and for nine of ten cases, and how wrong the expected and the planned start were.",
-        "TIME is 2026-12-01T08:00 or 08:00; of times ahead nothing is known.\n"
-        "Of the expected starts told in the period the latest 100,000 count.",
+        "Show the accuracy of expected starts: the share of jobs that started by the estimates for "
+        "half and for nine of ten cases, and the errors of expected and planned starts.",
+        "TIME is 2026-12-01T08:00 or 08:00, in the past. Of the expected starts published in the "
+        "period the latest 100,000 count.",
         one="answered, but there is no expected start to compare",
     )
     add = found.add_argument
@@ -53,7 +53,7 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
         show_json({**found, "expected": wanted})
         return True
     if not found["kept"]:
-        print("without a database nothing is kept of what was told")
+        print("without a database estimates are not kept")
         return False
     period = f"{format_time(since, now)} to {format_time(end, now)}"
     if args.queue:
@@ -61,10 +61,10 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
     if args.user:
         period += f", jobs of {args.user}"
     if not any(one["figures"]["count"] for one in wanted):
-        print(f"no expected start came true or was missed, of those told {period}")
+        print(f"no expected start published {period} can be compared yet")
         return False
     heads = ("TOLD", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
-    print(f"expected starts told {period}\n")
+    print(f"expected starts published {period}\n")
     print(
         format_table(
             heads, [horizon_cells(one) for one in wanted if one["figures"]["count"]], right="2345678", last=5
@@ -72,26 +72,26 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
     )
     print()
     for one in wanted:
-        if (told := describe_losses(one)) and one["lead"] is None:
-            print(told)
+        if (row := describe_losses(one)) and one["lead"] is None:
+            print(row)
     if (first := found["expected_since"]) is not None:
-        print(f"only the latest 100,000 count: those told from {format_time(first, now)} on")
+        print(f"only the latest 100,000 count: those published from {format_time(first, now)} on")
     print(f"broken promises: {found['breaches']}")
     return True
 
 
 def horizon_cells(one: HorizonAccuracy) -> tuple[str, ...]:
     """One row of the table."""
-    told, lead = one["figures"], one["lead"]
+    row, lead = one["figures"], one["lead"]
     ahead = "any" if lead is None else "up to 1 h" if lead == 0 else f"{lead // 3600} h or more"
-    errors = (told["median_error"], told["plan_median_error"])
+    errors = (row["median_error"], row["plan_median_error"])
     return (
         _KINDS[one["kind"]] if lead is None else "",
         ahead,
-        str(told["count"]),
-        *(_format_share(part) for part in (told["p50_coverage"], told["p90_coverage"])),
+        str(row["count"]),
+        *(_format_share(part) for part in (row["p50_coverage"], row["p90_coverage"])),
         *(format_duration(round(error)) if error is not None else "-" for error in errors),
-        *(f"{part:.2f}" if part is not None else "-" for part in (told["error_ratio"], told["sharpness"])),
+        *(f"{part:.2f}" if part is not None else "-" for part in (row["error_ratio"], row["sharpness"])),
     )
 
 

@@ -16,9 +16,8 @@ AddAction = Callable[[str, str], argparse.ArgumentParser]
 def make_action_parser(
     name: str, about: str, more: str, codes: Mapping[int, str], things: str
 ) -> tuple[argparse.ArgumentParser, AddAction]:
-    """A parser of what is done with ``things`` that the federation has; ``list`` is there already.
-
-    ``codes`` go before those of all commands.
+    """A parser of actions on ``things`` of the federation; ``list`` is included. ``codes`` replace those of
+    all commands.
     """
     found = make_described_parser(name, about, more, {**EXIT_CODES, **codes})
     found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")

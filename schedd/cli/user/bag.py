@@ -214,17 +214,17 @@ def _bags_table(found: Sequence[BagRow], now: int) -> str:
 def _bag_text(one: BagRow, now: int) -> str:
     asks = ",".join(f"{name}={value}" for name, value in one["resources"].items())
     counts = ("waiting", "running", "ended", "failed", "deleted", "without_cluster")
-    told = [
+    rows = [
         ("state", one["state"]),
         ("tasks", f"{one['tasks']}: " + _format_counts({name: one[name] for name in counts})),  # type: ignore[literal-required]
         ("one asks for", asks),
         ("deadline", f"{format_time(one['deadline'], now)}, {_deadline_text(one)}"),
         ("expected end", format_optional_time(one["end"], now)),
-        ("told end", format_optional_time(one["published_end"], now)),
+        ("published end", format_optional_time(one["published_end"], now)),
         ("stretch factor", _format_stretch(one)),
     ]
     if one["text"]:
-        told.append(("why", one["text"]))
+        rows.append(("why", one["text"]))
     lines = [
         (
             share["cluster"],
@@ -241,7 +241,7 @@ def _bag_text(one: BagRow, now: int) -> str:
     heads = ("CLUSTER", "JOB THERE", "TASKS", "STATE", "RUNNING", "ENDED", "END", "WHY")
     name = f" {one['name']}" if one["name"] else ""
     return "\n\n".join(
-        (f"bag {one['id']}{name}: {one['owner']}", format_rows(told), format_table(heads, lines, last=10))
+        (f"bag {one['id']}{name}: {one['owner']}", format_rows(rows), format_table(heads, lines, last=10))
     )
 
 

@@ -32,10 +32,10 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Book cores: they are kept for your jobs at some moment within a window. It goes into a gap of the "
-        "plan; where there is none in the window, offers before and after it are shown, and `accept` takes "
-        "one. A job runs in a booking with `qsub -W x=advres:NAME`, in one of a federation with `schedd "
-        "submit --booking NAME`. The site says how much may be booked.",
+        "Book cores for your jobs, for a time within a window. A booking goes into a gap of the plan;"
+        " without one in the window, offers before and after it are shown, and `accept` accepts one. "
+        "A job runs in a booking with `qsub -W x=advres:NAME`, in one of a federation with `schedd "
+        "submit --booking NAME`. The site limits how much may be booked.",
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
     add_federation_option(found, "bookings")
@@ -51,7 +51,7 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
     add("--by", dest="deadline", metavar="WHEN", help="it is over by then")
     add("--freeze", metavar="PERCENT", type=int, help="of its wait, until which it may be moved (50)")
     add("--account", metavar="NAME", default="", help="pays for it, where the site has accounts")
-    add("--owner", metavar="USER", default="", help="whose it is (operators)")
+    add("--owner", metavar="USER", default="", help="owner of the booking (operators)")
     add("--only", metavar="CLUSTER,…", default="", help="clusters it may be at (with --federation)")
     for act, about in (
         ("show", "show one, and how it moved"),
@@ -61,7 +61,7 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         acts.add_parser(act, help=about, allow_abbrev=False).add_argument("name", metavar="NAME")
     orders = "show what each order of replanning would make of the bookings (operators)"
     acts.add_parser("orders", help=orders, allow_abbrev=False)
-    accept = acts.add_parser("accept", help="take an offer of one that was refused", allow_abbrev=False)
+    accept = acts.add_parser("accept", help="accept an offer of a refused booking", allow_abbrev=False)
     accept.add_argument("name", metavar="NAME")
     accept.add_argument("option", metavar="NUMBER", type=int)
     return found

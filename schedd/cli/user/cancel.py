@@ -14,8 +14,8 @@ __all__ = ["make_parser", "run"]
 def make_parser(name: str = "schedd cancel") -> argparse.ArgumentParser:
     """Its options."""
     about = (
-        "Take jobs back from the federation: each is deleted where it waits. One that runs already goes on; "
-        "`qdel` at its cluster ends it."
+        "Cancel jobs of the federation: waiting jobs are deleted. Running jobs go on; `qdel` at the "
+        "cluster ends them."
     )
     codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items() if code != 1)
     found = OneLineErrorParser(

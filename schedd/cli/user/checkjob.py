@@ -31,8 +31,8 @@ def make_parser(name: str = "checkjob") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show everything about a job: what it asks for, when it starts and why not sooner, all that is in "
-        "its way, and how its planned start moved.",
+        "Show everything about a job: its request, its start and why not sooner, all blockers, and "
+        "how its planned start moved.",
     )
     found.add_argument("job", metavar="JOB", help="123, 123.server or 123[4]")
     add_federation_option(found, "a job")

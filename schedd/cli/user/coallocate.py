@@ -35,17 +35,17 @@ it asks for one unit, nodes=1:ppn=P. The same by options:
 def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
     """Its options."""
     about = (
-        "Hand a group to the federation: parts that start at the same moment, each at some cluster, or none "
-        "of them. It is moved only to end earlier than it was told."
+        "Submit a co-allocation to the federation: components that start at the same moment, each at "
+        "some cluster, or none of them. The start is moved only to end earlier than published."
     )
     found, add = make_action_parser(name, about, _FILE, {}, "groups")
     submit = add("submit", "hand a group over")
     submit.add_argument("file", metavar="FILE", help="the group as JSON")
     submit.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
-    divide = add("divide", "hand over so many cores on any clusters, which start at the same moment")
+    divide = add("divide", "submit a job over N cores of any clusters, which start at the same moment")
     divide.add_argument("script", metavar="SCRIPT", help="what each cluster runs on its cores; - reads it")
-    divide.add_argument("--cores", type=int, required=True, metavar="N", help="so many in all")
-    divide.add_argument("--most", type=int, required=True, metavar="K", help="on so many clusters at most")
+    divide.add_argument("--cores", type=int, required=True, metavar="N", help="total number of cores")
+    divide.add_argument("--most", type=int, required=True, metavar="K", help="maximum number of clusters")
     divide.add_argument(
         "-l",
         dest="request",
@@ -53,9 +53,13 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
         metavar="UNIT",
         help="one unit and its walltime: nodes=1:ppn=8,walltime=2:00:00",
     )
-    divide.add_argument("--only", metavar="CLUSTER,…", default="", help="on these clusters alone")
+    divide.add_argument("--only", metavar="CLUSTER,…", default="", help="only these clusters")
     divide.add_argument(
-        "--overhead", type=int, default=0, metavar="PERCENT", help="so much longer on several clusters"
+        "--overhead",
+        type=int,
+        default=0,
+        metavar="PERCENT",
+        help="percentage by which it runs longer on several clusters",
     )
     divide.add_argument("--no-remap", action="store_true", help="it keeps its clusters while it waits")
     divide.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
@@ -101,7 +105,7 @@ def _run_action(args: argparse.Namespace) -> bool:
 
 
 def _read_file(file: Path) -> dict[str, Any]:
-    """The group of a file; scripts may stand in files of their own. Raises ClientError."""
+    """The co-allocation of a file; scripts may be in separate files. Raises ClientError."""
     try:
         group = json.loads(file.read_text(encoding="utf-8"))
         for part in group["parts"]:
@@ -151,8 +155,8 @@ def _coallocations_table(found: Sequence[dict[str, Any]], now: int) -> str:
 
 
 def _coallocation_text(one: dict[str, Any], now: int) -> str:
-    told = [("cores", str(one["cores"]))] if one["cores"] is not None else []
-    told += [
+    rows = [("cores", str(one["cores"]))] if one["cores"] is not None else []
+    rows += [
         ("state", one["state"]),
         ("start", format_optional_time(one["start"], now)),
         ("end", format_optional_time(one["end"], now)),
@@ -160,9 +164,9 @@ def _coallocation_text(one: dict[str, Any], now: int) -> str:
     if one["displayed_start"] is not None:
         start, end = one["displayed_start"], one["published_end"]
         period = f"{format_optional_time(start, now)} to {format_optional_time(end, now)}"
-        told.append(("first published", period))
+        rows.append(("first published", period))
     if one["text"]:
-        told.append(("why", one["text"]))
+        rows.append(("why", one["text"]))
     parts = [
         (
             str(part["part"]) + (" (optional)" if part["optional"] else ""),
@@ -187,7 +191,7 @@ def _coallocation_text(one: dict[str, Any], now: int) -> str:
     return "\n\n".join(
         (
             f"group {one['id']}: {one['owner']}",
-            format_rows(told),
+            format_rows(rows),
             format_table(("PART", "CLUSTER", "JOB THERE", "STATE", "STARTED", "ASKS FOR"), parts, last=30),
             format_table(("ROUND", "START", "PLACES", "STATE", "WHY"), moves, last=34),
         )

@@ -61,7 +61,7 @@ class Session:
 
     @property
     def now(self) -> int:
-        """The cluster's present second: that of its clock, not of ours."""
+        """The present time by the cluster's clock, in seconds."""
         return self.cluster["now"]
 
 
@@ -72,8 +72,8 @@ Command = Callable[[Session, argparse.Namespace], bool]
 def make_command_parser(
     name: str, about: str, more: str = "", *, of_cluster: bool = False, one: str = EXIT_CODES[_NO_START]
 ) -> argparse.ArgumentParser:
-    """A parser with the options of all commands; what is ``of_cluster`` names it as its argument. ``one``:
-    what exit status 1 means.
+    """A parser with the options of all commands; with ``of_cluster`` the cluster is an argument. ``one``: the
+    meaning of exit status 1.
     """
     found = make_described_parser(name, about, more, {**EXIT_CODES, _NO_START: one})
     add = found.add_argument
@@ -89,12 +89,12 @@ def make_command_parser(
 def make_described_parser(
     name: str, about: str, more: str, codes: Mapping[int, str]
 ) -> argparse.ArgumentParser:
-    """A parser without options, whose help tells what it is ``about``, ``more``, and the exit status."""
-    told = "\n".join(f"  {code}  {message}" for code, message in codes.items())
+    """A parser without options, whose help has ``about``, ``more``, and the exit status."""
+    statuses = "\n".join(f"  {code}  {message}" for code, message in codes.items())
     return OneLineErrorParser(
         prog=name,
         description=textwrap.fill(about, 79),
-        epilog=f"{more}\n\nexit status:\n{told}".strip("\n"),
+        epilog=f"{more}\n\nexit status:\n{statuses}".strip("\n"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -103,7 +103,7 @@ def make_described_parser(
 def run_command(
     found: argparse.ArgumentParser, command: Command, argv: Sequence[str], *, acts: bool = False
 ) -> int:
-    """Run ``command``; returns the exit code. What ``acts`` is not told that no jobs are started."""
+    """Run ``command``; returns the exit code. ``acts`` omits the warning that no jobs are started."""
 
     def ask(args: argparse.Namespace) -> bool:
         endpoint = find_endpoint()
@@ -139,7 +139,7 @@ def run_with_exit_code(
 
 
 def cluster_warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
-    """What everybody must know who relies on the plan."""
+    """Warnings about the plan for every user."""
     stale, halted = cluster["stale"], cluster["halted"]
     # An adapter that is to start nothing is what the site chose.
     halted = "" if acts or cluster["mode"] != "scheduler" else halted

@@ -22,7 +22,7 @@ VALUE_KINDS: Final[dict[str, Callable[[Client], Iterable[str]]]] = {
     "reservation": lambda client: (one["name"] for one in client.reservations()),
     "user": lambda client: {one["owner"].partition("@")[0] for one in client.jobs(fields=("owner",))},
 }
-"""Of each kind of name, how it is asked for."""
+"""Request for each kind of name."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -34,6 +34,6 @@ def run(argv: Sequence[str]) -> int:
         with Client(find_endpoint(), timeout=_TIMEOUT_S) as client:
             names = sorted(islice(kind(client), _MAX_NAMES), key=natural_key)
     except ClientError:
-        return 1  # who presses Tab reads no error
+        return 1  # completion shows no errors
     print("\n".join(names))
     return 0

@@ -1,4 +1,4 @@
-"""What became of a job that is in the plan no more."""
+"""A job that has left the plan."""
 
 from collections.abc import Iterator
 
@@ -16,9 +16,9 @@ _MAX_NODES_SHOWN = 6
 def show_ended_job(
     session: Session, wanted: str, error: Refused, *, as_json: bool, briefly: bool = False
 ) -> bool:
-    """Print what is kept of the job that the daemon does not plan any more; whether its start is known.
+    """Print the record of a job that has left the plan; whether its start is known.
 
-    Raises Refused: ``error`` where it is not about an unknown job, or what the daemon says now.
+    Raises Refused: ``error`` if it is not about an unknown job, or the daemon's present error.
     """
     if error.kind != "unknown-job" or error.hint.startswith("did you mean"):
         raise error
@@ -49,21 +49,21 @@ def _job_rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple
         asks = ", ".join(f"{name}={value}" for name, value in sorted(found["resources"].items()))
         yield "asked for", asks or "nothing in particular"
     yield "submitted", format_time_and_distance(found["submitted"], now)
-    started, ended, told = found["started"], found["ended"], found["displayed_start"]
+    started, ended, estimate = found["started"], found["ended"], found["displayed_start"]
     if started is not None:
         yield (
             "started",
             format_time_and_distance(started, now) + (f", run {found['runs']}" if found["runs"] > 1 else ""),
         )
         yield "on", shorten_list(found["nodes"], _MAX_NODES_SHOWN)
-        if told is not None:
-            off = started - told
+        if estimate is not None:
+            off = started - estimate
             how = (
-                "as told"
+                "as estimated"
                 if not off
-                else f"{format_duration(abs(off))} {'later' if off > 0 else 'earlier'} than told"
+                else f"{format_duration(abs(off))} {'later' if off > 0 else 'earlier'} than estimated"
             )
-            yield "told", f"{format_time(told, now)}: it started {how}"
+            yield "estimate", f"{format_time(estimate, now)}: it started {how}"
     else:
         yield "started", "never"
     if found["promised_start"] is not None:

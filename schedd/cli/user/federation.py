@@ -1,4 +1,4 @@
-"""``schedd federation``: the clusters of a federation, and what became of its jobs, groups and bags."""
+"""``schedd federation``: clusters of a federation; outcomes of its jobs, co-allocations and bags."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ __all__ = ["make_parser", "run"]
 def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     """Its options."""
     about = (
-        "Show the clusters of a federation, or a report of what became of the jobs, arrays, groups, bags and "
-        "bookings that it keeps (a week). docs/reference/metrics.md says how each figure is reckoned."
+        "Show the clusters of a federation, or a report of the jobs, arrays, co-allocations, bags and"
+        " bookings that it keeps (a week). docs/reference/metrics.md defines each figure."
     )
     codes = {code: words for code, words in EXIT_CODES.items() if code != 1}
     found = make_described_parser(name, about, "", codes)
@@ -25,7 +25,9 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
     acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
     acts.add_parser("clusters", help="show its clusters (without an act, too)", allow_abbrev=False)
-    acts.add_parser("report", help="show what became of jobs, groups, bags and bookings", allow_abbrev=False)
+    acts.add_parser(
+        "report", help="show outcomes of jobs, co-allocations, bags and bookings", allow_abbrev=False
+    )
     return found
 
 
@@ -99,8 +101,8 @@ def _deadline_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _stretch_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if of["known"]:
-        told = f"{format_duration(round(of['stretch_s']))}, {100 * of['stretch']:.1f} % of the response"
-        yield "stretch factor", f"{told} (mean of {of['known']})"
+        text = f"{format_duration(round(of['stretch_s']))}, {100 * of['stretch']:.1f} % of the response"
+        yield "stretch factor", f"{text} (mean of {of['known']})"
     else:
         yield "stretch factor", "not known of any"
 
@@ -111,9 +113,12 @@ def _coallocation_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "shifts, remaps, refused", f"{of['shifts']}, {of['remaps']}, {of['refused']}"
     yield (
         "came to one cluster",
-        _format_share(of["to_one"], of["several"], of["to_one_share"], "told on several"),
+        _format_share(of["to_one"], of["several"], of["to_one_share"], "planned on several"),
     )
-    yield "earlier than told", _format_share(of["earlier"], of["ended"], of["earlier_share"], "that ended")
+    yield (
+        "earlier than published",
+        _format_share(of["earlier"], of["ended"], of["earlier_share"], "that ended"),
+    )
     yield "holes asked for, found", f"{of['gap_searches']}, {of['gaps_found']}"
 
 
@@ -126,8 +131,8 @@ def _booking_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _format_share(some: int, of: int, share: float | None, which: str) -> str:
-    told = f"{some} of {of} {which}"
-    return told if share is None else f"{told} ({100 * share:.0f} %)"
+    text = f"{some} of {of} {which}"
+    return text if share is None else f"{text} ({100 * share:.0f} %)"
 
 
 def _format_mean(value: float | None) -> str:

@@ -16,7 +16,7 @@ __all__ = ["format_stretch", "moves_table", "run_federated_action"]
 
 
 def run_federated_action(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> bool:
-    """What is done; whether a start is known. ``asked`` is the body of a new booking. Raises ClientError."""
+    """Run an action; whether a start is known. ``asked`` is the body of a new booking. Raises ClientError."""
     now = int(time.time())
     if args.cluster:
         raise ClientError("with --federation clusters are named by --only")
@@ -95,7 +95,7 @@ def _format_flexibility(one: FederatedBookingRow) -> str:
 
 
 def _booking_text(one: FederatedBookingRow, now: int) -> str:
-    told = [
+    rows = [
         ("state", one["state"]),
         ("cluster", one["cluster"] or "-"),
         ("from", f"{format_optional_time(one['start'], now)} for {format_duration(one['duration'])}"),
@@ -106,18 +106,18 @@ def _booking_text(one: FederatedBookingRow, now: int) -> str:
         ),
     ]
     if room := _format_flexibility(one):
-        told.append(("flexible", room))
+        rows.append(("flexible", room))
     if one["freezes"] is not None and one["state"] == "flexible":
-        told.append(("is frozen", format_time(one["freezes"], now)))
+        rows.append(("is frozen", format_time(one["freezes"], now)))
     if one["jobs"]:
-        told.append(("jobs", ", ".join(one["jobs"])))
+        rows.append(("jobs", ", ".join(one["jobs"])))
     if one["text"]:
-        told.append(("why", one["text"]))
+        rows.append(("why", one["text"]))
     tries = [
         (it["cluster"], it["name"], it["phase"], format_time(it["since"], now), it["text"] or it["why"])
         for it in one["attempts"]
     ]
-    parts = [f"booking {one['name']}: {one['owner']}", format_rows(told)]
+    parts = [f"booking {one['name']}: {one['owner']}", format_rows(rows)]
     if tries:
         parts.append(format_table(("CLUSTER", "NAME THERE", "STATE", "SINCE", "WHY"), tries, last=20))
     if one["options"]:
@@ -153,7 +153,7 @@ def _options_table(name: str, options: Sequence[Mapping[str, Any]], now: int) ->
 
 
 def format_stretch(one: Mapping[str, Any]) -> str:
-    """How far an offer is from what was asked for."""
+    """Difference between an offer and the request."""
     if not one["stretch"]:
         return "within the window"
     return f"{abs(one['stretch']):.2f} lengths {'before' if one['stretch'] < 0 else 'after'}"

@@ -22,7 +22,7 @@ _PHASE_NAMES = {
     "refused": "refused",
     "ended": "ended",
 }
-"""What an attempt's phase says where its cluster tells no more."""
+"""Names of an attempt's phases, if its cluster reports no more."""
 
 
 def add_federation_option(found: argparse.ArgumentParser, what: str) -> None:
@@ -35,7 +35,7 @@ def add_federation_option(found: argparse.ArgumentParser, what: str) -> None:
 
 
 def connect_federation(url: str | None) -> FederationClient:
-    """The federation at ``url``, or that of SCHEDD_FEDERATION. Raises ClientError."""
+    """A client for the federation at ``url``, or at SCHEDD_FEDERATION. Raises ClientError."""
     endpoint = find_endpoint()
     named = url or os.environ.get("SCHEDD_FEDERATION", "")
     if not named:
@@ -48,7 +48,7 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
 
     def ask(args: argparse.Namespace) -> bool:
         if args.parts or args.queue or args.cluster or args.sort != "start":
-            raise ClientError("with --federation there are -u and --json alone")
+            raise ClientError("--federation can be combined only with -u and --json")
         with connect_federation(args.url) as federation:
             jobs = [job for job in federation.jobs(over=False) if args.user in (None, _owner_name(job))]
         if args.json:
@@ -157,7 +157,7 @@ def _job_rows(job: JobRow, now: int) -> Iterator[tuple[str, str]]:
         if one["promised_start"] is not None:
             yield "promised", f"no later than {format_time(one['promised_start'], now)}"
     elif not job["over"]:
-        yield "planned start", "not known: the cluster does not tell it, or has no start for it"
+        yield "planned start", "not known: the cluster does not disclose it, or has no start for it"
     if job["tasks"]:
         yield "array", _array_summary(job)
     if job["moves"]:

@@ -31,7 +31,7 @@ _TWO_DIGITS: Final = [f"{number:02d}" for number in range(60)]
 
 
 def terminal_width() -> int:
-    """Columns to write in; 80 where nobody looks."""
+    """Width of the terminal; 80 without one."""
     named = os.environ.get("COLUMNS", "")
     if named.isdecimal() and int(named):
         return max(60, int(named))
@@ -92,7 +92,7 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 
 
 def wrap_indented(text: str) -> str:
-    """Lines within the width, those that follow further to the right; it begins with two spaces."""
+    """Wrapped lines, continuation lines indented; the text begins with two spaces."""
     return textwrap.fill(
         text,
         terminal_width(),
@@ -104,7 +104,7 @@ def wrap_indented(text: str) -> str:
 
 
 def format_rows(pairs: Rows) -> str:
-    """Names on the left, texts beside them, wrapped."""
+    """Names on the left, texts on the right, wrapped."""
     left = max((len(name) for name, _ in pairs), default=0) + 2
     lines: list[str] = []
     for name, text in pairs:
@@ -122,9 +122,9 @@ def format_rows(pairs: Rows) -> str:
 def format_table(
     heads: tuple[str, ...], lines: Iterable[tuple[str, ...]], right: str = "", last: int = 0
 ) -> str:
-    """Columns under their ``heads``; those named by number in ``right`` are set to the right.
+    """Columns under their ``heads``; the columns numbered in ``right`` are right-aligned.
 
-    What does not fit into the width is cut from the last column, of which at least ``last`` are shown.
+    Rows that exceed the width are cut in the last column, of which at least ``last`` characters are shown.
     """
     found = [heads, *lines]
     n = len(heads)

@@ -25,9 +25,9 @@ _CLOCK: Final = re.compile(r"(?:(\d{1,4}):)?(\d{1,6}):(\d{1,2}):(\d{1,2})")
 _MAX_TASKS: Final = 100_000
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _ABOUT: Final = (
-    "Put many short tasks into few jobs: writes a job script for each, and submit.sh, which submits them "
-    "all. Each task has its own walltime, and its exit status and output are kept in files of its own. A "
-    "task whose predecessor failed is skipped."
+    "Combine many short tasks into few jobs: writes a job script for each, and submit.sh, which "
+    "submits them all. Each task has its own walltime, and its exit status and output are kept in "
+    "separate files. A task whose predecessor failed is skipped."
 )
 _TASKS: Final = (
     "TASKS is CSV with a line of names: name, walltime (90s, 10m, 1:00:00), command, and perhaps after "
@@ -63,14 +63,15 @@ def make_parser(name: str = "schedd group") -> argparse.ArgumentParser:
     )
     found.add_argument(
         "--at-once", type=_parse_count, metavar="N",
-        help="no more than about N jobs run at once: the longest chain may get longer by what all work takes "
-        "them; without it it does not, and an array alone is not grouped",
+        help="at most about N jobs run at once: the longest chain may then take up to the time of all"
+             " work on N jobs; without it the chain is not extended, and an array alone is not "
+             "grouped",
     )  # fmt: skip
     return found
 
 
 def run(argv: Sequence[str], name: str = "schedd group") -> int:
-    """The command: 0, or 2 for what cannot be grouped."""
+    """The command: 0, or 2 if the tasks cannot be grouped."""
     args = make_parser(name).parse_args(argv)
     try:
         if args.tasks == "-":
@@ -245,7 +246,7 @@ def _write_scripts(out: Path, found: Grouping, rows: dict[str, _TaskRow]) -> Non
     where = shlex.quote(str(out.resolve()))
     submit = [
         "#!/bin/sh",
-        "# Submits all jobs, each behind those for which it waits.",
+        "# Submits all jobs, each with its dependencies.",
         "set -e",
         f"cd {where}",
     ]

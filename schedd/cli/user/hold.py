@@ -1,4 +1,4 @@
-"""``schedd hold``: plan nothing new on nodes, or of queues; or show what is held."""
+"""``schedd hold``: hold nodes or queues; or show holds."""
 
 import argparse
 import re
@@ -22,11 +22,12 @@ def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
     found = add_target_options(
         make_command_parser(
             name,
-            "Drain nodes or hold queues: plan nothing new there until `schedd release`. Without a name, show "
-            "what is drained or held. Running jobs go on. Needs the role operator or admin.",
+            "Drain nodes or hold queues: plan nothing new there until `schedd release`. Without a "
+            "name, show drained nodes and held queues. Running jobs go on. Needs the role operator or"
+            " admin.",
         )
     )
-    found.add_argument("--reason", metavar="TEXT", help="shown to users whose jobs wait for it")
+    found.add_argument("--reason", metavar="TEXT", help="reason shown to users whose jobs wait for it")
     found.add_argument("--preview", action="store_true", help="only show the effects; change nothing")
     return found
 
@@ -45,7 +46,7 @@ def _split_list(text: str) -> list[str]:
 
 
 def named_targets(args: argparse.Namespace) -> list[tuple[HoldKind, str]]:
-    """What is named, as (kind, name)."""
+    """The targets, as (kind, name)."""
     nodes: list[tuple[HoldKind, str]] = [("node", name) for name in args.nodes]
     return nodes + [("queue", name) for name in args.queues]
 
@@ -58,7 +59,7 @@ def run(argv: Sequence[str], name: str = "schedd hold") -> int:
 def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client, names = session.client, named_targets(args)
     if names and not args.reason:
-        raise ClientError("say why, with --reason: users whose jobs wait see it")
+        raise ClientError("give a --reason, which is shown to users whose jobs wait")
     if args.preview:
         found = {f"{kind} {name}": client.preview_hold(kind, name, args.reason) for kind, name in names}
         if args.json:

@@ -33,7 +33,7 @@ def format_time_and_distance(time: int, now: int) -> str:
 
 
 def format_due(time: int, now: int) -> str:
-    """The same of what is still to happen; what is past is `overdue by 00:02:00`."""
+    """The same for future times; a past time is `overdue by 00:02:00`."""
     if now - time <= _NOW_TOLERANCE_S:
         return format_time_and_distance(time, now)
     return f"{format_time(time, now)}  overdue by {format_duration(now - time)}"
@@ -96,7 +96,7 @@ def _describe_holdings(on: list[BlockedResource]) -> str:
             parts.append(f"all of {shorten_list(names)}")
         else:
             parts.append(f"{' and '.join(what)} of {shorten_list(names)}")
-    return "; ".join(parts) or "what it needs"
+    return "; ".join(parts) or "its nodes"
 
 
 _MAX_LINKS = 5
@@ -109,7 +109,7 @@ _RIGHTS = {
 
 
 def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
-    """What holds the nodes that a job will use until its start, and who goes first, as rows."""
+    """The jobs that hold the nodes of a job until its start, and jobs with precedence, as rows."""
     if found.get("node_choice"):  # older daemons do not name it
         yield "its nodes", found["node_choice"]
     earliest, because = found["earliest"], found["earliest_why"]

@@ -21,9 +21,9 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Be told when the start of a job moved by more than you say, or comes soon, or when it can no longer "
-        "end by its deadline: by mail, or by a command that the site offers. Nobody is told who did not ask. "
-        "A notice about one job ends with the job.",
+        "Get a notice when the start of a job has moved by more than a given time, or is near, or "
+        "when the job can no longer end by its deadline: by mail, or by a command that the site "
+        "offers. Only users who ask for notices get them. A notice about one job ends with the job.",
         "examples:\n  schedd notify add --job 123 --moved 30m --before 15m\n"
         "  schedd notify add --all --before 1h --mail ann@example.org",
     )
@@ -92,7 +92,7 @@ def _parse_span(option: str, text: str | None) -> int | None:
 
 def _no_notices_text(found: NoticesView) -> str:
     offered = [f"mail to {domain}" for domain in found["domains"]] + [*found["commands"]]
-    return f"you are told of nothing; this site offers: {', '.join(offered) or 'nothing'}"
+    return f"you have no notices; this site offers: {', '.join(offered) or 'nothing'}"
 
 
 def _notices_table(found: list[NoticeView]) -> str:

@@ -43,7 +43,7 @@ def _show_objectives(session: Session, args: argparse.Namespace) -> bool:
 def _format_value(one: ObjectiveValue) -> str:
     if one["value"] is None:
         return f"not known: {one['why']}"
-    told = format_amount(one["value"], one["unit"])
+    text = format_amount(one["value"], one["unit"])
     if one["expected"] is None:
-        return told
-    return f"{told}, {format_amount(one['expected'], one['unit'])} expected"
+        return text
+    return f"{text}, {format_amount(one['expected'], one['unit'])} expected"

@@ -17,8 +17,8 @@ def make_parser(name: str = "schedd optimise") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Look for a better plan now, take it over, and say what it gained; no promise is broken by it. Needs "
-        "the role operator or admin.",
+        "Search for a better plan now, apply it, and show the gain; no promise is broken. Needs the "
+        "role operator or admin.",
     )
     found.add_argument("--list", action="store_true", dest="show", help="list the latest searches instead")
     return found

@@ -59,9 +59,8 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
 
 
 def merge_policy(words: Sequence[str], now: Mapping[str, Any], cluster: str | None = None) -> dict[str, Any]:
-    """The policy that the words mean: a file, or changes to the one in force.
-
-    A file may be a whole schedd.toml, of which the policy of ``cluster`` counts. Raises ClientError.
+    """The policy given by the arguments: a file, or changes to the present one. A file may be a whole
+    schedd.toml, from which the policy of ``cluster`` is used. Raises ClientError.
     """
     if len(words) == 1 and "=" not in words[0]:
         return _extract_site(_read_file(Path(words[0])), words[0], cluster)
@@ -92,8 +91,8 @@ def _set_value(site: dict[str, Any], path: Sequence[str], value: str) -> None:
 
 
 def _parse_value(text: str) -> Any:
-    """A value in JSON or TOML; any other text as it is."""
-    import tomllib  # noqa: PLC0415  (only who changes a policy pays for it)
+    """A value in JSON or TOML; any other text unchanged."""
+    import tomllib  # noqa: PLC0415 (needed only for changes of a policy)
 
     try:
         return json.loads(text)
@@ -120,7 +119,7 @@ def _extract_site(found: dict[str, Any], file: str, cluster: str | None) -> dict
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415  (only who has such a file pays for it)
+    import tomllib  # noqa: PLC0415 (needed only for such a file)
 
     try:
         text = path.read_text("utf-8")
@@ -135,7 +134,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _format_policy(policy: PolicyView) -> str:
     version = policy["version"]
-    title = f"version {version}, set while the daemon runs" if version else "that of the settings"
+    title = f"version {version}, set while the daemon runs" if version else "the settings' policy"
     return f"{title}\n{json.dumps(policy['site'], indent=2, ensure_ascii=False)}"
 
 

@@ -25,7 +25,7 @@ def run(argv: Sequence[str], name: str = "schedd release") -> int:
 def _run_action(session: Session, args: argparse.Namespace) -> bool:
     names = named_targets(args)
     if not names:
-        raise ClientError("name what to release: -w NODE, -q QUEUE; `schedd hold` shows what is held")
+        raise ClientError("name the target: -w NODE, -q QUEUE; `schedd hold` shows all holds")
     held: list[HoldView] = []
     for kind, name in names:
         held = session.client.release(kind, name)

@@ -22,9 +22,9 @@ def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
     """Its options."""
     found = make_described_parser(
         name,
-        "Show for each cluster over a period: its share of the work beside the share of the cpus that it "
-        "has, how much of its cpus and licences was in use of what there was and was asked for, how many of "
-        "the jobs with a deadline ended after it, and the mean slowdown of the others; and waits by queue.",
+        "Show for each cluster over a period: its share of the work and of the cpus, the use of its "
+        "cpus and licences relative to capacity and demand, the share of jobs with a deadline that "
+        "missed it, and the mean slowdown of the others; and waits by queue.",
         "TIME is 2026-12-01T08:00 or 08:00; times ahead have no report.",
         EXIT_CODES,
     )
@@ -64,19 +64,19 @@ def _show_report(args: argparse.Namespace) -> bool:
         show_json({**found, "clusters": rows})
         return True
     print(f"{format_time(found['since'], now)} to {format_time(found['until'], now)}\n")
-    told = [one for one in rows if not one.get("why")]
-    if told:
-        print(format_table(_HEADS, [_cluster_cells(one) for one in told], right="12345678"))
+    reports = [one for one in rows if not one.get("why")]
+    if reports:
+        print(format_table(_HEADS, [_cluster_cells(one) for one in reports], right="12345678"))
     for one in rows:
         if one.get("why"):
             print(f"{one['cluster']}: {one['why']}")
         elif not one["kept"]:
             print(f"{one['cluster']}: without a database nothing is kept of jobs that ended")
-    queues = [_queue_cells(one["cluster"], queue) for one in told for queue in one["queues"]]
+    queues = [_queue_cells(one["cluster"], queue) for one in reports for queue in one["queues"]]
     if queues:
         print()
         print(format_table(_QUEUES, queues, right="234567"))
-    return bool(told)
+    return bool(reports)
 
 
 def _cluster_cells(one: Mapping[str, Any]) -> tuple[str, ...]:

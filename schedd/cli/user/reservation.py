@@ -21,8 +21,8 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show, make or lift reservations: nodes on which no job is planned for a time (maintenance), or none "
-        "but those of some users. To make or lift one needs the role operator or admin.",
+        "Show, create or delete reservations: nodes on which no job is planned for a time "
+        "(maintenance), or only jobs of some users. Changes need the role operator or admin.",
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
@@ -50,7 +50,7 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         metavar="MINUTES",
         type=int,
         default=0,
-        help="jobs whose walltime is no longer may use the nodes",
+        help="jobs with a walltime up to this may use the nodes",
     )
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
     lift.add_argument("name", metavar="NAME")

@@ -16,7 +16,7 @@ _MORE = (
 
 def make_parser(name: str = "schedd resume") -> argparse.ArgumentParser:
     """Its options."""
-    return make_command_parser(name, "Start jobs again, those that are due at once.", _MORE, of_cluster=True)
+    return make_command_parser(name, "Start jobs again, due ones at once.", _MORE, of_cluster=True)
 
 
 def run(argv: Sequence[str], name: str = "schedd resume") -> int:

@@ -1,4 +1,4 @@
-"""``showbf``: what is free at this moment, and for how long: the backfill windows."""
+"""``showbf``: idle capacity and its duration: the backfill windows."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,15 @@ from schedd.client.answers import Gap
 __all__ = ["make_parser", "run"]
 
 _HORIZON_S = 30 * 86_400
-"""Seconds; what is free for so long counts as free without limit."""
+"""Seconds; capacity free for this long counts as free without limit."""
 
 
 def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show what is free now and for how long: a job that asks for no more than a line says, and for no "
-        "longer, starts at once. Each line counts all that is free for at least as long.",
+        "Show idle capacity and its duration: a job whose request and walltime fit into a line starts"
+        " at once. Each line counts everything that is free for at least that long.",
     )
     add = found.add_argument
     add(
@@ -50,7 +50,7 @@ def _parse_count(text: str) -> int:
 
 
 def _describe_filter(args: argparse.Namespace) -> str:
-    """What was asked for, in words; empty when nothing was."""
+    """The filter in words; empty without one."""
     if (args.nodes, args.cpus, args.feature) == (1, 1, None):
         return ""
     nodes = "at least 1 node" if args.nodes == 1 else f"at least {args.nodes} nodes"
@@ -107,8 +107,8 @@ def _show_free(session: Session, args: argparse.Namespace) -> bool:
 
 
 def free_windows(gaps: Iterable[Gap], begin: int) -> list[dict[str, Any]]:
-    """What is free from ``begin`` on, by until when, the longest first."""
-    # A node's pieces follow each other; what is free up to a moment is the least of those before it.
+    """Free capacity from ``begin`` on and its end, longest first."""
+    # A node's gaps follow each other; the capacity free until a time is the least of those before it.
     until: dict[int, dict[str, int]] = {}
     node, free, reached = "", 0, 0
     for gap in gaps:

@@ -30,7 +30,7 @@ def make_parser(name: str = "showplan") -> argparse.ArgumentParser:
     )
     add = found.add_argument
     add("--hours", type=float, default=24.0, help="hours to show (default: 24)")
-    add("-w", dest="node", metavar="PATTERN", help="only nodes whose names match: 'n1*'")
+    add("-w", dest="node", metavar="PATTERN", help="only nodes with matching names: 'n1*'")
     add("-u", dest="user", metavar="USER", help="letters only for this user's jobs")
     return found
 
@@ -62,7 +62,7 @@ def _show_plan(session: Session, args: argparse.Namespace) -> bool:
 def chart(
     bars: list[Bar], nodes: list[NodeView], begin: int, end: int, columns: int, user: str | None = None
 ) -> str:
-    """The chart and its legend, within so many columns."""
+    """The chart and its legend, for a terminal of this width."""
     left = min(_NAME, max(len(node["name"]) for node in nodes)) + 1
     cells = max(10, columns - left)
     shown = {node["name"] for node in nodes}

@@ -1,4 +1,4 @@
-"""``showq``: the queue: what runs, what is planned and when, what waits for something."""
+"""``showq``: the queue: running jobs, planned jobs with their starts, other jobs."""
 
 import argparse
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _MIN_REASON_WIDTH = 24
 _SORTS = ("start", "expected")
 _ALREADY_WARNED = ("adapter", "clock", "database", "planner", "foreign", "snapshot")
-"""Kinds of alerts that every command tells of."""
+"""Kinds of alerts that every command shows."""
 
 
 class _QueueRow(NamedTuple):
-    """The fields that are asked for; ``why`` of those without a start alone: of all it takes long to find."""
+    """The requested fields; ``why`` only for jobs without a start, since it takes long to find."""
 
     id: str
     owner: str
@@ -44,7 +44,7 @@ class _QueueRow(NamedTuple):
 
     @property
     def start(self) -> int:
-        """As it is shown; `planned_start` may move with every event."""
+        """The displayed start; `planned_start` may move with every event."""
         return self.displayed_start or 0
 
 
@@ -53,7 +53,7 @@ _FIELDS = _QueueRow._fields[:-1]
 
 def make_parser(name: str = "showq") -> argparse.ArgumentParser:
     """Its options."""
-    about = "Show the queue: jobs that run, those that are planned by their start, and the others."
+    about = "Show the queue: running jobs, planned jobs by start, and the others."
     found = make_command_parser(name, about)
     add = found.add_argument
     add("-r", dest="parts", action="append_const", const="running", help="only running jobs")

@@ -33,15 +33,15 @@ __all__ = ["make_parser", "run"]
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
 _MAX_WINDOWS = 4
 _STALE_ESTIMATE_S = 300
-"""An expected start that is older is told with its age."""
+"""An older expected start is shown with its age."""
 
 
 def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show when and where a job starts, what is promised, why it does not start sooner, and why its start "
-        "last moved. Or ask when a job would start that is not submitted yet.",
+        "Show when and where a job starts, its promised start, why it does not start sooner, and why "
+        "its start last moved. Or ask for the start of a hypothetical job.",
         "what-if:\n"
         "  2@8@4:00:00              2 nodes with 8 cpus each, for 4 hours\n"
         "  2@8@4:00:00@16gb@ib      with 16 GB in all, on nodes with the feature ib\n"
@@ -272,7 +272,7 @@ def _window_rows(windows: list[StartWindow], now: int) -> Iterator[tuple[str, st
         open_ended = window["last"] - now > 10 * 366 * 86_400
         until = "at any later time" if open_ended else f"to {format_time(window['last'], now)}"
         if window["last"] == window["first"]:
-            until = "at this second alone"
+            until = "only at this second"
         yield name, f"{format_time(window['first'], now)}  {until}"
         name = "or"
     if len(windows) == _MAX_WINDOWS:

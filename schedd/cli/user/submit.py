@@ -52,11 +52,11 @@ _CODES: Final = """exit status:
   4  no federation answers
   5  access denied"""
 _O_VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
-"""Variables that every job is told as PBS_O_…, as qsub does."""
+"""Variables that every job gets as PBS_O_…, as with qsub."""
 
 
 def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argparse.ArgumentParser:
-    """Its options; those ``of_script`` may stand in `#PBS` lines."""
+    """Its options; those ``of_script`` may be in `#PBS` lines."""
     found = OneLineErrorParser(
         prog="#PBS" if of_script else name,
         add_help=not of_script,
@@ -102,9 +102,11 @@ def add_script_options(found: argparse.ArgumentParser) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The command: 0 when the job is taken, 2 when it is not understood, 4: nobody answers, 5: it says no."""
+    """The command: 0 if the job is accepted, 2 for an invalid request, 4 without a daemon, 5 if it is
+    refused.
+    """
     args = make_parser().parse_args(argv)
-    # A question about what -l asks for is not about a script: nobody waits for a terminal's end of file.
+    # A question about -l needs no script: do not wait for standard input.
     without = args.where and args.script is None and bool(args.request)
     args.script = "-" if args.script is None else args.script
     try:
@@ -180,8 +182,8 @@ def read_script(name: str) -> str:
 def read_script_options(
     args: argparse.Namespace, script: str, environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What runs and what it asks for, which may be nothing (``request`` is empty); the indices of an
-    ``array``, empty where it is none. Raises ValueError.
+    """The script and its request, which may be empty (``request``); the indices of an ``array``, empty
+    without one. Raises ValueError.
     """
     if not script:
         raise ValueError("the script is empty")

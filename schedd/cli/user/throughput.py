@@ -44,7 +44,7 @@ def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
         metavar="PERCENT",
         help="leave off when the rate changes by less than this (%(default)s)",
     )
-    add("--kind", default="", metavar="NAME", help="node or property for which the rate is printed")
+    add("--kind", default="", metavar="NAME", help="node or property for the printed rate")
     add("--json", action="store_true", help="print all that was measured as JSON")
     add("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the command, with {} for the number")
     return found
@@ -85,9 +85,8 @@ def run(argv: Sequence[str], name: str = "schedd throughput") -> int:
 def measure_throughput(
     command: Sequence[str], counts: Sequence[int], steady: float, took: MeasureSeconds
 ) -> Iterator[tuple[int, float, float]]:
-    """Units, seconds that they took, and units a second of what was added since the run before, which
-    leaves out what a command needs to begin; until two in a row differ by less than ``steady``. Raises what
-    ``took`` raises.
+    """Units, their seconds, and units per second of the increment since the previous run, which excludes the
+    start-up time; until two in a row differ by less than ``steady``. Raises what ``took`` raises.
     """
     before: list[tuple[int, float, float]] = []
     for units in counts:

@@ -1,4 +1,4 @@
-"""``schedd account``: what is left of accounts and show charges; make them, move what they have."""
+"""``schedd account``: show accounts and charges; create accounts and transfer amounts."""
 
 import argparse
 import csv
@@ -23,8 +23,8 @@ def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show what is left of accounts (without an act), what changed on them, and show charges; make "
-        "accounts and move what they have. To change something needs the role admin.",
+        "Show accounts (without an action), their ledger, and charges; create accounts and transfer "
+        "amounts. Changes need the role admin.",
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
     make = acts.add_parser("set", help="create an account, or set its amount")
@@ -45,7 +45,7 @@ def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
     make.add_argument(
         "--overdraft", type=float, metavar="AMOUNT", help="how far the balance may go below zero"
     )
-    make.add_argument("--users", metavar="A,B", help="users who may charge it; empty: all users")
+    make.add_argument("--users", metavar="A,B", help="users who may charge the account; empty: all users")
     state = make.add_mutually_exclusive_group()
     state.add_argument("--close", action="store_true", help="plan no more jobs of this account")
     state.add_argument("--open", action="store_true", help="plan its jobs again")
@@ -130,7 +130,7 @@ def _change_accounts(session: Session, args: argparse.Namespace) -> AccountsView
 
 
 def _account_settings(args: argparse.Namespace, known: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is to be set: what was not named stays as it is."""
+    """The new settings; those that are not named stay unchanged."""
     before: Mapping[str, Any] = known or {}
     unit = before.get("unit", "core_hours")
     return {

@@ -196,12 +196,12 @@ def test_a_policy_is_shown_tried_out_set_and_withdrawn(
 ) -> None:
     assert run("policy")[0] == 5
     monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
-    assert run("policy") == (0, "that of the settings\n{}\n", "")
+    assert run("policy") == (0, "the settings' policy\n{}\n", "")
     assert (
         "0 waiting jobs would move, 0 promises would be put at risk"
         in run("policy", "preview", "priority.waiting=2", "criteria.wait=1")[1]
     )
-    assert run("policy", "show")[1].startswith("that of the settings\n")
+    assert run("policy", "show")[1].startswith("the settings' policy\n")
     made = run("policy", "set", "priority.waiting=2")[1].partition("\n")
     assert made[0] == "version 1, set while the daemon runs"
     assert json.loads(made[2]) == {"priority": {"waiting": 2.0}}
@@ -234,11 +234,11 @@ def test_a_policy_is_shown_tried_out_set_and_withdrawn(
     code, _, err = run("policy", "set", "priority.nonsense=2")
     assert (code, "priority.nonsense" in err) == (2, True)
     assert run("policy", "set", str(tmp_path / "none"))[2].endswith("none: No such file or directory\n")
-    assert run("policy", "withdraw")[1] == "that of the settings\n{}\n"
+    assert run("policy", "withdraw")[1] == "the settings' policy\n{}\n"
 
 
 def test_notify_asks_shows_and_ends(run: Run, app: FastAPI, loop: PlanLoop, tmp_path: Path) -> None:
-    assert run("notify") == (0, "you are told of nothing; this site offers: nothing\n", "")
+    assert run("notify") == (0, "you have no notices; this site offers: nothing\n", "")
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
     settings = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))
     app.state.notifiers = {"main": Notifier(loop, settings, lambda: store)}
@@ -253,7 +253,7 @@ def test_notify_asks_shows_and_ends(run: Run, app: FastAPI, loop: PlanLoop, tmp_
         run("notify", "remove", "2")
         assert "say when" in run("notify", "add", "--all")[2]
         assert "no span" in run("notify", "add", "--all", "--before", "soon")[2]
-        assert "you are told of nothing" in run("notify", "remove", "1")[1]
+        assert "you have no notices" in run("notify", "remove", "1")[1]
     finally:
         app.state.notifiers = {}
         store.close()

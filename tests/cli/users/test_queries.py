@@ -29,7 +29,7 @@ from tests.api.serving import WAIT
 from tests.cli.users.conftest import Run
 from tests.service.build import GIB, T, event_id, job
 
-NO_ACCURACY = "without a database nothing is kept of what was told\n"
+NO_ACCURACY = "without a database estimates are not kept\n"
 
 
 @pytest.mark.parametrize("name", ["2", "2.srv", "2.srv.site"])
@@ -268,7 +268,7 @@ def test_accuracy_says_where_only_the_latest_count(run: Run, monkeypatch: pytest
     monkeypatch.setattr("schedd.client.Client.accuracy", lambda *_args, **_kwargs: found)
     assert "latest" not in run("accuracy")[1]
     found["expected_since"] = T
-    said = "only the latest 100,000 count: those told from Tue 14 Nov 22:13:20 on\n"
+    said = "only the latest 100,000 count: those published from Tue 14 Nov 22:13:20 on\n"
     code, out, _ = run("accuracy")
     assert (code, out.endswith(f"{said}broken promises: 2\n")) == (0, True)
 
