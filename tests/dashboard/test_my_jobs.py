@@ -33,7 +33,7 @@ def test_a_user_sees_the_own_jobs_alone(look: Open, site: Site) -> None:
     assert moments(page, f"{rows}:nth-child(3) time") == [iso(one["planned_start"]) for one in planned]
     assert moments(page, f"{rows}:nth-child(5) time") == [iso(one["promised_start"]) for one in planned]
     assert page.locator(".filter").count() == 0, "nobody else to choose"
-    page = look("user").go("mine?user=bob")
+    page = look("user").go("my-jobs?user=bob")
     expect(page.locator("main")).to_contain_text("bob has no jobs in the queue")
     assert "2.server" not in page.content()
 
@@ -88,7 +88,7 @@ def test_a_promise_at_risk_is_marked_and_told(look: Open, site: Site) -> None:
 
 
 def test_it_works_without_scripts_and_axe_finds_nothing_serious(look: Open, site: Site) -> None:
-    page = look("reader", java_script_enabled=False).go("mine?user=ann")
+    page = look("reader", java_script_enabled=False).go("my-jobs?user=ann")
     assert page.locator("#mine tbody tr").count() == 3
     for size in ({"width": 1360, "height": 900}, {"width": 390, "height": 844}):
         page = look("user", viewport=size).go("my-jobs")

@@ -186,8 +186,8 @@ def test_federation_command_shows_clusters_and_report(
         "work of these 50.0 %",
         "TWDelay 1,234",
         "stretch factor 00:01:30, 25.0 % of the response (mean of 1)",
-        "came to one cluster 1 of 3 told on several (33 %)",
-        "earlier than told 3 of 4 that ended (75 %)",
+        "came to one cluster 1 of 3 planned on several (33 %)",
+        "earlier than published 3 of 4 that ended (75 %)",
         "stretch factor not known of any",
         "refused 2; 2 times a cluster had no room",
     ):
