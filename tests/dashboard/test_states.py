@@ -373,7 +373,7 @@ def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(
             assert "<b>nobody" not in page
             assert 'id="errors"' not in page, "that chart is of all jobs"
         for module in ("schedd.store.expected_starts", "schedd.service.read.estimate_accuracy"):
-            monkeypatch.setattr(f"{module}.MOST", 1)
+            monkeypatch.setattr(f"{module}.MAX_ROWS", 1)
         page = client.get("/main/plan-metrics").text
         assert re.search(
             r"Only the latest 100,000 predictions count: those told from <time [^<]*</time> on", page
