@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from schedd.dialect import Until, conditions, parse_torque
-from schedd.policy.limits import limits_of_server
+from schedd.policy.limits import parse_server_limits
 from tests.conftest import ROOT
 from tests.engine.cluster import Cluster
 
@@ -39,7 +39,7 @@ def _no_common_starts() -> bool:
 
 def _no_soft_limits() -> bool:
     said = {"max_run_soft": "[u:PBS_GENERIC=1]", "max_run_res_soft.ncpus": "[u:PBS_GENERIC=1]"}
-    return not limits_of_server(said, "")[0]
+    return not parse_server_limits(said, "")[0]
 
 
 CHECKS: dict[str, Callable[[], bool]] = {

@@ -21,10 +21,10 @@ from schedd.engine import EngineSettings
 from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.state import EngineState
 from schedd.replay.lublin import generate
-from schedd.replay.prepare import prepare
-from schedd.replay.read import read_traces
+from schedd.replay.prepared import prepare
 from schedd.replay.simulation import Simulation
-from schedd.replay.site import Ask, Site
+from schedd.replay.site import ReplaySite, TraceRequest
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import Selection, TraceJob, select
 from schedd.wire import NodeFacts
 
@@ -37,11 +37,11 @@ _MOST_PERCENT: Final = 98
 
 
 @dataclass(frozen=True)
-class _SelectSite(Site):
+class _SelectSite(ReplaySite):
     """A machine of which each job asks by its `select`, gpus among it."""
 
-    def ask(self, job: TraceJob) -> Ask:
-        return Ask("openpbs", {"select": job.select_spec or f"1:ncpus={job.procs}"})
+    def ask(self, job: TraceJob) -> TraceRequest:
+        return TraceRequest("openpbs", {"select": job.select_spec or f"1:ncpus={job.procs}"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Case:
     """Jobs on a machine; ``special`` says which of them need what is scarce."""
 
     name: str
-    site: Site
+    site: ReplaySite
     selection: Selection
     special: Callable[[TraceJob], bool]
 
@@ -93,7 +93,7 @@ def memory_case(log: Path, skip: int, jobs: int) -> Case:
     ]
     return Case(
         f"memory, {trace.name}",
-        Site(tuple(facts), shaped=True),
+        ReplaySite(tuple(facts), shaped=True),
         selection,
         lambda job: (job.mem_kib_per_proc or 0) > small,
     )
@@ -127,7 +127,7 @@ class _Fragments:
         for node, cpus in self._held.pop(i, []):
             self._used[node] -= cpus
 
-    def tell(self, state: EngineState, before: int | None) -> None:
+    def estimate_starts(self, state: EngineState, before: int | None) -> None:
         pass
 
     def _advance(self, now: int) -> None:

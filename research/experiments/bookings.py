@@ -12,7 +12,7 @@ import numpy as np
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.booking import Booking
-from schedd.replay.floor import Defect
+from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import Act, Book, BookingStep, Event, NodeChanged, NodeFacts
 
@@ -196,7 +196,7 @@ class _Desk:
 
     def _figures(self) -> Booked:
         if len(self._began) != len(self._window):
-            raise Defect(f"{len(self._window)} bookings were taken, and {len(self._began)} began")
+            raise ReplayDefectError(f"{len(self._window)} bookings were taken, and {len(self._began)} began")
         end = _BEGIN + DAYS * _DAY
         used = sum(
             max(0, min(end, start + self._wishes[i].run) - start) * self._wishes[i].cpus

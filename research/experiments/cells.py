@@ -13,15 +13,15 @@ import schedd
 from schedd.engine.facts.slack import Slack
 from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.evaluate import parse_criteria
-from schedd.replay.bound import mean_wait_bound
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.failures import random_outages
 from schedd.replay.machines import read_machines
-from schedd.replay.prepare import Prepared, prepare
-from schedd.replay.read import read_traces
-from schedd.replay.searching import Searching
-from schedd.replay.site import of_groups, one_node
+from schedd.replay.prepared import Prepared, prepare
+from schedd.replay.searches import SearchSchedule
+from schedd.replay.site import machine_file_site, single_node_site
 from schedd.replay.streams import stream
+from schedd.replay.trace_reader import read_traces
+from schedd.replay.wait_bound import mean_wait_bound
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 
 __all__ = ["Cell", "Part", "Search", "Workload", "busiest", "code_version", "run_cell"]
@@ -75,8 +75,8 @@ class Search:
     kind: str = str(SearchSettings().kind)
     moves: int = 200
     every: int = 300
-    patience: int = Searching().patience
-    newcomers: int = Searching().newcomers
+    patience: int = SearchSchedule().patience
+    newcomers: int = SearchSchedule().newcomers
     seed: int = 1
     weights: Mapping[str, float] = field(default_factory=dict)
 
@@ -156,7 +156,7 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
         settings = SearchSettings(
             kind=MoveKind(cell.search.kind), moves=cell.search.moves, seed=cell.search.seed, **how
         )
-        searching = Searching(cell.search.every, settings, cell.search.patience, cell.search.newcomers)
+        searching = SearchSchedule(cell.search.every, settings, cell.search.patience, cell.search.newcomers)
     failures = cell.workload.failures
     result = replay(
         prepared,
@@ -188,7 +188,7 @@ def _prepared(workload: Workload, logs: str) -> Prepared:
         )
         return prepare(select(trace, procs=site.procs), site)
     trace = _trace(Path(logs, workload.log))
-    groups = of_groups(read_machines(Path(logs, workload.machines))) if workload.machines else None
+    groups = machine_file_site(read_machines(Path(logs, workload.machines))) if workload.machines else None
     procs = groups.procs if groups is not None else workload.procs
     trace = _blurred(trace, workload.estimates)
     if not workload.requirements:
@@ -196,7 +196,7 @@ def _prepared(workload: Workload, logs: str) -> Prepared:
     skip, jobs = _part(trace, workload)
     exact = workload.estimates == "exact"
     chosen = select(trace, estimates="exact" if exact else "user", skip=skip, jobs=jobs, procs=procs)
-    return prepare(chosen, groups or one_node(chosen.procs), trace.unix_start_time)
+    return prepare(chosen, groups or single_node_site(chosen.procs), trace.unix_start_time)
 
 
 @lru_cache(maxsize=2)

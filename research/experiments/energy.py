@@ -13,9 +13,9 @@ import numpy as np
 from schedd.engine import EngineSettings
 from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.policy.economy import Draw
-from schedd.replay.boards import Boards
 from schedd.replay.driver import PLANNING_POLICY, run
-from schedd.replay.prepare import Prepared
+from schedd.replay.node_power import PowerModel
+from schedd.replay.prepared import Prepared
 
 __all__ = ["BOOT", "OFF", "RULES", "STOP", "WATTS", "Rule", "Saved", "saved"]
 
@@ -102,7 +102,7 @@ def saved(prepared: Prepared, rules: tuple[Rule, ...] = RULES) -> Iterator[Saved
             prepared,
             rule.policy,
             settings=EngineSettings(site=site, slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
-            boards=Boards(draw=draw, boot=BOOT, stop=STOP, timeout=None if rule.planned else rule.idle),
+            boards=PowerModel(draw=draw, boot=BOOT, stop=STOP, timeout=None if rule.planned else rule.idle),
         )
         waits = found.start - submit
         assert found.power is not None  # boards were given

@@ -28,8 +28,8 @@ from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan
-from schedd.policy.site import economy_of
-from schedd.replay.prepare import Prepared
+from schedd.policy.site import parse_economy
+from schedd.replay.prepared import Prepared
 from schedd.wire import JobQueued, NodeChanged
 
 __all__ = ["ALONE", "METHODS", "Volume", "volumes"]
@@ -133,7 +133,7 @@ def _case(prepared: Prepared, waiting: int) -> _Case:
     state = engine.state
     plan, jobs = state.plan, state.plan.jobs
     end = int((jobs.starts + jobs.durations).max())
-    books = NodeEconomics.from_economy(economy_of(_SITE), plan.node_names, state.node_facts, _BEGIN, end)
+    books = NodeEconomics.from_economy(parse_economy(_SITE), plan.node_names, state.node_facts, _BEGIN, end)
     limits = np.full(jobs.size, np.inf)
     return _Case(engine, plan, ObjectiveInput(state.columns, books, limits), _BEGIN)
 

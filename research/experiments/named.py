@@ -7,9 +7,9 @@ from typing import Final, Literal
 from research.experiments.cells import Cell, Part, Search, Workload
 from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.engine.facts.slack import Slack
-from schedd.replay.compare import GROUPS
+from schedd.replay.comparison import GROUPS
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
-from schedd.replay.searching import SEARCH_POLICY
+from schedd.replay.searches import SEARCH_POLICY
 
 __all__ = ["EXPERIMENTS", "Experiment", "Figure", "of_part", "quick"]
 

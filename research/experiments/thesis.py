@@ -21,11 +21,11 @@ from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.engine.facts.state import EngineState
-from schedd.policy.site import economy_of
-from schedd.replay.choosing import Choosings, alternatives
+from schedd.policy.site import parse_economy
+from schedd.replay.alternatives import AlternativeRuns, make_alternative_search
 from schedd.replay.driver import PLANNING_POLICY, run
-from schedd.replay.prepare import Prepared, prepare
-from schedd.replay.site import Site
+from schedd.replay.prepared import Prepared, prepare
+from schedd.replay.site import ReplaySite
 from schedd.replay.workload import Trace, TraceJob, select
 from schedd.wire import JobQueued, NodeChanged, NodeFacts
 
@@ -121,9 +121,9 @@ class Ran:
         return float(np.mean(shares)), min(shares), max(shares)
 
 
-def machines(models: Sequence[str], kinds: Sequence[str]) -> Site:
+def machines(models: Sequence[str], kinds: Sequence[str]) -> ReplaySite:
     """One core each, of these models, each for jobs of one kind (empty: of all)."""
-    return Site(
+    return ReplaySite(
         tuple(
             NodeFacts(
                 name=f"r{i}",
@@ -207,7 +207,7 @@ def _facts(site: dict[str, Any], state: EngineState) -> ObjectiveInput:
     plan = state.plan
     jobs = plan.jobs
     end = int((jobs.starts + jobs.durations).max(initial=state.now + 1))
-    books = NodeEconomics.from_economy(economy_of(site), plan.node_names, state.node_facts, state.now, end)
+    books = NodeEconomics.from_economy(parse_economy(site), plan.node_names, state.node_facts, state.now, end)
     limits = np.full(jobs.size, np.inf)
     for record in state.records.values():
         limit = read_cost_limit(record.facts.resources)
@@ -237,7 +237,7 @@ def ran(
     site = _site(what.models)
     improver = None
     if weights is not None:
-        improver = Choosings(weights, lambda state: _facts(site, state), every, evaluations)
+        improver = AlternativeRuns(weights, lambda state: _facts(site, state), every, evaluations)
     found = run(what.prepared, PLANNING_POLICY, settings=_settings(site, thrifty=thrifty), improver=improver)
     jobs = what.prepared.jobs
     busy = np.zeros(len(what.models))
@@ -280,7 +280,7 @@ def front_of(
         engine.handle((), now)
     how = ParetoSettings(seconds=None, evaluations=evaluations, seed=seed, most=most, population=48)
     weights = dict.fromkeys(aims, 1.0)
-    engine_run, _, live = alternatives(engine.state, _facts(site, engine.state), weights, how)
+    engine_run, _, live = make_alternative_search(engine.state, _facts(site, engine.state), weights, how)
     plans = [one.values for one in engine_run.run().plans]
     both = np.array([live, *plans])
     best = pareto_front(both)

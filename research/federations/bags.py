@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from research.federations.field import ClusterSpec, Field, FieldJob, Ran
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
-from schedd.replay.floor import Defect
+from schedd.replay.machine_state import ReplayDefectError
 from schedd.wire import JobFacts
 
 __all__ = ["OFFER_PERCENTAGES", "Sharing", "simulate_bags"]
@@ -57,7 +57,7 @@ class _Bags(Field):
         else:
             shared = self._composed(job, tasks, facts, t)
         if len(shared) < tasks:
-            raise Defect(f"bag {job.array} has no place")
+            raise ReplayDefectError(f"bag {job.array} has no place")
         return shared
 
     def _composed(self, job: FieldJob, tasks: int, facts: JobFacts, t: int) -> list[str]:

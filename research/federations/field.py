@@ -14,7 +14,7 @@ from schedd.engine.show.view import publish
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import Backlog
 from schedd.model import StartKnown
-from schedd.replay.floor import Defect, Floor
+from schedd.replay.machine_state import ReplayDefectError, ReplayMachine
 from schedd.service.questions.plan_fork import PlanFork, TasksEnd, fork_plan
 from schedd.wire import (
     Decision,
@@ -111,7 +111,7 @@ class Place:
             first,
         )
         self.engine.handle((), first)
-        self.floor = Floor(spec.nodes)
+        self.floor = ReplayMachine(spec.nodes)
         self.ends: list[tuple[int, int]] = []
         self.backlog = Backlog()
         self._fork: PlanFork | None = None
@@ -174,7 +174,7 @@ class Field:
         while not self._over():
             moments = self._moments()
             if not moments:
-                raise Defect(f"{sum(start < 0 for start in self._start)} jobs never ran")
+                raise ReplayDefectError(f"{sum(start < 0 for start in self._start)} jobs never ran")
             self._second(min(moments))
         offset = self._offset
         starts, ends = (tuple(one - offset for one in times) for times in (self._start, self._end))
@@ -238,16 +238,16 @@ class Field:
             wake = place.engine.next_wake
             if not batch and (wake is None or wake > t):
                 return
-        raise Defect(f"cluster {place.spec.name} does not come to rest")
+        raise ReplayDefectError(f"cluster {place.spec.name} does not come to rest")
 
     def _carry_out(self, place: Place, decision: Decision, t: int) -> list[Event]:
         """What its server does upon a decision. Raises Defect."""
         if not isinstance(decision, Run):
-            raise Defect(f"cluster {place.spec.name}: {decision}")
+            raise ReplayDefectError(f"cluster {place.spec.name}: {decision}")
         number = int(decision.job_id)
         wrong = place.floor.enter(number, decision.shares)
         if wrong or self._start[number] >= 0:
-            raise Defect(f"job {number} was started on {wrong or 'two clusters'}")
+            raise ReplayDefectError(f"job {number} was started on {wrong or 'two clusters'}")
         job = self._jobs[number]
         self._start[number] = t
         place.backlog.add(-job.load, job.priority, -1)
@@ -292,7 +292,7 @@ class Field:
                 )
         best = policy.best(candidates, t, str(zlib.crc32(f"{number}".encode())))
         if best is None:
-            raise Defect(f"job {number} has no place on any cluster")
+            raise ReplayDefectError(f"job {number} has no place on any cluster")
         return best.cluster
 
 

@@ -11,7 +11,7 @@ from schedd.federation.routing.candidates import job_priority
 from schedd.federation.routing.cluster_status import RoutingRules
 from schedd.federation.routing.events import JobSubmitted
 from schedd.federation.routing.jobs import FederationJobs
-from schedd.replay.read import read_traces
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, select
 from schedd.wire import NodeFacts
 

@@ -23,7 +23,7 @@ from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import ClusterReport, FederationState
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
-from schedd.replay.floor import Defect
+from schedd.replay.machine_state import ReplayDefectError
 from schedd.supervision import Supervisor
 from schedd.wire import (
     Decision,
@@ -260,7 +260,7 @@ class _Groups(Field):
                     self._keeper.process(name)
             if self._log.count == before:
                 self._rest(names, t)
-        raise Defect(f"the federation does not come to rest at {t}")
+        raise ReplayDefectError(f"the federation does not come to rest at {t}")
 
     def _rest(self, names: Sequence[str], t: int) -> None:
         """What is next for groups for which all is done that can be done now."""
@@ -269,19 +269,19 @@ class _Groups(Field):
             group = self._federation.coallocations[name]
             if group.over:
                 if group.over != "ended":
-                    raise Defect(f"group {name}: {group.over}, {group.text}")
+                    raise ReplayDefectError(f"group {name}: {group.over}, {group.text}")
                 self.found.setdefault(name, self._ran(group))
             elif group.committed is None:
                 heapq.heappush(self._wakes, (t + self._again, name))
             elif not group.release_requested_at:
                 moment = group.committed.start - self._federation.coallocation_operations.rules.lead
                 if moment <= t:
-                    raise Defect(f"group {name} is not let go in time")
+                    raise ReplayDefectError(f"group {name} is not let go in time")
                 heapq.heappush(self._wakes, (moment, name))
             elif not group.armed_at:
                 moment = group.committed.start - self._federation.coallocation_operations.rules.arming
                 if moment <= t:
-                    raise Defect(f"group {name} is not armed in time")
+                    raise ReplayDefectError(f"group {name} is not armed in time")
                 heapq.heappush(self._wakes, (moment, name))
 
     def _ran(self, group: CoAllocation) -> GroupRan:
@@ -291,7 +291,7 @@ class _Groups(Field):
         whys = [one.why.partition(":")[0] for one in group.rounds if one.text == "moved"]
         starts = {self._start[number] for number in ran}
         if len(starts) != 1 or len(ran) != len(group.parts) or group.promised is None:
-            raise Defect(f"group {group.id}: parts began at {sorted(starts)}")
+            raise ReplayDefectError(f"group {group.id}: parts began at {sorted(starts)}")
         return GroupRan(
             promised=group.promised[0] - self._offset,
             start=starts.pop() - self._offset,
@@ -359,7 +359,9 @@ class _Groups(Field):
             if one.step == "release":
                 found.append(JobReleased(id=self._fresh(), time=t, job_id=str(number)))
             elif self._start[number] >= 0:
-                raise Defect(f"a job of group {self._group_of[number]} was to be deleted while it ran")
+                raise ReplayDefectError(
+                    f"a job of group {self._group_of[number]} was to be deleted while it ran"
+                )
             else:
                 self._withdrawn.add(number)
                 found.append(JobDeleted(id=self._fresh(), time=t, job_id=str(number)))

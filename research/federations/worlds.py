@@ -13,7 +13,7 @@ import numpy as np
 from research.federations.field import ClusterSpec, FieldJob
 from research.federations.groups import GroupJob
 from schedd.replay.lublin import generate
-from schedd.replay.read import read_traces
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import NodeFacts
 

@@ -13,7 +13,7 @@ from research.studies.pool import at_once, how_often
 from research.studies.results import Results, present
 from schedd.cli import plot_support
 from schedd.policy.bookings import Order
-from schedd.replay.read import read_traces
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, TraceJob
 
 __all__ = ["ABOUT", "NAME", "run_bookings"]

@@ -27,8 +27,8 @@ from research.studies import thesis as experiment_thesis
 from schedd.alternatives.pareto_search import PymooMissing
 from schedd.cli import plot_support
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.replay.compare import warm_up
-from schedd.replay.floor import Defect
+from schedd.replay.comparison import warm_up
+from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError
 
 __all__ = ["make_parser", "run"]
@@ -140,7 +140,7 @@ def _run_whole(args: argparse.Namespace) -> int:
         _WHOLE[name][1](args.logs.resolve(), args.out, quick=args.quick, only=args.only, **more)
     except PymooMissing as error:
         return _fail(str(error), 1)
-    except Defect as error:
+    except ReplayDefectError as error:
         return _fail(str(error), 3)
     except (TraceError, OSError) as error:
         return _fail(str(error) or type(error).__name__, 2)
@@ -178,7 +178,7 @@ def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
         except KeyboardInterrupt:
             status = 130
     for cell, error in failed:
-        status = max(status, 3 if isinstance(error, Defect) else 1)
+        status = max(status, 3 if isinstance(error, ReplayDefectError) else 1)
         print(f"python -m research experiment: {cell.workload.log}, {cell.name}: {error!r}", file=sys.stderr)
     found = results.found()
     if found:

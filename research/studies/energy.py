@@ -9,9 +9,9 @@ from rich.console import Console
 from research.experiments.energy import BOOT, OFF, RULES, STOP, WATTS, Saved, saved
 from research.studies.results import Results, chosen
 from schedd.cli import plot_support
-from schedd.replay.prepare import prepare
-from schedd.replay.read import read_traces
-from schedd.replay.site import equal_nodes
+from schedd.replay.prepared import prepare
+from schedd.replay.site import equal_node_site
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, select
 
 __all__ = ["ABOUT", "NAME", "run_energy"]
@@ -52,7 +52,7 @@ def run_energy(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> No
                 procs=nodes * cpus,
                 kill=True,
             )
-            prepared = prepare(part, equal_nodes(nodes, cpus), trace.unix_start_time)
+            prepared = prepare(part, equal_node_site(nodes, cpus), trace.unix_start_time)
             for one in saved(prepared):
                 found.append(one)
                 status.update(f"{one.log}: {one.rule}")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from research.experiments.fronts import ALONE, METHODS, Volume, volumes
 from research.studies.results import Results, chosen
-from schedd.replay.compare import Comparison, Machine
+from schedd.replay.comparison import Comparison, Machine
 
 __all__ = ["ABOUT", "NAME", "run_front"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from schedd.replay.compare import warm_up
+from schedd.replay.comparison import warm_up
 from schedd.replay.workload import TraceError
 
 __all__ = ["at_once", "how_often"]

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from research.experiments.run_times import LOGS, METHODS, Fared, fared, methods
 from research.studies.results import Results, chosen
-from schedd.replay.compare import Comparison
+from schedd.replay.comparison import Comparison
 
 __all__ = ["ABOUT", "NAME", "run_prediction"]
 

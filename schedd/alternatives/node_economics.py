@@ -77,7 +77,7 @@ class NodeEconomics:
             draw = economy.draw(name, facts.properties)
             if draw is not None:
                 watts[:, row] = draw.idle, draw.core, draw.gpu, draw.off
-            tariff[row] = kinds.setdefault(economy.prices_of(name, facts.properties), len(kinds))
+            tariff[row] = kinds.setdefault(economy.node_prices(name, facts.properties), len(kinds))
         rates = tuple(economy.rates(which, begin, end) for which in kinds)
         priced = bool(economy.prices)
         idle, core, gpu, off = watts

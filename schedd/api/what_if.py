@@ -23,7 +23,7 @@ from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
-from schedd.policy.site import economy_of
+from schedd.policy.site import parse_economy
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.admission import Admission, admit, over_limit
 from schedd.service.questions.expectations import (
@@ -280,7 +280,7 @@ def _cost_fields(copy: PlanFork, outcome: WhatIfAnswer, limit: float | None) -> 
     found = None
     if isinstance(outcome.answer, StartKnown):
         found = placement_cost(copy.published, outcome.answer.placement)
-    economy = economy_of(copy.published.settings.site)
+    economy = parse_economy(copy.published.settings.site)
     return {
         "cost": found,
         "currency": economy.currency,

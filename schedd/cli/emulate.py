@@ -10,7 +10,7 @@ from typing import Any
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.demo.arrivals import arrivals
 from schedd.replay.lublin import generate
-from schedd.replay.read import read_traces
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError
 from server_adapter.emulator import OPENPBS, Arrival, NodeSpec, read_nodes
 from server_adapter.emulator.command import serve

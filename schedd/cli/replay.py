@@ -10,7 +10,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from schedd.cli.replay_options import SiteRun
     from schedd.cli.replay_steps import ReplayStops
-    from schedd.replay.compare import Comparison
+    from schedd.replay.comparison import Comparison
     from schedd.replay.result import ReplayResult
 
 __all__ = ["command"]
@@ -243,9 +243,9 @@ def command(
         parse_searches,
         parse_slacks,
     )
-    from schedd.replay.compare import Comparison, Machine  # noqa: PLC0415
-    from schedd.replay.driver import Defect  # noqa: PLC0415
-    from schedd.replay.searching import SEARCH_POLICY  # noqa: PLC0415
+    from schedd.replay.comparison import Comparison, Machine  # noqa: PLC0415
+    from schedd.replay.driver import ReplayDefectError  # noqa: PLC0415
+    from schedd.replay.searches import SEARCH_POLICY  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     results: list[ReplayResult] = []
@@ -293,7 +293,7 @@ def command(
         _run_replays(wanted, runs, site, results, tell=tell, validate=validate)
     except (TraceError, OSError) as error:
         _exit_with_error(str(error), 2)
-    except Defect as defect:
+    except ReplayDefectError as defect:
         _exit_with_error(f"a defect of the engine: {defect}", 3)
     except KeyboardInterrupt:
         if results:
@@ -335,8 +335,8 @@ def _run_stepped(
 ) -> None:
     """Stop at moments of one log. Raises TraceError, Defect and OSError."""
     from schedd.cli.replay_steps import step_through  # noqa: PLC0415
-    from schedd.replay.compare import warm_up  # noqa: PLC0415
-    from schedd.replay.limits import within_limits  # noqa: PLC0415
+    from schedd.replay.comparison import warm_up  # noqa: PLC0415
+    from schedd.replay.limits import jobs_within_limits  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     warm_up(search=run[2].get("searching") is not None)
@@ -348,7 +348,7 @@ def _run_stepped(
         print(f"schedd replay: {note}", file=sys.stderr)
     prepared = ready.prepared
     if site is not None:
-        prepared, left_out = within_limits(prepared, site.settings.site)
+        prepared, left_out = jobs_within_limits(prepared, site.settings.site)
         if left_out:
             note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
             print(f"schedd replay: {note}", file=sys.stderr)
@@ -382,9 +382,9 @@ def _run_replays(
 ) -> None:
     """Replay everything, showing how far it is; appends to `results` as they come."""
     from schedd.cli.progress import ReplayDisplay  # noqa: PLC0415
-    from schedd.replay.compare import warm_up  # noqa: PLC0415
+    from schedd.replay.comparison import warm_up  # noqa: PLC0415
     from schedd.replay.driver import replay  # noqa: PLC0415
-    from schedd.replay.limits import within_limits  # noqa: PLC0415
+    from schedd.replay.limits import jobs_within_limits  # noqa: PLC0415
 
     with ReplayDisplay() as watch:
         watch.show_status("loading the planner's kernels (compiled at the first use)")
@@ -400,7 +400,7 @@ def _run_replays(
             runs = list(chosen)
             if site is not None:
                 # All policies run the same jobs, or they could not be compared.
-                prepared, left_out = within_limits(prepared, site.settings.site)
+                prepared, left_out = jobs_within_limits(prepared, site.settings.site)
                 if left_out:
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
@@ -416,13 +416,13 @@ def _run_replays(
 def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
     """The tables on standard output, and the files."""
     from schedd.replay.report import (  # noqa: PLC0415
+        coverage_parts_table,
         limits_table,
         promises_table,
         quality_table,
         speed_table,
+        start_estimate_table,
         to_json,
-        told_parts_table,
-        told_table,
     )
 
     # Cut to a terminal's width a table is readable; in a file or a pipe no column may be lost.
@@ -433,7 +433,7 @@ def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path 
     promises = promises_table(results)
     if promises is not None:
         console.print(promises)
-    for told in (told_table(results), told_parts_table(results)):
+    for told in (start_estimate_table(results), coverage_parts_table(results)):
         if told is not None:
             console.print(told)
     console.print(speed_table(results))

@@ -10,9 +10,9 @@ from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.evaluate import Criterion, CriterionWeights, parse_criteria
-from schedd.replay.compare import GROUPS, POLICIES
+from schedd.replay.comparison import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
-from schedd.replay.searching import SEARCH_POLICY, Searching
+from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
 from schedd.replay.workload import TraceError
 from schedd.service.settings.file import SettingsError, read_settings_file
 
@@ -58,7 +58,7 @@ def parse_slacks(text: str) -> list[Slack]:
 
 def parse_searches(
     kinds: str, times: tuple[int, int, int, int], how: dict[str, Any], weights: str
-) -> list[Searching]:
+) -> list[SearchSchedule]:
     """The searches of each kind; ``times``: see ``Searching``."""
     every, patience, newcomers, pause = times
     known = [str(kind) for kind in MoveKind]
@@ -69,7 +69,7 @@ def parse_searches(
         how |= {"weights": _parse_weights(weights)}
     try:
         return [
-            Searching(every, SearchSettings(kind=MoveKind(name), **how), patience, newcomers, pause)
+            SearchSchedule(every, SearchSettings(kind=MoveKind(name), **how), patience, newcomers, pause)
             for name in kinds.split(",")
         ]
     except ValueError as error:
@@ -90,7 +90,7 @@ def _parse_weights(text: str) -> dict[Criterion, float]:
 
 
 def expand_runs(
-    policy: str, slacks: list[Slack], searches: list[Searching]
+    policy: str, slacks: list[Slack], searches: list[SearchSchedule]
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Runs: name, the engine's policy, other arguments."""
     if policy == SEARCH_POLICY:
@@ -114,7 +114,7 @@ class SiteRun(NamedTuple):
 
     source: str
     settings: EngineSettings
-    searching: Searching | None
+    searching: SearchSchedule | None
 
     @property
     def summary(self) -> str:
@@ -149,7 +149,11 @@ def load_site_run(path: Path | None, bounds: dict[str, Any]) -> SiteRun | None:
         loaded = read_settings_file(path, auth={"anonymous": "reader"})
         name, cluster = next(iter(loaded.clusters.items()))
         settings = cluster.engine
-        searching = Searching.of(settings, SearchSettings(**bounds)) if settings.search_every else None
+        searching = (
+            SearchSchedule.from_settings(settings, SearchSettings(**bounds))
+            if settings.search_every
+            else None
+        )
     except SettingsError as error:
         raise TraceError(str(error)) from None
     except ValueError as error:

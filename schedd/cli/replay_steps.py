@@ -11,8 +11,8 @@ from typing import Any, Final, TextIO
 
 from schedd.cli.user.formatting import format_duration
 from schedd.replay.driver import walk
-from schedd.replay.moment import Foreteller, PlanAt, plan_at
-from schedd.replay.prepare import Prepared
+from schedd.replay.plan_at_time import PlanAtTime, StartForecaster, plan_at_time
+from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Simulation
 from schedd.replay.workload import TIME_LIMIT, TraceError
 
@@ -87,15 +87,15 @@ class _SteppedReplay:
     prepared: Prepared
     name: str
     simulation: Simulation
-    told: Foreteller
+    told: StartForecaster
     at: int
-    shown: list[PlanAt] = field(default_factory=list)
+    shown: list[PlanAtTime] = field(default_factory=list)
 
-    def advance_to(self, moment: int) -> PlanAt:
+    def advance_to(self, moment: int) -> PlanAtTime:
         """To that second, which is not before this one."""
         self.simulation.run_until(moment)
         self.at = moment
-        found = plan_at(self.simulation, self.prepared, self.name, moment, self.told)
+        found = plan_at_time(self.simulation, self.prepared, self.name, moment, self.told)
         self.shown.append(found)
         return found
 
@@ -115,7 +115,7 @@ def step_through(
     """
     name, policy, how = run
     moments = sorted({parse_log_time(word, prepared) for word in stops.until})
-    told = Foreteller(prepared)
+    told = StartForecaster(prepared)
     simulation = walk(prepared, policy, **how, observer=told, validate=validate)
     stepped = _SteppedReplay(prepared, name, simulation, told, min(0, prepared.jobs[0].submit))
     for moment in moments:
@@ -165,7 +165,7 @@ def _parse_target(stepped: _SteppedReplay, line: str, step: int) -> int:
     return moment
 
 
-def _run_to_end(stepped: _SteppedReplay) -> PlanAt:
+def _run_to_end(stepped: _SteppedReplay) -> PlanAtTime:
     stepped.simulation.run()
     return stepped.advance_to(stepped.simulation.now)
 
@@ -173,12 +173,12 @@ def _run_to_end(stepped: _SteppedReplay) -> PlanAt:
 # ---- in words ------------------------------------------------------------------------------------------
 
 
-def format_plan(plan: PlanAt) -> str:
+def format_plan(plan: PlanAtTime) -> str:
     """The plan as a table."""
     return "\n".join(_plan_lines(plan))
 
 
-def _plan_lines(plan: PlanAt) -> Iterator[str]:
+def _plan_lines(plan: PlanAtTime) -> Iterator[str]:
     yield f"{plan.log}, {plan.policy}, at {_format_moment(plan, plan.time)}"
     counts = f"{plan.running:,} running, {plan.planned:,} planned, {plan.waiting:,} waiting"
     past = f"{plan.ended:,} ended, {plan.to_come:,} to come"
@@ -222,7 +222,7 @@ def _shorten_list(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
 
 
-def _format_moment(plan: PlanAt, moment: int | None) -> str:
+def _format_moment(plan: PlanAtTime, moment: int | None) -> str:
     """As a date in UTC where the log says when it began, else as its second."""
     if moment is None:
         return "-"

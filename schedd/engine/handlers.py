@@ -291,7 +291,7 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
     words = (
         ""
         if began != state.adapter_run or _is_young(state, event)
-        else reconcile.in_words([one for one in found if _job_of(one) not in arriving])
+        else reconcile.format_limit([one for one in found if _job_of(one) not in arriving])
     )
     apply_all(state, put_off(state, found), of_snapshot=True)
     if event.server_age is not None:

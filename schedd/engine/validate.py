@@ -66,7 +66,7 @@ def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints,
     windows: tuple[tuple[int, int], ...] = ()
     if limit is not None and limit.during and edges:
         until = min(max(edges) + 1, opened)
-        windows = occurrences(Recurrence.of_text(limit.during), state.now, until)
+        windows = occurrences(Recurrence.parse(limit.during), state.now, until)
         edges |= {max(start, state.now) for start, _ in windows if start < until}
     for t in sorted(edges):
         here = [(take, slot) for start, end, take, slot in entries if start <= t < end]

@@ -116,7 +116,7 @@ def paid(unit: Unit, portions: Iterable[Portion], start: int, end: int, economy:
     span = np.array([start, end], np.int64)
     rates = {}
     for one in portions:
-        which = economy.prices_of(one.node, one.properties)
+        which = economy.node_prices(one.node, one.properties)
         if which not in rates:
             found = economy.rates(which, start, end)
             rates[which] = [float(np.diff(found.paid(rate, span))[0]) for rate in (found.core, found.gpu)]

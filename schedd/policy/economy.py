@@ -96,7 +96,7 @@ class Economy:
                 return self.draws[one]
         return None
 
-    def prices_of(self, name: str, properties: Iterable[str]) -> tuple[int, ...]:
+    def node_prices(self, name: str, properties: Iterable[str]) -> tuple[int, ...]:
         """Which of the prices are about a node: their numbers in order."""
         known = {name, *properties}
         return tuple(i for i, one in enumerate(self.prices) if not one.nodes or known.intersection(one.nodes))

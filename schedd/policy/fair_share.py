@@ -16,8 +16,8 @@ __all__ = [
     "MOST_WINDOWS",
     "FairShare",
     "Held",
+    "JobOwner",
     "Level",
-    "Owned",
     "Path",
     "ShareRow",
     "Usage",
@@ -37,7 +37,7 @@ _NOBODY = "-"
 """The name of an account, project, group or queue that a job does not name."""
 
 
-class Owned(Protocol):
+class JobOwner(Protocol):
     """A job, as far as it matters whose it is."""
 
     @property
@@ -61,7 +61,7 @@ class Owned(Protocol):
         """The queue it is in."""
 
 
-_NAMES: Mapping[Level, Callable[[Owned], str]] = {
+_NAMES: Mapping[Level, Callable[[JobOwner], str]] = {
     "account": lambda job: job.account,
     "project": lambda job: job.project,
     "group": lambda job: job.group,
@@ -111,7 +111,7 @@ class FairShare:
             if share < 0:
                 raise ValueError(f"share of {'/'.join(path)}: {share} is negative")
 
-    def path(self, job: "Owned") -> Path:
+    def path(self, job: "JobOwner") -> Path:
         """The leaf to which a job belongs."""
         return tuple(_NAMES[level](job) or _NOBODY for level in self.levels)
 
@@ -187,9 +187,9 @@ class Usage:
         """
         newest = now // self._interval
         oldest = newest - settings.depth + 1
-        so_far: dict[Path, _HeldByWindow] = {}
+        so_far: dict[Path, _UsageByWindow] = {}
         for held in running:
-            part = so_far.setdefault(held.path, _HeldByWindow(self._interval))
+            part = so_far.setdefault(held.path, _UsageByWindow(self._interval))
             part.add(held.cpus, max(held.start, oldest * self._interval), min(held.end, now))
         weights = [settings.decay**age for age in range(settings.depth)]
         if self._sums_of != (settings, newest):
@@ -245,7 +245,7 @@ def _sum(windows: Mapping[int, tuple[int, int]], newest: int, weights: list[floa
     return cpus, seconds
 
 
-class _HeldByWindow:
+class _UsageByWindow:
     """Cpu-seconds by window of jobs that overlap. A job costs the same however many windows it touches."""
 
     __slots__ = ("_interval", "_parts", "_steps")
@@ -284,7 +284,7 @@ class _HeldByWindow:
         return found
 
 
-_NONE: Final = _HeldByWindow(1)
+_NONE: Final = _UsageByWindow(1)
 
 
 def share_rows(

@@ -21,10 +21,10 @@ __all__ = [
     "Claim",
     "Limit",
     "Who",
-    "amount_in_words",
-    "in_words",
-    "limits_of_server",
+    "format_amount",
+    "format_limit",
     "needs",
+    "parse_server_limits",
     "strictest",
 ]
 
@@ -99,7 +99,7 @@ _UNBOUNDED: Final = 1 << 60
 _SIZE = re.compile(r"(\d+)([kmgtp]?)([bw]?)", re.IGNORECASE)
 
 
-def limits_of_server(
+def parse_server_limits(
     printed: Mapping[str, str], queue: str = "", types: ResourceTypes = NO_TYPES
 ) -> tuple[tuple[Limit, ...], tuple[str, ...]]:
     """The run limits among a server's (or ``queue``'s) attributes, and what of them cannot be read.
@@ -229,7 +229,7 @@ def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
     return {pool: amount for pool, amount in found.items() if amount > 0}
 
 
-def amount_in_words(amount: int, what: str, unit: str = "") -> str:
+def format_amount(amount: int, what: str, unit: str = "") -> str:
     """So much of what a limit counts, as a person would say it."""
     if what in ("mem", "vmem") or unit == "size":
         return f"{size_in_words(amount)} of {what}"
@@ -241,9 +241,9 @@ def amount_in_words(amount: int, what: str, unit: str = "") -> str:
     return f"{amount} {units.get(what, what)}"
 
 
-def in_words(limit: Limit) -> str:
+def format_limit(limit: Limit) -> str:
     """A limit as a person would say it."""
-    what = amount_in_words(limit.amount, limit.what, limit.unit)
+    what = format_amount(limit.amount, limit.what, limit.unit)
     if limit.amount == 1 and limit.what in ("jobs", "cpus", "nodes", "gpus"):
         what = what[:-1]
     whose = (
@@ -254,5 +254,5 @@ def in_words(limit: Limit) -> str:
         else f" of each {limit.who}"
     )
     where = f" in queue {limit.queue}" if limit.queue else ""
-    when = f" {Recurrence.of_text(limit.during).words}" if limit.during else ""
+    when = f" {Recurrence.parse(limit.during).description}" if limit.during else ""
     return f"at most {what}{whose}{where} at once{when}"

@@ -152,7 +152,7 @@ def _class(job: Applicant, _now: int, _shares: Shares, site: SiteWeights) -> flo
     return max((one.points for one in site.classes.values() if one.takes(job)), default=0.0)
 
 
-def _wish(job: Applicant, _now: int, _shares: Shares, _site: SiteWeights) -> float:
+def _owner_priority(job: Applicant, _now: int, _shares: Shares, _site: SiteWeights) -> float:
     return job.priority
 
 
@@ -194,7 +194,7 @@ def _short(job: Applicant, _now: int, shares: Shares, _site: SiteWeights) -> flo
 TERMS: Mapping[str, Callable[[Applicant, int, Shares, SiteWeights], float]] = {
     "queue": _queue,
     "class": _class,
-    "wish": _wish,
+    "wish": _owner_priority,
     "waiting": _waiting,
     "size": _size,
     "deadline": _deadline,

@@ -97,9 +97,9 @@ class Recurrence:
                 )
 
     @classmethod
-    def of_text(cls, text: str) -> "Recurrence":
+    def parse(cls, text: str) -> "Recurrence":
         """The window that ``text`` says. Raises RecurrenceError, ValueError."""
-        return _of_text(text)
+        return _parse_text(text)
 
     @property
     def text(self) -> str:
@@ -109,7 +109,7 @@ class Recurrence:
         return " ".join((window, self.rule or "once", self.zone, without)).rstrip()
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """As a person would say it."""
         short = self.length <= timedelta(days=1)
         until = f"{self.last:%H:%M}" if short else f"{self.last:%Y-%m-%d %H:%M}"
@@ -123,7 +123,7 @@ class Recurrence:
 
 
 @lru_cache(maxsize=256)
-def _of_text(text: str) -> Recurrence:
+def _parse_text(text: str) -> Recurrence:
     window, rule, zone, *without = text.split()
     first, last = window.split("/")
     return Recurrence(

@@ -13,24 +13,24 @@ from typing import Any
 from schedd.model import NodeSets
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.policy.accounts import AccountRules
+from schedd.policy.automatic_alternatives import AlternativeRules
 from schedd.policy.bookings import BookingRules, Order
-from schedd.policy.choosing import Choosing
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
+from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.reliability import Reliability
-from schedd.policy.thrift import Thrift
 
 __all__ = [
     "STALE",
     "Placing",
     "SitePolicy",
     "StandingReservation",
-    "economy_of",
-    "reliability_of",
+    "parse_economy",
+    "parse_reliability",
     "site_policy",
 ]
 
@@ -95,7 +95,7 @@ class SitePolicy:
     """Licences that a program is asked for: after how many seconds without an answer their count is old."""
     economy: Economy = field(default_factory=Economy)
     """Watts of nodes, and what their time costs."""
-    choosing: Choosing = field(default_factory=Choosing)
+    choosing: AlternativeRules = field(default_factory=AlternativeRules)
     """When another plan is chosen by itself."""
     hard_limits: bool = False
     """Whether a job is planned only where it costs no more than its owner said."""
@@ -105,7 +105,7 @@ class SitePolicy:
     """Which jobs avoid nodes that fail."""
     bookings: BookingRules = field(default_factory=BookingRules)
     """What users may book."""
-    thrift: Thrift = field(default_factory=Thrift)
+    thrift: EnergyPlacement = field(default_factory=EnergyPlacement)
     """Whether jobs go to nodes that draw less."""
     power_saving: PowerSaving = field(default_factory=PowerSaving)
     """When idle nodes are switched off."""
@@ -144,13 +144,13 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
         coordinate_arrays=plain.get("coordinate_arrays", False),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
-        economy=economy_of(plain),
-        choosing=Choosing(**(plain.get("choose") or {})),
+        economy=parse_economy(plain),
+        choosing=AlternativeRules(**(plain.get("choose") or {})),
         hard_limits=plain.get("cost_limits") == "hard",
         accounts=AccountRules(**(plain.get("accounts") or {}), zone=zone),
-        reliability=reliability_of(plain),
+        reliability=parse_reliability(plain),
         bookings=_bookings(plain.get("bookings") or {}),
-        thrift=Thrift(**(plain.get("thrift") or {})),
+        thrift=EnergyPlacement(**(plain.get("thrift") or {})),
         power_saving=_power_saving(plain.get("power_saving") or {}),
         polled={
             name: one.get("stale", STALE)
@@ -163,7 +163,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     )
 
 
-def economy_of(plain: Mapping[str, Any]) -> Economy:
+def parse_economy(plain: Mapping[str, Any]) -> Economy:
     """What ``plain``, see ``site_policy``, says of watts and prices. Raises what that raises."""
     zone = plain.get("zone", "UTC")
     return Economy(
@@ -177,7 +177,7 @@ def economy_of(plain: Mapping[str, Any]) -> Economy:
     )
 
 
-def reliability_of(plain: Mapping[str, Any]) -> Reliability:
+def parse_reliability(plain: Mapping[str, Any]) -> Reliability:
     """What ``plain``, see ``site_policy``, says of nodes that fail. Raises what that raises."""
     return Reliability(**(plain.get("reliability") or {}))
 

@@ -7,7 +7,7 @@ from sys import intern
 from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.dialect.accounting import EndedRun, RunReader, is_record, parse_ended_run
 from schedd.engine.facts.arrays import whole_name
-from schedd.replay.text import lines_of
+from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
 
 __all__ = ["is_record", "parse_ended", "read_accounting", "read_accounting_lines"]
@@ -25,7 +25,7 @@ def read_accounting(paths: Sequence[Path], name: str, *, strict: bool = False) -
     faults: list[Fault] = []
     reader = RunReader()
     for path in paths:
-        part = _read(lines_of(path), path.name, reader, strict=strict)
+        part = _read(read_lines(path), path.name, reader, strict=strict)
         jobs += part.jobs
         faults += part.faults
     return Trace(name=name, jobs=tuple(jobs), unix_start_time=0, faults=tuple(faults))

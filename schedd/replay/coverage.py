@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FEWEST_OF_USER", "Bools", "Covered", "by_tenth", "by_time", "tenths"]
+__all__ = ["FEWEST_OF_USER", "Bools", "CoveragePart", "by_tenth", "by_time", "tenths"]
 
 FEWEST_OF_USER: Final = 30
 """Jobs; users with fewer are in no tenth."""
@@ -17,7 +17,7 @@ Names = npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CoveragePart:
     """A part with at least one job. ``number`` counts from 1; of how many ``jobs`` it is, and the share of
     those that P90 covered.
     """
@@ -27,7 +27,7 @@ class Covered:
     p90_coverage: float
 
 
-def by_time(held: Bools, since: npt.ArrayLike, length: float) -> tuple[Covered, ...]:
+def by_time(held: Bools, since: npt.ArrayLike, length: float) -> tuple[CoveragePart, ...]:
     """Whether it ``held`` for each job, by spans of ``length`` seconds; ``since``: each job's seconds from
     the beginning of the first one.
     """
@@ -45,11 +45,11 @@ def tenths(users: Names) -> tuple[Names, ...]:
     return tuple(np.array_split(often, 10))
 
 
-def by_tenth(held: Bools, users: Names, parts: Sequence[Names]) -> tuple[Covered, ...]:
+def by_tenth(held: Bools, users: Names, parts: Sequence[Names]) -> tuple[CoveragePart, ...]:
     """Whether it ``held`` for each job, by the ``parts`` of the users."""
     of = [np.isin(users, part) for part in parts]
     return tuple(_covered(held[which], i) for i, which in enumerate(of, 1) if which.any())
 
 
-def _covered(held: Bools, number: int) -> Covered:
-    return Covered(number, int(held.size), float(held.mean()))
+def _covered(held: Bools, number: int) -> CoveragePart:
+    return CoveragePart(number, int(held.size), float(held.mean()))

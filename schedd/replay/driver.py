@@ -9,23 +9,23 @@ import numpy as np
 
 from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import NONE, Slack
-from schedd.replay.boards import Boards
 from schedd.replay.failures import Outage
-from schedd.replay.floor import Defect, check_room
-from schedd.replay.limits import peaks
-from schedd.replay.metrics import kept, lateness, measure, series
-from schedd.replay.prepare import Prepared
+from schedd.replay.limits import peak_usage
+from schedd.replay.machine_state import ReplayDefectError, check_capacity
+from schedd.replay.metrics import lateness, measure, series, start_estimate_accuracy
+from schedd.replay.node_power import PowerModel
+from schedd.replay.prepared import Prepared
 from schedd.replay.result import ReplayResult
-from schedd.replay.searching import Improver, Searching
+from schedd.replay.searches import PlanImprover, SearchSchedule
 from schedd.replay.simulation import PLANNING_POLICY, Observer, Progress, Schedule, Simulation
-from schedd.replay.telling import Teller
+from schedd.replay.start_estimates import StartEstimator
 
 __all__ = [
     "BACKFILL_POLICY",
     "PLACEMENTS",
     "PLANNING_POLICY",
-    "Defect",
     "Progress",
+    "ReplayDefectError",
     "Schedule",
     "replay",
     "run",
@@ -46,7 +46,7 @@ def replay(
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
     queue_slack: Mapping[str, str] | None = None,
-    searching: Searching | None = None,
+    searching: SearchSchedule | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
     tell: bool = False,
@@ -80,18 +80,22 @@ def replay(
     wall, cpu = perf_counter() - begin, process_time() - begin_cpu
     jobs = prepared.jobs
     capacity = prepared.site.procs
-    check_room(schedule.start, schedule.end, [job.procs for job in jobs], capacity)
-    used = peaks(settings.site, jobs, schedule.start.tolist(), schedule.end.tolist()) if settings.site else []
+    check_capacity(schedule.start, schedule.end, [job.procs for job in jobs], capacity)
+    used = (
+        peak_usage(settings.site, jobs, schedule.start.tolist(), schedule.end.tolist())
+        if settings.site
+        else []
+    )
     for peak in used:
         if peak.used > peak.amount:
-            raise Defect(f"{peak.limit}: {peak.used} at once by {peak.by}")
+            raise ReplayDefectError(f"{peak.limit}: {peak.used} at once by {peak.by}")
     well = np.flatnonzero(schedule.killed == 0)
     if not well.shape[0]:
-        raise Defect("every job was killed by a node that failed: nothing is left to measure")
+        raise ReplayDefectError("every job was killed by a node that failed: nothing is left to measure")
     ran = [jobs[i] for i in well.tolist()]
     submit, procs = [job.submit for job in ran], [job.procs for job in ran]
     start, end = schedule.start[well], schedule.end[well]
-    held, told_late = kept(schedule.told[well], start)
+    held, told_late = start_estimate_accuracy(schedule.told[well], start)
     late_jobs, tardiness = lateness([job.deadline for job in ran], end)
     plan = schedule.plan
     add_mean, add_p99 = plan.add_us if plan is not None else (None, None)
@@ -138,11 +142,11 @@ def run(
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
     queue_slack: Mapping[str, str] | None = None,
-    searching: Searching | None = None,
+    searching: SearchSchedule | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
-    boards: Boards | None = None,
-    improver: Improver | None = None,
+    boards: PowerModel | None = None,
+    improver: PlanImprover | None = None,
     tell: bool = False,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -162,11 +166,11 @@ def run(
     schedule = simulation.schedule()
     if not tell:
         return schedule
-    teller = Teller(prepared, schedule.start)
+    teller = StartEstimator(prepared, schedule.start)
     again = Simulation(prepared, settings, searching, outages, teller)
     again.run(on_progress)
     if (again.schedule().start != schedule.start).any():
-        raise Defect(
+        raise ReplayDefectError(
             "a second run went differently: starts can be told only where searches are bounded by moves"
         )
     return replace(schedule, told_figures=teller.figures(schedule.killed))
@@ -212,7 +216,7 @@ def walk(
     settings: EngineSettings | None = None,
     slack: Slack = NONE,
     queue_slack: Mapping[str, str] | None = None,
-    searching: Searching | None = None,
+    searching: SearchSchedule | None = None,
     weights: Mapping[str, float] | None = None,
     observer: Observer | None = None,
     validate: bool = False,

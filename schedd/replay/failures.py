@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.replay.prepare import Prepared
+from schedd.replay.prepared import Prepared
 
 __all__ = ["Outage", "check_outages", "random_outages"]
 

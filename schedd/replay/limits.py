@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from schedd.policy.limits import Limit, in_words
+from schedd.policy.limits import Limit, format_limit
 from schedd.policy.site import site_policy
-from schedd.replay.prepare import Prepared
+from schedd.replay.prepared import Prepared
 from schedd.replay.workload import TraceError, TraceJob
 
-__all__ = ["Peak", "peaks", "within_limits"]
+__all__ = ["LimitPeak", "jobs_within_limits", "peak_usage"]
 
 _AMOUNTS: Mapping[str, Callable[[TraceJob], int]] = {"jobs": lambda _: 1, "cpus": lambda job: job.procs}
 _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
@@ -21,7 +21,7 @@ _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
+class LimitPeak:
     """A limit in words, what it allows, and the most that one whom it concerns used at any moment."""
 
     limit: str
@@ -30,7 +30,7 @@ class Peak:
     by: str
 
 
-def within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared, int]:
+def jobs_within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared, int]:
     """The jobs that may run under the site's limits at all, and how many may not.
 
     Raises TraceError for a limit of something that logs do not tell, and when no job is left.
@@ -38,7 +38,7 @@ def within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared
     limits = site_policy(site).limits
     for limit in limits:
         if limit.what not in _AMOUNTS or limit.who not in _OWNERS:
-            raise TraceError(f"a log does not say enough for the limit {in_words(limit)!r}: leave it out")
+            raise TraceError(f"a log does not say enough for the limit {format_limit(limit)!r}: leave it out")
     kept = [
         i
         for i, job in enumerate(prepared.jobs)
@@ -53,13 +53,13 @@ def within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared
         raise TraceError(f"{prepared.name}: the limits allow none of its jobs")
     if not left_out:
         return prepared, 0
-    jobs, asks = tuple(prepared.jobs[i] for i in kept), tuple(prepared.asks[i] for i in kept)
-    return replace(prepared, jobs=jobs, asks=asks, skipped=prepared.skipped + left_out), left_out
+    jobs, requests = tuple(prepared.jobs[i] for i in kept), tuple(prepared.requests[i] for i in kept)
+    return replace(prepared, jobs=jobs, requests=requests, skipped=prepared.skipped + left_out), left_out
 
 
-def peaks(
+def peak_usage(
     site: Mapping[str, Any], jobs: Sequence[TraceJob], start: Sequence[int], end: Sequence[int]
-) -> list[Peak]:
+) -> list[LimitPeak]:
     """How far each limit was used by jobs that ran over ``[start, end)``; ends of a second come first."""
     limits = site_policy(site).limits
     found = []
@@ -71,7 +71,7 @@ def peaks(
                 amount = _AMOUNTS[limit.what](job)
                 changes[whose] += [(int(begin), amount), (int(stop), -amount)]
         used, by = max(((_most(moves), whose) for whose, moves in changes.items()), default=(0, ""))
-        found.append(Peak(in_words(limit), limit.amount, used, by))
+        found.append(LimitPeak(format_limit(limit), limit.amount, used, by))
     return found
 
 

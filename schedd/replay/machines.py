@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from schedd.replay.text import lines_of
+from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import TraceError
 
 __all__ = ["NodeGroup", "read_machines"]
@@ -38,7 +38,7 @@ def read_machines(path: Path) -> tuple[NodeGroup, ...]:
     line and the field.
     """
     groups: list[NodeGroup] = []
-    for number, line in enumerate(lines_of(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if line.strip() and not line.lstrip().startswith(("#", ";")):
             try:
                 group = _group(line.rstrip("\r\n"))

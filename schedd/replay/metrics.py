@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Metrics", "Series", "kept", "lateness", "measure", "series"]
+__all__ = ["Metrics", "Series", "lateness", "measure", "series", "start_estimate_accuracy"]
 
 _SLOWDOWN_FLOOR: Final = 1
 _BOUND: Final = 10
@@ -99,7 +99,7 @@ def _normalised_waits(
     return waited / np.bincount(at, weights=area)
 
 
-def kept(told: ArrayLike, start: ArrayLike) -> tuple[float | None, float | None]:
+def start_estimate_accuracy(told: ArrayLike, start: ArrayLike) -> tuple[float | None, float | None]:
     """The share of jobs that started by the start told to them, and by how many seconds the others missed it
     in the mean (0 without any); jobs of one length, integer seconds, -1 for nothing told.
 

@@ -10,14 +10,14 @@ from rich.text import Text
 from schedd.replay.result import ReplayResult
 
 __all__ = [
+    "coverage_parts_table",
     "label",
     "limits_table",
     "promises_table",
     "quality_table",
     "speed_table",
+    "start_estimate_table",
     "to_json",
-    "told_parts_table",
-    "told_table",
 ]
 
 
@@ -126,7 +126,7 @@ def promises_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table
     return table
 
 
-def told_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
+def start_estimate_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
     """How good the starts were that users would be told, by predicted run times; None where none was told.
 
     Seconds and shares are of jobs that wait, asked at submission unless the column says otherwise.
@@ -159,7 +159,7 @@ def told_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | N
     return table
 
 
-def told_parts_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
+def coverage_parts_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
     """How often P90 held, told at submission, by 30 days and by tenth of users; None where none was told."""
     told = [result for result in results if result.told is not None and result.told.told_months]
     if not told:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from schedd.replay.limits import Peak
+from schedd.replay.limits import LimitPeak
 from schedd.replay.metrics import Metrics, Series
-from schedd.replay.telling import ToldFigures
+from schedd.replay.start_estimates import StartEstimateFigures
 from schedd.replay.workload import Estimates
 
 __all__ = ["TIMINGS", "ReplayResult", "SearchTotals"]
@@ -81,8 +81,8 @@ class ReplayResult:
     plan_add_us_p99: float | None = None
     repair_us_p99: float | None = None
     unix_start_time: int | None = None
-    limits: tuple[Peak, ...] = ()
-    told: ToldFigures | None = None
+    limits: tuple[LimitPeak, ...] = ()
+    told: StartEstimateFigures | None = None
     series: Series | None = None
 
     @property
@@ -110,7 +110,7 @@ class ReplayResult:
             "late_jobs": self.late_jobs,
             "tardiness_s": self.tardiness_s,
             "killed_jobs": self.killed_jobs,
-            **asdict(self.told or ToldFigures()),
+            **asdict(self.told or StartEstimateFigures()),
             **self.searched.counts(),
             "limits": [asdict(peak) for peak in self.limits],
             **{name: getattr(self, name) for name in TIMINGS},

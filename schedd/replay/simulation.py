@@ -17,15 +17,15 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.searching import SearchHistory
 from schedd.plan.columns import PLANNED, Ints
-from schedd.replay.boards import Boards, PowerPlay, PowerUse
-from schedd.replay.chains import Chains
+from schedd.replay.dependencies import JobDependencies
 from schedd.replay.failures import Outage, check_outages
-from schedd.replay.floor import Defect, Floor
-from schedd.replay.prepare import Prepared
+from schedd.replay.machine_state import ReplayDefectError, ReplayMachine
+from schedd.replay.node_power import EnergyUse, NodePowerSimulation, PowerModel
+from schedd.replay.prepared import Prepared
 from schedd.replay.result import SearchTotals
-from schedd.replay.searching import Improver, Searches, Searching
-from schedd.replay.telling import ToldFigures
-from schedd.replay.timing import TimedPlan
+from schedd.replay.searches import PeriodicSearches, PlanImprover, SearchSchedule
+from schedd.replay.start_estimates import StartEstimateFigures
+from schedd.replay.timed_plan import TimedPlan
 from schedd.wire import (
     Decision,
     Event,
@@ -74,8 +74,8 @@ class Schedule:
     plan: TimedPlan | None
     searched: SearchTotals = SearchTotals()
     inversions: int | None = None
-    told_figures: ToldFigures | None = None
-    power: PowerUse | None = None
+    told_figures: StartEstimateFigures | None = None
+    power: EnergyUse | None = None
 
 
 class Observer(Protocol):
@@ -90,7 +90,7 @@ class Observer(Protocol):
     def ended(self, i: int, now: int, *, killed: bool) -> None:
         """It ends, by itself or with its node."""
 
-    def tell(self, state: EngineState, before: int | None) -> None:
+    def estimate_starts(self, state: EngineState, before: int | None) -> None:
         """The plan is at rest until ``before``; None: for ever."""
 
 
@@ -101,11 +101,11 @@ class Simulation:
         self,
         prepared: Prepared,
         settings: EngineSettings,
-        searching: Searching | None = None,
+        searching: SearchSchedule | None = None,
         outages: Sequence[Outage] = (),
         teller: Observer | None = None,
-        boards: Boards | None = None,
-        improver: Improver | None = None,
+        boards: PowerModel | None = None,
+        improver: PlanImprover | None = None,
     ) -> None:
         self._prepared = prepared
         self._teller = teller
@@ -114,7 +114,7 @@ class Simulation:
         self._offset = prepared.offset
         first = self._jobs[0].submit + self._offset
         if searching is not None:
-            settings = searching.among(settings)
+            settings = searching.apply_to(settings)
         self._engine = Engine(settings, first)
         self._plan: TimedPlan | None = None
         if settings.policy == PLANNING_POLICY:
@@ -126,10 +126,10 @@ class Simulation:
         self._engine.handle((), first)  # what the nodes gave room for is not a repair of this replay
         if self._plan is not None:
             self._plan.clear_timings()
-        self._floor = Floor(prepared.site.nodes)
-        self._power: PowerPlay | None = None
+        self._floor = ReplayMachine(prepared.site.nodes)
+        self._power: NodePowerSimulation | None = None
         if boards is not None:
-            self._power = PowerPlay(boards, self._engine.state.node_facts, first)
+            self._power = NodePowerSimulation(boards, self._engine.state.node_facts, first)
             self._engine.state.since = first  # as after a snapshot: what runs is known
         self._start = np.full(len(self._jobs), -1, np.int64)
         self._end = np.full(len(self._jobs), -1, np.int64)
@@ -141,11 +141,11 @@ class Simulation:
         self._events = 0
         self._late = 0
         self._inverted = 0
-        self._searches: Improver | None = improver
-        self._chains = Chains(prepared.jobs)
+        self._searches: PlanImprover | None = improver
+        self._chains = JobDependencies(prepared.jobs)
         self._where: list[tuple[str, ...]] = [()] * len(self._jobs)
         if searching is not None:
-            self._searches = Searches(searching.search, SearchHistory(whole=first, tried=first))
+            self._searches = PeriodicSearches(searching.search, SearchHistory(whole=first, tried=first))
         check_outages(outages, len(prepared.site.nodes))
         # Who comes back goes before who fails, last first: they are taken from the end.
         changes = [(o.begin + self._offset, 1, o.node) for o in outages]
@@ -178,11 +178,11 @@ class Simulation:
         """So many of them have ended."""
         return self._ended
 
-    def began(self, job: int) -> int | None:
+    def started_at(self, job: int) -> int | None:
         """When a job started, in the log's seconds."""
         return int(self._start[job]) - self._offset if self._start[job] >= 0 else None
 
-    def told(self, job: int) -> int | None:
+    def estimated_start(self, job: int) -> int | None:
         """The start that was told of a job when it arrived, in the log's seconds."""
         return int(self._told[job]) - self._offset if self._told[job] >= 0 else None
 
@@ -195,7 +195,7 @@ class Simulation:
         while (t := self._next_moment()) is not None and (last is None or t <= last):
             self._second(t)
             if self._teller is not None:
-                self._teller.tell(self._engine.state, self._next_moment())
+                self._teller.estimate_starts(self._engine.state, self._next_moment())
             rounds += 1
             if on_progress is not None and rounds % _REPORT_EVERY == 0:
                 on_progress(self._progress(t))
@@ -206,7 +206,7 @@ class Simulation:
         self.run_until(None, on_progress)
         if self._ended < len(self._jobs):
             waiting = int(np.argmax(self._start < 0))
-            raise Defect(
+            raise ReplayDefectError(
                 f"{len(self._jobs) - self._ended} jobs never ran, the first of them job "
                 f"{self._jobs[waiting].id} of the log: nothing more happens after "
                 f"{engine.state.now - self._offset}"
@@ -251,7 +251,7 @@ class Simulation:
         wake = self._engine.next_wake
         if wake is not None:
             moments.append(wake)
-        if self._searches is not None and (due := self._searches.first_due(self._engine)) is not None:
+        if self._searches is not None and (due := self._searches.next_search(self._engine)) is not None:
             moments.append(due)
         return min(moments) if moments else None
 
@@ -263,18 +263,18 @@ class Simulation:
             self._events += len(batch)
             outcome = self._engine.handle(batch, t)
             if self._searches is not None:
-                self._searches.heard(outcome)
+                self._searches.record_outcome(outcome)
             if rounds == 0 and self._plan is not None:
-                self._note_told(range(before, self._arrived))
+                self._record_start_estimates(range(before, self._arrived))
             batch = self._starts(outcome.decisions, t)
             if not batch and self._searches is not None:
                 wake = self._engine.next_wake
                 at_rest = wake is None or wake > t  # else this second comes again
-                improved = self._searches.improved(self._engine) if at_rest else None
+                improved = self._searches.improve(self._engine) if at_rest else None
                 batch = [improved] if improved is not None else []
             if not batch:
                 return
-        raise Defect(f"the engine does not come to rest at {t - self._offset}")
+        raise ReplayDefectError(f"the engine does not come to rest at {t - self._offset}")
 
     def _batch(self, t: int) -> list[Event]:
         batch: list[Event] = []
@@ -322,7 +322,7 @@ class Simulation:
             gone += (self._leave(job, t), *self._chains.ended(job, t))
         return [*gone, NodeChanged(id=f"d{number}:{t}", time=t, node=replace(node, state="down"))]
 
-    def _switched(self, power: PowerPlay, t: int) -> list[Event]:
+    def _switched(self, power: NodePowerSimulation, t: int) -> list[Event]:
         """Nodes that are up or down now, as far as the server tells of it: where others switch them, it
         shows them up.
         """
@@ -334,7 +334,7 @@ class Simulation:
                 events.append(NodeChanged(id=f"p{name}:{t}", time=t, node=now_is))
         return events
 
-    def _note_told(self, arrived: range) -> None:
+    def _record_start_estimates(self, arrived: range) -> None:
         state = self._engine.state
         for i in arrived:
             record = state.records.get(str(i))
@@ -349,18 +349,22 @@ class Simulation:
                 events.append(self._power.order(decision, t))
                 continue
             if not isinstance(decision, Run):
-                raise Defect(f"at {t - self._offset}: {decision}")
+                raise ReplayDefectError(f"at {t - self._offset}: {decision}")
             job = int(decision.job_id)
             # Beside what the engine counts itself: did the job really start by the moment it was promised?
             state = self._engine.state
             self._late += t > int(state.promise[state.records[decision.job_id].slot])
             self._inverted += state.ranks.matter and self._passes_over(job, t)
             if self._start[job] >= 0:
-                raise Defect(f"job {self._jobs[job].id} was started twice, at {t - self._offset} again")
+                raise ReplayDefectError(
+                    f"job {self._jobs[job].id} was started twice, at {t - self._offset} again"
+                )
             wrong = self._floor.enter(job, decision.shares)
             if wrong:
-                raise Defect(f"job {self._jobs[job].id} was started at {t - self._offset} on {wrong}")
-            began = t + (self._power.began(decision.shares, t) if self._power is not None else 0)
+                raise ReplayDefectError(
+                    f"job {self._jobs[job].id} was started at {t - self._offset} on {wrong}"
+                )
+            began = t + (self._power.start_job(decision.shares, t) if self._power is not None else 0)
             self._start[job] = began
             self._where[job] = tuple(dict.fromkeys(share.node for share in decision.shares))
             if self._teller is not None:

@@ -15,14 +15,14 @@ from schedd.replay.machines import NodeGroup
 from schedd.replay.workload import TraceJob
 from schedd.wire import NodeFacts
 
-__all__ = ["Ask", "Site", "equal_nodes", "of_groups", "one_node"]
+__all__ = ["ReplaySite", "TraceRequest", "equal_node_site", "machine_file_site", "single_node_site"]
 
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
 _CHUNK_KEYS: Final = frozenset({"ncpus", "mem"})
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class TraceRequest:
     """A job's request in the words of its server, but for the walltime."""
 
     family: Family
@@ -30,7 +30,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Site:
+class ReplaySite:
     """The nodes; ``shaped`` when they are the log's own and not one that stands for the whole machine.
 
     ``paced``: run times are those on the slowest nodes, and shorter on faster ones.
@@ -56,16 +56,16 @@ class Site:
         return {node.name: node.speed for node in self.nodes}
 
     @cached_property
-    def _words(self) -> frozenset[str]:
+    def _names_and_properties(self) -> frozenset[str]:
         """Names and properties of nodes: all that a request can be told by."""
         return frozenset(word for node in self.nodes for word in (node.name, *node.properties))
 
-    def ask(self, job: TraceJob) -> Ask:
+    def request(self, job: TraceJob) -> TraceRequest:
         """What ``job`` asks of this machine."""
         if not self.shaped:
-            return Ask("torque", {"ncpus": str(job.procs)})
+            return TraceRequest("torque", {"ncpus": str(job.procs)})
         if job.select_spec:
-            return Ask("openpbs", {"select": self._select(job.select_spec)})
+            return TraceRequest("openpbs", {"select": self._select(job.select_spec)})
         if job.nodes_spec:
             spec, nodes, mem = self._nodes(job.nodes_spec)
             resources = {"nodes": spec}
@@ -73,13 +73,13 @@ class Site:
                 per_node = mem or job.mem_kib_per_node or 0
                 total = per_node * nodes or (job.mem_kib_per_proc or 0) * job.procs
                 resources |= {"mem": f"{total}kb"} if total else {}
-            return Ask("torque", resources)
+            return TraceRequest("torque", resources)
         mem = job.mem_kib_per_proc or 0
-        return Ask(
+        return TraceRequest(
             "torque", {"procs": str(job.procs), **({"pmem": f"{mem}kb"} if mem and self.memory else {})}
         )
 
-    def unknown_words(self, jobs: Iterable[TraceJob]) -> frozenset[str]:
+    def unknown_properties(self, jobs: Iterable[TraceJob]) -> frozenset[str]:
         """Properties and hosts that ``jobs`` ask for and no node has; they are passed over."""
         if not self.shaped:
             return frozenset()
@@ -92,10 +92,10 @@ class Site:
 
     def _known(self, word: str) -> str:
         """``word`` as a node is known by it (a host without its domain), or nothing."""
-        if word in self._words:
+        if word in self._names_and_properties:
             return word
         short = word.partition(".")[0]
-        return short if short in self._words else ""
+        return short if short in self._names_and_properties else ""
 
     def _nodes(self, spec: str) -> tuple[str, int, int]:
         """A ``nodes=`` value without what this machine does not know; number of nodes, KiB on each or 0."""
@@ -148,26 +148,26 @@ def _kib(text: str) -> int:
         return 0
 
 
-def one_node(procs: int) -> Site:
+def single_node_site(procs: int) -> ReplaySite:
     """The whole machine as one node of ``procs`` cpus, its memory not planned."""
-    return Site((NodeFacts(name="machine", cpus=procs),), shaped=False)
+    return ReplaySite((NodeFacts(name="machine", cpus=procs),), shaped=False)
 
 
-def equal_nodes(nodes: int, cpus: int, mem: int = 0) -> Site:
+def equal_node_site(nodes: int, cpus: int, mem: int = 0) -> ReplaySite:
     """``nodes`` nodes of ``cpus`` cpus and ``mem`` KiB each (0: memory is not planned)."""
     digits = len(str(nodes))
-    return Site(
+    return ReplaySite(
         tuple(NodeFacts(name=f"n{i:0{digits}}", cpus=cpus, mem=mem) for i in range(1, nodes + 1)), shaped=True
     )
 
 
-def of_groups(groups: Sequence[NodeGroup]) -> Site:
+def machine_file_site(groups: Sequence[NodeGroup]) -> ReplaySite:
     """The nodes of a machine file: ``CLUSTER1`` to ``CLUSTERn``.
 
     Their properties are those that the file implies, as MetaCentrum names them: the cluster, ``cl_CLUSTER``
     and ``nodecpusN``.
     """
-    return Site(
+    return ReplaySite(
         tuple(
             NodeFacts(
                 name=f"{group.cluster}{i}",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.replay.site import Site
+from schedd.replay.site import ReplaySite
 from schedd.replay.workload import Trace, TraceJob
 from schedd.wire import NodeFacts
 
@@ -12,7 +12,7 @@ _MACHINES = 150
 _USERS = 40
 
 
-def stream(jobs: int, every_s: float, seed: int, *, paced: bool = False) -> tuple[Trace, Site]:
+def stream(jobs: int, every_s: float, seed: int, *, paced: bool = False) -> tuple[Trace, ReplaySite]:
     """So many jobs, one each ``every_s`` seconds in the mean (exponential), and the machines, by ``seed``.
 
     Uniform: run times of 500 to 3,000 s, 1 to 8 cpus of a job, 1 to 16 cpus and speeds of 200 to 600 of the
@@ -48,4 +48,4 @@ def stream(jobs: int, every_s: float, seed: int, *, paced: bool = False) -> tupl
         speed = (200 * random.integers(1, 3, _MACHINES, endpoint=True)).tolist()
     nodes = tuple(NodeFacts(name=f"m{i + 1}", cpus=cpus[i], speed=speed[i] / 100) for i in range(_MACHINES))
     name = f"stream-{every_s:g}s-{seed}{'-paced' if paced else ''}"
-    return Trace(name, traced), Site(nodes, shaped=True, paced=paced)
+    return Trace(name, traced), ReplaySite(nodes, shaped=True, paced=paced)

@@ -11,7 +11,7 @@ from pathlib import Path
 from sys import intern
 from typing import Final
 
-from schedd.replay.text import lines_of
+from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
 
 __all__ = ["MalformedLine", "parse_job", "read_swf", "read_swf_lines"]
@@ -30,7 +30,7 @@ def read_swf(path: Path, *, strict: bool = False) -> Trace:
     Raises TraceError when the file cannot be read or, if `strict`, at the first malformed line.
     """
     name = re.sub(r"(\.swf)?(\.gz)?$", "", path.name)
-    return read_swf_lines(lines_of(path), name, strict=strict)
+    return read_swf_lines(read_lines(path), name, strict=strict)
 
 
 def read_swf_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> Trace:
@@ -75,8 +75,8 @@ def parse_job(line: str) -> TraceJob:
         job, submit, wait, run, used_procs = map(int, fields[:5])
         used_mem, asked_procs, asked_time, asked_mem, status = map(int, fields[6:11])
     except ValueError:
-        job, submit, wait, run, used_procs = map(_whole, fields[:5])
-        used_mem, asked_procs, asked_time, asked_mem, status = map(_whole, fields[6:11])
+        job, submit, wait, run, used_procs = map(_round_number, fields[:5])
+        used_mem, asked_procs, asked_time, asked_mem, status = map(_round_number, fields[6:11])
     procs = used_procs if used_procs > 0 else max(0, asked_procs)
     if max(abs(submit), wait, run, asked_time) > TIME_LIMIT:
         raise MalformedLine("a time beyond any log's span")
@@ -109,7 +109,7 @@ def parse_job(line: str) -> TraceJob:
     )
 
 
-def _whole(text: str) -> int:
+def _round_number(text: str) -> int:
     """Some logs print whole numbers with decimals; the nearest integer is meant."""
     try:
         return round(float(text))

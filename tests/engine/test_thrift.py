@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.policy.economy import Draw
-from schedd.policy.thrift import draws_for_work
+from schedd.policy.energy_placement import joules_for_work
 from schedd.wire import PolicyChanged
 from tests.engine.cluster import Cluster, T
 
@@ -77,6 +77,6 @@ def test_a_change_of_watts_counts_from_the_next_job_on() -> None:
 @pytest.mark.parametrize(("gpus", "best"), [(0.0, "few"), (0.5, "none")])
 def test_the_gpus_of_a_job_count_for_what_it_draws(gpus: float, best: str) -> None:
     draws = {"few": Draw(100, 2, gpu=300), "none": Draw(100, 5, gpu=250), "unknown": None}
-    found = draws_for_work(draws, dict.fromkeys(draws, 1.0), gpus)
+    found = joules_for_work(draws, dict.fromkeys(draws, 1.0), gpus)
     assert min(found, key=found.__getitem__) == best
     assert found["unknown"] == max(found.values())

@@ -7,7 +7,7 @@ import pytest
 
 from schedd.policy.economy import AHEAD, Draw, Economy, Price
 from schedd.policy.recurrence import Recurrence
-from schedd.policy.site import economy_of, site_policy
+from schedd.policy.site import parse_economy, site_policy
 
 T = 1_700_006_400  # 2023-11-15T00:00:00Z
 HOUR = 3600
@@ -28,7 +28,7 @@ def test_a_nodes_own_watts_go_before_those_of_its_properties_and_these_before_al
 
 def test_of_prices_that_hold_at_once_the_last_counts() -> None:
     found = Economy(prices=(Price(core_hour=3.6), nightly(0.36)))
-    rates = found.rates(found.prices_of("n1", []), T, T + 2 * 86_400)
+    rates = found.rates(found.node_prices("n1", []), T, T + 2 * 86_400)
     at = np.array([T, T + 6 * HOUR, T + 20 * HOUR, T + 30 * HOUR])
     assert rates.paid(rates.core, at) == pytest.approx(
         [0, 6 * 0.36, 6 * 0.36 + 14 * 3.6, 6 * 0.36 + 14 * 3.6 + 10 * 0.36]
@@ -37,7 +37,7 @@ def test_of_prices_that_hold_at_once_the_last_counts() -> None:
 
 def test_the_integral_of_prices_is_the_sum_over_all_seconds() -> None:
     found = Economy(prices=(Price(core_hour=7.2, gpu_hour=3.6, nodes=("gpu",)), nightly(0.36, ("gpu",))))
-    rates = found.rates(found.prices_of("n1", ["gpu"]), T, T + 3 * 86_400)
+    rates = found.rates(found.node_prices("n1", ["gpu"]), T, T + 3 * 86_400)
     moments = np.arange(T, T + 3 * 86_400 + 1, 600)
     hours = ((moments - T) // HOUR) % 24
     cheap = (hours >= 20) | (hours < 6)
@@ -48,7 +48,7 @@ def test_the_integral_of_prices_is_the_sum_over_all_seconds() -> None:
 
 def test_time_is_free_where_no_price_is_about_the_node() -> None:
     found = Economy(prices=(Price(core_hour=5, nodes=("gpu",)),))
-    assert found.prices_of("n1", ["fast"]) == ()
+    assert found.node_prices("n1", ["fast"]) == ()
     rates = found.rates((), T, T + HOUR)
     assert rates.paid(rates.core, np.array([T + HOUR])) == [0.0]
 
@@ -78,14 +78,14 @@ def test_what_the_settings_say_is_read() -> None:
             },
         ],
     }
-    found = economy_of(plain)
+    found = parse_economy(plain)
     assert found == site_policy(plain).economy
     assert (found.currency, found.draws["*"]) == ("CZK", Draw(90, 4, 0, 5))
     assert found.prices[0] == Price(core_hour=0.5)
     window = found.prices[1].window
     assert window is not None
     assert (window.zone, found.prices[1].nodes) == ("Europe/Prague", ("gpu",))
-    assert economy_of({}) == Economy()
+    assert parse_economy({}) == Economy()
 
 
 def test_of_no_time_at_all_the_price_is_that_of_its_moment() -> None:

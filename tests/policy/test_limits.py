@@ -3,7 +3,7 @@
 import pytest
 
 from schedd.policy.access import Access
-from schedd.policy.limits import Claim, Limit, in_words, limits_of_server, needs, strictest
+from schedd.policy.limits import Claim, Limit, format_limit, needs, parse_server_limits, strictest
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from schedd.policy.limits import Claim, Limit, in_words, limits_of_server, needs
     ],
 )
 def test_what_a_server_prints_is_read(name: str, text: str, limits: list[Limit]) -> None:
-    assert limits_of_server({name: text}) == (tuple(limits), ())
+    assert parse_server_limits({name: text}) == (tuple(limits), ())
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_a_server_prints_is_read(name: str, text: str, limits: list[Limit])
     ],
 )
 def test_what_cannot_be_read_is_told(name: str, text: str) -> None:
-    assert limits_of_server({name: text}) == ((), (f"{name} = {text}",))
+    assert parse_server_limits({name: text}) == ((), (f"{name} = {text}",))
 
 
 CLAIM = Claim(user="ann", group="staff", queue="long", amounts={"jobs": 1, "cpus": 8, "gpus": 0})
@@ -84,10 +84,10 @@ def test_a_job_takes_what_it_holds_of_each_pool() -> None:
 
 
 def test_limits_in_words() -> None:
-    assert in_words(Limit(amount=1, who="user", name="ann", queue="long")) == (
+    assert format_limit(Limit(amount=1, who="user", name="ann", queue="long")) == (
         "at most 1 job of user ann in queue long at once"
     )
-    assert in_words(Limit(amount=2048, what="mem")) == "at most 2mb of mem at once"
+    assert format_limit(Limit(amount=2048, what="mem")) == "at most 2mb of mem at once"
 
 
 def test_one_match_on_an_access_list_is_enough() -> None:

@@ -250,7 +250,7 @@ def test_times_with_an_offset_are_refused() -> None:
 @pytest.mark.parametrize("without", [(), (date(2026, 1, 6),), (date(2026, 1, 6), date(2026, 1, 8))])
 def test_a_window_is_read_again_from_its_line(rule: str, without: tuple[date, ...]) -> None:
     window = Recurrence(MONDAY, MONDAY + timedelta(hours=2), rule, "Europe/Prague", without)
-    assert Recurrence.of_text(window.text) == window
+    assert Recurrence.parse(window.text) == window
 
 
 def test_a_date_as_bound_counts_to_its_last_second() -> None:

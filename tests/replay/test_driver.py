@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import Slack
-from schedd.policy.queue import QUEUE_POLICIES
-from schedd.replay.driver import Defect, Progress, Schedule, replay, run
+from schedd.policy.queue_policies import QUEUE_POLICIES
+from schedd.replay.driver import Progress, ReplayDefectError, Schedule, replay, run
 from schedd.replay.failures import Outage, check_outages, random_outages
-from schedd.replay.floor import Floor, check_room
-from schedd.replay.limits import peaks, within_limits
-from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.limits import jobs_within_limits, peak_usage
+from schedd.replay.machine_state import ReplayMachine, check_capacity
+from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
 from schedd.replay.simulation import Simulation
-from schedd.replay.site import Site, equal_nodes, one_node
+from schedd.replay.site import ReplaySite, equal_node_site, single_node_site
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts
 from tests.replay.oracle import Each, Job, kept, simulate
@@ -44,7 +44,7 @@ def prepared(jobs: Sequence[Job], procs: int, **how: bool) -> Prepared:
             for i, job in enumerate(jobs, 1)
         ),
     )
-    return prepare(select(trace, estimates="user", procs=procs, **how), one_node(procs))
+    return prepare(select(trace, estimates="user", procs=procs, **how), single_node_site(procs))
 
 
 def starts(jobs: Sequence[Job], procs: int, policy: str) -> list[int]:
@@ -54,7 +54,9 @@ def starts(jobs: Sequence[Job], procs: int, policy: str) -> list[int]:
 
 def test_a_job_whose_parts_never_fit_together_is_left_out() -> None:
     # Each part fits the one large node, but not both; the other job runs.
-    site = Site((NodeFacts(name="a", cpus=8, properties=("big",)), NodeFacts(name="b", cpus=2)), shaped=True)
+    site = ReplaySite(
+        (NodeFacts(name="a", cpus=8, properties=("big",)), NodeFacts(name="b", cpus=2)), shaped=True
+    )
     jobs = tuple(
         TraceJob(id=i, submit=i, run=10, procs=10, estimate=10, nodes_spec=spec)
         for i, spec in enumerate(["1:ppn=5:big+1:ppn=4:big", "1:ppn=8+1:ppn=2"], 1)
@@ -176,7 +178,7 @@ def _of_users(jobs: Sequence[Job], procs: int) -> Prepared:
         TraceJob(id=i, submit=j.submit, run=j.run, procs=j.procs, estimate=j.limit, user=f"u{j.user}")
         for i, j in enumerate(jobs, 1)
     )
-    return prepare(select(Trace("t", traced), estimates="user", procs=procs), one_node(procs))
+    return prepare(select(Trace("t", traced), estimates="user", procs=procs), single_node_site(procs))
 
 
 def _limits(each: Each) -> dict[str, object]:
@@ -211,7 +213,7 @@ def test_limits_that_no_plan_kept_are_seen_from_outside() -> None:
     ready = _of_users(jobs, 2)
     limit = _limits(Each(1, 1))
     schedule = run(ready, "conservative")
-    seen = peaks(limit, ready.jobs, schedule.start.tolist(), schedule.end.tolist())
+    seen = peak_usage(limit, ready.jobs, schedule.start.tolist(), schedule.end.tolist())
     assert [(peak.used, peak.amount, peak.by) for peak in seen] == [(2, 1, "u0"), (2, 1, "u0")]
     assert not kept(jobs, schedule.start.tolist(), Each(1, 1))
     result = replay(ready, "conservative", site=limit)
@@ -229,13 +231,13 @@ def test_a_limit_by_name_goes_before_that_of_each_also_when_seen_from_outside() 
 def test_jobs_that_a_limit_never_allows_are_left_out_and_counted() -> None:
     ready = _of_users([Job(0, 10, 3, 10, 0), Job(0, 10, 1, 10, 1)], 4)
     site = {"limits": [{"amount": 2, "what": "cpus", "who": "user"}]}
-    left, count = within_limits(ready, site)
+    left, count = jobs_within_limits(ready, site)
     assert (len(left.jobs), left.skipped, count) == (1, 1, 1)
-    assert within_limits(ready, {}) == (ready, 0)
+    assert jobs_within_limits(ready, {}) == (ready, 0)
     with pytest.raises(TraceError, match="allow none of its jobs"):
-        within_limits(ready, {"limits": [{"amount": 0}]})
+        jobs_within_limits(ready, {"limits": [{"amount": 0}]})
     with pytest.raises(TraceError, match="does not say enough for the limit 'at most 1 gpu at once'"):
-        within_limits(ready, {"limits": [{"amount": 1, "what": "gpus"}]})
+        jobs_within_limits(ready, {"limits": [{"amount": 1, "what": "gpus"}]})
 
 
 def _peak(jobs: Sequence[Job], schedule: Schedule) -> int:
@@ -257,7 +259,7 @@ def test_several_nodes_are_never_over_committed(policy: str, raw: list[tuple[int
         jobs.append(TraceJob(i, at, length, procs, length + spare, mem_kib_per_proc=procs * 280))
     chosen = select(Trace("t", tuple(jobs)), estimates="user", procs=9)
     # `validate` adds up what stands on every node at every moment; the driver itself does so for the whole.
-    result = replay(prepare(chosen, equal_nodes(3, 3, 6000)), policy, validate=True)
+    result = replay(prepare(chosen, equal_node_site(3, 3, 6000)), policy, validate=True)
     assert result.jobs == len(jobs)
     assert result.promise_breaches == 0
 
@@ -299,13 +301,13 @@ def test_repairs_are_counted_where_jobs_end_early() -> None:
 
 def test_over_commitment_would_be_found_from_outside() -> None:
     schedule = run(prepared([Job(0, 10, 2, 10), Job(0, 10, 2, 10)], 2), "fcfs")
-    check_room(schedule.start, schedule.end, [2, 2], 2)
-    with pytest.raises(Defect, match="4 processors of 2"):
-        check_room(schedule.start * 0, schedule.start * 0 + 10, [2, 2], 2)
+    check_capacity(schedule.start, schedule.end, [2, 2], 2)
+    with pytest.raises(ReplayDefectError, match="4 processors of 2"):
+        check_capacity(schedule.start * 0, schedule.start * 0 + 10, [2, 2], 2)
 
 
 def test_a_start_on_a_full_node_is_found_from_outside() -> None:
-    floor = Floor([NodeFacts(name="a", cpus=4, mem=100), NodeFacts(name="b", cpus=4)])
+    floor = ReplayMachine([NodeFacts(name="a", cpus=4, mem=100), NodeFacts(name="b", cpus=4)])
     assert not floor.enter(1, [ShareFacts("a", 2, 60), ShareFacts("b", 4, 999)])
     assert floor.enter(2, [ShareFacts("b", 1)]).startswith("b,")
     assert floor.enter(3, [ShareFacts("a", 1, 50)]).startswith("a,")
@@ -335,7 +337,7 @@ def test_a_start_after_its_promise_counts_as_a_breach_though_the_engine_saw_none
 def on_nodes(jobs: Sequence[Job], nodes: int) -> Prepared:
     """Nodes of one cpu."""
     traced = tuple(TraceJob(i, job.submit, job.run, job.procs, job.limit) for i, job in enumerate(jobs, 1))
-    return prepare(select(Trace("t", traced), estimates="user", procs=nodes), equal_nodes(nodes, 1))
+    return prepare(select(Trace("t", traced), estimates="user", procs=nodes), equal_node_site(nodes, 1))
 
 
 @pytest.mark.parametrize("policy", OF_EACH_SORT)
@@ -392,7 +394,7 @@ def test_outages_that_make_no_sense_are_refused() -> None:
 
 def test_deadlines_reach_the_engine_and_are_judged() -> None:
     jobs = tuple(TraceJob(i, 0, 10, 1, 10, deadline=due) for i, due in enumerate([10, 15, None]))
-    ready = prepare(select(Trace("t", jobs), procs=1), one_node(1))
+    ready = prepare(select(Trace("t", jobs), procs=1), single_node_site(1))
     assert ready.facts(1).resources["deadline"].startswith("1970-01-01T00:00:16")
     result = replay(ready, "fcfs")
     assert (result.late_jobs, result.tardiness_s) == (1, 2.5)

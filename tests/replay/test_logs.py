@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from schedd.replay.driver import replay
-from schedd.replay.prepare import prepare
-from schedd.replay.read import read_traces
+from schedd.replay.prepared import prepare
 from schedd.replay.result import ReplayResult
-from schedd.replay.site import one_node
+from schedd.replay.site import single_node_site
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import Estimates, select
 
 LOGS = {
@@ -26,7 +26,7 @@ def results(
 ) -> dict[str, ReplayResult]:
     (trace,) = read_traces([folder / f"{log}.swf.gz"])
     chosen = select(trace, estimates=estimates, jobs=jobs, procs=LOGS[log])
-    prepared = prepare(chosen, one_node(LOGS[log]), trace.unix_start_time)
+    prepared = prepare(chosen, single_node_site(LOGS[log]), trace.unix_start_time)
     return {policy: replay(prepared, policy) for policy in ("fcfs", "easy", "conservative")}
 
 

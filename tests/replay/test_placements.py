@@ -8,9 +8,9 @@ from research.experiments.cells import Cell, Workload, run_cell
 from schedd.cli.replay_options import expand_runs, parse_policies, parse_searches, parse_slacks
 from schedd.engine.facts.slack import OFF, Slack
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay, run
-from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.result import TIMINGS
-from schedd.replay.searching import Searching
+from schedd.replay.searches import SearchSchedule
 from schedd.replay.streams import stream
 from schedd.replay.workload import select
 
@@ -66,7 +66,7 @@ def test_fewer_jobs_are_late_when_earlier_deadlines_go_first() -> None:
 
 def test_a_search_may_go_on_from_a_placement() -> None:
     prepared = streamed(120)
-    result = replay(prepared, "best-gap-edf", slack=OFF, searching=Searching(30), validate=True)
+    result = replay(prepared, "best-gap-edf", slack=OFF, searching=SearchSchedule(30), validate=True)
     assert result.policy == "best-gap-edf, tabu"
     assert result.searched.searches > 0
 

@@ -16,12 +16,12 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from schedd.replay.coverage import Covered
+from schedd.replay.coverage import CoveragePart
 from schedd.replay.metrics import measure, series
 from schedd.replay.plot import draw, save
-from schedd.replay.report import quality_table, speed_table, to_json, told_parts_table
+from schedd.replay.report import coverage_parts_table, quality_table, speed_table, to_json
 from schedd.replay.result import TIMINGS, ReplayResult
-from schedd.replay.telling import ToldFigures
+from schedd.replay.start_estimates import StartEstimateFigures
 
 SUBMIT, START, END, PROCS = [0, 0, 10], [0, 0, 100], [100, 5, 104], [2, 2, 4]
 
@@ -83,13 +83,17 @@ def test_a_table_names_each_log_once_and_keeps_unmeasured_figures_apart_from_zer
 
 
 def test_told_starts_are_shown_for_each_30_days_and_each_tenth_of_the_users() -> None:
-    told = ToldFigures(
+    told = StartEstimateFigures(
         told_jobs=1234,
-        told_months=(Covered(1, 1000, 0.91), Covered(3, 234, 0.875)),
-        told_tenths=(Covered(10, 77, 1.0),),
+        told_months=(CoveragePart(1, 1000, 0.91), CoveragePart(3, 234, 0.875)),
+        told_tenths=(CoveragePart(10, 77, 1.0),),
     )
-    runs = [result(), replace(result(policy="tabu"), told=told), replace(result(), told=ToldFigures())]
-    table = told_parts_table(runs, MARKDOWN)
+    runs = [
+        result(),
+        replace(result(policy="tabu"), told=told),
+        replace(result(), told=StartEstimateFigures()),
+    ]
+    table = coverage_parts_table(runs, MARKDOWN)
     assert table is not None
     lines = printed(table).strip().splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
@@ -98,7 +102,7 @@ def test_told_starts_are_shown_for_each_30_days_and_each_tenth_of_the_users() ->
         ["", "", "days 61 to 90", "234", "87.5"],
         ["", "", "users, tenth 10", "77", "100.0"],
     ]
-    assert told_parts_table([result()]) is None
+    assert coverage_parts_table([result()]) is None
     (row,) = json.loads(to_json([runs[1]]))
     assert row["told_months"][1] == {"number": 3, "jobs": 234, "p90_coverage": 0.875}
     assert row["told_tenths"] == [{"number": 10, "jobs": 77, "p90_coverage": 1.0}]

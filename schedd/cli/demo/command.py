@@ -80,7 +80,7 @@ def _run_demo_command(args: argparse.Namespace) -> int:
     from schedd.cli.demo.processes import DemoError, start_daemon  # noqa: PLC0415
     from schedd.cli.demo.run import DemoOutput, run_demo  # noqa: PLC0415
     from schedd.cli.demo.steady import SteadyWorkload  # noqa: PLC0415
-    from schedd.replay.read import read_traces  # noqa: PLC0415
+    from schedd.replay.trace_reader import read_traces  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
     from schedd.service.cluster.clock import ScaledClock  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from schedd.cli.importing.formula import UnsupportedFormulaError, formula_weights
 from schedd.cli.importing.result import ImportResult, Verdict
-from schedd.policy.limits import limits_of_server
+from schedd.policy.limits import parse_server_limits
 from schedd.wire import ResourceFacts, ResourceTypes
 
 __all__ = ["ServerObject", "import_server"]
@@ -75,7 +75,7 @@ def _translate_attribute(
         _translate_node_set_option(name, off=off, done=done, note=note)
     elif plain in _RUN_LIMITS:
         queue = one.name if one.kind == "queue" else ""
-        _, odd = limits_of_server({name: value}, queue, types)
+        _, odd = parse_server_limits({name: value}, queue, types)
         if odd:
             note(Verdict.BLOCKER, "this limit cannot be read: jobs would run beyond it")
         else:

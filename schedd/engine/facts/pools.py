@@ -21,10 +21,10 @@ from schedd.policy.limits import (
     WATTS,
     Claim,
     Limit,
-    amount_in_words,
-    in_words,
-    limits_of_server,
+    format_amount,
+    format_limit,
     needs,
+    parse_server_limits,
     strictest,
 )
 from schedd.policy.recurrence import Recurrence, occurrences
@@ -162,13 +162,13 @@ class LimitBook:
         """Take over the server's limits; returns what of them cannot be read."""
         self.types = ResourceTypes(server.resources)
         self.set_site(self.site)
-        self.server, odd = limits_of_server(server.limits, types=self.types)
+        self.server, odd = parse_server_limits(server.limits, types=self.types)
         self._changed()
         return odd
 
     def read_queue(self, queue: QueueFacts) -> tuple[str, ...]:
         """Take over a queue's limits; returns what of them cannot be read."""
-        self.queues[queue.name], odd = limits_of_server(queue.limits, queue.name, self.types)
+        self.queues[queue.name], odd = parse_server_limits(queue.limits, queue.name, self.types)
         self._changed()
         return odd
 
@@ -291,7 +291,7 @@ class LimitBook:
     def _open(self, plan: Plan, pool: str, begin: int, end: int) -> None:
         """Let a pool be open outside its windows over ``[begin, end)``; later on it never is, so far."""
         at = begin
-        windows = occurrences(Recurrence.of_text(self.pools[pool].during), begin, end)
+        windows = occurrences(Recurrence.parse(self.pools[pool].during), begin, end)
         for first, last in (*windows, (end, end)):
             if at < min(first, end):
                 plan.limit_pool(pool, at, min(first, end), PLENTY, begin)
@@ -325,8 +325,10 @@ class LimitBook:
         for pool, amount in wanted.items():
             limit = self.pools[pool]
             if amount > limit.amount and not limit.during:
-                asked = amount_in_words(amount, limit.what, limit.unit)
-                return WaitingFor("limit", f"a limit to be raised: {in_words(limit)}; it asks for {asked}")
+                asked = format_amount(amount, limit.what, limit.unit)
+                return WaitingFor(
+                    "limit", f"a limit to be raised: {format_limit(limit)}; it asks for {asked}"
+                )
         return None
 
 
@@ -337,7 +339,7 @@ def room_of(limit: Limit, times: Ints, used: Ints, begin: int, end: int) -> tupl
     """
     if not limit.during:
         return times, limit.amount - used
-    windows = occurrences(Recurrence.of_text(limit.during), begin, end)
+    windows = occurrences(Recurrence.parse(limit.during), begin, end)
     edges = np.array([edge for window in windows for edge in window], np.int64)
     moments = np.unique(np.concatenate([times, edges]))
     inside = np.searchsorted(edges, moments, side="right") % 2 == 1

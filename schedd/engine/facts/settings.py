@@ -33,7 +33,7 @@ class EngineSettings:
     """Seconds unless said otherwise.
 
     ``policy`` is ``conservative`` (plan every job, fill gaps, repair) or a queue policy of
-    ``schedd.policy.queue``, for comparison.
+    ``schedd.policy.queue_policies``, for comparison.
     """
 
     policy: str = "conservative"

@@ -73,11 +73,11 @@ from schedd.plan.schema import (
     fork_part,
 )
 from schedd.policy.access import Access
-from schedd.policy.affordable import Tariff
+from schedd.policy.affordable_places import Tariff
 from schedd.policy.economy import Economy
 from schedd.policy.fair_share import Usage
 from schedd.policy.protocol import Applicant
-from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
+from schedd.policy.queue_policies import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.reliability import Life
 from schedd.policy.site import Placing, SitePolicy, site_policy
 from schedd.predict import RunTimePredictor

@@ -22,7 +22,7 @@ from schedd.wire import (
     Snapshot,
 )
 
-__all__ = ["accept_loss", "ask_again", "differences", "doubt", "in_words"]
+__all__ = ["accept_loss", "ask_again", "differences", "doubt", "format_limit"]
 
 START_SETTLES_S = 5
 """Seconds by which a server may correct when a run began: first it says when it sent the job to its node."""
@@ -175,7 +175,7 @@ def _same_run(record: JobRecord, job: JobFacts) -> bool:
     )
 
 
-def in_words(found: list[Event]) -> str:
+def format_limit(found: list[Event]) -> str:
     """The differences as a person would count them; empty when there is none."""
     counts = Counter(event.type.replace("_", " ") for event in found)
     listed = ", ".join(f"{n} x {what}" for what, n in sorted(counts.items()))

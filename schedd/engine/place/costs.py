@@ -13,7 +13,7 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.model import FOREVER, WaitingFor
 from schedd.policy.accounts import SCALE, dearest
-from schedd.policy.affordable import Tariff, place_within, portions_of, too_dear
+from schedd.policy.affordable_places import Tariff, held_portions, move_to_affordable_place, too_expensive
 
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
@@ -60,7 +60,7 @@ def place_affordably(state: "EngineState", record: JobRecord, event: str) -> Wai
     state.capped[record.id] = None
     state.costs_due = state.costs_due or state.now + state.settings.priority_every
     slot, plan = record.slot, state.plan
-    start, first = place_within(
+    start, first = move_to_affordable_place(
         plan,
         slot,
         _tariff(state),
@@ -69,7 +69,7 @@ def place_affordably(state: "EngineState", record: JobRecord, event: str) -> Wai
         lambda: place_by_site_policy(state, record, event, ahead=False)[0],
     )
     if start < 0:
-        return too_dear(most, first, state.site.economy.currency)
+        return too_expensive(most, first, state.site.economy.currency)
     plan.set_ready(slot, start)
     return None
 
@@ -83,7 +83,7 @@ def over_limit(state: "EngineState", record: JobRecord) -> bool:
         return False
     start = max(state.now, state.plan.start(record.slot))
     seconds = record.understood.walltime
-    return _tariff(state).cost(portions_of(state.plan, record.slot), start, start + seconds) > most + 1e-9
+    return _tariff(state).cost(held_portions(state.plan, record.slot), start, start + seconds) > most + 1e-9
 
 
 def move_earlier_affordably(state: "EngineState", record: JobRecord, event: str) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.place.reliability import failure_rates_by_row
 from schedd.model import FOREVER
-from schedd.policy.thrift import draws_for_work
+from schedd.policy.energy_placement import joules_for_work
 
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
@@ -50,7 +50,7 @@ def _draws(state: "EngineState", record: JobRecord) -> Mapping[int, float]:
             rates = {name: 1.0 / speed for name, speed in speeds.items()}
         else:
             draws = {name: economy.draw(name, state.node_facts[name].properties) for name in speeds}
-            rates = draws_for_work(draws, speeds, float(key))
+            rates = joules_for_work(draws, speeds, float(key))
         found = state.thrifty[key] = {plan.node_rows[name]: rate for name, rate in rates.items()}
     return found
 

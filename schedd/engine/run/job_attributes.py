@@ -13,7 +13,7 @@ from schedd.engine.facts.words import refusal_of_server, remarks, why
 from schedd.engine.rank.quarantine import Concerning
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
-from schedd.policy.limits import in_words
+from schedd.policy.limits import format_limit
 from schedd.wire import WriteAttributes
 
 __all__ = ["comment_text", "next_write", "write_attributes"]
@@ -211,7 +211,7 @@ def _limited_by(state: EngineState, record: JobRecord) -> list[str]:
     plan, slot = state.plan, record.slot
     earliest = max(state.now, record.facts.not_before or 0, record.back_off.until)
     return [
-        in_words(state.limits.pools[pool])
+        format_limit(state.limits.pools[pool])
         for pool, amount in plan.pool_amounts(slot).items()
         if plan.is_scarce(pool)
         and binding(*plan.pool_free(pool), plan.start(slot), plan.end(slot), amount, earliest)

@@ -5,7 +5,7 @@ import numpy as np
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.quarantine import Concerning
 from schedd.plan.columns import Ints
-from schedd.policy.queue import Waiting
+from schedd.policy.queue_policies import Waiting
 
 __all__ = ["start_by_policy"]
 

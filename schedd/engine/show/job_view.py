@@ -17,7 +17,7 @@ from schedd.engine.show.node_sets import sets_of, together_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, MEM
-from schedd.policy.limits import in_words
+from schedd.policy.limits import format_limit
 from schedd.wire import ShareFacts
 
 __all__ = [
@@ -302,7 +302,7 @@ def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
             continue
         times, free = room_of(limit, *published.pool_use(entry.row), earliest, end)
         if binding(times, free, start, end, entry.amounts[0], earliest):
-            found.append(in_words(limit))
+            found.append(format_limit(limit))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ import structlog
 
 from schedd.alternatives.pareto_front import ObjectiveWeights
 from schedd.alternatives.pareto_search import ParetoSettings, PymooMissing
-from schedd.policy.choosing import Choosing
+from schedd.policy.automatic_alternatives import AlternativeRules
 from schedd.policy.site import site_policy
 from schedd.service.background.alternatives import (
     AlternativeSet,
@@ -83,7 +83,7 @@ class AutomaticAlternatives:
         self._trouble = ""
         return done
 
-    def _search_and_apply(self, choosing: Choosing) -> bool:
+    def _search_and_apply(self, choosing: AlternativeRules) -> bool:
         how = ParetoSettings(seconds=choosing.seconds)
         found = self._alternatives.search(how, None, AUTOMATIC_ACTOR)
         best = best_acceptable_plan(found, choosing.limits, choosing.gain)

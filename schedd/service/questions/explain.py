@@ -16,7 +16,7 @@ from schedd.plan.plan import Plan
 from schedd.plan.scarcity import NodeChoice
 from schedd.plan.shapes import GATE
 from schedd.plan.views import Blockers, PlanBlocker, find_blockers
-from schedd.policy.limits import in_words
+from schedd.policy.limits import format_limit
 from schedd.service.questions.explanation_chain import (
     ChainLink,
     JobsAhead,
@@ -260,7 +260,7 @@ def _describe_blocker(published: Published, plan: Plan, item: PlanBlocker) -> Bl
     names = {SHARE: "node"}
     on = tuple(
         BlockedResource(
-            in_words(published.limits[hold.row]) if hold.row in published.limits else pools[hold.row], ()
+            format_limit(published.limits[hold.row]) if hold.row in published.limits else pools[hold.row], ()
         )
         if hold.row in pools
         else BlockedResource(
@@ -323,7 +323,7 @@ def _node_blocker(published: Published, name: str, sooner: bool) -> Blocker:
 def _scarce(published: Published, plan: Plan, record: JobRecord) -> str:
     """The limits and licences of which a job needs some, where others than jobs leave no room."""
     rows = [plan.pools[pool] for pool in plan.pool_amounts(record.slot) if plan.is_scarce(pool)]
-    words = [in_words(limit) for row in rows if (limit := published.limits.get(row)) is not None]
+    words = [format_limit(limit) for row in rows if (limit := published.limits.get(row)) is not None]
     return f"{' and '.join(words)}: that leaves no room" if words else ""
 
 

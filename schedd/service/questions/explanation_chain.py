@@ -14,7 +14,7 @@ from schedd.engine.show.view import Published
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan, Take
 from schedd.plan.views import BlockedInterval, blocking_chain
-from schedd.policy.limits import in_words
+from schedd.policy.limits import format_limit
 from schedd.service.questions.plan_fork import PlanFork
 
 __all__ = [
@@ -203,7 +203,7 @@ class _LinkBuilder:
 
     def _limit(self, row: int) -> str:
         limit = self.published.limits.get(row)
-        return in_words(limit) if limit is not None else self._pools.get(row, "")
+        return format_limit(limit) if limit is not None else self._pools.get(row, "")
 
     def link(self, group: Sequence[BlockedInterval], because: StartBarrier | None) -> ChainLink:
         kind = self._kind(group[0])

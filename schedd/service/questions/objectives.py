@@ -15,7 +15,7 @@ from schedd.plan.columns import CPUS, GPUS, HeldEntries
 from schedd.policy.accounts import SCALE, Portion, paid
 from schedd.policy.economy import Economy
 from schedd.policy.reliability import failure_rates
-from schedd.policy.site import economy_of, reliability_of
+from schedd.policy.site import parse_economy, parse_reliability
 from schedd.service.questions.plan_fork import PlanFork
 
 __all__ = [
@@ -88,12 +88,12 @@ def node_economics(published: Published, begin: int) -> NodeEconomics:
 
 def economy_in_force(published: Published) -> Economy:
     """The watts and prices of the site; what was measured of nodes goes before what is set."""
-    return replace(economy_of(published.settings.site), measured=published.measured_draws)
+    return replace(parse_economy(published.settings.site), measured=published.measured_draws)
 
 
 def node_failure_rates(published: Published) -> dict[str, float]:
     """How often nodes fail in a second, by what was seen of them."""
-    half_life = reliability_of(published.settings.site).half_life
+    half_life = parse_reliability(published.settings.site).half_life
     return failure_rates(published.lives, published.as_of, half_life)
 
 
@@ -133,7 +133,7 @@ def known_values(vector: ObjectiveVector) -> dict[str, float]:
 
 def placement_cost(published: Published, placement: Placement) -> float | None:
     """What a place in the plan costs from its start to its end; None where the site has no prices."""
-    economy = economy_of(published.settings.site)
+    economy = parse_economy(published.settings.site)
     if not economy.prices:
         return None
     nodes = published.nodes
@@ -149,7 +149,7 @@ def job_cost(published: Published, record: JobRecord) -> JobCost:
     limit = read_cost_limit(record.facts.resources)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
     if start < 0:
-        return JobCost(None, None, None, limit, economy_of(published.settings.site).currency, ())
+        return JobCost(None, None, None, limit, parse_economy(published.settings.site).currency, ())
     end = start + record.understood.walltime
     held = published.on_nodes(np.array([record.slot], np.int64))
     return cost_between(published, node_economics(published, start), held, start, end, limit)

@@ -29,8 +29,8 @@ from schedd.plan.placement_choice import choose_placement
 from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows
 from schedd.policy.access import Access
-from schedd.policy.affordable import Tariff, place_within, too_dear
-from schedd.policy.site import Placing, economy_of
+from schedd.policy.affordable_places import Tariff, move_to_affordable_place, too_expensive
+from schedd.policy.site import Placing, parse_economy
 from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
@@ -247,7 +247,7 @@ class PlanFork:
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
         """The prices, the most that a job may cost, and their currency; None where it may cost anything."""
         site = self.published.settings.site
-        most, economy = read_cost_limit(facts.resources), economy_of(site)
+        most, economy = read_cost_limit(facts.resources), parse_economy(site)
         if site.get("cost_limits") != "hard" or most is None or not economy.prices:
             return None
         nodes = {name: one.properties for name, one in self.published.nodes.items()}
@@ -356,11 +356,11 @@ class _Trial:
             start = self._place(slot)
             if start >= 0 and self.within is not None:
                 tariff, most, unit = self.within
-                start, first = place_within(
+                start, first = move_to_affordable_place(
                     self.plan, slot, tariff, most, self.now, lambda: self._place(slot)
                 )
                 if start < 0:
-                    return too_dear(most, first, unit)
+                    return too_expensive(most, first, unit)
             if start < 0:
                 return None
             shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(self.plan, slot))
@@ -418,7 +418,7 @@ class _Trial:
         if last < self.ready:
             return None
         books = NodeEconomics.from_economy(
-            economy_of(published.settings.site), published.names, published.nodes, self.now, by
+            parse_economy(published.settings.site), published.names, published.nodes, self.now, by
         )
         if not books.priced:
             return None

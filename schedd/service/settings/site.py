@@ -8,14 +8,14 @@ from pydantic import AfterValidator, Field, model_validator
 from schedd.alternatives.objectives import parse_weights
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.policy.accounts import AccountRules
+from schedd.policy.automatic_alternatives import AlternativeRules
 from schedd.policy.bookings import BookingRules
-from schedd.policy.choosing import Choosing
+from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.fair_share import MOST_WINDOWS, FairShare, Level
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import STALE, site_policy
-from schedd.policy.thrift import Thrift
 from schedd.service.settings.section import Section
 from schedd.wire.times import Hours, Whole
 
@@ -45,9 +45,9 @@ _TREE = FairShare()
 _BOOKINGS = BookingRules()
 _SAVING = PowerSaving()
 _ACCOUNTS = AccountRules()
-_CHOOSING = Choosing()
+_CHOOSING = AlternativeRules()
 _RELIABILITY = Reliability()
-_THRIFT = Thrift()
+_THRIFT = EnergyPlacement()
 
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 

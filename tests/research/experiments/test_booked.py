@@ -11,7 +11,7 @@ from research.experiments.bookings import DAYS, PROCS, Asked, asked_of, book_all
 from research.studies import bookings as experiment_bookings
 from research.studies import command
 from schedd.engine.facts.booking import Booking
-from schedd.replay.floor import Defect
+from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError, TraceJob
 
 DAY = 86_400
@@ -82,7 +82,7 @@ def test_a_booking_that_begins_elsewhere_than_it_was_told_is_counted(monkeypatch
 
 def test_a_booking_that_never_begins_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(booked._Desk, "_see", lambda *_: None)
-    with pytest.raises(Defect, match="1 bookings were taken, and 0 began"):
+    with pytest.raises(ReplayDefectError, match="1 bookings were taken, and 0 began"):
         book_all([wish(0, 100, 1, 0, 1_000)], "edf", 100)
 
 

@@ -80,8 +80,8 @@ def test_requirements_can_be_left_out(tmp_path: Path) -> None:
     (tmp_path / "n.swf").write_text(f"; MaxProcs: 16\n{fields} 1:ppn=4:b\n")
     workload = Workload(log="n.swf", machines="m.machines")
     bare = _prepared(replace(workload, requirements=False), str(tmp_path))
-    assert bare.asks[0].resources == {"procs": "4"}
-    assert _prepared(workload, str(tmp_path)).asks[0].resources["nodes"] == "1:ppn=4:b"
+    assert bare.requests[0].resources == {"procs": "4"}
+    assert _prepared(workload, str(tmp_path)).requests[0].resources["nodes"] == "1:ppn=4:b"
 
 
 def test_streams_are_what_they_say() -> None:

@@ -24,7 +24,7 @@ from research.experiments.named import EXPERIMENTS
 from research.experiments.parallel import run_cells
 from research.studies import command as experiment_command
 from schedd.cli.main import main
-from schedd.replay.floor import Defect
+from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError
 from tests.research.experiments.experiment import row, small
 
@@ -167,7 +167,10 @@ def test_a_defect_of_the_engine_is_told_apart_from_what_fails_elsewhere(
     (logs / "small.swf").rename(logs / "KTH-SP2-1996-2.swf.gz")
 
     def fail(cells: Sequence[Cell], *_: object, **__: object) -> list[tuple[Cell, Exception]]:
-        return [(cells[0], Defect("a job started twice")), (cells[1], OSError("the worker is gone"))]
+        return [
+            (cells[0], ReplayDefectError("a job started twice")),
+            (cells[1], OSError("the worker is gone")),
+        ]
 
     monkeypatch.setattr(experiment_command, "run_cells", fail)
     args = ["experiment", "users-estimates", "--quick", "--only", "KTH", "--logs", str(logs)]

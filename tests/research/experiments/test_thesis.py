@@ -12,8 +12,8 @@ from schedd.alternatives.objectives import Objective
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.replay.driver import run
-from schedd.replay.prepare import prepare
-from schedd.replay.site import equal_nodes
+from schedd.replay.prepared import prepare
+from schedd.replay.site import equal_node_site
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 
 SIX = tuple(MODELS)
@@ -91,14 +91,14 @@ def test_the_front_has_no_plan_that_another_dominates() -> None:
 
 def test_a_job_that_waits_for_one_that_is_not_there_is_refused() -> None:
     jobs = tuple(TraceJob(id=i, submit=0, run=10, procs=1, after=after) for i, after in ((1, None), (2, 9)))
-    what = prepare(select(Trace("t", jobs), procs=2), equal_nodes(2, 1))
+    what = prepare(select(Trace("t", jobs), procs=2), equal_node_site(2, 1))
     with pytest.raises(TraceError, match="job 2 waits for 9"):
         run(what, "easy")
 
 
 def test_a_policy_of_queues_lets_jobs_wait_for_others_too() -> None:
     jobs = tuple(TraceJob(id=i, submit=0, run=10, procs=1, after=after) for i, after in ((1, None), (2, 1)))
-    what = prepare(select(Trace("t", jobs), procs=2), equal_nodes(2, 1))
+    what = prepare(select(Trace("t", jobs), procs=2), equal_node_site(2, 1))
     assert run(what, "easy").start.tolist() == [0, 10]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.policy.limits import Limit, limits_of_server
+from schedd.policy.limits import Limit, parse_server_limits
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.rates import Pace
 from server_adapter.dis import Attribute
@@ -57,7 +57,7 @@ async def test_every_entry_of_a_limit_counts(tmp_path: Path) -> None:
         finally:
             await adapter.close()
     for printed, queue in ((state.server.limits, ""), (state.queues["workq"].limits, "workq")):
-        limits, odd = limits_of_server(printed, queue)
+        limits, odd = parse_server_limits(printed, queue)
         assert not odd
         assert set(limits) == {
             Limit(amount=3, who="user", queue=queue),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.replay.read import read_traces
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError
 
 SWF = "1 0 0 10 4 -1 -1 4 -1 -1 1 1 1 1 1 1 -1 -1\n"

@@ -14,19 +14,19 @@ from schedd.engine.facts.slack import NONE, OFF, Slack
 from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.evaluate import Criterion
 from schedd.replay.driver import PLANNING_POLICY, replay, run
-from schedd.replay.floor import check_room
 from schedd.replay.lublin import generate
-from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.machine_state import check_capacity
+from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.result import TIMINGS, ReplayResult
-from schedd.replay.searching import SEARCH_POLICY, Searching
-from schedd.replay.site import equal_nodes, one_node
+from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
+from schedd.replay.site import equal_node_site, single_node_site
 from schedd.replay.workload import Trace, TraceJob, select
 
 
 @pytest.fixture(scope="module")
 def prepared() -> Prepared:
     chosen = select(generate(300, 32, seed=4, load=1.1), procs=32)
-    return prepare(chosen, one_node(32))
+    return prepare(chosen, single_node_site(32))
 
 
 def rows(result: ReplayResult) -> dict[str, object]:
@@ -35,7 +35,7 @@ def rows(result: ReplayResult) -> dict[str, object]:
 
 def test_searches_shorten_the_waits_where_nothing_is_promised(prepared: Prepared) -> None:
     plain = replay(prepared, PLANNING_POLICY, slack=OFF)
-    searched = replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(), validate=True)
+    searched = replay(prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(), validate=True)
     assert (plain.searched.searches, plain.policy, plain.held_share) == (0, PLANNING_POLICY, 1.0)
     assert searched.policy == SEARCH_POLICY
     done = searched.searched
@@ -52,7 +52,9 @@ def test_queues_may_promise_something_else(prepared: Prepared) -> None:
     (queue,) = {job.queue for job in prepared.jobs}
 
     def found(slack: Slack, queues: dict[str, str]) -> dict[str, object]:
-        result = replay(prepared, PLANNING_POLICY, slack=slack, queue_slack=queues, searching=Searching())
+        result = replay(
+            prepared, PLANNING_POLICY, slack=slack, queue_slack=queues, searching=SearchSchedule()
+        )
         return {name: value for name, value in rows(result).items() if name != "slack"}
 
     assert found(NONE, {queue: "off"}) == found(OFF, {})
@@ -66,7 +68,7 @@ def test_a_seed_gives_one_result_and_another_seed_another(prepared: Prepared) ->
                 prepared,
                 PLANNING_POLICY,
                 slack=Slack(3600),
-                searching=Searching(search=SearchSettings(moves=60, seed=seed)),
+                searching=SearchSchedule(search=SearchSettings(moves=60, seed=seed)),
             )
         )
         for seed in (1, 1, 2)
@@ -78,8 +80,8 @@ def test_a_seed_gives_one_result_and_another_seed_another(prepared: Prepared) ->
 @pytest.mark.parametrize("slack", [NONE, Slack(1800), Slack(60, 0.5)])
 def test_no_promise_is_broken_by_a_search_on_nodes(slack: Slack) -> None:
     chosen = select(generate(200, 32, seed=5, load=1.2), estimates="user", procs=32)
-    on_nodes = prepare(chosen, equal_nodes(8, 4))
-    result = replay(on_nodes, PLANNING_POLICY, slack=slack, searching=Searching(60), validate=True)
+    on_nodes = prepare(chosen, equal_node_site(8, 4))
+    result = replay(on_nodes, PLANNING_POLICY, slack=slack, searching=SearchSchedule(60), validate=True)
     assert (result.promise_breaches, result.searched.searches > 10) == (0, True)
 
 
@@ -98,7 +100,7 @@ def of(raw: list[tuple[int, int, int, int]]) -> Prepared:
         TraceJob(i, submit, length, procs, length + over, user=f"u{i % 3}")
         for i, (submit, length, procs, over) in enumerate(raw)
     )
-    return prepare(select(Trace("t", jobs), estimates="user", procs=PROCS), one_node(PROCS))
+    return prepare(select(Trace("t", jobs), estimates="user", procs=PROCS), single_node_site(PROCS))
 
 
 @given(raw=JOBS, slack=st.sampled_from([OFF, NONE, Slack(100), Slack(0, 0.5), Slack(60, 0.25)]))
@@ -108,9 +110,9 @@ def test_with_searches_nobody_starts_later_than_told_and_slack(
 ) -> None:
     """The promise is worked out here from the start told at arrival, not asked of the engine."""
     ready = of(raw)
-    searching = Searching(50, SearchSettings(moves=60))
+    searching = SearchSchedule(50, SearchSettings(moves=60))
     found = run(ready, PLANNING_POLICY, slack=slack, searching=searching, validate=True)
-    check_room(found.start, found.end, [job.procs for job in ready.jobs], PROCS)
+    check_capacity(found.start, found.end, [job.procs for job in ready.jobs], PROCS)
     submit = np.array([job.submit for job in ready.jobs])
     assert (found.start >= submit).all()
     assert (found.told >= submit).all()
@@ -125,7 +127,7 @@ LONG_THEN_SHORT = [(0, 100, 4, 0), (1, 1000, 4, 0), *[(2 + i, 10, 4, 0) for i in
 def test_slack_is_what_lets_a_search_gain_and_who_pays_is_counted() -> None:
     ready = of(LONG_THEN_SHORT)
     weights = {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}
-    searching = Searching(10, SearchSettings(weights=weights, moves=60))
+    searching = SearchSchedule(10, SearchSettings(weights=weights, moves=60))
     found = {
         name: replay(ready, PLANNING_POLICY, slack=slack, searching=searching)
         for name, slack in {"none": NONE, "some": Slack(25), "share": Slack(0, 0.3), "off": OFF}.items()
@@ -140,13 +142,13 @@ def test_slack_is_what_lets_a_search_gain_and_who_pays_is_counted() -> None:
 
 @pytest.mark.parametrize("kind", list(MoveKind))
 def test_a_replay_is_named_after_its_search(prepared: Prepared, kind: MoveKind) -> None:
-    searching = Searching(3600, SearchSettings(kind=kind, moves=5))
+    searching = SearchSchedule(3600, SearchSettings(kind=kind, moves=5))
     assert replay(prepared, PLANNING_POLICY, slack=OFF, searching=searching).policy == str(kind)
 
 
 def test_searches_at_no_interval_are_refused() -> None:
     with pytest.raises(ValueError, match="every 0"):
-        Searching(0)
+        SearchSchedule(0)
 
 
 def test_who_comes_between_two_searches_is_tried_at_once() -> None:
@@ -157,10 +159,10 @@ def test_who_comes_between_two_searches_is_tried_at_once() -> None:
     """
     slowdown = {0: 0.0, 5: 0.0}
     for seed in range(1, 17):
-        jobs = prepare(select(generate(300, 32, seed=seed, load=1.1), procs=32), one_node(32))
+        jobs = prepare(select(generate(300, 32, seed=seed, load=1.1), procs=32), single_node_site(32))
         searches = {}
         for newcomers in slowdown:
-            searching = Searching(3600, newcomers=newcomers)
+            searching = SearchSchedule(3600, newcomers=newcomers)
             found = replay(jobs, PLANNING_POLICY, slack=OFF, searching=searching)
             slowdown[newcomers] += found.metrics.avg_bounded_slowdown_10s
             searches[newcomers] = found.searched.searches
@@ -174,11 +176,11 @@ def test_a_replay_searches_as_the_settings_of_a_site_say(prepared: Prepared) -> 
         slack=OFF.seconds, search_every=600, search_pause=60, search_newcomers=30, search_patience=7200
     )
     how = SearchSettings(moves=40)
-    by_options = Searching(600, how, patience=7200, newcomers=30, pause=60)
-    assert Searching.of(site, how) == by_options
+    by_options = SearchSchedule(600, how, patience=7200, newcomers=30, pause=60)
+    assert SearchSchedule.from_settings(site, how) == by_options
 
     def found(settings: EngineSettings) -> dict[str, object]:
-        searching = Searching.of(settings, how)
+        searching = SearchSchedule.from_settings(settings, how)
         return rows(replay(prepared, PLANNING_POLICY, settings=settings, searching=searching))
 
     told = found(site)
@@ -200,24 +202,24 @@ def test_who_fits_into_room_that_comes_back_early_is_tried_at_once(newcomers: in
     """A wide job waits for two that run; when one of them is through, a long one would fit in its place."""
     ready = of([(0, 50, 2, 950), (0, 1000, 2, 0), (1, 10, 4, 490), (2, 600, 2, 1400)])
     how = SearchSettings(weights={Criterion.WAIT: 1.0})
-    searching = Searching(100_000, how, newcomers=newcomers, pause=100_000)
+    searching = SearchSchedule(100_000, how, newcomers=newcomers, pause=100_000)
     found = run(ready, PLANNING_POLICY, slack=OFF, searching=searching, validate=True)
     assert found.start[3] == start
 
 
 def test_newcomers_before_they_came_are_refused() -> None:
     with pytest.raises(ValueError, match="newcomers -1: at least 0 seconds"):
-        Searching(newcomers=-1)
+        SearchSchedule(newcomers=-1)
 
 
 def test_negative_patience_is_refused() -> None:
     with pytest.raises(ValueError, match="patience -1"):
-        Searching(patience=-1)
+        SearchSchedule(patience=-1)
 
 
 def test_without_patience_a_search_moves_fewer_jobs_back(prepared: Prepared) -> None:
     none, much = (
-        replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(patience=patience))
+        replay(prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(patience=patience))
         for patience in (0, 10**6)
     )
     assert none.searched.moves_too_late > much.searched.moves_too_late == 0

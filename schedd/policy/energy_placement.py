@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from schedd.policy.economy import Draw
 
-__all__ = ["Thrift", "draws_for_work"]
+__all__ = ["EnergyPlacement", "joules_for_work"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thrift:
+class EnergyPlacement:
     """With ``prefer``, of the nodes that are free at its start a job goes to those that draw least for it;
     one that would end less than ``urgent`` seconds before its deadline to the fastest.
     """
@@ -18,7 +18,7 @@ class Thrift:
     urgent: int = 3600
 
 
-def draws_for_work(
+def joules_for_work(
     draws: Mapping[str, Draw | None], speeds: Mapping[str, float], gpus: float
 ) -> dict[str, float]:
     """By node, the joules that a core draws, with so many ``gpus`` for it, while a node of speed 1 would need

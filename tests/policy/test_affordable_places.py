@@ -6,9 +6,9 @@ import pytest
 
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.plan import Plan
-from schedd.policy import affordable
+from schedd.policy import affordable_places
 from schedd.policy.accounts import Portion
-from schedd.policy.affordable import Tariff, place_within, portions_of
+from schedd.policy.affordable_places import Tariff, held_portions, move_to_affordable_place
 from schedd.policy.economy import Economy, Price
 from schedd.policy.recurrence import Recurrence
 
@@ -65,11 +65,11 @@ def test_a_job_holds_cores_and_gpus_of_each_node_once() -> None:
     request = Request((Chunk(1, cpus=2, gpus=1), Chunk(1, cpus=3, gpus=2)), Place.PACK)
     slot = plan.add_job(request, HOUR, T)
     plan.place(slot, T)
-    (portion,) = portions_of(plan, slot)
+    (portion,) = held_portions(plan, slot)
     assert (portion.cpus, portion.gpus) == (5, 3)
     two = plan.add_job(Request((Chunk(2, cpus=5, gpus=1),)), HOUR, T)
     plan.place(two, plan.start(slot) + HOUR)
-    assert sorted((one.node, one.cpus, one.gpus) for one in portions_of(plan, two)) == [
+    assert sorted((one.node, one.cpus, one.gpus) for one in held_portions(plan, two)) == [
         ("n1", 5, 1),
         ("n2", 5, 1),
     ]
@@ -80,7 +80,9 @@ def placed(most: float) -> tuple[int, float, int]:
     plan = plan_of(Node("n1", 8))
     slot = plan.add_job(Request((Chunk(1, cpus=1),)), HOUR, T)
     plan.place(slot, T)
-    start, first = place_within(plan, slot, tariff({"n1": ()}), most, T, lambda: plan.place(slot, T))
+    start, first = move_to_affordable_place(
+        plan, slot, tariff({"n1": ()}), most, T, lambda: plan.place(slot, T)
+    )
     return start, round(100 * first), plan.start(slot)
 
 
@@ -98,11 +100,11 @@ def test_a_job_whose_later_gap_is_none_has_no_place() -> None:
     plan = plan_of(Node("n1", 8))
     slot = plan.add_job(Request((Chunk(1, cpus=1),)), HOUR, T)
     plan.place(slot, T)
-    start, first = place_within(plan, slot, tariff({"n1": ()}), 0.36, T, lambda: -1)
+    start, first = move_to_affordable_place(plan, slot, tariff({"n1": ()}), 0.36, T, lambda: -1)
     assert (start, round(100 * first)) == (-1, 360)
 
 
 def test_not_for_ever_is_a_place_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affordable, "_ROUNDS", 1)
+    monkeypatch.setattr(affordable_places, "_ROUNDS", 1)
     assert placed(3.6) == (T, 360, T)
     assert placed(0.36) == (-1, 360, -1)

@@ -10,17 +10,17 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.backfilling import backfill_rule
 from schedd.model import FOREVER, Never, WaitingFor
 from schedd.predict import JobFeatures, Learner, StartSampler, start_quantiles
-from schedd.replay.prepare import Prepared
+from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Simulation
-from schedd.replay.telling import Ids
+from schedd.replay.start_estimates import SlotIds
 
-__all__ = ["Foreteller", "JobAt", "PlanAt", "plan_at"]
+__all__ = ["JobAtTime", "PlanAtTime", "StartForecaster", "plan_at_time"]
 
-Standing = Literal["running", "planned", "waiting", "never"]
+JobState = Literal["running", "planned", "waiting", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobAt:
+class JobAtTime:
     """A job that has arrived and has not ended. Times are the log's seconds, ``id`` is the log's.
 
     ``planned_start`` is None for who has no place: under a policy that plans nobody, or since it waits for
@@ -32,7 +32,7 @@ class JobAt:
     user: str
     procs: int
     walltime: int
-    standing: Standing
+    standing: JobState
     submitted: int
     started: int | None
     planned_start: int | None
@@ -45,7 +45,7 @@ class JobAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAt:
+class PlanAtTime:
     """The plan when all up to and at the second ``time`` of the log has happened.
 
     ``unix_time`` is the same since the epoch, where the log says when it began; ``next`` is when something
@@ -66,14 +66,14 @@ class PlanAt:
     waiting: int
     ended: int
     to_come: int
-    jobs: tuple[JobAt, ...]
+    jobs: tuple[JobAtTime, ...]
 
     def as_row(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
 
 
-class Foreteller:
+class StartForecaster:
     """Learns in a replay how long jobs run, and says when those that wait are expected to start."""
 
     def __init__(self, prepared: Prepared) -> None:
@@ -96,12 +96,12 @@ class Foreteller:
         else:
             self._learner.record_end(str(i), now)
 
-    def tell(self, _state: EngineState, _before: int | None) -> None:
+    def estimate_starts(self, _state: EngineState, _before: int | None) -> None:
         """Nothing is told unless somebody asks."""
 
     def expected(self, state: EngineState, now: int) -> Mapping[str, int]:
         """By job, when it starts in half of the draws of run times, asked ``now``: the engine's clock."""
-        ids = Ids(state.by_slot)
+        ids = SlotIds(state.by_slot)
         predictions, release = self._learner.renew_predictions(now), state.columns.release
         scene = StartSampler.from_plan(
             state.plan,
@@ -121,7 +121,9 @@ class Foreteller:
         return {ids[slot]: p50 for slot, p50 in both if p50 >= 0}
 
 
-def plan_at(simulation: Simulation, prepared: Prepared, policy: str, moment: int, told: Foreteller) -> PlanAt:
+def plan_at_time(
+    simulation: Simulation, prepared: Prepared, policy: str, moment: int, told: StartForecaster
+) -> PlanAtTime:
     """The plan at that second of the log, to which the ``simulation`` has run."""
     state = simulation.state
     expected = told.expected(state, max(state.now, moment + prepared.offset))
@@ -129,7 +131,7 @@ def plan_at(simulation: Simulation, prepared: Prepared, policy: str, moment: int
     jobs.sort(key=_order)
     standing = Counter(one.standing for one in jobs)
     unix = prepared.unix_start_time
-    return PlanAt(
+    return PlanAtTime(
         log=prepared.name,
         policy=policy,
         time=moment,
@@ -146,14 +148,16 @@ def plan_at(simulation: Simulation, prepared: Prepared, policy: str, moment: int
     )
 
 
-def _order(one: JobAt) -> tuple[int, int, int, str]:
+def _order(one: JobAtTime) -> tuple[int, int, int, str]:
     if one.standing == "running":
         return 0, one.planned_end or 0, one.submitted, one.id
     start = one.planned_start
     return (1, start, one.submitted, one.id) if start is not None else (2, one.submitted, 0, one.id)
 
 
-def _job(simulation: Simulation, prepared: Prepared, record: JobRecord, expected: Mapping[str, int]) -> JobAt:
+def _job(
+    simulation: Simulation, prepared: Prepared, record: JobRecord, expected: Mapping[str, int]
+) -> JobAtTime:
     state, i, offset = simulation.state, int(record.id), prepared.offset
     job, slot = prepared.jobs[i], record.slot
     running = record.phase is Phase.RUNNING
@@ -161,25 +165,25 @@ def _job(simulation: Simulation, prepared: Prepared, record: JobRecord, expected
     promise = int(state.promise[slot]) if slot >= 0 else FOREVER
     soon = expected.get(record.id)
     takes = state.plan.takes(slot) if start >= 0 else ()
-    return JobAt(
+    return JobAtTime(
         id=str(job.id),
         user=job.user,
         procs=job.procs,
         walltime=job.estimate,
-        standing=_standing(record, start),
+        standing=_job_state(record, start),
         submitted=job.submit,
-        started=simulation.began(i) if running else None,
+        started=simulation.started_at(i) if running else None,
         planned_start=start - offset if start >= 0 and not running else None,
         planned_end=state.plan.end(slot) - offset if start >= 0 else None,
-        told_start=simulation.told(i),
+        told_start=simulation.estimated_start(i),
         promised_start=promise - offset if promise < FOREVER and not running else None,
         expected_start=soon - offset if soon is not None and not running else None,
         nodes=tuple(dict.fromkeys(state.plan.node_names[take.row] for take in takes)),
-        waits_for=_why(record) if not running and start < 0 else "",
+        waits_for=_waiting_reason(record) if not running and start < 0 else "",
     )
 
 
-def _standing(record: JobRecord, start: int) -> Standing:
+def _job_state(record: JobRecord, start: int) -> JobState:
     if record.phase is Phase.RUNNING:
         return "running"
     if start >= 0:
@@ -187,7 +191,7 @@ def _standing(record: JobRecord, start: int) -> Standing:
     return "never" if isinstance(record.answer, Never) else "waiting"
 
 
-def _why(record: JobRecord) -> str:
+def _waiting_reason(record: JobRecord) -> str:
     match record.answer:
         case WaitingFor() as answer:
             return answer.what

@@ -8,11 +8,11 @@ import pytest
 from schedd.engine.facts.slack import Slack
 from schedd.optimize import SearchSettings
 from schedd.replay.driver import replay
-from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.result import TIMINGS
-from schedd.replay.searching import Searching
-from schedd.replay.site import equal_nodes, one_node
-from schedd.replay.telling import ToldFigures
+from schedd.replay.searches import SearchSchedule
+from schedd.replay.site import equal_node_site, single_node_site
+from schedd.replay.start_estimates import StartEstimateFigures
 from schedd.replay.workload import Trace, TraceJob, select
 
 
@@ -28,7 +28,7 @@ def busy(n: int = 160, seed: int = 1, nodes: int = 0) -> Prepared:
             TraceJob(id=i, submit=now, run=run, procs=draw.randint(1, 4), estimate=20_000, user=f"u{user}")
         )
     chosen = select(Trace("busy", tuple(jobs), max_procs=8), estimates="user")
-    return prepare(chosen, equal_nodes(nodes, 8 // nodes) if nodes else one_node(8))
+    return prepare(chosen, equal_node_site(nodes, 8 // nodes) if nodes else single_node_site(8))
 
 
 @pytest.mark.parametrize("policy", ["conservative", "easy", "sjf"])
@@ -75,7 +75,7 @@ def test_to_tell_changes_nothing_of_the_replay_and_is_the_same_twice() -> None:
     jobs = busy(100)
     plain = replay(jobs, "conservative").as_row()
     rows = [replay(jobs, "conservative", tell=True).as_row() for _ in range(2)]
-    told = ToldFigures.__slots__
+    told = StartEstimateFigures.__slots__
     assert all(plain[name] is None for name in told)
     apart = {*told, *TIMINGS}
     assert {k: v for k, v in rows[0].items() if k not in apart} == {
@@ -85,7 +85,7 @@ def test_to_tell_changes_nothing_of_the_replay_and_is_the_same_twice() -> None:
 
 
 def test_starts_are_told_on_several_nodes_and_under_a_search() -> None:
-    searching = Searching(1800, SearchSettings(moves=20))
+    searching = SearchSchedule(1800, SearchSettings(moves=20))
     told = replay(
         busy(100, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, tell=True
     ).told
@@ -95,7 +95,7 @@ def test_starts_are_told_on_several_nodes_and_under_a_search() -> None:
 
 def test_where_nobody_waits_nothing_is_told_but_run_times() -> None:
     jobs = tuple(TraceJob(id=i, submit=i * 1000, run=10, procs=1, estimate=100) for i in range(30))
-    prepared = prepare(select(Trace("idle", jobs, max_procs=4), estimates="user"), one_node(4))
+    prepared = prepare(select(Trace("idle", jobs, max_procs=4), estimates="user"), single_node_site(4))
     told = replay(prepared, "conservative", tell=True).told
     assert told is not None
     assert (told.told_jobs, told.told_p90_coverage, told.told_error_ratio) == (0, None, None)

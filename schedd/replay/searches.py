@@ -12,22 +12,22 @@ from schedd.plan.evaluate import parse_criteria
 from schedd.replay.result import SearchTotals
 from schedd.wire import PlanChosen, PlanImproved
 
-__all__ = ["SEARCH_POLICY", "Improver", "Searches", "Searching"]
+__all__ = ["SEARCH_POLICY", "PeriodicSearches", "PlanImprover", "SearchSchedule"]
 
 SEARCH_POLICY = "tabu"
 _DAEMON = EngineSettings()
 
 
-class Improver(Protocol):
+class PlanImprover(Protocol):
     """What betters the plan of a replay beside its events: see ``Searches``."""
 
-    def heard(self, outcome: Outcome) -> None:
+    def record_outcome(self, outcome: Outcome) -> None:
         """What a call of the engine came to."""
 
-    def first_due(self, engine: Engine) -> int | None:
+    def next_search(self, engine: Engine) -> int | None:
         """When it begins though nothing else happens."""
 
-    def improved(self, engine: Engine) -> PlanImproved | PlanChosen | None:
+    def improve(self, engine: Engine) -> PlanImproved | PlanChosen | None:
         """What it finds, if it is due."""
 
     def totals(self) -> SearchTotals:
@@ -35,7 +35,7 @@ class Improver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
+class SearchSchedule:
     """How a replay searches. ``search`` bounds each search by moves or by seconds (of real time; then two
     runs differ). The rest are settings of the engine, in simulated seconds: ``every`` is its
     ``search_every``, and so on. Raises ValueError.
@@ -53,7 +53,7 @@ class Searching:
                 raise ValueError(f"{name} {value}: at least {least} seconds")
 
     @classmethod
-    def of(cls, settings: EngineSettings, search: SearchSettings) -> Self:
+    def from_settings(cls, settings: EngineSettings, search: SearchSettings) -> Self:
         """As a site's settings say, each search bounded as in ``search``."""
         weighed = replace(search, weights=parse_criteria(settings.criteria))
         return cls(
@@ -69,7 +69,7 @@ class Searching:
         """By the names of the criteria, as the engine's settings have them."""
         return {str(criterion): weight for criterion, weight in self.search.weights.items()}
 
-    def among(self, settings: EngineSettings) -> EngineSettings:
+    def apply_to(self, settings: EngineSettings) -> EngineSettings:
         """The engine's settings with these."""
         return replace(
             settings,
@@ -82,7 +82,7 @@ class Searching:
 
 
 @dataclass(slots=True)
-class Searches:
+class PeriodicSearches:
     """The searches of one replay, and what they did."""
 
     search: SearchSettings
@@ -93,19 +93,19 @@ class Searches:
     moved: int = 0
     """How many jobs that result moved."""
 
-    def heard(self, outcome: Outcome) -> None:
+    def record_outcome(self, outcome: Outcome) -> None:
         """What a call of the engine came to."""
         self.moved = outcome.taken.get(self._name, self.moved)
 
-    def first_due(self, engine: Engine) -> int | None:
+    def next_search(self, engine: Engine) -> int | None:
         """When the next search begins though nothing else happens; None where nothing is left to search."""
         moment = first_due(engine.state, self.seen)
         return None if moment is None else max(int(moment), engine.state.now + 1)
 
-    def improved(self, engine: Engine) -> PlanImproved | None:
+    def improve(self, engine: Engine) -> PlanImproved | None:
         """What a search on the engine's plan finds, if one is due; None otherwise."""
         state = engine.state
-        self._note_taken(engine)
+        self._record_applied(engine)
         search = due(state, self.seen, state.now)
         if search is None:
             return None
@@ -121,7 +121,7 @@ class Searches:
         self.reports.append(found.report)
         self.last, self.moved = search, 0
         if not found.places:
-            self._note_taken(engine)
+            self._record_applied(engine)
             return None
         jobs = {record.slot: record.id for record in state.records.values()}
         return improvement(self._name, state.now, state.plan, jobs, found.places)
@@ -130,7 +130,7 @@ class Searches:
     def _name(self) -> str:
         return f"search:{len(self.reports)}"
 
-    def _note_taken(self, engine: Engine) -> None:
+    def _record_applied(self, engine: Engine) -> None:
         """The engine has taken over what the last search found, as far as it did."""
         search, self.last = self.last, None
         if search is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from schedd.replay.accounting import is_record, read_accounting
 from schedd.replay.swf import read_swf
-from schedd.replay.text import lines_of
+from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import Trace, TraceError
 
 __all__ = ["read_traces"]
@@ -41,4 +41,4 @@ def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, 
 
 
 def _is_accounting(file: Path) -> bool:
-    return any(is_record(line) for line in islice(lines_of(file), 20))
+    return any(is_record(line) for line in islice(read_lines(file), 20))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from schedd.replay.workload import TraceError
 
-__all__ = ["lines_of"]
+__all__ = ["read_lines"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def lines_of(path: Path) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
     """The lines of `path`, known as gzip by its first bytes; bytes that are not UTF-8 become U+FFFD.
 
     Raises TraceError when the file cannot be opened or its compressed data ends early.

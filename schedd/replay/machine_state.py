@@ -7,14 +7,14 @@ import numpy as np
 from schedd.plan.columns import Ints
 from schedd.wire import NodeFacts, ShareFacts
 
-__all__ = ["Defect", "Floor", "check_room"]
+__all__ = ["ReplayDefectError", "ReplayMachine", "check_capacity"]
 
 
-class Defect(RuntimeError):
+class ReplayDefectError(RuntimeError):
     """The engine did what it must never do; the message says what, and when in simulated time."""
 
 
-class Floor:
+class ReplayMachine:
     """Nodes with their free cpus and memory, and who holds them."""
 
     def __init__(self, nodes: Sequence[NodeFacts]) -> None:
@@ -56,7 +56,7 @@ class Floor:
         self._down.discard(node)
 
 
-def check_room(start: Ints, end: Ints, procs: Sequence[int], capacity: int) -> None:
+def check_capacity(start: Ints, end: Ints, procs: Sequence[int], capacity: int) -> None:
     """Raise Defect where more processors were in use than there are, at whatever moment."""
     width = np.array(procs, np.int64)
     times = np.concatenate([end, start])  # ends of a second come before its starts
@@ -65,4 +65,4 @@ def check_room(start: Ints, end: Ints, procs: Sequence[int], capacity: int) -> N
     level = np.cumsum(change[order])
     worst = int(level.argmax())
     if int(level[worst]) > capacity:
-        raise Defect(f"{level[worst]} processors of {capacity} in use at {times[order[worst]]}")
+        raise ReplayDefectError(f"{level[worst]} processors of {capacity} in use at {times[order[worst]]}")

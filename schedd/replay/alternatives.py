@@ -22,7 +22,7 @@ from schedd.plan.plan import Plan
 from schedd.replay.result import SearchTotals
 from schedd.wire import PlanChosen
 
-__all__ = ["Choosings", "alternatives"]
+__all__ = ["AlternativeRuns", "make_alternative_search"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,7 +30,7 @@ _LEAST: Final = 4
 """Waiting jobs below which there is nothing to choose."""
 
 
-def alternatives(
+def make_alternative_search(
     state: EngineState, facts: ObjectiveInput, weights: Mapping[Objective, float], how: ParetoSettings
 ) -> tuple[ParetoSearch, Plan, Floats]:
     """A run from the engine's plan, not begun; the copy on which it works; the values of the live plan."""
@@ -59,7 +59,7 @@ def alternatives(
 
 
 @dataclass(slots=True)
-class Choosings:
+class AlternativeRuns:
     """Every so many simulated seconds alternatives are sought, so many of them tried each time."""
 
     weights: Mapping[Objective, float]
@@ -73,26 +73,26 @@ class Choosings:
     chosen: list[tuple[int, int]] = field(default_factory=list)
     """When a plan was put in force, and how many jobs that moved."""
 
-    def heard(self, outcome: Outcome) -> None:
+    def record_outcome(self, outcome: Outcome) -> None:
         """What a call of the engine came to."""
         self._moved += sum(
             count for event, count in outcome.taken.items() if event == f"choice:{self._number}"
         )
 
-    def first_due(self, engine: Engine) -> int | None:
+    def next_search(self, engine: Engine) -> int | None:
         """When alternatives are sought next though nothing else happens."""
         if movable(engine.state).shape[0] < _LEAST:
             return None
         return max(self._last + self.every, engine.state.now + 1)
 
-    def improved(self, engine: Engine) -> PlanChosen | None:
+    def improve(self, engine: Engine) -> PlanChosen | None:
         """The choice, if one is due and a plan better than the live one was found."""
         state = engine.state
         if state.now < self._last + self.every or movable(state).shape[0] < _LEAST:
             return None
         self._last = state.now
         how = ParetoSettings(seconds=None, evaluations=self.evaluations, seed=self.seed + self._number)
-        run, plan, _ = alternatives(state, self.facts(state), self.weights, how)
+        run, plan, _ = make_alternative_search(state, self.facts(state), self.weights, how)
         found = run.run()
         if not found.plans:
             return None

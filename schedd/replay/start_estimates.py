@@ -17,19 +17,19 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.backfilling import backfill_rule
 from schedd.plan.columns import Ints
 from schedd.predict import JobFeatures, Learner, StartCalibration, StartSampler, start_quantiles
-from schedd.replay.coverage import Covered, by_tenth, by_time, tenths
-from schedd.replay.prepare import Prepared
+from schedd.replay.coverage import CoveragePart, by_tenth, by_time, tenths
+from schedd.replay.prepared import Prepared
 
-__all__ = ["HORIZONS", "Ids", "Teller", "ToldFigures"]
+__all__ = ["ESTIMATE_TIMES", "SlotIds", "StartEstimateFigures", "StartEstimator"]
 
-HORIZONS: Final = ("submission", "half", "hour")
+ESTIMATE_TIMES: Final = ("submission", "half", "hour")
 _HOUR: Final = 3600
 _MONTH: Final = 30 * 86_400
 _NOT: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldFigures:
+class StartEstimateFigures:
     """How good the told starts and run times were; the first tenth of the jobs is left out.
 
     Shares are between 0 and 1. Unless its name says otherwise a figure is of jobs that wait, asked at their
@@ -47,13 +47,13 @@ class ToldFigures:
     told_sharpness: float | None = None
     told_half_p90_coverage: float | None = None
     told_hour_p90_coverage: float | None = None
-    told_months: tuple[Covered, ...] | None = None
-    told_tenths: tuple[Covered, ...] | None = None
+    told_months: tuple[CoveragePart, ...] | None = None
+    told_tenths: tuple[CoveragePart, ...] | None = None
     runtime_p90_coverage: float | None = None
     runtime_median_error_s: float | None = None
 
 
-class Ids(Sequence[str]):
+class SlotIds(Sequence[str]):
     """The ids of jobs by slot, of those that are asked for: a list of all took as long as two draws."""
 
     def __init__(self, by_slot: Sequence[JobRecord | None]) -> None:
@@ -70,12 +70,12 @@ class Ids(Sequence[str]):
 
     def __getitem__(self, slot: int | slice) -> str | Sequence[str]:
         if isinstance(slot, slice):
-            return Ids(self._by_slot[slot])
+            return SlotIds(self._by_slot[slot])
         record = self._by_slot[slot]
         return record.id if record is not None else ""
 
 
-class Teller:
+class StartEstimator:
     """Tells starts within a replay, and keeps what was told. Times are those of the engine's clock."""
 
     def __init__(self, prepared: Prepared, start: Ints) -> None:
@@ -84,9 +84,9 @@ class Teller:
         self._start = start + prepared.offset
         self._submit = np.array([job.submit for job in prepared.jobs], np.int64) + prepared.offset
         self._learner = Learner()
-        self._kinds = tuple(StartCalibration() for _ in HORIZONS)
+        self._kinds = tuple(StartCalibration() for _ in ESTIMATE_TIMES)
         n = len(prepared.jobs)
-        self._asked = np.full((len(HORIZONS), n), _NOT, np.int64)
+        self._asked = np.full((len(ESTIMATE_TIMES), n), _NOT, np.int64)
         self._p50, self._p90, self._planned = (self._asked.copy() for _ in range(3))
         self._run50 = np.zeros(n, np.int64)
         self._run90 = np.zeros(n, np.int64)
@@ -102,12 +102,12 @@ class Teller:
         self._run50[i], self._run90[i] = prediction.p50, prediction.p90
         wait = int(self._start[i]) - now
         if wait > 0:
-            self._ask(now, 0, i)
-            self._ask(now + wait // 2, 1, i)
+            self._schedule_estimate(now, 0, i)
+            self._schedule_estimate(now + wait // 2, 1, i)
             if wait > _HOUR:
-                self._ask(now + wait - _HOUR, 2, i)
+                self._schedule_estimate(now + wait - _HOUR, 2, i)
 
-    def _ask(self, moment: int, horizon: int, i: int) -> None:
+    def _schedule_estimate(self, moment: int, horizon: int, i: int) -> None:
         insort(self._asks, (-moment, -horizon, -i))
 
     def started(self, i: int, now: int) -> None:
@@ -123,7 +123,7 @@ class Teller:
         else:
             self._learner.record_end(str(i), now)
 
-    def tell(self, state: EngineState, before: int | None) -> None:
+    def estimate_starts(self, state: EngineState, before: int | None) -> None:
         """Answer all that is asked before a moment (None: ever), at which the plan changes next."""
         while self._asks and (before is None or -self._asks[-1][0] < before):
             moment = -self._asks[-1][0]
@@ -145,7 +145,7 @@ class Teller:
         self, state: EngineState, now: int, asked: Collection[int]
     ) -> dict[int, tuple[int, int, int]]:
         """Of these jobs: when the plan has them, when they start in half of the draws, and in nine of ten."""
-        ids = Ids(state.by_slot)
+        ids = SlotIds(state.by_slot)
         scene = StartSampler.from_plan(
             state.plan,
             now,
@@ -172,19 +172,19 @@ class Teller:
             if min(by_plan, p50) >= 0
         }
 
-    def figures(self, killed: Ints) -> ToldFigures:
+    def figures(self, killed: Ints) -> StartEstimateFigures:
         """How good it all was, of jobs that were not ``killed`` with a node."""
         n = len(self._jobs)
         late = np.arange(n) >= n // 10
         ran = late & (killed == 0)
         run = np.array([min(job.run, job.estimate) for job in self._jobs], np.int64)
-        found = ToldFigures(
+        found = StartEstimateFigures(
             runtime_p90_coverage=_share((run <= self._run90)[ran]),
             runtime_median_error_s=float(np.median(np.abs(run - self._run50)[ran])) if ran.any() else None,
         )
-        of = [late & (self._asked[horizon] >= 0) for horizon in range(len(HORIZONS))]
+        of = [late & (self._asked[horizon] >= 0) for horizon in range(len(ESTIMATE_TIMES))]
         covered = [
-            _share((self._start <= self._p90[horizon])[of[horizon]]) for horizon in range(len(HORIZONS))
+            _share((self._start <= self._p90[horizon])[of[horizon]]) for horizon in range(len(ESTIMATE_TIMES))
         ]
         found = replace(
             found,

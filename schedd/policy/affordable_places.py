@@ -12,7 +12,7 @@ from schedd.plan.plan import Plan
 from schedd.policy.accounts import Portion
 from schedd.policy.economy import AHEAD, Economy, Rates
 
-__all__ = ["Tariff", "place_within", "portions_of", "too_dear"]
+__all__ = ["Tariff", "held_portions", "move_to_affordable_place", "too_expensive"]
 
 _ROUNDS: Final = 60
 """So many places are tried at most."""
@@ -26,10 +26,10 @@ class Tariff:
         """``nodes``: names with their properties; ``day`` in seconds since the epoch."""
         self.day = day
         self._economy = economy
-        self._kinds = {name: economy.prices_of(name, properties) for name, properties in nodes.items()}
+        self._kinds = {name: economy.node_prices(name, properties) for name, properties in nodes.items()}
         self._rates: dict[tuple[int, ...], Rates] = {}
 
-    def _of(self, kind: tuple[int, ...]) -> Rates:
+    def _node_rates(self, kind: tuple[int, ...]) -> Rates:
         found = self._rates.get(kind)
         if found is None:
             found = self._rates[kind] = self._economy.rates(kind, self.day, self.day + AHEAD)
@@ -39,7 +39,7 @@ class Tariff:
         """What it costs to hold ``portions`` over ``[start, end)``."""
         total, span = 0.0, np.array([start, end], np.int64)
         for one in portions:
-            rates = self._of(self._kinds.get(one.node, ()))
+            rates = self._node_rates(self._kinds.get(one.node, ()))
             core, gpu = (float(np.diff(rates.paid(rate, span))[0]) for rate in (rates.core, rates.gpu))
             total += one.cpus * core + one.gpus * gpu
         return total
@@ -50,7 +50,7 @@ class Tariff:
         """
         if not self._kinds:
             return None
-        kinds = [self._of(kind) for kind in sorted(set(self._kinds.values()))]
+        kinds = [self._node_rates(kind) for kind in sorted(set(self._kinds.values()))]
 
         def least(moments: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
             costs = []
@@ -80,7 +80,7 @@ class Tariff:
         return found
 
 
-def portions_of(plan: Plan, slot: int) -> list[Portion]:
+def held_portions(plan: Plan, slot: int) -> list[Portion]:
     """What a placed job holds of nodes."""
     found: dict[str, Portion] = {}
     for take in plan.takes(slot):
@@ -91,13 +91,13 @@ def portions_of(plan: Plan, slot: int) -> list[Portion]:
     return list(found.values())
 
 
-def too_dear(most: float, cost: float, currency: str) -> WaitingFor:
+def too_expensive(most: float, cost: float, currency: str) -> WaitingFor:
     """What a job waits for that has no place at which it costs no more than ``most``."""
     words = f"a time at which it costs at most {most:,.2f} {currency}; it would cost {cost:,.2f} {currency}"
     return WaitingFor("cost", words)
 
 
-def place_within(
+def move_to_affordable_place(
     plan: Plan, slot: int, tariff: Tariff, most: float, now: int, place: Callable[[], int]
 ) -> tuple[int, float]:
     """Move a job that was just placed to the first place that costs no more than ``most``: its start, or -1
@@ -109,7 +109,7 @@ def place_within(
     seconds = int(plan.jobs.durations[slot])
     start, first = plan.start(slot), -1.0
     for _ in range(_ROUNDS):
-        portions = portions_of(plan, slot)
+        portions = held_portions(plan, slot)
         cost = tariff.cost(portions, start, start + seconds)
         first = cost if first < 0 else first
         if cost <= most + _ROUNDING:

@@ -11,16 +11,16 @@ from enum import Enum, auto
 from typing import Final
 
 from schedd.policy.economy import Draw
-from schedd.replay.floor import Defect
+from schedd.replay.machine_state import ReplayDefectError
 from schedd.wire import ShareFacts, Switch, Switched
 
-__all__ = ["Boards", "PowerPlay", "PowerUse"]
+__all__ = ["EnergyUse", "NodePowerSimulation", "PowerModel"]
 
 _KWH: Final = 3.6e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boards:
+class PowerModel:
     """What the nodes draw, and how long they take: ``boot`` seconds until the server shows a node up,
     ``stop`` until it shows it down. With a ``timeout`` nodes are switched by the rule of others, after so
     many idle seconds; without, as the engine orders. While it boots or stops a node draws what it draws idle.
@@ -33,7 +33,7 @@ class Boards:
 
 
 @dataclass(frozen=True, slots=True)
-class PowerUse:
+class EnergyUse:
     """What all nodes drew from the first submission to the last end. ``jobs_kwh`` is the part of busy cores,
     ``idle_kwh`` that of nodes on which nothing ran, ``kwh`` all. ``switched_off`` counts orders.
     """
@@ -51,10 +51,10 @@ class _Phase(Enum):
     BOOTING = auto()
 
 
-class PowerPlay:
+class NodePowerSimulation:
     """One replay's boards, from the moment ``begin`` on, at which all are on and idle."""
 
-    def __init__(self, boards: Boards, nodes: Iterable[str], begin: int) -> None:
+    def __init__(self, boards: PowerModel, nodes: Iterable[str], begin: int) -> None:
         self._boards = boards
         self._phase = dict.fromkeys(nodes, _Phase.ON)
         self._since = dict.fromkeys(self._phase, begin)
@@ -82,7 +82,7 @@ class PowerPlay:
         """The engine's order is obeyed. Raises Defect where a job runs on a node that is to go off."""
         name = decision.node
         if self._busy[name] and not decision.on:
-            raise Defect(f"node {name}, on which a job runs, was switched off at {now}")
+            raise ReplayDefectError(f"node {name}, on which a job runs, was switched off at {now}")
         if decision.on != (self._phase[name] in (_Phase.ON, _Phase.BOOTING)):
             (self._boot if decision.on else self._stop)(name, now)
         return Switched(
@@ -101,16 +101,16 @@ class PowerPlay:
             _, name = heapq.heappop(self._due)
             phase, since = self._phase[name], self._since[name]
             if phase is _Phase.STOPPING and now >= since + self._boards.stop:
-                self._turn(name, _Phase.OFF, now)
+                self._set_phase(name, _Phase.OFF, now)
                 found.append((name, False))
             elif phase is _Phase.BOOTING and now >= since + self._boards.boot:
-                self._turn(name, _Phase.ON, now)
+                self._set_phase(name, _Phase.ON, now)
                 found.append((name, True))
             elif phase is _Phase.ON and self._is_idle(name, now):
                 self._stop(name, now)
         return found
 
-    def began(self, shares: Sequence[ShareFacts], now: int) -> int:
+    def start_job(self, shares: Sequence[ShareFacts], now: int) -> int:
         """A job was given these nodes; returns after how many seconds all of them are up. Raises Defect where
         the engine gave it one that it had switched off.
         """
@@ -120,7 +120,9 @@ class PowerPlay:
             phase = self._phase[name]
             if phase is not _Phase.ON:
                 if self.obeys:
-                    raise Defect(f"a job was started on node {name}, which is {phase.name.lower()}, at {now}")
+                    raise ReplayDefectError(
+                        f"a job was started on node {name}, which is {phase.name.lower()}, at {now}"
+                    )
                 if phase is _Phase.STOPPING:  # it must be down before it can be switched on
                     wait = max(wait, self._since[name] + self._boards.stop - now + self._boards.boot)
                     self._since[name] += self._boards.stop  # it boots from then on
@@ -144,11 +146,11 @@ class PowerPlay:
                 if self._boards.timeout is not None:
                     heapq.heappush(self._due, (now + self._boards.timeout, name))
 
-    def use(self, now: int) -> PowerUse:
+    def use(self, now: int) -> EnergyUse:
         """What was drawn up to ``now``."""
         self._count(now)
         jobs, drawn = self._jobs / _KWH, self._drawn / _KWH
-        return PowerUse(drawn + jobs, jobs, self._idle / _KWH, self._offs)
+        return EnergyUse(drawn + jobs, jobs, self._idle / _KWH, self._offs)
 
     def _is_idle(self, name: str, now: int) -> bool:
         """Whether the rule of others lets it stop."""
@@ -165,15 +167,15 @@ class PowerPlay:
         self._drawn += seconds * (off * draw.off + (len(self._phase) - off) * draw.idle)
         self._idle += seconds * (off * draw.off + idle * draw.idle)
 
-    def _turn(self, name: str, phase: _Phase, now: int) -> None:
+    def _set_phase(self, name: str, phase: _Phase, now: int) -> None:
         self._count(now)
         self._phase[name], self._since[name] = phase, now
 
     def _boot(self, name: str, now: int) -> None:
-        self._turn(name, _Phase.BOOTING, now)
+        self._set_phase(name, _Phase.BOOTING, now)
         heapq.heappush(self._due, (now + self._boards.boot, name))
 
     def _stop(self, name: str, now: int) -> None:
-        self._turn(name, _Phase.STOPPING, now)
+        self._set_phase(name, _Phase.STOPPING, now)
         self._offs += 1
         heapq.heappush(self._due, (now + self._boards.stop, name))

@@ -93,7 +93,7 @@ def _expansion(queue: Waiting) -> _Floats:
     return -factor
 
 
-def _due(queue: Waiting) -> _Ints:
+def _deadline(queue: Waiting) -> _Ints:
     return queue.due
 
 
@@ -155,7 +155,7 @@ QUEUE_POLICIES: Final[Mapping[str, QueuePolicy]] = {
     for policy in (
         _strict("fcfs", _by_arrival),
         _strict("sjf", _first(_duration)),
-        _strict("edf", _first(_due)),
+        _strict("edf", _first(_deadline)),
         _easy("easy", _by_arrival),
         QueuePolicy("aggressive", _by_arrival, _always, _never),
         _easy("flexible", _first(_flexible)),

@@ -10,7 +10,7 @@ from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Request
 from schedd.plan.plan import Plan
 from schedd.plan.views import find_unmet_requirement
-from schedd.replay.site import Ask, Site
+from schedd.replay.site import ReplaySite, TraceRequest
 from schedd.replay.workload import Estimates, Selection, TraceError, TraceJob
 from schedd.wire import JobFacts
 
@@ -27,9 +27,9 @@ class Prepared:
     """
 
     name: str
-    site: Site
+    site: ReplaySite
     jobs: tuple[TraceJob, ...]
-    asks: tuple[Ask, ...]
+    requests: tuple[TraceRequest, ...]
     estimates: Estimates
     skipped: int
     offset: int
@@ -40,7 +40,7 @@ class Prepared:
 
     def facts(self, i: int) -> JobFacts:
         """Job number ``i`` as a server would describe it when it arrives."""
-        job, ask = self.jobs[i], self.asks[i]
+        job, ask = self.jobs[i], self.requests[i]
         return JobFacts(
             id=str(i),
             owner=job.user,
@@ -48,10 +48,10 @@ class Prepared:
             queue=job.queue,
             submitted=job.submit + self.offset,
             family=ask.family,
-            resources={**ask.resources, "walltime": str(job.estimate), **self._wishes(job)},
+            resources={**ask.resources, "walltime": str(job.estimate), **self._optional_resources(job)},
         )
 
-    def _wishes(self, job: TraceJob) -> dict[str, str]:
+    def _optional_resources(self, job: TraceJob) -> dict[str, str]:
         found = {}
         if job.deadline is not None:
             found["deadline"] = datetime.fromtimestamp(job.deadline + self.offset, UTC).isoformat()
@@ -60,14 +60,14 @@ class Prepared:
         return found
 
 
-def prepare(selection: Selection, site: Site, unix_start_time: int | None = None) -> Prepared:
+def prepare(selection: Selection, site: ReplaySite, unix_start_time: int | None = None) -> Prepared:
     """The jobs of ``selection`` with their requests on ``site``; those that it can never run are left out.
 
     Raises TraceError when nothing is left.
     """
     judge = _Judge(site)
     jobs: list[TraceJob] = []
-    asks: list[Ask] = []
+    requests: list[TraceRequest] = []
     reasons: Counter[str] = Counter()
     for job in selection.jobs:
         ask, never = judge(job)
@@ -75,7 +75,7 @@ def prepare(selection: Selection, site: Site, unix_start_time: int | None = None
             reasons[never] += 1
         else:
             jobs.append(job)
-            asks.append(ask)
+            requests.append(ask)
     if not jobs:
         why = reasons.most_common(1)[0][0]
         raise TraceError(f"{selection.name}: none of {len(selection.jobs)} jobs can run here: {why}")
@@ -83,7 +83,7 @@ def prepare(selection: Selection, site: Site, unix_start_time: int | None = None
         name=selection.name,
         site=site,
         jobs=tuple(jobs),
-        asks=tuple(asks),
+        requests=tuple(requests),
         estimates=selection.estimates,
         skipped=selection.skipped + len(selection.jobs) - len(jobs),
         offset=max(unix_start_time or 0, 1 - jobs[0].submit),
@@ -97,16 +97,16 @@ def prepare(selection: Selection, site: Site, unix_start_time: int | None = None
 class _Judge:
     """Reads requests as the engine will; equal ones once, and shares what it read among their jobs."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ReplaySite) -> None:
         self._site = site
         nodes = [node_of(node) for node in site.nodes]
         self._plan = Plan(nodes, 0)
         self._intake = Intake(EngineSettings())
         self._intake.set_nodes(self._plan.nodes)
-        self._known: dict[object, tuple[Ask, str, bool]] = {}
+        self._known: dict[object, tuple[TraceRequest, str, bool]] = {}
         self.unread = 0
 
-    def __call__(self, job: TraceJob) -> tuple[Ask, str]:
+    def __call__(self, job: TraceJob) -> tuple[TraceRequest, str]:
         """What the job asks, and why it can never run, if so."""
         key = (job.procs, job.mem_kib_per_proc, job.mem_kib_per_node, job.nodes_spec, job.select_spec)
         found = self._known.get(key)
@@ -115,17 +115,17 @@ class _Judge:
         self.unread += found[2]
         return found[:2]
 
-    def _read(self, job: TraceJob) -> tuple[Ask, str, bool]:
-        ask, unread = self._site.ask(job), False
+    def _read(self, job: TraceJob) -> tuple[TraceRequest, str, bool]:
+        ask, unread = self._site.request(job), False
         request = self._understood(ask)
         if request is None:
             unread = True
-            ask = Ask("torque", {"procs": str(job.procs)})
+            ask = TraceRequest("torque", {"procs": str(job.procs)})
             request = self._understood(ask)
         assert request is not None
         never = find_unmet_requirement(self._plan, request)
         return ask, never.requirement if never is not None else "", unread
 
-    def _understood(self, ask: Ask) -> Request | None:
+    def _understood(self, ask: TraceRequest) -> Request | None:
         facts = JobFacts(id="0", owner="", queue="", submitted=0, family=ask.family, resources=ask.resources)
         return self._intake.read(facts, None, {}).request

@@ -11,10 +11,10 @@ from research.__main__ import main as research
 from research.experiments.energy import RULES
 from schedd.engine import EngineSettings
 from schedd.policy.economy import Draw
-from schedd.replay.boards import Boards, PowerPlay
-from schedd.replay.driver import Defect, Schedule, run
-from schedd.replay.prepare import Prepared, prepare
-from schedd.replay.site import equal_nodes
+from schedd.replay.driver import ReplayDefectError, Schedule, run
+from schedd.replay.node_power import NodePowerSimulation, PowerModel
+from schedd.replay.prepared import Prepared, prepare
+from schedd.replay.site import equal_node_site
 from schedd.replay.workload import Trace, TraceJob, select
 from schedd.wire import ShareFacts, Switch
 
@@ -28,7 +28,7 @@ def prepared(*jobs: tuple[int, int]) -> Prepared:
         TraceJob(id=i, submit=submit, run=ran, procs=1, estimate=ran, user="u")
         for i, (submit, ran) in enumerate(jobs, 1)
     )
-    site = equal_nodes(2, 1)
+    site = equal_node_site(2, 1)
     return prepare(select(Trace("two", traced), procs=2), site)
 
 
@@ -38,7 +38,7 @@ def played(what: Prepared, *, delay: int | None = None, timeout: int | None = No
         site = {"power_saving": {"mode": "on", "idle": 600, "min_up": 600, "min_off": 600, "delay": delay}}
         site["power_saving"] |= {"boot_time": 300, "stop_time": 60}
     policy = "easy" if timeout is not None else "conservative"
-    boards = Boards(draw=DRAW, boot=300, stop=60, timeout=timeout)
+    boards = PowerModel(draw=DRAW, boot=300, stop=60, timeout=timeout)
     return run(what, policy, settings=EngineSettings(site=site), boards=boards, validate=True)
 
 
@@ -83,11 +83,11 @@ def test_by_the_rule_of_others_a_node_goes_off_after_its_time_and_the_job_that_g
 
 
 def test_a_job_that_gets_a_node_on_its_way_down_waits_for_both_ways() -> None:
-    play = PowerPlay(Boards(draw=DRAW, boot=300, stop=60, timeout=600), ["n1"], 0)
+    play = NodePowerSimulation(PowerModel(draw=DRAW, boot=300, stop=60, timeout=600), ["n1"], 0)
     share = [ShareFacts("n1", 1)]
     assert play.next() == 600
     assert play.arrived(600) == []
-    assert play.began(share, 620) == 40 + 300
+    assert play.start_job(share, 620) == 40 + 300
     assert play.arrived(660) == []
     assert play.arrived(960) == [("n1", True)]
 
@@ -98,15 +98,15 @@ def test_the_engine_must_not_switch_off_a_node_on_which_a_job_runs_nor_start_one
     def order(on: bool) -> Switch:
         return Switch(id="1", cause="", time=0, node="n1", on=on, expires=60)
 
-    play = PowerPlay(Boards(draw=DRAW), ["n1"], 0)
+    play = NodePowerSimulation(PowerModel(draw=DRAW), ["n1"], 0)
     share = [ShareFacts("n1", 1)]
-    play.began(share, 0)
-    with pytest.raises(Defect, match="on which a job runs"):
+    play.start_job(share, 0)
+    with pytest.raises(ReplayDefectError, match="on which a job runs"):
         play.order(order(False), 10)
     play.left(share, 10, 10)
     play.order(order(False), 20)
-    with pytest.raises(Defect, match="which is stopping"):
-        play.began(share, 30)
+    with pytest.raises(ReplayDefectError, match="which is stopping"):
+        play.start_job(share, 30)
 
 
 def test_the_experiment_tells_what_each_rule_saves(tmp_path: Path) -> None:

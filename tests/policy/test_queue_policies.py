@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from schedd.policy.queue import QUEUE_POLICIES, Waiting, _flexible
+from schedd.policy.queue_policies import QUEUE_POLICIES, Waiting, _flexible
 
 NOW = 100_000
 NEVER = 1 << 40

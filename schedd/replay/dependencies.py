@@ -6,10 +6,10 @@ from dataclasses import replace
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import JobFacts, JobReleased
 
-__all__ = ["Chains"]
+__all__ = ["JobDependencies"]
 
 
-class Chains:
+class JobDependencies:
     """The server's part: who waits for whom, by the numbers that jobs have in a replay. Raises TraceError
     where a job waits for one that is not there, or that does not come before it.
     """

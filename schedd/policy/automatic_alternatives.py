@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Choosing"]
+__all__ = ["AlternativeRules"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choosing:
+class AlternativeRules:
     """Seconds unless said otherwise; ``every`` 0: never. ``limits`` by objective: a plan beyond one is not
     taken, unless the live plan is beyond it as far. It must be better by the share ``gain``.
     """

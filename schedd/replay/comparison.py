@@ -7,17 +7,17 @@ from typing import Final
 
 from schedd.engine.facts.slack import OFF
 from schedd.optimize import SearchSettings
-from schedd.policy.queue import QUEUE_POLICIES
+from schedd.policy.queue_policies import QUEUE_POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.lublin import generate
 from schedd.replay.machines import read_machines
-from schedd.replay.prepare import Prepared, prepare
-from schedd.replay.read import read_traces
-from schedd.replay.searching import Searching
-from schedd.replay.site import Site, equal_nodes, of_groups, one_node
+from schedd.replay.prepared import Prepared, prepare
+from schedd.replay.searches import SearchSchedule
+from schedd.replay.site import ReplaySite, equal_node_site, machine_file_site, single_node_site
+from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, select
 
-__all__ = ["GROUPS", "POLICIES", "Comparison", "Machine", "Ready", "warm_up"]
+__all__ = ["GROUPS", "POLICIES", "Comparison", "Machine", "PreparedLog", "warm_up"]
 
 POLICIES = (PLANNING_POLICY, BACKFILL_POLICY, *PLACEMENTS, *QUEUE_POLICIES)
 
@@ -44,7 +44,7 @@ class Machine:
     mem_per_node: int | None = None
     machines: Path | None = None
 
-    def site(self) -> Site | None:
+    def site(self) -> ReplaySite | None:
         """The nodes; None where only processors count. Raises TraceError for contradictions."""
         ways = [
             name
@@ -57,7 +57,7 @@ class Machine:
             raise TraceError(f"{' and '.join(ways)} describe the machine in different ways: give one of them")
         if self.machines is not None:
             self._alone("--machines")
-            return of_groups(read_machines(self.machines))
+            return machine_file_site(read_machines(self.machines))
         if self.nodes is None:
             self._alone("--nodes")
             if self.procs is not None and self.procs < 1:
@@ -69,7 +69,7 @@ class Machine:
             raise TraceError(
                 f"--nodes {self.nodes} --cpus-per-node {self.cpus_per_node}: both must be at least 1"
             )
-        return equal_nodes(self.nodes, self.cpus_per_node, self.mem_per_node or 0)
+        return equal_node_site(self.nodes, self.cpus_per_node, self.mem_per_node or 0)
 
     def _alone(self, way: str) -> None:
         given = [
@@ -85,7 +85,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedLog:
     """A log ready to run, with ``notes`` for the user: what was left out and what was passed over."""
 
     prepared: Prepared
@@ -110,7 +110,7 @@ class Comparison:
     load: float | None = None
     seed: int = 1
 
-    def ready(self) -> Iterator[Ready]:
+    def ready(self) -> Iterator[PreparedLog]:
         """Log after log. Raises TraceError for what cannot be replayed, OSError for unreadable files."""
         site = self.machine.site()
         procs = site.procs if site is not None else self.machine.procs
@@ -124,22 +124,22 @@ class Comparison:
                 procs=procs,
                 kill=self.kill,
             )
-            prepared = prepare(chosen, site or one_node(chosen.procs), trace.unix_start_time)
+            prepared = prepare(chosen, site or single_node_site(chosen.procs), trace.unix_start_time)
             if chosen.never_ran:
                 notes.append(f"{_count(chosen.never_ran)} that never ran in the log left out")
             if chosen.without_estimate and self.estimates == "user":
                 notes.append(f"{_count(chosen.without_estimate)} without a limit: the run time stands for it")
             if prepared.skipped:
-                notes.append(f"{_count(prepared.skipped)} skipped: {_why(prepared, chosen.skipped)}")
+                notes.append(f"{_count(prepared.skipped)} skipped: {_skip_reason(prepared, chosen.skipped)}")
             if prepared.unread:
                 notes.append(
                     f"{prepared.unread:,} node specifications were not understood: processors anywhere are "
                     "asked for instead"
                 )
-            if unknown := prepared.site.unknown_words(prepared.jobs):
+            if unknown := prepared.site.unknown_properties(prepared.jobs):
                 listed = ", ".join(sorted(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
                 notes.append(f"no node of the machine has {listed}: these demands are passed over")
-            yield Ready(prepared, tuple(f"{trace.name}: {note}" for note in notes))
+            yield PreparedLog(prepared, tuple(f"{trace.name}: {note}" for note in notes))
 
     def _traces(self, procs: int | None) -> Sequence[Trace]:
         if self.generated is None:
@@ -180,7 +180,7 @@ def _count(jobs: int) -> str:
     return "1 job" if jobs == 1 else f"{jobs:,} jobs"
 
 
-def _why(prepared: Prepared, wider: int) -> str:
+def _skip_reason(prepared: Prepared, wider: int) -> str:
     reasons = {f"wider than {prepared.site.procs} processors": wider, **(prepared.reasons or {})}
     return "; ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
 
@@ -191,9 +191,9 @@ def warm_up(*, search: bool = False) -> None:
         TraceJob(id=i, submit=i, run=10 + i, procs=1 + i % 4, estimate=40 + i) for i in range(_WARM_UP)
     )
     chosen = select(Trace("warm-up", jobs, max_procs=4), estimates="user")
-    for site in (one_node(4), equal_nodes(2, 2)):
+    for site in (single_node_site(4), equal_node_site(2, 2)):
         prepared = prepare(chosen, site)
         for policy in (PLANNING_POLICY, BACKFILL_POLICY, "easy"):
             replay(prepared, policy)
         if search:
-            replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(1, SearchSettings(moves=5)))
+            replay(prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(1, SearchSettings(moves=5)))
