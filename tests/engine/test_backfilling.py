@@ -53,7 +53,7 @@ def test_the_move_is_told_with_its_cause() -> None:
     cluster.submit("short", walltime=600)
     cluster.at(HOUR)
     words = [one.words for one in cluster.engine.state.changes]
-    assert "who is expected to be shorter goes first" in words
+    assert "jobs with a shorter expected run time go first" in words
 
 
 def test_a_start_that_would_break_a_promise_is_not_made() -> None:
@@ -143,7 +143,7 @@ def test_nobody_moves_while_starts_are_paused() -> None:
     cluster.submit("short", walltime=600)
     cluster.at(HOUR + 1)
     assert cluster.runs("short") == cluster.runs("long") == []
-    assert "who is expected to be shorter goes first" not in [
+    assert "jobs with a shorter expected run time go first" not in [
         one.words for one in cluster.engine.state.changes
     ]
     assert cluster.engine.next_wake is None or cluster.engine.next_wake > cluster.server.now + 1

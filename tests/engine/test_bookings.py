@@ -253,7 +253,7 @@ def test_a_job_altered_into_a_booking_is_promised_anew_and_breaks_nothing() -> N
     site.ask("2", advres="b")
     ended = site.record("2").ended
     assert ended is not None
-    assert ended.words == "it is to run in another booking, or in none"
+    assert ended.words == "its booking was changed"
     site.at(1_000)
     assert (site.runs("2"), site.record("2").breaches) == ([1_000], ())
 

@@ -162,7 +162,7 @@ def test_a_job_that_the_planner_does_not_come_back_from_is_set_aside_alone(
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)  # as a snapshot would tell them again
         assert answers(loop, "1", "2", "3") == ["start_known", "waiting", "start_known"]
         assert len(alerts(loop, "passed_over")) == hangs
-        assert "an admin: planning it failed" in view(loop, "2").why
+        assert "an administrator: planning it failed" in view(loop, "2").why
 
 
 def test_when_everything_fails_the_planner_tries_again_and_goes_on_as_soon_as_it_can(

@@ -107,7 +107,7 @@ def test_who_follows_knows_an_error_that_the_leader_alone_met(
         standby.catch_up()
         restarted = LogFollower(store, "c", SETTINGS, T)
         for found in (standby.engine, restarted.engine):
-            assert "an admin: planning it failed" in str(found.state.records["3"].answer)
+            assert "an administrator: planning it failed" in str(found.state.records["3"].answer)
             assert_alike(found, engine_of(loop))
 
 

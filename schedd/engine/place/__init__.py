@@ -1,1 +1,1 @@
-"""Where a job goes in the plan, and what it costs there."""
+"""Placement of jobs in the plan, and the cost of a placement."""

@@ -1,4 +1,4 @@
-"""Nodes that a job avoids for a while, since its last starts there came to nothing."""
+"""Nodes that a job avoids for a while after failed starts on them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,25 +12,25 @@ from schedd.model import Request
 __all__ = ["ELSEWHERE_WITHIN_S", "MOST_NODES", "failed_on", "with_avoided"]
 
 ELSEWHERE_WITHIN_S: Final = 3600
-"""Nodes are avoided if others allow a start no more than so much later than the job may be tried again."""
+"""A job avoids nodes only if other nodes allow a start within this time after the end of its backoff."""
 MOST_NODES: Final = 32
-"""Nodes of failed starts that are remembered of a job."""
+"""Nodes of failed starts that are remembered per job."""
 _ALL_SUSPECT: Final = 4
-"""Of a start on so many nodes at most, any may be at fault; of a larger one the first is suspected, on which
-the server begins.
+"""After a failed start on at most this many nodes, each of them is suspected; of a larger start only the
+first node, on which the server begins.
 """
 
 
 def failed_on(before: tuple[str, ...], nodes: Iterable[str]) -> tuple[str, ...]:
-    """The nodes that a job is to avoid after a start on ``nodes`` came to nothing, the first of them last."""
+    """Return the nodes to avoid after a failed start on ``nodes``, the most suspected last."""
     names = list(dict.fromkeys(nodes))
     new = names[::-1] if len(names) <= _ALL_SUSPECT else names[:1]
     return (*(name for name in before if name not in new), *new)[-MOST_NODES:]
 
 
 def with_avoided(state: EngineState, record: JobRecord, wanted: Request) -> Request:
-    """``wanted`` with the nodes to avoid of an unplaced job: all on which its starts came to nothing, else
-    the latest; none where other nodes allow no start soon enough.
+    """Return the ``wanted`` request with the nodes that an unplaced job avoids: all nodes of its failed
+    starts, or only the latest. Return it unchanged where the other nodes allow no start soon enough.
     """
     failed = tuple(name for name in record.back_off.failed_on if name in state.plan.nodes)
     if not failed or find_booking(state, record) is not None:

@@ -1,4 +1,4 @@
-"""Free room goes to the shortest by what is expected, where the site wants that: see ``plan.backfill``."""
+"""Shortest-expected-job-first backfilling in the engine, if the site selects it: see ``plan.backfill``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,33 +31,37 @@ __all__ = [
 ]
 
 Predicted = Callable[[str], Prediction | None]
-"""What was predicted of a job at its submission."""
+"""Returns the prediction that was made for a job at its submission."""
 
 
 def is_backfilling(state: EngineState) -> bool:
-    """Whether that is done now: not while much is taken in, of which the plan does not know yet."""
+    """Return whether backfilling is active; it pauses during a large intake, which the plan does not contain
+    yet.
+    """
     return _is_enabled(state) and not (state.arriving or state.rereading)
 
 
 def _is_enabled(state: EngineState) -> bool:
-    """Whether the site wants that, and jobs are started at all. Where jobs are kept on faster nodes that are
-    worth waiting for, repair alone knows how.
+    """Return whether the site selects backfilling and jobs are started at all. Where jobs wait for faster
+    nodes, only repair moves them.
     """
     return state.settings.backfill == "shortest" and not (state.halted or state.keeps_speed)
 
 
 def next_backfill(state: EngineState) -> int:
-    """When it is to be done though nothing happens; FOREVER: not before something does."""
+    """Return when the next backfilling round is due without an event; FOREVER: none."""
     return state.backfill_due if is_backfilling(state) else FOREVER
 
 
 def run_backfill(state: EngineState, event: str) -> None:
-    """Let those start now whose turn it is. No promise is broken by it, and no deadline missed that holds."""
+    """Start waiting jobs in free capacity. This breaks no promise and misses no deadline that is still
+    met.
+    """
     plan, now = state.plan, state.now
     changed = plan.freed or state.change_number != state.backfilled or state.backfill_due <= now
     if not changed and state.soonest() > now:
         return
-    if state.last_backfill == now:  # once a second: what it frees is repaired, and that is no news
+    if state.last_backfill == now:  # at most once per second: repair uses what it frees
         if not event.startswith("clock:"):
             state.backfill_due = now + 1
         return
@@ -65,19 +69,21 @@ def run_backfill(state: EngineState, event: str) -> None:
     slots = next_to_start(plan, _movable(state), now)
     moves = backfill(plan, _waiting(state, slots), now, state.settings.search_patience)
     if len(moves):
-        note_moves(state, event, Cause.IMPROVED, "who is expected to be shorter goes first", moves)
+        note_moves(state, event, Cause.IMPROVED, "jobs with a shorter expected run time go first", moves)
         state.due = None
     state.backfilled = state.change_number
 
 
 def backfill_rule(state: EngineState) -> BackfillRule | None:
-    """What free room is given by, for copies of the plan. None: repair alone gives it."""
+    """Return the rule that backfilling follows on forks of the plan; None: only repair fills free
+    capacity.
+    """
     rule = backfill_rule_outline(state)
     return with_expected_run_times(rule, state.by_slot, _predicted(state)) if rule is not None else None
 
 
 def backfill_rule_outline(state: EngineState) -> BackfillRule | None:
-    """The same as if nothing were predicted: to look up each job's prediction takes longer than all else."""
+    """Return the same rule without predictions, whose lookup per job takes most of the time."""
     if not _is_enabled(state):
         return None
     return BackfillRule(
@@ -93,17 +99,17 @@ def backfill_rule_outline(state: EngineState) -> BackfillRule | None:
 def with_expected_run_times(
     rule: BackfillRule, by_slot: Sequence[JobRecord | None], predicted: Predicted
 ) -> BackfillRule:
-    """An outline with what is expected of each job that may be moved, as predicted at its submission."""
+    """Return the rule with the predicted run time of each movable job."""
     may, expected = np.flatnonzero(rule.may), rule.expected.copy()
     expected[may] = _expected(by_slot, may, expected[may], predicted)
     return replace(rule, expected=expected)
 
 
 def _movable(state: EngineState) -> Bools:
-    """By slot, whether a planned job may go elsewhere.
+    """Return by slot whether a planned job may move.
 
-    Jobs leave a node that is down in their own time. Places that are kept or booked, and those that a job can
-    pay for, are not to be had elsewhere.
+    Jobs on a node that is down leave it after its grace. Held placements, bookings and jobs with a cost limit
+    stay.
     """
     plan = state.plan
     may: Bools = plan.jobs.states == PLANNED
@@ -125,7 +131,9 @@ def _waiting(state: EngineState, slots: Ints) -> BackfillQueue:
 
 
 def _latest(state: EngineState, slots: Ints) -> Ints:
-    """The last start of each of these by promise, by those that wait for it, and by a deadline that holds."""
+    """Return the last start allowed of each of these jobs: by its promise, its dependents, and its deadline
+    if it is still met.
+    """
     starts, in_time = state.plan.starts(slots), state.due_by[slots] - state.plan.jobs.durations[slots]
     latest = last_starts(state)[slots]
     found: Ints = np.where(starts <= in_time, np.minimum(latest, in_time), latest)
@@ -139,7 +147,7 @@ def _predicted(state: EngineState) -> Predicted:
 def _expected(
     by_slot: Sequence[JobRecord | None], slots: Ints, durations: Ints, predicted: Predicted
 ) -> Ints:
-    """How long these jobs are expected to run; as long as planned where nothing is predicted."""
+    """Return the expected run times in seconds; without a prediction, the planned duration."""
     expected = durations.copy()
     for i, slot in enumerate(slots.tolist()):
         record = by_slot[slot]

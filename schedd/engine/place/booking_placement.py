@@ -1,7 +1,7 @@
-"""Jobs that run in a booking: which it is, whether they may start, and what is left of it for others.
+"""Jobs that run in a booking: their booking, whether they may start, and the booking's remaining capacity.
 
-What a booking holds stands in the plan as *pieces*: slots that hold, each for a time, all that no job of the
-booking has. A job takes its place from them in the moment in which it may start.
+The plan holds the unused part of a booking in *booking slots*: fixed slots, each over one interval, which
+hold what no job of the booking uses. A job takes its placement from them at its start.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -34,10 +34,10 @@ _PIECE = Request((Chunk(cpus=0),), Place.FREE)
 
 
 def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
-    """The booking in which a job is to run; None: it runs anywhere.
+    """Return the booking in which a job must run; None: it may run anywhere.
 
-    A job whose booking is over runs like any other. For one that names no booking of its owner's see
-    ``missing_booking``.
+    A job whose booking has ended runs like any other job. For a job that names a booking which its owner does
+    not have, see ``missing_booking``.
     """
     if not state.bookings:
         return None
@@ -58,9 +58,10 @@ def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
 def missing_booking(
     name: str, owner: str, bookings: Mapping[str, Booking], reservations: Collection[str]
 ) -> WaitingFor | None:
-    """What a job waits for that names a reservation in which it cannot run; None: it names none, or its own.
+    """Return what a job waits for that names a reservation in which it cannot run; None: it names none, or
+    its own booking.
 
-    The words are the same whether somebody else has a booking of that name or nobody has.
+    The text is the same whether another user has a booking of that name or nobody has.
     """
     if not name:
         return None
@@ -87,20 +88,20 @@ def names_booking(state: EngineState, name: str) -> bool:
 
 
 def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
-    """The booking in which a transfer's job is to start: of several, the newest that is confirmed.
+    """Return the booking in which a transferred job must start: the newest confirmed one.
 
-    While a group moves there are two: the one that it has, and the one that it is to have.
+    While a co-allocation moves it has two: the present one and the new one.
     """
     found = [one for one in state.bookings.values() if one.event.transfer == transfer and one.phase in LIVE]
     return max(found, key=lambda one: (one.confirmed, one.event.time), default=None)
 
 
 def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | None) -> WaitingFor | None:
-    """What keeps a job from starting now that runs in a booking alone; None: nothing does."""
+    """Return why a job that may only run in a booking cannot start now; None: it can."""
     if booking is None:
         transferred = state.transfers.get(state.transfer_by_job.get(record.id, ""))
         if transferred is not None and transferred.booked:
-            return WaitingFor("reservation", "the other parts of its group")
+            return WaitingFor("reservation", "the other components of its co-allocation")
         if transferred is not None and transferred.booking:
             return None
         facts = record.facts
@@ -112,7 +113,9 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
     if booking.event.until is not None and not booking.confirmed:
         return WaitingFor("reservation", f"reservation {booking.shown}, which is not confirmed yet")
     if booking.event.arming and not booking.armed:
-        return WaitingFor("reservation", "the word that all parts of its group may start")
+        return WaitingFor(
+            "reservation", "the confirmation that all components of its co-allocation may start"
+        )
     begin = max(state.now, record.back_off.until)
     if begin + record.understood.walltime > booking.end and not booking.event.transfer:
         words = f"reservation {booking.shown}, which ends before its walltime is over"
@@ -121,7 +124,7 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
 
 
 def place_in_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
-    """Give an unplaced job a place in its booking that begins now; False: there is no room in it now."""
+    """Place an unplaced job in its booking, to start now. Return False if the booking has no room now."""
     plan, now = state.plan, state.now
     free_booking_slots(state, booking)
     nodes = {node for node, _ in booking.held}
@@ -139,7 +142,7 @@ def place_in_booking(state: EngineState, record: JobRecord, booking: Booking) ->
 
 
 def is_outside_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
-    """Whether a job that has a place in the booking was moved to one that is not the booking's."""
+    """Return whether a job that had a placement in the booking was moved out of it."""
     if record.id not in booking.jobs:
         return False
     has = dict(booking.held)
@@ -150,7 +153,9 @@ def is_outside_booking(state: EngineState, record: JobRecord, booking: Booking) 
 
 
 def _respects_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
-    """Whether the cores and gpus of a job that has a place, and of those before it, are the booking's."""
+    """Return whether the cores and gpus of a placed job, and of the booking's earlier jobs, belong to the
+    booking.
+    """
     has = dict(booking.held)
     jobs = [*booking.jobs, *([] if record.id in booking.jobs else [record.id])]
     used: dict[str, list[int]] = {}
@@ -165,7 +170,7 @@ def _respects_booking(state: EngineState, record: JobRecord, booking: Booking) -
 
 
 def merge_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, ...]:
-    """What is held of each node, all takes of it together."""
+    """Return what is held of each node, all takes of a node together."""
     found: dict[str, list[int]] = {}
     for take in takes:
         name = state.plan.node_names[take.row]
@@ -174,13 +179,13 @@ def merge_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, ...]:
 
 
 def free_booking_slots(state: EngineState, booking: Booking) -> None:
-    """Take what the booking holds out of the plan."""
+    """Remove the slots that hold the unused part of a booking."""
     for slot in booking.slots:
         state.drop_slot(slot)
 
 
 def update_booking_slots(state: EngineState, name: str) -> bool:
-    """Let a booking hold what its jobs do not; returns whether it holds other things than before."""
+    """Hold in the plan what the jobs of a booking do not use. Return whether that changed."""
     booking = state.bookings[name]
     jobs = tuple(job for job in booking.jobs if _is_placed(state, job))
     uses = _held_by_jobs(state, jobs)
@@ -205,14 +210,14 @@ def _is_placed(state: EngineState, job: str) -> bool:
 
 
 def _held_by_jobs(state: EngineState, jobs: Iterable[str]) -> list[Piece]:
-    """What these jobs hold, each from its start to its end."""
+    """Return what these jobs hold, each over the time from its start to its end."""
     plan = state.plan
     slots = [state.records[job].slot for job in jobs if _is_placed(state, job)]
     return [(plan.start(slot), plan.end(slot), merge_takes(state, plan.takes(slot))) for slot in slots]
 
 
 def _remaining_shares(booking: Booking, uses: Sequence[Piece]) -> tuple[Piece, ...]:
-    """What is left of the booking over time."""
+    """Return the unused part of a booking, by interval."""
     edges = {booking.start, booking.end}
     edges |= {edge for first, last, _ in uses for edge in (first, last) if booking.start < edge < booking.end}
     found: list[Piece] = []
@@ -233,14 +238,14 @@ def _remaining_shares(booking: Booking, uses: Sequence[Piece]) -> tuple[Piece, .
 
 
 def _shared(amounts: Sequence[int]) -> tuple[int, ...]:
-    """What is held of a node is a part of it: no job may have the node as a whole, whatever is left."""
+    """Return the amounts with at least one share: the unused part of a node is never a whole node."""
     found = list(amounts)
     found[SHARE] = max(1, found[SHARE])
     return tuple(found)
 
 
 def _fix_remaining(state: EngineState, piece: Piece) -> int:
-    """A slot that holds the piece as far as its nodes are known; -1: none is."""
+    """Return a slot that holds the shares on nodes known to the plan; -1: no node is known."""
     begin, end, shares = piece
     plan = state.plan
     columns = len(plan.resource_columns)
@@ -253,7 +258,7 @@ def _fix_remaining(state: EngineState, piece: Piece) -> int:
 
 
 def _sum(one: Sequence[int], other: Sequence[int], columns: int = 0) -> list[int]:
-    """Both added up, in so many columns: there may be more of them than there were."""
+    """Add two amounts over this many columns; the number of columns may have grown in between."""
     n = columns or max(len(one), len(other))
     a, b = ([*amounts[:n], *[0] * (n - len(amounts))] for amounts in (one, other))
     return [x + y for x, y in zip(a, b, strict=True)]

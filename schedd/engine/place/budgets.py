@@ -1,4 +1,4 @@
-"""Hard limits of cost are followed when prices change."""
+"""Replanning after changes of account balances, periods and prices."""
 
 from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
@@ -13,16 +13,14 @@ __all__ = ["apply_cost_limits"]
 
 
 def apply_cost_limits(state: EngineState, event: str) -> None:
-    """Look for earlier places of jobs that may cost no more than their limits; try again for those that have
-    none.
-    """
+    """Seek earlier placements for jobs with a cost limit, and retry those without a placement."""
     state.costs_due = state.now + state.settings.priority_every
     for job_id in list(state.capped):
         record = state.records[job_id]
         if record.phase not in (Phase.WAITING, Phase.BLOCKED):
             del state.capped[job_id]
         elif isinstance(record.answer, WaitingFor) and record.answer.kind == "cost":
-            plan_job(state, record, event, Cause.FREED, "prices are others than before")
+            plan_job(state, record, event, Cause.FREED, "prices changed")
         elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
             with Concerning(state, job_id, event):
                 if over_limit(state, record):
@@ -30,7 +28,7 @@ def apply_cost_limits(state: EngineState, event: str) -> None:
                     continue
                 old = move_earlier_affordably(state, record, event)
                 if old >= 0:
-                    words = "there is room where it costs no more than it may"
+                    words = "an earlier placement within its cost limit is free"
                     note_one(
                         state, event, Cause.FREED, words, record.slot, old, state.plan.start(record.slot)
                     )

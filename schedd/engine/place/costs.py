@@ -1,7 +1,7 @@
-"""Hard limits of cost: a job is planned, and started, only where it costs no more than its owner said.
+"""Hard cost limits: a job is planned and started only where it costs no more than its owner allows.
 
-A job whose limit matters keeps its start as the earliest it may have, so that neither repair nor a search
-moves it to a dearer moment; every few minutes it is looked for an earlier place that it can pay for.
+The start of a job with an effective limit is also its earliest start, so that neither repair nor a search
+moves it to a more expensive time. An earlier affordable placement is sought every few minutes.
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ _DAY = 86_400
 
 
 def _tariff(state: "EngineState") -> Tariff:
-    """The prices, worked out anew each day."""
+    """Return the prices, computed once per day."""
     day = state.now - state.now % _DAY
     if state.tariff is None or state.tariff.day != day:
         nodes = {name: facts.properties for name, facts in state.node_facts.items()}
@@ -33,7 +33,7 @@ def _tariff(state: "EngineState") -> Tariff:
 
 
 def _limit(state: "EngineState", record: JobRecord) -> float | None:
-    """The most that a job may cost; None where it cannot cost more anywhere, and where limits are soft."""
+    """Return the maximum cost of a job; None where no placement can exceed it, or where limits are soft."""
     site, request = state.site, record.understood.request
     if not site.hard_limits or not site.economy.prices or state.policy is not None or request is None:
         return None
@@ -50,8 +50,8 @@ def _limit(state: "EngineState", record: JobRecord) -> float | None:
 
 
 def place_affordably(state: "EngineState", record: JobRecord, event: str) -> WaitingFor | None:
-    """Move a job that was just placed to where it costs no more than it may; what it waits for where that is
-    nowhere, and then it is unplaced.
+    """Move a job that was just placed to an affordable placement. If there is none, return the reason; the
+    job is then unplaced.
     """
     state.capped.pop(record.id, None)
     most = _limit(state, record)
@@ -75,7 +75,7 @@ def place_affordably(state: "EngineState", record: JobRecord, event: str) -> Wai
 
 
 def over_limit(state: "EngineState", record: JobRecord) -> bool:
-    """Whether a planned job costs more than it may where it is planned now."""
+    """Return whether a planned job exceeds its cost limit at its planned start."""
     if record.id not in state.capped:
         return False
     most = _limit(state, record)
@@ -87,8 +87,8 @@ def over_limit(state: "EngineState", record: JobRecord) -> bool:
 
 
 def move_earlier_affordably(state: "EngineState", record: JobRecord, event: str) -> int:
-    """Look for an earlier place that a planned job can pay for; returns the start that it had before, or -1
-    where it stays.
+    """Move a planned job to an earlier affordable placement. Return the previous start, or -1 if the job did
+    not move.
     """
     plan, slot = state.plan, record.slot
     old, takes = plan.start(slot), plan.takes(slot)
@@ -110,5 +110,5 @@ def move_earlier_affordably(state: "EngineState", record: JobRecord, event: str)
 
 
 def next_cost_check(state: "EngineState") -> int:
-    """When earlier places are looked for again; FOREVER: no job has a limit that matters."""
+    """Return when earlier affordable placements are sought next; FOREVER: no job has an effective limit."""
     return state.costs_due if state.capped else FOREVER

@@ -1,4 +1,4 @@
-"""Jobs that lose their deadlines leave the plan, where the site holds them."""
+"""Removal of jobs that cannot meet their deadlines, if the site holds such jobs."""
 
 from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
@@ -11,7 +11,7 @@ __all__ = ["remove_lost_deadlines"]
 
 
 def remove_lost_deadlines(state: EngineState, event: str) -> None:
-    """Take jobs out of the plan that can no longer end by their deadlines; those about to start stay."""
+    """Remove planned jobs that can no longer end by their deadlines; jobs that are about to start stay."""
     for slot in lost_now(state):
         record = state.by_slot[slot]
         if record is None or record.phase is not Phase.WAITING or lost_deadline(state, record) is None:

@@ -1,8 +1,9 @@
-"""Jobs that wait for others (``-W depend=``): planned behind them, moved with them, started when released.
+"""Dependent jobs (``-W depend=``): planned after the jobs they wait for, moved with them, started after
+release.
 
 The server holds a job whose dependency is not met and releases it itself; until then its plan is conditional
-and nothing is promised. What can be planned is ``after``, ``afterok`` and ``afterany`` of jobs that have a
-start, of arrays too; ``afternotok`` speaks of a failure that nobody plans.
+and it gets no promise. Plannable are ``after``, ``afterok`` and ``afterany`` on jobs (and arrays) that have a
+start. ``afternotok`` depends on a failure, which is not planned.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ _DEEPEST = 10_000
 
 
 def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | WaitingFor:
-    """What the job is to be planned behind, nothing when no dependency holds it; or why it has no plan."""
+    """Return the links that hold the job, or the reason why it cannot be planned; empty: no dependency holds
+    it.
+    """
     facts = record.facts
     if not facts.depend or facts.state != "H" or set(holds_in(facts.holds)) - {Hold.SYSTEM}:
         return ()
@@ -56,18 +59,20 @@ def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[Link, ..
 
 
 def may_be_planned(record: JobRecord) -> bool:
-    """Whether the job's dependency is of the kinds that are planned as soon as the others have a start."""
+    """Return whether all dependencies are of kinds that are planned as soon as the other jobs have a
+    start.
+    """
     return all(link.kind in _PLANNED for link in parse_dependencies(record.facts.depend))
 
 
 def parse_dependencies(depend: str) -> Iterator[Link]:
-    """What a ``depend`` attribute makes the job wait for."""
+    """Yield the links of a ``depend`` attribute."""
     for condition in conditions(depend):
         yield Link(condition.until, condition.job)
 
 
 def met_at(state: "EngineState", kind: str, record: JobRecord) -> int | None:
-    """When, as planned now, this job will have done what the dependency asks for; None: nobody knows."""
+    """Return when this job meets the dependency in the current plan; None: unknown."""
     start = state.plan.start(record.slot) if record.slot >= 0 else -1
     if start < 0:
         return None
@@ -80,7 +85,7 @@ def met_at(state: "EngineState", kind: str, record: JobRecord) -> int | None:
 
 
 def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
-    """The first moment at which all links are met, as planned now; jobs that are gone have met theirs."""
+    """Return the first time at which all links are met in the current plan; links to removed jobs are met."""
     moments = [met_at(state, link.kind, one) for link in links for one in _jobs(state, link)]
     return max((moment for moment in moments if moment is not None), default=0)
 
@@ -106,11 +111,11 @@ def without_start(state: "EngineState", links: tuple[Link, ...]) -> bool:
 
 
 def last_starts(state: "EngineState") -> Ints:
-    """The last start that a search may give each job, by slot: none passes its promise, and none for whom
-    others wait starts so late that one of these could not start where the plan would let it.
+    """Return by slot the last start that a search may give to each job: it keeps promises, and lets no
+    dependent start later than planned.
 
-    Who waits for others starts no earlier than they end in the live plan (see ``ready_after``); so whatever a
-    search makes of these bounds keeps all dependencies, without knowing any.
+    Dependent jobs start no earlier than the ends of the live plan (see ``ready_after``). So any result of a
+    search within these bounds respects all dependencies.
     """
     latest: Ints = state.bound.copy()
     plan = state.plan
@@ -139,7 +144,7 @@ def _jobs(state: "EngineState", link: Link) -> list[JobRecord]:
 
 
 def _circle(state: "EngineState", job: str, links: tuple[Link, ...]) -> list[str]:
-    """Jobs that wait for each other, the first of them last again; empty when there is no such circle."""
+    """Return a cycle of dependent jobs, first job repeated at the end; empty if there is none."""
     came: dict[str, str] = {}
     todo = [(link.job, job) for link in links]
     while todo and len(came) < _DEEPEST:

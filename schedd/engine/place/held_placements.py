@@ -1,7 +1,7 @@
-"""Places kept for jobs on hold: a federation moves a job only to where it has one.
+"""Placements held for jobs on hold, for a federation's transfers.
 
-A job that was handed over with ``keep_until`` is planned although it is on hold, as long as that lasts and
-the hold is ours alone; it is promised nothing, and not started before it is released.
+A job that was transferred with ``keep_until`` is planned although it is on hold, until that time and only
+while the hold is the federation's. It gets no promise and does not start before its release.
 """
 
 from schedd.engine.facts.records import JobRecord
@@ -13,7 +13,7 @@ _ON_HOLD = ("held", "releasing")
 
 
 def has_held_placement(state: EngineState, record: JobRecord) -> bool:
-    """Whether a place is kept for the job though it is on hold."""
+    """Return whether a placement is held for this job, which is on hold."""
     name = state.transfer_by_job.get(record.id)
     transfer = state.transfers.get(name) if name is not None else None
     return (
@@ -25,7 +25,7 @@ def has_held_placement(state: EngineState, record: JobRecord) -> bool:
 
 
 def expired_placements(state: EngineState) -> list[JobRecord]:
-    """Jobs on hold that are planned though their places are kept no longer."""
+    """Return the planned jobs on hold whose placements are no longer held."""
     found = []
     for name, until in list(state.kept_places.items()):
         if until <= state.now:

@@ -1,4 +1,4 @@
-"""Why a job that may be planned has no start: which nodes it waits for, or that it never can have one."""
+"""Reasons why an eligible job has no start: unusable nodes, or a request that can never be met."""
 
 from schedd.engine.component import components
 from schedd.engine.facts.records import JobRecord
@@ -12,7 +12,7 @@ _NAMED = 3
 
 
 def explain_missing_start(state: EngineState, record: JobRecord) -> WaitingFor | Never:
-    """The answer for a job that finds no start though each part of its request fits some node."""
+    """Return the answer for a job without a start although each part of its request fits some node."""
     request = record.understood.request
     if state.bare is None:
         state.bare = empty_plan(state.plan)
@@ -23,7 +23,7 @@ def explain_missing_start(state: EngineState, record: JobRecord) -> WaitingFor |
 
 
 def _list_unusable_nodes(state: EngineState, slot: int) -> str:
-    """The nodes that the job could use but that cannot be used, a few of them by name."""
+    """Return the nodes that the job could use if they were usable, a few of them by name."""
     plan = state.plan
     rows = plan.unusable_candidates(slot)
     words = [
@@ -42,7 +42,7 @@ def _list_unusable_nodes(state: EngineState, slot: int) -> str:
 
 
 def describe_closed_node(state: EngineState, name: str) -> str:
-    """Why a node gets no new jobs, to follow "node n1 is"."""
+    """Return why a node gets no new jobs, to follow "node n1 is"."""
     if name in state.blocked:
         jobs = ", ".join(state.blocked[name])
         return f"blocked by job {jobs}, long past its walltime"

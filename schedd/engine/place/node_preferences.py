@@ -1,7 +1,7 @@
-"""Of the nodes that are free at a job's start, those that suit it: that fail less, or draw less for its work.
+"""Choice among the nodes that are free at a job's start: nodes that fail less often, or use less power.
 
-No job starts later for it. Long jobs leave nodes that fail, as far as the site wants that; all others go to
-the thriftiest, those whose deadline is near to the fastest.
+No job starts later because of it. Long jobs avoid unreliable nodes, as far as the site wants it. All other
+jobs go to the nodes with the lowest power for their work; jobs close to their deadline to the fastest.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,9 @@ _KEPT: Final = 32
 
 
 def move_to_better_nodes(state: "EngineState", record: JobRecord, *, placed_now: bool) -> bool:
-    """Move a planned job to nodes that suit it better and are free at its start, too; returns whether it
-    moved.
+    """Move a planned job to preferred nodes that are also free at its start. Return whether it moved.
 
-    ``placed_now``: nobody has seen its present place yet.
+    ``placed_now``: no reader has seen its present placement yet.
     """
     if state.plan.start(record.slot) < state.now:
         return False
@@ -38,7 +37,7 @@ def move_to_better_nodes(state: "EngineState", record: JobRecord, *, placed_now:
 
 
 def _draws(state: "EngineState", record: JobRecord) -> Mapping[int, float]:
-    """By row, what a node draws for the job's work or, where its deadline is near, how long it takes."""
+    """Return by row the energy for the job's work or, close to its deadline, its relative run time."""
     key = _FAST if _is_urgent(state, record) else _gpus_per_core(record)
     if state.thrifty is None or len(state.thrifty) >= _KEPT:
         state.thrifty = {}
@@ -63,7 +62,7 @@ def _is_urgent(state: "EngineState", record: JobRecord) -> bool:
 
 
 def _gpus_per_core(record: JobRecord) -> str:
-    """How many gpus the job holds for each of its cores."""
+    """Return the job's gpus per core, as a key."""
     request = record.understood.request
     if request is None:
         return "0"
@@ -73,8 +72,8 @@ def _gpus_per_core(record: JobRecord) -> str:
 
 
 def _move(state: "EngineState", record: JobRecord, rates: Mapping[int, float], *, placed_now: bool) -> bool:
-    """Nodes are the better the lower their ``rates``, by row. The worst of the job's nodes is then the best
-    that can be had at that start.
+    """Move a job to nodes with lower ``rates`` (by row), where the worst of its nodes has the lowest rate
+    possible at that start.
     """
     plan, slot = state.plan, record.slot
     takes, start = plan.takes(slot), plan.start(slot)
@@ -86,7 +85,10 @@ def _move(state: "EngineState", record: JobRecord, rates: Mapping[int, float], *
         plan.undo_place(slot)
     else:
         plan.remove(slot, state.now)
-    low, high = 0, len(better)  # the first of ``better`` that is enough for a place; all of them: none is
+    low, high = (
+        0,
+        len(better),
+    )  # index of the first rate in ``better`` that allows a placement; len(better): none
     while low < high:
         middle = (low + high) // 2
         with plan.excluding(row for row, rate in rates.items() if rate > better[middle]):

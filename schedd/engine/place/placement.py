@@ -1,4 +1,4 @@
-"""Giving jobs their places in the plan, and taking them away: the operations that all events share."""
+"""Placing, removing, moving, displacing and replanning jobs: the operations that all events share."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -46,21 +46,21 @@ __all__ = [
 
 _MANY_ROWS = 16
 _MOST_FOLLOWERS = 200
-"""So many at most make way for a job that lost its place,"""
+"""Maximum number of jobs that are replanned behind a displaced job,"""
 _MOST_FOLLOWER_UNITS = 10_000
-"""and no more than ask for so many units together."""
+"""and their maximum number of units together."""
 _MOST_UNCHECKED = 20
-"""Of so few it is not asked whether they are many."""
+"""Up to this number of jobs, the check for many jobs is skipped."""
 
 
 def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
-    """Give an unplaced job its earliest gap, or the reason why it has none."""
+    """Place an unplaced job in its earliest gap, or record why it has none."""
     place_job(state, record, event, ahead=True)
     _note(state, record.id, event, cause, words, -1)
 
 
 def replan(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
-    """Take a job out of the plan and plan it anew."""
+    """Remove a job and place it again."""
     old = remove(state, record)
     place_job(state, record, event, ahead=True)
     _note(state, record.id, event, cause, words, old)
@@ -75,7 +75,7 @@ def _note(state: EngineState, job_id: str, event: str, cause: Cause, words: str,
 def replan_displaced(
     state: EngineState, slots: Ints, old: Ints, event: str, cause: Cause, words: str
 ) -> None:
-    """Plan unplaced jobs anew that lost their places (``old`` starts), earliest first; noted together."""
+    """Place displaced jobs again, earliest ``old`` start first; their moves are recorded together."""
     order = np.argsort(old, kind="stable")
     slots, old = slots[order], old[order]
     for slot in slots.tolist():
@@ -88,7 +88,7 @@ def replan_displaced(
 
 
 def remove(state: EngineState, record: JobRecord) -> int:
-    """Take a job out of the plan; returns the start it had, or -1."""
+    """Remove a job from the plan. Return its previous start, or -1."""
     state.without_place.pop(record.id, None)
     if record.slot < 0:
         return -1
@@ -101,10 +101,10 @@ def remove(state: EngineState, record: JobRecord) -> int:
 
 
 def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool = False) -> None:
-    """Place an unplaced job, or say what it waits for; its own move is not noted.
+    """Place an unplaced job, or record what it waits for; its own move is not recorded.
 
-    ``ahead``: it goes before jobs of lower priority where that breaks no promise; else to its earliest gap.
-    A job whose planning fails is quarantined: its failure concerns no other.
+    ``ahead``: it may displace jobs of lower priority where that breaks no promise. A job whose planning fails
+    is quarantined; other jobs are not affected.
     """
     with Concerning(state, record.id, event):
         _place_job(state, record, event, ahead=ahead)
@@ -115,7 +115,7 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     state.chained.pop(record.id, None)
     links = dependencies.find_dependencies(state, record)
     booking = find_booking(state, record)
-    # In a booking a job takes its place in the moment in which it may start: it waits for others unplanned.
+    # A job in a booking is placed only when it may start; until then it stays unplanned.
     behind = links if isinstance(links, tuple) and state.policy is None and booking is None else ()
     if behind != record.behind:
         record = after(record, Step.CHAINED, behind=behind)
@@ -178,13 +178,14 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
 
 def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
     if record.quarantine:
-        return WaitingFor("quarantine", f"an admin: planning it failed ({record.quarantine})")
+        return WaitingFor("quarantine", f"an administrator: planning it failed ({record.quarantine})")
     if record.understood.request is None:
         return Never(record.understood.problem)
     if record.back_off.returns >= state.settings.returns_most:
         last = record.back_off.refusal or "a start that failed"
         return WaitingFor(
-            "returned", f"an admin: it came back to its queue {record.back_off.returns} times ({last})"
+            "returned",
+            f"an administrator: it came back to its queue {record.back_off.returns} times ({last})",
         )
     request = record.understood.request
     never = not_counted(request, state.uncounted) or state.find_unmet_requirement(request)
@@ -200,7 +201,7 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
 
 
 def follow_dependencies(state: EngineState, event: str) -> None:
-    """Let jobs move with those that they wait for, and be planned as soon as these have a start."""
+    """Move dependent jobs with the jobs they wait for; plan them as soon as these have a start."""
     index = state.dependents
     index.take_over(state.records[job_id] for job_id in state.chained)
     index.note_plan(state.plan, state.by_slot)
@@ -211,10 +212,10 @@ def follow_dependencies(state: EngineState, event: str) -> None:
 
 
 def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> bool:
-    """Returns whether the job was planned anew."""
+    """Return whether the job was replanned."""
     slot = record.slot
     if record.phase not in (Phase.WAITING, Phase.BLOCKED):
-        return False  # it is about to start: what becomes of that is seen first
+        return False  # it is about to start: its outcome comes first
     state.dependents.examined(
         record.id, planned=bool(record.behind), again_at=dependencies.again_at(state, record.behind)
     )
@@ -249,18 +250,18 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
 
 
 def move_to(state: EngineState, slot: int, start: int) -> None:
-    """Let a placed job stand at ``start`` on the nodes it has, whether there is room or not."""
+    """Move a placed job to ``start`` on its present nodes, whether they are free or not."""
     takes = state.plan.takes(slot)
     state.plan.remove(slot, state.now)
     state.plan.place_at(slot, start, takes, search_again=False)
 
 
 def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool = True) -> tuple[Ints, Ints]:
-    """Move a placed job to ``start`` on the nodes it has, and lift the planned jobs in its way.
+    """Move a placed job to ``start`` on its present nodes, and remove the planned jobs that conflict with it.
 
-    Planned jobs behind those are lifted, too: see ``remove_followers``. A fixed job or reservation in its way
-    stays: then the job itself is lifted, unless ``itself`` is False. Returns the slots that were lifted and
-    the starts that they had; place them again with ``replan_displaced``.
+    Planned jobs behind those are removed as well: see ``remove_followers``. A fixed job or reservation stays;
+    if it conflicts, the moved job itself is removed, unless ``itself`` is False. Return the removed slots and
+    their previous starts; place them again with ``replan_displaced``.
     """
     before = state.plan.starts(np.array([slot], np.int64))
     move_to(state, slot, start)
@@ -275,7 +276,7 @@ def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool
 
 
 def jobs_on_same_rows(state: EngineState, of: Sequence[int]) -> Ints:
-    """The planned jobs on the nodes and in the pools of placed ones, these left out; the latest to start
+    """Return the planned jobs on the nodes and in the pools of these placed jobs, without these, latest start
     first.
     """
     plan = state.plan
@@ -293,11 +294,10 @@ def jobs_on_same_rows(state: EngineState, of: Sequence[int]) -> Ints:
 
 
 def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cause, words: str) -> None:
-    """Plan anew those planned jobs that would over-commit a node of the slots ``stay``, which stay.
+    """Displace planned jobs that over-commit a node of the slots ``stay``, which stay.
 
-    The latest to start loses its place first. Those planned behind it on these nodes are planned anew after
-    it, so that it need not go behind them all for want of a gap. Where many are in the way they are looked at
-    in slices, the next to start first.
+    The latest to start is removed first. The jobs planned behind it on these nodes are replanned after it, so
+    that it need not go behind all of them. Many conflicting jobs are processed in slices, next start first.
     """
     plan = state.plan
     slots = jobs_on_same_rows(state, stay)
@@ -314,14 +314,15 @@ def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cau
 
 
 def remove_followers(state: EngineState, slots: Ints, since: int, starts: Ints) -> Ints:
-    """Lift those of the planned ``slots`` (earliest first) whose ``starts`` (by slot) are at least ``since``.
+    """Remove those of the planned ``slots`` (earliest first) whose ``starts`` (by slot) are at least
+    ``since``. Return them.
 
-    They are placed again behind a job that lost its place there, so that it need not go behind them all. Only
-    some hundred are lifted, fewer where they are wide. Returns these.
+    They are placed again behind a displaced job. At most some hundred jobs are removed, fewer if they are
+    wide.
     """
     plan = state.plan
     behind = slots[(starts[slots] >= since) & (plan.jobs.states[slots] == PLANNED)]
-    # Jobs leave a node that is down in their own time.
+    # Jobs on a node that is down leave it after its grace.
     behind = _limit_units(state, [s for s in behind[:_MOST_FOLLOWERS].tolist() if not plan.unusable_nodes(s)])
     for follower in behind.tolist():
         plan.remove(follower, state.now)
@@ -329,13 +330,13 @@ def remove_followers(state: EngineState, slots: Ints, since: int, starts: Ints) 
 
 
 def _limit_units(state: EngineState, slots: list[int]) -> Ints:
-    """The first of these: fewer where they are wide."""
+    """Return the first of these slots, fewer if the jobs are wide."""
     units = list(accumulate(units_of(record) if (record := state.by_slot[s]) else 0 for s in slots))
     return np.array(slots[: bisect_right(units, _MOST_FOLLOWER_UNITS)], np.int64)
 
 
 def _conflicting(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
-    """Those of ``slots`` that hold something, while these stay, of a row of theirs that is over-committed."""
+    """Return those of ``slots`` that hold part of an over-committed row of the jobs ``stay``."""
     plan = state.plan
     begin, end = min(map(plan.start, stay)), max(map(plan.end, stay))
     rows = plan.overcommitted_rows(np.unique(plan.held(np.array(stay, np.int64)).rows), begin, end)
@@ -347,26 +348,25 @@ def _conflicting(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
 
 
 def replan_overcommitted(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:
-    """Plan those of ``slots`` anew that lie where a node or pool is over-committed, tried in this order.
-
-    Returns how many these are.
+    """Replan those of ``slots`` that lie on an over-committed node or pool, tried in this order. Return their
+    number.
     """
     starts = state.plan.jobs.starts.copy()
     gone = state.plan.remove_overcommitted(slots)
     if gone.shape[0]:
-        gone = gone[::-1]  # who lost the place last is the first to get another
+        gone = gone[::-1]  # the job removed last is placed first
         replan_displaced(state, gone, starts[gone], event, cause, words)
     return int(gone.shape[0])
 
 
 def replan_jobs(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
-    """Plan ``slots``, which are planned jobs that may not stay where they are, anew; many in slices."""
+    """Replan these planned jobs, which may not stay; many of them in slices."""
     if slots.shape[0] and not look_later_if_many(state, slots, event, words, cause):
         replan_jobs_now(state, slots, event, cause, words)
 
 
 def replan_jobs_now(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
-    """Plan ``slots``, which are planned jobs, anew."""
+    """Replan these planned jobs at once."""
     old = state.plan.starts(slots)
     for slot in slots.tolist():
         state.plan.remove(slot, state.now)
@@ -374,21 +374,21 @@ def replan_jobs_now(state: EngineState, slots: Ints, event: str, cause: Cause, w
 
 
 def place_unplaced(state: EngineState, event: str, words: str) -> None:
-    """Try again for jobs that no node could take so far."""
+    """Retry the jobs for which no node was available."""
     _plan_again(state, [state.records[job_id] for job_id in state.without_place], event, words)
 
 
 def recheck_impossible(state: EngineState, event: str, words: str) -> None:
-    """Nodes changed: jobs that could never run perhaps can."""
+    """Check again, after a change of nodes, the jobs that could never run."""
     _plan_again(state, [r for r in state.records.values() if isinstance(r.answer, Never)], event, words)
 
 
 def displace_in_lowered_pools(state: EngineState, event: str, cause: Cause, words: str) -> None:
-    """Pools were lowered: plan anew who is planned where one is over-committed, the latest to start first,
-    and who asks for more than there is.
+    """Replan jobs in pools whose capacity was lowered, latest start first, and jobs that need more than the
+    new capacity.
 
-    While jobs are still to be looked at since limits were changed, those that share the limit of an array
-    alone: the others are looked at one after another.
+    While a change of limits is being processed, only limits of arrays are handled here: the re-evaluation
+    handles the other jobs.
     """
     book, plan = state.limits, state.plan
     known = book.lowered & book.pools.keys() & plan.pools.keys()
@@ -402,9 +402,9 @@ def displace_in_lowered_pools(state: EngineState, event: str, cause: Cause, word
 
 
 def remove_dependents(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
-    """Lift the planned jobs that wait for this one, and those behind them: they must not be in its way.
+    """Remove the planned jobs that depend on this one, directly or not, so that they do not block it.
 
-    Returns their slots and the starts they had: see ``replan_displaced``.
+    Return their slots and previous starts: see ``replan_displaced``.
     """
     state.dependents.take_over(state.records[name] for name in state.chained)
     found: dict[int, None] = {}

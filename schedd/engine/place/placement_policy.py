@@ -1,4 +1,4 @@
-"""Where a job goes that arrives or is placed anew, by the site's choice of placement."""
+"""Placement of an arriving or replanned job by the site's placement policy."""
 
 from schedd.engine.facts.records import Cause, Choice, JobRecord
 from schedd.engine.facts.state import HORIZON, EngineState
@@ -16,10 +16,10 @@ __all__ = ["place_by_site_policy"]
 def place_by_site_policy(
     state: EngineState, record: JobRecord, event: str, *, ahead: bool
 ) -> tuple[int, Choice | None]:
-    """Give an unplaced job a place; returns its start, or -1, and why it is not the earliest.
+    """Place an unplaced job. Return its start, or -1, and the reason if it is not the earliest start.
 
-    ``ahead``: others with later deadlines may make way for it, where the site wants that; their moves are
-    noted.
+    ``ahead``: planned jobs with later deadlines may be displaced, if the site allows it; their moves are
+    recorded.
     """
     plan, slot, now = state.plan, record.slot, state.now
     placement = state.site.placement

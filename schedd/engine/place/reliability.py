@@ -1,7 +1,7 @@
-"""What is seen of nodes' failures.
+"""Failure history of nodes.
 
-A node has failed when it was up, went down by itself, and is down for longer than the grace for nodes. Nodes
-that were drained or switched off first have not.
+A node has failed when it was up, went down by itself, and stays down beyond the grace for nodes. A node that
+was drained or switched off before has not failed.
 """
 
 from dataclasses import replace
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["failure_rates_by_row", "note_node_failure", "note_node_state"]
 
 _BLOCK = 300
-"""Rates are worked out anew so often, in seconds."""
+"""Failure rates are recomputed at this interval, seconds."""
 
 
 def note_node_state(state: "EngineState", name: str, now_is: str, *, away: bool) -> None:
-    """The server shows a node ``now_is`` (up, drain, down); ``away``: we switched it off."""
+    """Record that the server reports a node as ``now_is`` (up, drain, down); ``away``: power saving switched
+    it off.
+    """
     half = state.site.reliability.half_life
     life = state.lives.get(name, Life(state.now)).aged(state.now, half)
     fell = now_is == "down" and not away and (life.is_up or life.fell)
@@ -27,7 +29,7 @@ def note_node_state(state: "EngineState", name: str, now_is: str, *, away: bool)
 
 
 def note_node_failure(state: "EngineState", name: str) -> None:
-    """A node is down for longer than the grace."""
+    """Count a failure of a node that is down beyond the grace."""
     life = state.lives.get(name)
     if life is not None and life.fell:
         life = life.aged(state.now, state.site.reliability.half_life)
@@ -36,7 +38,7 @@ def note_node_failure(state: "EngineState", name: str) -> None:
 
 
 def failure_rates_by_row(state: "EngineState") -> dict[int, float]:
-    """Failures per second by row of the plan; empty where all nodes fail alike."""
+    """Return failures per second by row of the plan; empty where all nodes fail equally often."""
     block = state.now - state.now % _BLOCK
     if state.flaky is None or state.flaky[0] != block:
         rates = failure_rates(state.lives, block, state.site.reliability.half_life)

@@ -1,4 +1,4 @@
-"""What a job's slot asks for beside its request: gates that are open to it, sets of nodes to be kept on."""
+"""The request of a job's slot in the plan: its own request with open gates and required node sets."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ __all__ = ["refresh_request"]
 
 
 def refresh_request(state: EngineState, record: JobRecord) -> None:
-    """Let a job's slot ask for what it may and must by now; the job stays where it is."""
+    """Update the request of a job's slot to the present gates and node sets; the job keeps its placement."""
     slot, plan = record.slot, state.plan
     if slot < 0 or record.phase is Phase.RUNNING or record.understood.request is None:
         return

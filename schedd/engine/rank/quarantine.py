@@ -68,7 +68,7 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
     with Bookkeeping(state, record.id, "what is held for it"):
         leave_components(state, record.id)
     record = end_promise(state, record, event, "its planning failed")
-    words = WaitingFor("quarantine", f"an admin: planning it failed ({why})")
+    words = WaitingFor("quarantine", f"an administrator: planning it failed ({why})")
     tell_of(state, record, words)
     state.put(after(record, Step.SET_ASIDE, quarantine=why, answer=words))
 

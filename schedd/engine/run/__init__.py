@@ -1,1 +1,1 @@
-"""The life of a job: taken in, started, ended, read again, told of."""
+"""Life of a job in the engine: arrival, dispatch, run, end, re-evaluation, and its attributes on the server."""

@@ -1,8 +1,8 @@
-"""Dispatch: run decisions for due jobs, and new places for jobs that missed their start.
+"""Dispatch: run decisions for due jobs, and new placements for jobs that missed their start.
 
-A job is never dispatched on the word of the plan alone: it must fit beside the jobs that run and those that
-were dispatched, whatever their planned ends. One that starts late holds its place from that moment on, for
-its whole walltime; planned jobs that are in its way then are placed again.
+A job is not dispatched only because of the plan: it must fit next to the running and dispatched jobs,
+whatever their planned ends. A job that starts late holds its nodes from that time on, for its whole walltime;
+planned jobs in conflict with it are displaced.
 """
 
 import heapq
@@ -47,31 +47,32 @@ from schedd.wire import Run
 __all__ = ["dispatch_by_policy", "dispatch_jobs", "move_late_jobs"]
 
 _AGAIN = 30
-"""Seconds after which a job is looked at again that is due but that the server has not released."""
+"""Backoff in seconds of a due job that the server has not released."""
 _RELEASED_WITHIN = 60
-"""Seconds for which a job keeps its place that is due but that the server has not released yet, from its
-dependency or from a hold for whose time its place is kept."""
+"""Time in seconds for which a due job keeps its placement while the server has not released it, from its
+dependency or from a hold with a held placement.
+"""
 _LIMITED_WITHIN = 10
-"""Seconds for which a job keeps its place that is due but that the server holds for its slot limit."""
+"""Time in seconds for which a due job keeps its placement while the server holds it for its slot limit."""
 _NO_ROOM_AGAIN = 5
-"""Seconds after which a due job is tried again whose nodes have no room, whatever the plan says."""
+"""Seconds after which a due job is tried again if its nodes are busy contrary to the plan."""
 _ROUNDS = 4
 
 
 @dataclass(slots=True)
 class _Displaced:
-    """Planned jobs in the way of jobs that start late, unplaced for now: their starts by slot, and why."""
+    """Planned jobs in conflict with late jobs, unplaced for now: their starts by slot, and the reason."""
 
     starts: dict[int, int] = field(default_factory=dict)
     words: str = ""
 
     def add(self, slots: Ints, starts: Ints, words: str) -> None:
-        """Note slots that were lifted, with the starts that they had."""
+        """Add removed slots with their previous starts."""
         self.starts |= zip(slots.tolist(), starts.tolist(), strict=True)
         self.words = self.words or words
 
     def place_again(self, state: EngineState, event: str) -> None:
-        """Give them new places, in the order of their old starts."""
+        """Place them again, in the order of their previous starts."""
         if self.starts:
             slots = np.fromiter(self.starts, np.int64, len(self.starts))
             old = np.fromiter(self.starts.values(), np.int64, len(self.starts))
@@ -79,9 +80,8 @@ class _Displaced:
 
 
 def dispatch_by_policy(state: EngineState, event: str) -> None:
-    """Under a queue policy: start the jobs that the policy lets start now.
-
-    Those that may not be dispatched yet go back to the queue.
+    """Under a queue policy: start the jobs that the policy selects. Jobs that may not be dispatched yet
+    return to the queue.
     """
     if state.halted:
         return
@@ -95,7 +95,7 @@ def dispatch_by_policy(state: EngineState, event: str) -> None:
 
 
 def dispatch_jobs(state: EngineState, event: str) -> None:
-    """Start every job whose planned moment has come, earliest planned first."""
+    """Start every due job, earliest planned start first."""
     if state.halted:
         return
     for _ in range(_ROUNDS):
@@ -116,7 +116,7 @@ def dispatch_jobs(state: EngineState, event: str) -> None:
 
 
 def _too_many(state: EngineState) -> bool:
-    """Whether no more jobs may be started in this second."""
+    """Return whether the start rate allows no further job in this second."""
     if state.now != state.started_at:
         state.started_at, state.started_then, state.started_on = state.now, 0, {}
     return 0 < state.settings.start_rate <= state.started_then
@@ -141,7 +141,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         return
     conditional = record.behind or has_held_placement(state, record)
     if conditional and state.now < state.plan.start(slot) + _RELEASED_WITHIN:
-        # The server releases it when it has seen the end.
+        # the server releases it when it sees the end
         state.plan.set_ready(slot, min(state.now + 5, state.plan.start(slot) + _RELEASED_WITHIN))
         return
     if record.facts.state != "Q":
@@ -153,10 +153,10 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         return
     booking = find_booking(state, record)
     if booking is None and waits_for_booking(state, record, booking) is not None:
-        replan(state, record, event, Cause.RESERVATION, "its group does not start here")
+        replan(state, record, event, Cause.RESERVATION, "its co-allocation does not start here")
         return
     if booking is not None and is_outside_booking(state, record, booking):
-        replan(state, record, event, Cause.RESERVATION, f"it runs in reservation {booking.name} alone")
+        replan(state, record, event, Cause.RESERVATION, f"it runs only in reservation {booking.name}")
         return
     if booking is not None and _too_late(state, record, booking):
         words = f"its reservation {booking.name} would end before its walltime is over"
@@ -167,7 +167,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
     names = {state.plan.node_names[take.row] for take in state.plan.takes(slot)}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]
     if down:
-        # Jobs leave a node that is down after the grace, not before; until then it may return.
+        # jobs on a node that is down leave it after the grace; until then it may return
         state.plan.set_ready(slot, max(state.now + 1, max(down) + state.settings.node_grace))
         return
     most = state.settings.start_rate_node
@@ -176,7 +176,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         return
     if not _has_room(state, record, booking, event, displaced):
         return
-    record = state.records[record.id]  # what moved it may have put its promise at risk
+    record = state.records[record.id]  # the move may have put its promise at risk
     expires = state.now + state.settings.decision_expiry
     if booking is not None and booking.event.transfer and booking.event.late:
         expires = min(expires, booking.start + booking.event.late)
@@ -200,26 +200,26 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         after(record, Step.DISPATCHED, attempt=StartAttempt(decision.id, state.now, expires)),
     )
     fix_until(state, record, state.plan.end(slot))
-    # And keeps it beyond its end as long as nobody knows what became of it.
+    # it keeps its placement beyond its end until its outcome is known
     heapq.heappush(state.ends, (state.plan.end(slot), slot, record.id))
 
 
 def _has_room(
     state: EngineState, record: JobRecord, booking: Booking | None, event: str, displaced: _Displaced
 ) -> bool:
-    """Whether a due job has room now, for its whole walltime from now on.
+    """Return whether a due job has room now, for its whole walltime.
 
-    A late job takes its nodes over from now on: planned jobs in its way are ``displaced``, and so is the job
-    itself where a job that stays, or a reservation, is in the way. Where the plan is wrong about what is free
-    the job keeps its place and waits.
+    A late job takes its nodes from now on: planned jobs in conflict with it are ``displaced``, and so is the
+    job itself where a job that stays, or a reservation, conflicts with it. Where the nodes are busy contrary
+    to the plan, the job keeps its placement and waits.
     """
     plan, slot, now = state.plan, record.slot, state.now
     planned = plan.start(slot)
     if planned < now:
-        if booking is not None:  # what it holds of its booking, it holds longer
+        if booking is not None:  # it holds its part of the booking longer
             move_to(state, slot, now)
             update_booking_slots(state, booking.name)
-        # Parts of a group start however late they are.
+        # components of a co-allocation start however late they are
         gone, old = move_and_displace(state, slot, now, itself=booking is None or not booking.event.transfer)
         displaced.add(gone, old, f"job {record.id} starts later than planned")
         if plan.state(slot) != PLANNED:
@@ -240,7 +240,7 @@ def _has_room(
 
 
 def _timed(state: EngineState) -> list[int]:
-    """The fixed slots that are no jobs, and hold from their start to their end only."""
+    """Return the fixed slots other than jobs, which hold resources only from their start to their end."""
     slots = [one.slot for one in state.reservations.values()]
     slots += [slot for one in state.bookings.values() for slot in one.slots]
     slots += slots_of_components(state)
@@ -248,7 +248,7 @@ def _timed(state: EngineState) -> list[int]:
 
 
 def _unresolved(state: EngineState, job: str) -> list[Take]:
-    """What run decisions hold that are followed no longer and may still be carried out."""
+    """Return what run decisions hold that are no longer tracked but may still be carried out."""
     found: list[Take] = []
     for other, one in list(state.unresolved.items()):
         record = state.records.get(other)
@@ -261,18 +261,18 @@ def _unresolved(state: EngineState, job: str) -> list[Take]:
 
 
 def _too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:
-    """Whether a job that starts now would hold cores of its booking beyond the booking's end: from then on
-    others may have them. Parts of a group are kept, however late they are.
+    """Return whether a job that starts now would hold cores of its booking beyond the booking's end, when
+    others may use them. Components of a co-allocation may start late.
     """
     end = max(state.plan.end(record.slot), state.now + record.understood.walltime)
     return end > booking.end and not booking.event.transfer
 
 
 def _swap_with_sibling(state: EngineState, record: JobRecord, event: str) -> None:
-    """A job is due that its array's slot limit holds on the server: one of the array goes that is not held.
+    """Start another job of the array instead of a due job that the server holds for the array's slot limit.
 
-    Where none is, the server releases this one when it sees that another has ended: any moment now. If it
-    does not, its place is not to stand empty.
+    If there is none, the server releases this job when it sees that another one has ended, at any moment; if
+    it does not, the job gives up its placement.
     """
     plan, slot, now = state.plan, record.slot, state.now
     other = _find_startable_sibling(state, record)
@@ -282,13 +282,13 @@ def _swap_with_sibling(state: EngineState, record: JobRecord, event: str) -> Non
         old = plan.starts(slots)
         for one in slots.tolist():
             plan.remove(one, now)
-        for one in (other, record):  # who may start goes first
+        for one in (other, record):  # the job that may start goes first
             place_job(state, one, event)
         new = plan.starts(slots)
         moved = new != old
         note(state, event, Cause.QUEUE, words, slots[moved], old[moved], new[moved])
         state.due = None
-        # The other may have no room now; the one that is held would be due again at once, and for ever.
+        # If the other has no room now, the held one would be due again at once, forever.
         if plan.state(slot) == PLANNED and plan.start(slot) <= now:
             _replan_limited(state, state.records[record.id], event)
     elif now < plan.start(slot) + _LIMITED_WITHIN:
@@ -307,7 +307,9 @@ def _postpone(state: EngineState, record: JobRecord) -> JobRecord:
 
 
 def _find_startable_sibling(state: EngineState, held: JobRecord) -> JobRecord | None:
-    """Of the same array, the first planned job later than now that could start if it were its turn."""
+    """Return the first planned job of the same array, later than now, that could start in place of a held
+    one.
+    """
     for pool in state.plan.pool_amounts(held.slot):
         if state.limits.pools[pool].who != "array":
             continue
@@ -322,11 +324,11 @@ def _find_startable_sibling(state: EngineState, held: JobRecord) -> JobRecord | 
 
 
 def move_late_jobs(state: EngineState, event: str) -> None:
-    """Move on the places of due jobs that could not be started for long; all keep their order.
+    """Move due jobs that could not be started for long to now, in their order.
 
-    Where one is so late, all late ones are moved: those left behind would go before it.
-    Each late job in turn takes its nodes from now on. Planned jobs in its way, and itself where another that
-    stays is in the way, are planned anew afterwards, in the order of their old starts.
+    If one job is that late, all late jobs move: others would overtake it. Each late job in turn takes its
+    nodes from now on. Planned jobs in conflict with it are replanned afterwards, in the order of their
+    previous starts; so is the job itself where it conflicts with a job that stays.
     """
     plan, now = state.plan, state.now
     if state.soonest() >= now - state.lateness:

@@ -1,4 +1,6 @@
-"""Nodes and queues whose planning an admin holds: nothing new there, what runs goes on."""
+"""Nodes and queues on which an administrator holds planning: nothing new is planned there; running jobs
+continue.
+"""
 
 from collections.abc import Sequence
 
@@ -13,8 +15,8 @@ Held = PlanningHeld | PlanningReleased
 
 
 def held_or_released(state: EngineState, events: Sequence[Held]) -> None:
-    """Planned jobs leave nodes, or those of a queue lose their starts, by an admin's order; or these are
-    planned for again. Many nodes are taken together.
+    """Displace planned jobs from held nodes, unplace those of held queues, or plan for released ones again.
+    Many nodes are processed together.
     """
     nodes: dict[str, Held] = {}
     for event in events:

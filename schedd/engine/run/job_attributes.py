@@ -1,4 +1,4 @@
-"""What is written on jobs that wait: when and where they start, or why that is not known."""
+"""Job attributes written to the server: planned start and nodes, or the reason for their absence."""
 
 from typing import Final
 
@@ -19,13 +19,13 @@ from schedd.wire import WriteAttributes
 __all__ = ["comment_text", "next_write", "write_attributes"]
 
 _HALT: Final = "no jobs are started at present"
-"""Not why: a reason may speak of other users' jobs."""
+"""No reason is given: it may mention jobs of other users."""
 _DUE: Final = "due to start"
 
 
 def write_attributes(state: EngineState, event: str) -> None:
-    """Tell what is due to be told, within the rate: starts that are near, then jobs that were told nothing
-    yet, then the others; of each the soonest start first.
+    """Write due attributes within the rate limit: near starts first, then jobs without a published start,
+    then the others; each group by start.
     """
     if state.now > state.told_at:
         state.told_at, state.told_then = state.now, 0
@@ -54,11 +54,11 @@ def write_attributes(state: EngineState, event: str) -> None:
     starts = np.where(starts < 0, FOREVER, starts)
     later = (state.told[due] >= 0) & (starts > state.now + NEAR)
     starts = starts + np.where(later, FOREVER, 0)
-    # Few of many are told at a time, so only they are put in order; should some of them have begun to run
-    # since, those told are fewer this second, and others follow in the next.
+    # Only some of many are written per call, so only these are sorted; if some of them have started
+    # since, fewer are written this second, and others follow in the next.
     few = max(1, 2 * state.settings.tell_rate)
     if due.shape[0] > few:
-        # All that start at the last of these moments are kept, so ties still go by slot.
+        # All jobs with the last of these starts are included, so that ties are broken by slot.
         latest = np.partition(starts, few - 1)[few - 1]
         near = starts <= latest
         due, starts = due[near], starts[near]
@@ -77,7 +77,7 @@ def write_attributes(state: EngineState, event: str) -> None:
 
 
 def next_write(state: EngineState) -> int:
-    """When something is to be told again; FOREVER: nothing is."""
+    """Return when the next attribute write is due; FOREVER: none."""
     if state.unheard and not state.silent:
         return state.now + 1
     due = np.flatnonzero(state.tell_due)
@@ -91,15 +91,13 @@ def _ripe_at(state: EngineState, slots: Ints) -> Ints:
 
 
 def _note_written(state: EngineState, slots: Ints, starts: Ints) -> None:
-    """These starts are told from now on."""
+    """Record these starts as published."""
     state.told[slots], state.told_when[slots] = starts, state.now
     state.changed[slots] = state.generation
 
 
 def _mark_for_halt(state: EngineState) -> None:
-    """Those about to start are told that nothing is started any more, as are those whose start draws near
-    meanwhile; and all of them that starts go on.
-    """
+    """Mark jobs with near starts while no jobs are started, and again when starts resume."""
     stands = bool(state.halted) and state.mode == "scheduler"
     before, until = state.told_halt, state.now + NEAR
     if not stands and before < 0:
@@ -112,7 +110,7 @@ def _mark_for_halt(state: EngineState) -> None:
 
 
 def _next_near_start_in_halt(state: EngineState) -> int:
-    """When a start draws near while nothing is started; FOREVER: none does."""
+    """Return when a start gets near while no jobs are started; FOREVER: none."""
     if state.told_halt < 0:
         return FOREVER
     told = _written_starts(state)
@@ -121,7 +119,7 @@ def _next_near_start_in_halt(state: EngineState) -> int:
 
 
 def _mark_passed_starts(state: EngineState) -> None:
-    """Mark waiting jobs whose written start has passed since it was written."""
+    """Mark waiting jobs whose published start has passed since it was written."""
     told = _written_starts(state)
     count = told.shape[0]
     passed = (told >= 0) & (told <= state.now - LATE_S) & (state.told_when[:count] < told)
@@ -129,14 +127,14 @@ def _mark_passed_starts(state: EngineState) -> None:
 
 
 def _next_passed_start(state: EngineState) -> int:
-    """Return when the next written start will have passed, should its job still wait then; else FOREVER."""
+    """Return when the next published start will have passed if its job still waits; else FOREVER."""
     told = _written_starts(state)
     ahead = told[(told > state.now - LATE_S) & (state.told_when[: told.shape[0]] < told)]
     return int(ahead.min()) + LATE_S if ahead.shape[0] else FOREVER
 
 
 def _written_starts(state: EngineState) -> Ints:
-    """By slot the start that was told of a planned job; -1 where there is none."""
+    """Return by slot the published start of a planned job; -1: none."""
     planned = state.plan.jobs.states == PLANNED
     count = min(planned.shape[0], state.told.shape[0])
     return np.where(planned[:count], state.told[:count], -1)
@@ -160,7 +158,7 @@ def _write_job(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def _overdue_text(state: EngineState, record: JobRecord) -> str:
-    """Say what a job waits for whose planned start has passed."""
+    """Return the text for a job whose planned start has passed."""
     if state.halted and state.mode == "scheduler":
         return f"{_DUE}; {_HALT}"
     names = [share.node for share in shares_of(state.plan, record.slot)]
@@ -176,7 +174,7 @@ def _make_write(
     slot = record.slot
     planned = start is not None and slot >= 0
     expected = planned and state.expected[slot] >= 0
-    # What depends on others' walltimes that nobody named is told where there is room to say so.
+    # A promise that depends on assumed walltimes of others is shown only where that can be said.
     promised = planned and state.promise[slot] < FOREVER and state.mode == "scheduler" and not record.weak
     return WriteAttributes(
         id=state.next_decision(),
@@ -201,13 +199,13 @@ def _runs_for(state: EngineState, record: JobRecord) -> int | None:
 
 
 def comment_text(state: EngineState, record: JobRecord) -> str:
-    """One line for the job's comment: when and where, or what it waits for."""
+    """Return the line for the job's comment: when and where it starts, or what it waits for."""
     start = state.plan.start(record.slot) if record.slot >= 0 else -1
     return why(record, start, _limited_by(state, record) if start >= 0 else ())
 
 
 def _limited_by(state: EngineState, record: JobRecord) -> list[str]:
-    """The limits that leave a planned job no room before its start, each by itself."""
+    """Return the limits that leave a planned job no room before its start."""
     plan, slot = state.plan, record.slot
     earliest = max(state.now, record.facts.not_before or 0, record.back_off.until)
     return [

@@ -1,4 +1,4 @@
-"""What the events of a job do: it arrives, is altered, held, released, starts, ends, comes back."""
+"""Job events: arrival, alteration, hold, release, start, end, and return to the queue."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ __all__ = [
 
 
 def on_job_queued(state: EngineState, event: JobQueued) -> None:
-    """A job arrived, or came back to its queue."""
+    """Handle the arrival of a job, or its return to the queue."""
     facts = event.job
     known = state.records.get(facts.id)
     if facts.state == "C":
@@ -66,7 +66,7 @@ def on_job_queued(state: EngineState, event: JobQueued) -> None:
     elif known.phase not in (Phase.RUNNING, Phase.DISPATCHED) or holds_resources(facts):
         apply_facts(state, event.id, known, facts)
     elif known.phase is Phase.RUNNING:
-        if event.time >= known.run.started:  # else it is an old message: the job has started since
+        if event.time >= known.run.started:  # else the message is old: the job has started since
             _return_to_queue(state, event.id, known, facts)
     elif facts.starts > known.facts.starts or (
         known.attempt.accepted and event.time >= known.attempt.decided
@@ -89,7 +89,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     state.put(record)
     if holds_resources(facts):
         started = facts.started if facts.started is not None else state.now
-        # One that is far ahead was stamped by a clock that was wrong: it tells nothing of when.
+        # a start far in the future comes from a wrong clock and is unusable
         if state.now + AHEAD >= started > state.since >= 0:
             check_for_foreign_start(state, event, record, started, facts.by)
         start_running(state, event, record, started, facts.shares)
@@ -105,10 +105,12 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
 
 
 def _restored(state: EngineState, event: str, record: JobRecord, kept: KeptJob) -> JobRecord:
-    """The record of a job that was known before the plan was rebuilt, with its promise; not yet put."""
+    """Return the record of a job that was known before the plan was rebuilt, with its promise; not yet
+    stored.
+    """
     slot, facts = record.slot, record.facts
     attempt, back_off = StartAttempt(), BackOff(returns=kept.returns, refusal=kept.refusal)
-    if kept.open_until >= state.now:  # nobody knows yet what became of its run decision
+    if kept.open_until >= state.now:  # the outcome of its run decision is still unknown
         attempt = StartAttempt(decided=state.now, expires=kept.open_until)
         back_off = replace(back_off, until=kept.open_until + state.settings.answer_grace + 1)
     runs = holds_resources(facts)
@@ -144,10 +146,10 @@ def _slot_for(state: EngineState, facts: JobFacts, understood: Understood, reque
 
 
 def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
-    """A job that ran, or was accepted to run, is queued again: its promise ends and a new one is made.
+    """Requeue a job that ran, or was accepted to run: its promise ends and it gets a new one.
 
-    One that came back without having run to speak of is *returned*: it backs off, and is set aside when it
-    happens too often.
+    A job that returns shortly after its start is *returned*: it backs off, and is quarantined when this
+    repeats too often.
     """
     settings = state.settings
     ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
@@ -172,13 +174,13 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
             returns=returns,
             failed_on=failed_on(record.back_off.failed_on, nodes),
         )
-    # It waits from here on: where planning it again fails, it holds nothing.
+    # From here on it waits: if replanning fails, it holds nothing.
     record = state.put(_ended_run(state, event, record, back_off, "it came back to its queue"))
     replan_with_facts(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
 
 
 def job_nodes(state: EngineState, record: JobRecord) -> tuple[str, ...]:
-    """The nodes on which a job runs, or is to start."""
+    """Return the nodes on which a job runs, or is to start."""
     if record.facts.shares:
         return tuple(share.node for share in record.facts.shares)
     if record.slot < 0:
@@ -187,7 +189,7 @@ def job_nodes(state: EngineState, record: JobRecord) -> tuple[str, ...]:
 
 
 def _ended_run(state: EngineState, event: str, record: JobRecord, back_off: BackOff, words: str) -> JobRecord:
-    """A run is over but the job lives: it is as if it had just been queued, its promise ended."""
+    """Return the record after a run that ended while the job lives: as if just queued, its promise ended."""
     state.out.pop(record.id, None)
     with Bookkeeping(state, record.id, "that it blocks no node any more"):
         unblock(state, record.id, event)
@@ -196,9 +198,9 @@ def _ended_run(state: EngineState, event: str, record: JobRecord, back_off: Back
 
 
 def _open_until(state: EngineState, record: JobRecord) -> int:
-    """From when on a run decision that is out can no longer be carried out; 0: none is out.
+    """Return from when a pending run decision can no longer be carried out; 0: none is pending.
 
-    The start that was seen may have been an older one, told late: then the decision is still to be answered.
+    The reported start may be an older one, reported late: then the decision is still pending.
     """
     attempt, expires = record.attempt, record.attempt.expires
     answered = attempt.accepted or record.run.started >= expires - state.settings.decision_expiry
@@ -208,7 +210,7 @@ def _open_until(state: EngineState, record: JobRecord) -> int:
 
 
 def on_job_altered(state: EngineState, event: JobAltered) -> None:
-    """A job's request, queue, priority or name changed."""
+    """Handle a change of a job's request, queue, priority or name."""
     known = state.records.get(event.job.id)
     if event.job.state == "C":
         _remove_job(state, event.id, event.job.id, "is complete", event.time)
@@ -226,7 +228,7 @@ def apply_facts(
     cause: Cause = Cause.ALTERED,
     words: str = "it was altered",
 ) -> None:
-    """Take over what the server says of a known job now."""
+    """Apply the server's present description of a known job."""
     if holds_resources(facts) and known.phase is not Phase.RUNNING:
         started = facts.started if facts.started is not None else state.now
         check_for_foreign_start(state, event, known, started, facts.by)
@@ -235,7 +237,7 @@ def apply_facts(
     elif known.phase is Phase.RUNNING:
         on_running_job_altered(state, event, known, facts)
     elif known.phase is Phase.DISPATCHED:
-        # It keeps its place until the outcome of its run decision is known.
+        # It keeps its placement until the outcome of its run decision is known.
         if facts.queue != known.facts.queue:
             known = end_promise(state, known, event, f"it was moved to queue {facts.queue}")
         state.put(after(known, Step.DESCRIBED, facts=facts))
@@ -247,7 +249,7 @@ def apply_facts(
 
 
 def _apply_priority(state: EngineState, event: str, record: JobRecord, before: int) -> None:
-    """The job's own priority may be another now: then it may go before others."""
+    """Rerank a job whose own priority changed; a higher priority may displace other jobs."""
     slot = record.slot
     if slot < 0 or record.facts.priority == before:
         return
@@ -258,6 +260,7 @@ def _apply_priority(state: EngineState, event: str, record: JobRecord, before: i
 
 
 def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> bool:
+    """Return whether the new facts affect the job's plan."""
     old = known.facts
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     return (
@@ -271,17 +274,17 @@ def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> boo
 
 
 def _limit_keys(facts: JobFacts) -> tuple[str, ...]:
-    """By whose limits the job is counted."""
+    """Return the keys of the limits that count the job."""
     return facts.owner, facts.group, facts.account, facts.project, facts.array
 
 
 def replan_with_facts(
     state: EngineState, event: str, record: JobRecord, facts: JobFacts, cause: Cause, words: str
 ) -> None:
-    """Plan a job anew that is not, or no longer, about to start, with the server's present word on it.
+    """Replan a job that is not about to start, with the server's present facts.
 
-    Enlarging its request, moving its queue, another booking and whatever makes it ineligible end its promise;
-    shrinking keeps it.
+    A larger request, another queue, another booking and ineligibility end its promise; a smaller request
+    keeps it.
     """
     before = record.facts
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
@@ -292,9 +295,9 @@ def replan_with_facts(
     elif facts.queue != before.queue:
         record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
     elif read_advres(facts.resources) != read_advres(before.resources):
-        record = end_promise(state, record, event, "it is to run in another booking, or in none")
+        record = end_promise(state, record, event, "its booking was changed")
     elif _limit_keys(facts) != _limit_keys(before):
-        record = end_promise(state, record, event, "it counts as somebody else's")
+        record = end_promise(state, record, event, "its owner, group, account or project was changed")
     elif not is_eligible(facts, state.now):
         record = end_promise(state, record, event, words)
     if facts.slot_limit != before.slot_limit:
@@ -326,7 +329,7 @@ def replan_with_facts(
 
 
 def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
-    """Whether a promised job lies on a node that cannot be used: it may find no place as early elsewhere."""
+    """Return whether a promised job is planned on an unusable node, so that it may start later elsewhere."""
     slot = record.slot
     if slot < 0 or state.plan.start(slot) < 0 or state.promise[slot] >= FOREVER:
         return False
@@ -335,7 +338,7 @@ def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
 
 
 def _asks_no_more(after: Understood, before: Request, walltime: int) -> bool:
-    """Whether a request asks for nothing that the one before did not."""
+    """Return whether a request needs nothing that the previous one did not."""
     request = after.request
     if request is None or after.walltime > walltime or len(request.chunks) != len(before.chunks):
         return False
@@ -354,12 +357,12 @@ def _asks_no_more(after: Understood, before: Request, walltime: int) -> bool:
 
 
 def _slot_request(state: EngineState, record: JobRecord) -> Request:
-    """What the job's slot was made for."""
+    """Return the request for which the job's slot was made."""
     return state.plan.request(record.slot)
 
 
 def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
-    """Give an unplaced job a slot that is made for its present request; promise and told start go with it."""
+    """Give an unplaced job a slot for its present request; its promise and its published start move along."""
     understood, slot = record.understood, record.slot
     request = understood.request
     wanted = state.as_planned(record.facts, request) if request is not None else None
@@ -384,7 +387,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
 
 
 def on_job_held(state: EngineState, event: JobHeld) -> None:
-    """A hold was set. A job that runs, or is about to, keeps what it holds."""
+    """Handle a hold. A running or dispatched job keeps its resources."""
     record = state.records.get(event.job_id)
     if record is None:
         return
@@ -402,7 +405,7 @@ def on_job_held(state: EngineState, event: JobHeld) -> None:
 
 
 def on_job_released(state: EngineState, event: JobReleased) -> None:
-    """The last hold was lifted, or the wait is over; what we had set the job aside for is forgiven, too."""
+    """Handle the end of the last hold or wait; this also ends a quarantine and a backoff."""
     record = state.records.get(event.job_id)
     if record is None:
         return
@@ -417,7 +420,7 @@ def on_job_released(state: EngineState, event: JobReleased) -> None:
         return
     record = after(after(record, Step.DESCRIBED, facts=facts), Step.FORGIVEN)
     if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not _is_constrained(state, record):
-        state.put(record)  # it was not held, or that was not heard of: repair may find it an earlier place
+        state.put(record)  # it was not held, as far as known: repair may move it earlier
         state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
         return
     replan(state, record, event.id, Cause.RELEASED, "it was released")
@@ -427,12 +430,12 @@ def on_job_released(state: EngineState, event: JobReleased) -> None:
 
 
 def _is_constrained(state: EngineState, record: JobRecord) -> bool:
-    """Whether its start hangs on more than room: on other jobs, or on what it may cost."""
+    """Return whether its start depends on other jobs or on its cost limit, not only on free capacity."""
     return bool(record.behind) or record.id in state.capped
 
 
 def on_job_started(state: EngineState, event: JobStarted) -> None:
-    """A job runs; perhaps elsewhere than planned, or though we did not start it."""
+    """Handle the start of a job, possibly on other nodes than planned, or not by this scheduler."""
     record = state.records.get(event.job_id)
     if record is None:
         state.alert(event.id, "unknown_job", f"job {event.job_id} started, but no event had announced it")
@@ -442,7 +445,7 @@ def on_job_started(state: EngineState, event: JobStarted) -> None:
 
 
 def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    """A job ended or was deleted; nothing to do for one that is not known."""
+    """Handle the end or deletion of a job; an unknown job is ignored."""
     record = state.records.get(event.job_id)
     if not isinstance(event, JobEnded):
         _remove_job(state, event.id, event.job_id, "was deleted", event.time)
@@ -458,7 +461,7 @@ def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
 def _remove_job(
     state: EngineState, event: str, job_id: str, how: str, at: int, *, by_itself: bool = False
 ) -> None:
-    """A job is gone. First of all what it holds is free; then its end is noted, each part by itself."""
+    """Remove a job: first its resources are freed, then its end is recorded, each part independently."""
     known = state.records.get(job_id)
     early = known is not None and known.slot >= 0 and state.plan.end(known.slot) > at
     record = state.remove(job_id)
@@ -483,7 +486,7 @@ def _remove_job(
 
 
 def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
-    """Note what a run that is over used, and what it costs."""
+    """Record the use and the cost of a run that ended."""
     with Bookkeeping(state, record.id, "what it used"):
         book_run(state, record, at)
     if record.phase is Phase.RUNNING:
@@ -496,12 +499,12 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
 def replan_after_failed_run(
     state: EngineState, event: str, record: JobRecord, cause: Cause, words: str
 ) -> None:
-    """A job whose run decision came to nothing is planned anew, as the server describes it by now."""
+    """Replan a job whose run decision failed, as the server describes it now."""
     replan_with_facts(state, event, record, record.facts, cause, words)
 
 
 def is_unchanged(state: EngineState, record: JobRecord) -> bool:
-    """Whether a job whose run decision was out may still start where it was to start."""
+    """Return whether a job with a failed run decision may still start at its placement."""
     facts = record.facts
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     return (

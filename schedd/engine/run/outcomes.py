@@ -1,4 +1,4 @@
-"""What becomes of run decisions: taken, refused, or never answered."""
+"""Outcomes of run decisions: accepted, rejected, or timed out."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -55,7 +55,7 @@ from schedd.wire import (
 __all__ = ["note_adapter_contact", "on_run_accepted", "on_run_refused", "void_after", "void_unanswered"]
 
 _PROMPT = 10
-"""Seconds after its moment until which a decision is voided by a daemon that was there all the time."""
+"""A daemon that ran all the time voids a decision at most this many seconds after its expiry."""
 _SILENCE = "its run decision was not answered"
 
 
@@ -88,7 +88,7 @@ _OF_OTHERS = (
 
 
 def on_run_accepted(state: EngineState, event: RunAccepted) -> None:
-    """The server took the run; the start itself is still to be seen."""
+    """Handle an accepted run decision; the start itself is reported later."""
     record = state.records.get(event.job_id)
     if (
         record is not None
@@ -101,8 +101,8 @@ def on_run_accepted(state: EngineState, event: RunAccepted) -> None:
 
 
 def on_run_refused(state: EngineState, event: RunRefused) -> None:
-    """A server busy for now is asked again for the same nodes; anything else backs off, ever longer, and
-    other nodes are tried next.
+    """Handle a rejected run decision. After "server busy" the job retries on the same nodes; otherwise it
+    backs off, longer each time, and tries other nodes.
     """
     unresolved = state.unresolved.get(event.job_id)
     if unresolved is not None and unresolved.decision == event.decision_id:
@@ -121,7 +121,7 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
         _undo_dispatch(state, record)
         _retry_in_place(state, record, event.id, Cause.REFUSED, words)
         return
-    moved_on = event.code == 0 or dialect.is_changed(event.code)  # nothing is wrong with the job or its nodes
+    moved_on = event.code == 0 or dialect.is_changed(event.code)  # the job and its nodes are fine
     first = settings.check_wait if moved_on else settings.refusal_wait
     most = settings.refusal_most
     if dialect.is_refused_by_hook(event.code):
@@ -140,7 +140,9 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
 
 
 def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:
-    """The adapter says something; ``back`` is when it was first heard after decisions went void unseen."""
+    """Note that the adapter sent events; ``back`` is the time of its first contact after decisions expired
+    unseen.
+    """
     late = any(
         state.back <= due < state.now - _PROMPT
         for due in (
@@ -152,9 +154,9 @@ def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:
 
 
 def void_unanswered(state: EngineState, event: str) -> None:
-    """Run decisions that nobody answered in time are void; their jobs stay where they were to start.
+    """Void run decisions without an answer; their jobs keep their placements.
 
-    On those nodes they do no harm should the server have taken the decision after all.
+    On those nodes they do no harm if the server carried out the decision after all.
     """
     silent = 0
     for job_id in list(state.out):
@@ -178,10 +180,10 @@ def void_unanswered(state: EngineState, event: str) -> None:
 
 
 def void_after(state: EngineState, record: JobRecord) -> int:
-    """Until when the outcome of a run decision may still come; FOREVER: nobody can say.
+    """Return until when the outcome of a run decision may still arrive; FOREVER: unknown.
 
-    A daemon that comes back after that moment voids nothing before it has heard the adapter, which may have
-    carried the decision out long ago, and for ``answer_grace`` from then on.
+    A daemon that returns after that time voids nothing before the adapter's first contact, since the adapter
+    may have carried out the decision long ago, and for ``answer_grace`` after it.
     """
     grace = state.settings.answer_grace
     due = record.attempt.expires + grace
@@ -191,21 +193,21 @@ def void_after(state: EngineState, record: JobRecord) -> int:
 
 
 def _undo_dispatch(state: EngineState, record: JobRecord) -> None:
-    """A job whose run decision is out no longer waits: its place is as long again as the job is."""
+    """Return a dispatched job to the queue; its placement gets the job's own length again."""
     state.out.pop(record.id, None)
     state.plan.unfix(record.slot)
     state.put(record)
-    # What it was given beyond its time while nobody knew whether it had started.
+    # drop the extension granted while its start was unknown
     state.plan.set_duration(record.slot, record.understood.walltime, state.now)
 
 
 def _retry_in_place(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
-    """Let a job keep its place, to be started there when that is due and its back-off over. Under a queue
-    policy, where no job keeps a place, it goes back to the queue.
+    """Keep a job's placement, to start it there when it is due and its backoff is over. Under a queue policy,
+    where no job keeps a placement, it returns to the queue.
 
-    A place that was lost while the decision was out (another job or a reservation took it, the node was set
-    offline or changed) cannot be kept: then the job is planned anew. A place whose time is over before the
-    job may be started again would hold nothing: it is moved to that moment, before planned jobs in its way.
+    A placement that was lost while the decision was pending (to another job or a reservation, or by a change
+    of the node) cannot be kept: then the job is replanned. A placement that ends before the job may start
+    again moves to that time, and displaces planned jobs there.
     """
     if state.policy is not None:
         replan_after_failed_run(state, event, record, cause, words)
@@ -232,5 +234,5 @@ def _retry_in_place(state: EngineState, record: JobRecord, event: str, cause: Ca
 
 
 def _may_stay(state: EngineState, node: str) -> bool:
-    """Whether planned jobs may lie on the node: it is in use, or down so lately that nobody has left yet."""
+    """Return whether planned jobs may stay on the node: it is usable, or down within its grace."""
     return state.plan.nodes[node].state is NodeState.UP or node in state.down_since

@@ -1,4 +1,4 @@
-"""The one loop of all queue policies: who starts now, with the policy's three hooks."""
+"""Loop over the queue, common to all queue policies, with a policy's three hooks."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ __all__ = ["start_by_policy"]
 
 
 def start_by_policy(state: EngineState, event: str) -> list[int]:
-    """Slots that start now, placed at ``state.now``. Those that must not start yet are passed over, and a job
-    that is too hard to plan is quarantined.
+    """Place the jobs that start now at ``state.now``. Return their slots. A job that is too hard to plan is
+    quarantined.
     """
     policy = state.policy
     if policy is None or not state.queue:

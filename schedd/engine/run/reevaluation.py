@@ -1,9 +1,9 @@
-"""Jobs to be looked at again since something was changed that many share: defaults, nodes, queues, limits,
-reservations, the site's policy.
+"""Re-evaluation of jobs after a change that affects many: defaults, nodes, queues, limits, reservations, site
+policy.
 
-Where these are many, the next calls of the engine look at them, a slice each, while events go on: who is
-planned soonest comes first. One that is due is looked at before it is started, so nothing is started that is
-not allowed any more; until then the plan may show more than a lowered limit allows.
+If many jobs are affected, the following calls of the engine examine a slice each, next planned start first,
+while events continue. A due job is examined before its start, so no disallowed job starts; until then the
+plan may exceed a lowered limit.
 """
 
 from collections.abc import Iterable
@@ -40,27 +40,29 @@ __all__ = [
 ]
 
 _LIFTED: Final = ("limit", "deadline")
-"""What a job waits for that another policy may lift."""
+"""Kinds of waiting that another policy may end."""
 _LOOKS = 10 * SLICE
-"""So many jobs are looked at by one call at most, where few of them are to be planned anew."""
+"""Maximum number of jobs examined per call, if few of them are replanned."""
 _STEP = 40
-"""So many between two looks at how much was done."""
+"""Number of jobs between two checks of the work done."""
 _WORK = 4_000_000
-"""Visited segments after which a call has done enough: about an eighth of a second; wide jobs cost most."""
+"""Maximum work per call in visited segments: about an eighth of a second; wide jobs take most of it."""
 
 
 def reevaluate_waiting(state: EngineState, event: str, queue: str | None, words: str) -> None:
-    """Defaults or nodes changed: what waits (in ``queue``; None: anywhere) may ask for other things now."""
+    """Re-evaluate waiting jobs (of ``queue``; None: all) after a change of defaults or nodes, which may
+    change their requests.
+    """
     _reevaluate_soon(state, _waiting(state, queue), event, words)
 
 
 def follow_queue(state: EngineState, event: str, queue: str, words: str) -> None:
-    """A queue starts jobs again, or no more: who waits there gets a start, or loses it."""
+    """Re-evaluate the waiting jobs of a queue that was started or stopped."""
     _reevaluate_soon(state, _waiting(state, queue), event, words)
 
 
 def limits_changed(state: EngineState, event: str, words: str, odd: Iterable[str] = ()) -> None:
-    """Let jobs follow limits that were changed; ``odd`` are limits that cannot be read."""
+    """Apply changed limits to jobs; ``odd`` are limits that cannot be parsed."""
     state.alerts.pop(f"limit {words}", None)
     for line in odd:
         state.alert(
@@ -72,7 +74,7 @@ def limits_changed(state: EngineState, event: str, words: str, odd: Iterable[str
 
 
 def follow_limits(state: EngineState, event: str, words: str) -> None:
-    """Limits were changed: jobs are counted anew, and those beyond what is allowed now move."""
+    """Recount jobs after a change of limits, and replan jobs beyond the new limits."""
     for record in state.records.values():
         if record.phase not in WAITS:
             state.refit(record)
@@ -88,16 +90,14 @@ def _waiting(state: EngineState, queue: str | None) -> Iterable[JobRecord]:
 
 
 def _reevaluate_soon(state: EngineState, some: Iterable[JobRecord], event: str, words: str) -> None:
-    """Let these be looked at: now, where they are few."""
+    """Queue jobs for re-evaluation; a few are examined at once."""
     look_later(state, some, event, words)
     if len(state.rereading) <= SLICE:
         reevaluate_slice(state, event)
 
 
 def reevaluate_slice(state: EngineState, event: str) -> None:
-    """Look at the next of them, and plan those anew that ask for other things now or have no right to stand
-    where they stand.
-    """
+    """Examine the next queued jobs, and replan jobs with changed requests or disallowed placements."""
     looked = changed = 0
     enough = state.plan.work + _WORK
     while state.rereading and looked < _LOOKS and changed < SLICE and state.plan.work < enough:
@@ -111,7 +111,7 @@ def reevaluate_slice(state: EngineState, event: str) -> None:
 
 
 def reevaluate(state: EngineState, jobs: Iterable[str]) -> int:
-    """Look at these jobs, which wait for that; returns how many were planned anew."""
+    """Examine these queued jobs. Return the number of replanned jobs."""
     changed = 0
     stay: dict[tuple[str, Cause, str], list[int]] = {}
     for job_id in jobs:
@@ -128,7 +128,7 @@ def reevaluate(state: EngineState, jobs: Iterable[str]) -> int:
         found = np.sort(np.array(slots, np.int64))
         found = found[np.argsort(state.plan.starts(found), kind="stable")]
         misplaced = state.plan.misplaced(found)
-        if misplaced.shape[0]:  # the nodes of some may no longer be theirs, or are of several sets
+        if misplaced.shape[0]:  # some hold nodes they may no longer use, or nodes of several sets
             replan_jobs_now(state, misplaced, event, _node_cause(cause), words)
             changed += misplaced.shape[0]
         changed += replan_overcommitted(state, np.ascontiguousarray(found[::-1]), event, cause, words)
@@ -136,7 +136,7 @@ def reevaluate(state: EngineState, jobs: Iterable[str]) -> int:
 
 
 def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) -> tuple[Cause, str]:
-    """Why a job is to go where its limits leave no room: there are fewer licences, or what was changed."""
+    """Return the cause for a job whose limits leave no room: fewer licences, or the changed limit."""
     book = state.limits
     for pool in state.plan.pool_amounts(record.slot) if book.lowered else ():
         limit = book.pools[pool]
@@ -146,12 +146,12 @@ def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) ->
 
 
 def _node_cause(cause: Cause) -> Cause:
-    """Why a job leaves nodes that it may not have any more."""
+    """Return the cause for a job that leaves nodes it may no longer use."""
     return Cause.ADMIN if cause is Cause.QUEUE else cause
 
 
 def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: str, cause: Cause) -> bool:
-    """Whether the job was planned anew."""
+    """Examine one job. Return whether it was replanned."""
     if record.phase in WAITS and _reads_differently(state, record):
         replan_with_facts(state, event, record, record.facts, Cause.ADMIN, words)
         return True
@@ -180,7 +180,7 @@ def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: st
 
 
 def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
-    """Whether a planned job lies on a node that takes no new jobs, or that was given up."""
+    """Return whether a planned job is on a node that takes no new jobs, or that was given up."""
     if state.plan.state(record.slot) != PLANNED:
         return False
     return any(name not in state.down_since for name in state.plan.unusable_nodes(record.slot))
@@ -195,7 +195,7 @@ def _reads_differently(state: EngineState, record: JobRecord) -> bool:
 
 
 def _has_wrong_queue_state(state: EngineState, record: JobRecord, waits: str) -> bool:
-    """Whether a job has a start though its queue starts nothing, or none since its queue started nothing."""
+    """Return whether a job has a start in a stopped queue, or none in a queue that runs again."""
     if record.phase is Phase.BLOCKED and waits != "queue":
         return False  # it waits for something else first
     wait = waits_for(record.facts, state.why_stopped(record.facts.queue), chained=bool(record.behind))

@@ -1,4 +1,4 @@
-"""Jobs that run: what they hold and until when, and what happens when they do not end in time."""
+"""Running jobs: the resources they hold, until when, and overruns."""
 
 import heapq
 from collections.abc import Iterable
@@ -20,9 +20,11 @@ from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
 
 _PROMPT_S = 10
-"""A start seen so many seconds after its decision takes them from its allowance, not from those behind it."""
+"""A start reported within this many seconds after its decision reduces the job's end allowance instead of
+delaying jobs behind it.
+"""
 AHEAD = 60
-"""Seconds by which the server's clock may be ahead of ours."""
+"""Tolerated lead of the server's clock, seconds."""
 
 __all__ = [
     "AHEAD",
@@ -44,8 +46,9 @@ def start_running(
     shares: Iterable[ShareFacts],
     by: str | None = None,
 ) -> None:
-    """The job runs on these shares: it holds them, and planned jobs in its way are planned anew. It was
-    started ``by`` a person, "" by us or nobody knows whom; None: as was known.
+    """Record that the job runs on these shares, and displace planned jobs in conflict with it.
+
+    ``by``: the user who started it; "": this scheduler or unknown; None: as known before.
     """
     shares = tuple(shares)
     started = _correct_start(state, record, started)
@@ -65,13 +68,13 @@ def start_running(
     planned = state.plan.start(record.slot) if record.slot >= 0 else -1
     as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
     state.without_place.pop(record.id, None)
-    state.chained.pop(record.id, None)  # it waits for nothing any more
+    state.chained.pop(record.id, None)  # no dependency holds it any more
     state.out.pop(record.id, None)
     with Bookkeeping(state, record.id, "whether its promise was kept"):
         record = began(state, record, event, started)
     record = after(record, Step.STARTED, facts=facts, understood=understood, run=RunSoFar(started))
     record = state.put(_with_slot(state, record))
-    beyond = walltime_end(record) - state.plan.end(record.slot)  # seconds for which it has no place yet
+    beyond = walltime_end(record) - state.plan.end(record.slot)  # seconds not covered by its placement
     if as_planned and planned <= started and beyond <= min(_PROMPT_S, state.settings.end_allowance):
         _fix_and_watch(state, record, state.plan.end(record.slot))
         _hold_amount(state, record)
@@ -83,8 +86,8 @@ def start_running(
 
 
 def walltime_to_set(record: JobRecord) -> int | None:
-    """The walltime by which a job is planned that leaves it to the scheduler; the server is told it before
-    the job runs.
+    """Return the walltime that the server must be told before the job runs, for a job with a shrinkable
+    walltime; else None.
     """
     shrinkable = dialect_of(record.facts.family).is_shrinkable(record.facts.resources)
     return record.understood.walltime if shrinkable and not record.understood.assumed else None
@@ -103,8 +106,8 @@ def _hold_amount(state: EngineState, record: JobRecord) -> None:
 
 
 def _correct_start(state: EngineState, record: JobRecord, started: int) -> int:
-    """When a job that runs began, as the server has it; one that is to begin yet was stamped by a clock that
-    was ahead, and began by now.
+    """Return the start of a running job as the server reports it; a start in the future comes from a fast
+    clock and counts as now.
     """
     if started <= state.now + AHEAD:
         return started
@@ -112,18 +115,17 @@ def _correct_start(state: EngineState, record: JobRecord, started: int) -> int:
 
 
 def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, started: int, by: str) -> None:
-    """A job starts, ``by`` a person or by whom nobody knows. One that nobody here started was run by hand;
-    several within a while are another scheduler's, which is alive: then no more jobs are started.
+    """Detect starts by others, ``by`` a user or unknown: a job that this scheduler did not start was run by
+    hand; several within a while mean that another scheduler is active, and no more jobs are started.
 
-    A run decision that came to nothing may have been carried out all the same, while it was valid; and one
-    of which nothing is known any more: the batch in which it was made is lost or was passed over, or an error
-    on the way through the log led elsewhere.
+    A run decision that was given up may have been carried out during its validity. So may an unknown one,
+    whose batch was lost or skipped, or after which the engine diverged from its log.
     """
     settings = state.settings
     if state.mode != "scheduler" or record.phase in (Phase.DISPATCHED, Phase.RUNNING):
         return
-    # A stamp that is ahead is of a clock that was wrong: it says neither when it was nor that a decision had
-    # expired.
+    # A start in the future comes from a wrong clock: it says neither when the job started nor that a decision
+    # had expired.
     ahead = started > state.now + AHEAD
     unsure = (state.now if ahead else started) <= state.unsure
     if record.facts.state == "S" or (not by and (state.strayed or unsure)):
@@ -146,7 +148,7 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
 
 
 def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
-    """A job whose request was not understood gets a slot when it runs: what it holds is plain enough."""
+    """Return the record with a slot; a running job whose request was not understood gets one, too."""
     if record.slot < 0:
         request = Request((Chunk(cpus=0),), Place.FREE)
         pools = state.pools_for(record.facts, record.understood)
@@ -166,12 +168,12 @@ def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
 
 
 def walltime_end(record: JobRecord) -> int:
-    """Until when a running job holds its resources as the plan counts them; see ``_past_end`` for more."""
+    """Return until when a running job holds its resources by its walltime; see ``_past_end`` for longer."""
     return record.run.started + record.understood.walltime
 
 
 def fix_shares(state: EngineState, record: JobRecord) -> None:
-    """Let a running job hold its shares, whatever the plan says about them."""
+    """Fix a running job on its shares, whatever the plan says about them."""
     slot = record.slot
     end = max(walltime_end(record), state.now + 1)
     start = min(record.run.started, end - 1)
@@ -183,13 +185,13 @@ def fix_shares(state: EngineState, record: JobRecord) -> None:
 
 
 def _fix_and_watch(state: EngineState, record: JobRecord, end: int) -> None:
-    """A job runs where it was planned; it holds that until ``end``."""
+    """Fix a job that runs where it was planned, until ``end``."""
     fix_until(state, record, end)
     heapq.heappush(state.ends, (end, record.slot, record.id))
 
 
 def fix_until(state: EngineState, record: JobRecord, end: int) -> None:
-    """A placed job is no longer moved, and holds its place until ``end``."""
+    """Fix a placed job; it holds its placement until ``end``."""
     state.queue.pop(record.slot, None)
     state.plan.fix_in_place(record.slot)
     if end != state.plan.end(record.slot):
@@ -197,7 +199,7 @@ def fix_until(state: EngineState, record: JobRecord, end: int) -> None:
 
 
 def on_running_job_altered(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
-    """A running job as the server describes it now: its walltime or what it holds may have changed."""
+    """Apply the server's present description of a running job, with its walltime and shares."""
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     shares = facts.shares or record.facts.shares
     told = facts.started if facts.started is not None else record.run.started
@@ -217,7 +219,7 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
 
 
 def hold_new_node(state: EngineState, event: str, names: frozenset[str]) -> None:
-    """Nodes became known: jobs that run on them hold them from now on."""
+    """Fix running jobs on nodes that just became known."""
     for record in list(state.records.values()):
         if record.phase is Phase.RUNNING and any(share.node in names for share in record.facts.shares):
             fix_shares(state, record)
@@ -228,9 +230,9 @@ def hold_new_node(state: EngineState, event: str, names: frozenset[str]) -> None
 
 
 def extend_overruns(state: EngineState, event: str) -> None:
-    """Jobs that should have freed their resources by now hold them a while longer.
+    """Extend jobs that should have ended by now.
 
-    All that is over-committed by that is planned anew at once: many jobs may come to their end together.
+    Everything over-committed by that is replanned together: many jobs may reach their end at the same time.
     """
     longer: dict[Cause, list[tuple[int, str]]] = {}
     while state.ends:
@@ -239,7 +241,7 @@ def extend_overruns(state: EngineState, event: str) -> None:
         holds = record is not None and record.slot == slot and state.plan.end(slot) == end
         if holds and end > state.now:
             break
-        heapq.heappop(state.ends)  # who ended earlier goes at once: nobody has to look again for its sake
+        heapq.heappop(state.ends)  # a job that ended earlier is removed at once
         if record is None or not holds:
             continue
         with Concerning(state, job_id, event):
@@ -253,7 +255,7 @@ def extend_overruns(state: EngineState, event: str) -> None:
 
 
 def _past_end(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str] | None:
-    """Let a job hold its place longer; returns the cause and the words for those in its way."""
+    """Extend a job past its end. Return cause and text for the jobs displaced by it."""
     if record.phase is Phase.DISPATCHED:
         words = f"job {record.id} should have ended by now, and is not known to have started"
         _extend(state, record, state.settings.overrun_step)
@@ -262,7 +264,9 @@ def _past_end(state: EngineState, record: JobRecord, event: str) -> tuple[Cause,
 
 
 def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str]:
-    """A running job has not ended as planned: it started later, takes its allowance, or runs on."""
+    """Extend a running job that has not ended as planned: it started later, uses its end allowance, or
+    overruns.
+    """
     settings = state.settings
     words = f"job {record.id} runs past its walltime"
     left = walltime_end(record) - state.now
@@ -275,11 +279,11 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
         return Cause.OVERRUN, words
     step = min(settings.overrun_step << min(record.run.overruns, 20), settings.overrun_most)
     if over < settings.overrun_blocked:
-        # The moment at which its nodes count as blocked is not to be missed.
+        # the time at which its nodes count as blocked must not be missed
         step = min(step, settings.overrun_blocked - over)
     record = state.put(after(record, Step.OVERRAN, run=replace(record.run, overruns=record.run.overruns + 1)))
     _extend(state, record, step)
-    # Nobody ends a job without walltime: running on tells nothing about its nodes.
+    # A job without walltime is ended by no one: an overrun says nothing about its nodes.
     late = over >= settings.overrun_blocked and not record.understood.assumed
     if late and block(state, record, event, words):
         nodes = ", ".join(share.node for share in record.facts.shares)

@@ -201,9 +201,11 @@ def _preconditions(published: Published, record: JobRecord) -> list[Blocker]:
     if record.behind:
         found = [one for one in found if one[0] != "dependency"]
     if record.quarantine:
-        found.append(("quarantine", f"an admin: planning it failed ({record.quarantine})"))
+        found.append(("quarantine", f"an administrator: planning it failed ({record.quarantine})"))
     elif record.back_off.returns >= published.settings.returns_most:
-        found.append(("returned", f"an admin: it came back to its queue {record.back_off.returns} times"))
+        found.append(
+            ("returned", f"an administrator: it came back to its queue {record.back_off.returns} times")
+        )
     if not found and record.phase is Phase.BLOCKED and isinstance(record.answer, WaitingFor):
         found.append((record.answer.kind, record.answer.what))
     if not found and published.settings.policy != "conservative":
