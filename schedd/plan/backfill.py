@@ -1,14 +1,14 @@
-"""Who gets room that is free: the shortest by what is expected, guarded by age and by promises.
+"""Shortest-expected-job-first backfilling, bounded by job age and promises.
 
-Planned starts come from walltimes, two to ten times too long: where they alone say who is next, a job of ten
-minutes waits behind one that asks for days. So waiting jobs are tried for a start at once, the shortest by
-expected run time first. Who has waited for the patience of the site goes before all these, and the first of
-them that cannot start keeps the earliest room that walltimes leave for it, as EASY keeps it for the head of
-its queue. Patience is shorter for wide jobs, for which the machine is drained, and for short ones.
+Planned starts come from walltimes, which are two to ten times too long: by them alone, a job of ten minutes
+waits behind one that requests days. So waiting jobs are tried for an immediate start, shortest expected run
+time first. Jobs that have waited for the site's patience precede all of these, and the first of them that
+cannot start keeps the earliest gap that walltimes leave for it, as EASY does for the head of its queue.
+Patience is shorter for wide jobs, for which the machine is drained, and for short ones.
 
-That room is kept in the plan itself, and those who wait on are planned again by age. Both are needed: a
-newcomer is promised the first gap that the plan has, and where older jobs stand late in it, many small
-promises take the room that these need (docs/developers/decisions/062-backfill-shortest.md).
+That gap is kept in the plan itself, and the other waiting jobs are replanned by age. Both are needed: a new
+job is promised the first gap of the plan, and if older jobs are planned late, many small promises use up the
+capacity that these need (docs/developers/decisions/062-backfill-shortest.md).
 """
 
 from dataclasses import dataclass
@@ -28,35 +28,36 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 FRONT: Final = 200
-"""So many jobs at most are given in one call: those to start next."""
+"""Maximum number of jobs per call: those to start next."""
 _WORK: Final = 100_000
-"""After visiting so many segments in one call no further order of others is tried, some ten milliseconds. The
-one that is under way is gone through, and one more at the end. What is not tried then is tried when something
-changes again."""
+"""After this many visited segments per call (about ten milliseconds) no further order is tried. The present
+order is completed, and one more at the end. The rest is tried after the next change.
+"""
 
 EXPECTED_QUANTILE: Final = 7
-"""Of what is predicted (``predict.LEVELS``): 60 % of such jobs run no longer."""
+"""Index in the predicted quantiles (``predict.LEVELS``): 60 % of such jobs run no longer."""
 _LEAST_S: Final = 30
-"""Shorter jobs count as this long."""
+"""Minimum expected run time in seconds."""
 _CPUS_EXPONENT: Final = 0.08
 _WALLTIME_EXPONENT: Final = 0.24
 _AGE_RATE_PER_DAY: Final = 2.7
-"""Exponents: a job counts as its expected run time, times so much for its cpus and its walltime, and e to so
-much less for each day that it has waited."""
+"""sort key = expected_run_s * cpus**_CPUS_EXPONENT * walltime_s**_WALLTIME_EXPONENT * exp(-_AGE_RATE_PER_DAY
+* days_waited)
+"""
 
 _WIDE_REDUCTION: Final = 0.79
-"""For a job that takes the whole machine patience is so much less, for half of it a quarter of that."""
+"""Reduction of the patience: ``1 - _WIDE_REDUCTION * share_of_cpus**2``."""
 _DAY: Final = 86_400
 _SHORT_EXPONENT: Final = 0.26
-"""And one of less than a day for this power of its share of a day."""
+"""Reduction for walltimes of less than a day: ``days**_SHORT_EXPONENT``."""
 _AGED_FRACTION: Final = 0.64
-"""Of those who have waited long enough, they go by their arrival and so much of what they had to wait."""
+"""Jobs beyond their patience are sorted by ``since + _AGED_FRACTION * required_wait``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BackfillQueue:
-    """Planned jobs by slot, as arrays alike, (n,): ``since`` when each waits and its ``latest`` start (both
-    seconds since the epoch), how long it is ``expected`` to run (seconds), its ``rank``.
+    """Planned jobs as parallel arrays, (n,): ``since`` when each waits and its ``latest`` start (seconds
+    since the epoch), its ``expected`` run time (seconds), its ``rank``.
     """
 
     slots: Ints
@@ -68,7 +69,7 @@ class BackfillQueue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BackfillRule:
-    """The same by slot, (slots,); whether a job ``may`` be moved at all; the ``patience``, in seconds."""
+    """The same by slot, (slots,); whether a job ``may`` move at all; the ``patience``, in seconds."""
 
     since: Ints
     expected: Ints
@@ -78,7 +79,9 @@ class BackfillRule:
     patience: int
 
     def with_job(self, slots: int, slot: int, since: int, expected: int, latest: int) -> "BackfillRule":
-        """For a plan of so many ``slots`` that has one job more, of middling rank: its own is not known."""
+        """Return the rule for a plan of ``slots`` slots with one more job, of median rank: its own is
+        unknown.
+        """
         ranks = np.sort(self.rank[np.flatnonzero(self.may)])
         rank = int(ranks[ranks.shape[0] // 2]) if ranks.shape[0] else 0
 
@@ -98,17 +101,17 @@ class BackfillRule:
         )
 
     def apply(self, plan: Plan, now: int) -> None:
-        """Give free room in a copy of the plan, as it is given in the plan itself."""
+        """Backfill a fork of the plan as the engine does in the plan itself."""
         slots = next_to_start(plan, self.may, now)
         of = (by[slots] for by in (self.since, self.expected, self.latest, self.rank))
         backfill(plan, BackfillQueue(slots, *of), now, self.patience)
 
 
 def next_to_start(plan: Plan, may: Bools, now: int) -> Ints:
-    """The slots of those that are planned to start next, of jobs that ``may`` be moved (by slot).
+    """Return the slots of the next jobs to start, of jobs that ``may`` move (by slot).
 
-    Who is due and waits for the server's release or for a node keeps its place until dispatch gives it up:
-    moved on each time, it would never be given up.
+    A due job that waits for the server's release or for a node keeps its placement until dispatch gives it
+    up; moved each time, it would never do so.
     """
     starts, ready = plan.jobs.starts, plan.jobs.ready
     slots = np.flatnonzero(may & (plan.jobs.states == PLANNED) & ((starts > now) | (ready <= now)))
@@ -116,15 +119,15 @@ def next_to_start(plan: Plan, may: Bools, now: int) -> Ints:
 
 
 def backfill(plan: Plan, waiting: BackfillQueue, now: int, patience: int) -> Moves:
-    """Let those start at ``now`` whose turn it is, and plan the others anew where that makes room for them.
+    """Start the next jobs at ``now``, and replan the other jobs where that makes room for them.
 
-    Nobody is put past its ``latest`` start, or its present one where that is later. A higher rank goes first.
-    Returns who moved; who starts now is planned for ``now`` or before.
+    No job passes its ``latest`` start, or its present one if that is later. Higher ranks go first. Return the
+    moves; started jobs are planned for ``now`` or before.
     """
     slots, before = waiting.slots, plan.starts(waiting.slots)
     asked, free = requested_and_free_cpus(plan, slots, now)
     ready = plan.jobs.ready[slots] <= now
-    free += int(asked[ready & (before <= now)].sum())  # and of jobs that are due
+    free += int(asked[ready & (before <= now)].sum())  # and the cpus of due jobs
     if not free or not (ready & (asked <= free)).any():
         return no_moves()
     _BackfillRound(plan, waiting, asked, ready, now, patience).run(free)
@@ -134,7 +137,7 @@ def backfill(plan: Plan, waiting: BackfillQueue, now: int, patience: int) -> Mov
 
 
 class _BackfillRound:
-    """One look at the jobs ``of`` a plan: how many cpus each has ``asked`` for, whether it is ``ready``."""
+    """One round over these jobs: their requested cpus (``asked``), and whether each is ``ready``."""
 
     def __init__(
         self, plan: Plan, of: BackfillQueue, asked: Ints, ready: Bools, now: int, patience: int
@@ -160,7 +163,7 @@ class _BackfillRound:
         self._end = plan.work + _WORK
 
     def run(self, free: int) -> None:
-        """Try them in turn while ``free`` cpus are left."""
+        """Try the jobs in sequence while cpus are ``free``."""
         plan, now = self._plan, self._now
         tried = anew = False
         for i in self._sequence.tolist():
@@ -173,7 +176,7 @@ class _BackfillRound:
             elif fits and self._start_before(i, now):
                 self._settled[i] = anew = True
                 free -= int(self._asked[i])
-            elif self._aged[i] and self._ready[i] and not tried:  # not yet ready: it needs no room kept yet
+            elif self._aged[i] and self._ready[i] and not tried:  # a job that is not ready needs no gap yet
                 tried = True
                 anew |= self._start_before(i, plan.start(int(self._queue.slots[i])))
                 self._settled[i] = True
@@ -181,12 +184,12 @@ class _BackfillRound:
             self._displace(self._by_age[~self._settled[self._by_age]])
 
     def _start_alone(self, i: int) -> bool:
-        """Let a job start now with all others where they are."""
+        """Start a job now without moving others."""
         return self._displace(np.array([i]), self._now)
 
     def _start_before(self, i: int, by: int) -> bool:
-        """Let a job start ``by`` a moment, and plan all behind it that are not settled: by age, or as they
-        stand, or by promise: the first of these orders that breaks none. Nobody of higher rank starts later.
+        """Start a job ``by`` a time, and replan all unsettled jobs behind it: by age, by planned start, or by
+        latest start; the first order that breaks no promise counts. No job of higher rank starts later.
         """
         starts, rank = self._plan.starts(self._queue.slots), self._queue.rank
         latest = np.where(rank > rank[i], np.minimum(self._latest, starts), self._latest)
@@ -201,8 +204,8 @@ class _BackfillRound:
         return False
 
     def _displace(self, turn: Ints, first_by: int | None = None, latest: Ints | None = None) -> bool:
-        """Plan these anew in this order, the first of them to start by a moment, nobody past its ``latest``
-        start (by index of all); or leave all as it is.
+        """Replan these jobs in this order, the first to start by a time, none past its ``latest`` start (by
+        index); or leave everything as it is.
         """
         if not turn.shape[0]:
             return True
@@ -213,8 +216,8 @@ class _BackfillRound:
 
 
 def _required_wait(share: Floats, walltime: Ints, patience: int) -> Floats:
-    """How long a job waits until it goes before all shorter ones, in seconds: ``patience``, less for one that
-    takes a large ``share`` of the machine, and for one with a ``walltime`` of less than a day.
+    """Return the seconds that a job must wait to precede all shorter ones: ``patience``, reduced for a large
+    ``share`` of the machine and for a ``walltime`` of less than a day.
     """
     return (
         patience
@@ -224,5 +227,5 @@ def _required_wait(share: Floats, walltime: Ints, patience: int) -> Floats:
 
 
 def _cpus(plan: Plan) -> int:
-    """Of all nodes."""
+    """Return the cpus of all nodes."""
     return max(1, sum(node.cpus for node in plan.nodes.values()))

@@ -1,4 +1,4 @@
-"""The next slab of the allocations, filled little by little while the present one is in use."""
+"""Incremental compaction: the next slab of the allocations is filled while the present one is in use."""
 
 import numpy as np
 
@@ -10,17 +10,16 @@ __all__ = ["Compaction"]
 
 
 class Compaction:
-    """Copies what jobs hold ahead of the moment at which all of them move to a new slab.
+    """Copies the entries of jobs ahead of the move to a new slab.
 
-    Entries that a job holds are not written to, so a copy is good as long as the job holds the same ones. In
-    the same tables, while their slab is the same,
-    ``step`` goes on with it and ``finish`` ends it.
+    Entries of a job are never changed, so a copy is valid as long as the job holds the same ones. While the
+    tables keep their slab, ``step`` continues and ``finish`` completes the compaction.
     """
 
     __slots__ = ("_copied", "_new_first", "_old_first", "_top", "alloc")
 
     def __init__(self, tb: Tables, alloc: Ints) -> None:
-        """``alloc`` is the new slab, in which nothing stands yet."""
+        """``alloc`` is the new, empty slab."""
         slots = tb.jobs.shape[1]
         self.alloc = alloc
         self._old_first = np.empty(slots, np.int64)
@@ -29,7 +28,7 @@ class Compaction:
         self._top = 0
 
     def step(self, tb: Tables, slots: int) -> bool:
-        """Copy what the next ``slots`` jobs hold; returns whether all is copied, or the slab is full."""
+        """Copy the entries of the next ``slots`` jobs. Return whether all are copied, or the slab is full."""
         n = min(slots, self._old_first.shape[0] - self._copied)
         top = copy_entries(tb, self.alloc, self._old_first, self._new_first, self._copied, n, self._top)
         if top < 0:
@@ -39,15 +38,13 @@ class Compaction:
         return self._copied == self._old_first.shape[0]
 
     def finish(self, tb: Tables) -> bool:
-        """Let all jobs hold their entries in ``alloc``, which belongs into ``tb`` then; False: too small."""
+        """Switch all jobs to ``alloc``, which then belongs into ``tb``. Return False if it is too small."""
         fits = self.alloc.shape[1] == at.A_TAKE + tb.F.shape[0]
         return fits and move_alloc(tb, self.alloc, self._old_first, self._new_first, self._copied, self._top)
 
     @classmethod
     def compact_now(cls, tb: Tables, size: int) -> Ints:
-        """Let all jobs hold their entries in a slab of ``size``, at once; returns it. Raises ValueError when
-        it is too small.
-        """
+        """Move all jobs to a slab of ``size`` at once. Return it. Raises ValueError if it is too small."""
         whole = cls(tb, np.empty((size, at.A_TAKE + tb.F.shape[0]), np.int64))
         whole.step(tb, tb.jobs.shape[1])
         if not whole.finish(tb):

@@ -1,4 +1,4 @@
-"""What a plan consists of: its parts, copied and saved as their fields say; and all that is read of them."""
+"""The parts of a plan, copied and saved as their fields declare, and all reading access to them."""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -25,7 +25,7 @@ _C = TypeVar("_C", bound="PlanContents")
 
 
 class PlanContents:
-    """The parts of a plan and what they tell; nothing is changed here. See ``Plan``."""
+    """Parts of a plan and reading access; changes are in ``Plan``."""
 
     def _assemble(self, slabs: Slabs, shapes: Shapes, repairs: Repairs, machine: Machine) -> None:
         """These parts are all that a plan is."""
@@ -42,9 +42,9 @@ class PlanContents:
         return new
 
     def save(self) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]]:
-        """The plan as JSON-able values and arrays; yields nothing, often, to be interrupted there.
+        """Return the plan as JSON-able values and arrays; yields nothing, often, to be interrupted there.
 
-        It must not change meanwhile: of one that goes on save a fork.
+        The plan must not change meanwhile: save a fork.
         """
         saved = {
             "slabs": (yield from self.slabs.save()),
@@ -57,7 +57,9 @@ class PlanContents:
 
     @classmethod
     def load(cls, plain: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The plan that ``save`` saved: what follows is the same for both. Raises KeyError and ValueError."""
+        """Return the plan that ``save`` saved; both behave the same from then on. Raises KeyError and
+        ValueError.
+        """
         own = {name: arrays_below(name, arrays) for name in plain}
         slabs = Slabs.load(plain["slabs"], own["slabs"])
         shapes = load_part(Shapes, plain["shapes"], own["shapes"], _slabs=slabs)
@@ -71,33 +73,33 @@ class PlanContents:
 
     @property
     def tables(self) -> Tables:
-        """The arrays, for kernels: of no concern to who is outside of this package."""
+        """The arrays, for kernels; internal to this package."""
         return self.slabs.tb
 
     @property
     def repairs(self) -> Repairs:
-        """What was freed and not yet used; the same."""
+        """The state of the repair; internal to this package."""
         return self._repairs
 
     # ---- reading ----------------------------------------------------------------------------------
 
     @property
     def jobs(self) -> SlotColumns:
-        """Columns by slot: starts, durations, ready, states."""
+        """Columns by slot: starts, durations, earliest starts, states."""
         return SlotColumns(self.slabs.tb.jobs)
 
     def read_view(self) -> PlanReadView:
-        """The plan as it is now, for readers in other threads."""
+        """Return the plan as it is now, for readers in other threads."""
         tb = self.slabs.tb
         return PlanReadView(tb.jobs, tb.alloc)
 
     def held(self, slots: Ints) -> HeldEntries:
-        """What all of ``slots`` hold, of nodes and pools."""
+        """Return everything that ``slots`` hold, of nodes and pools."""
         tb = self.slabs.tb
         return select_entries(tb.alloc, tb.jobs[at.ALLOC, slots], tb.jobs[at.ALLOCS, slots])
 
     def timeline(self, row: int) -> Timeline:
-        """What is free on a row from when on."""
+        """Return the free capacity of a row over time."""
         tb = self.slabs.tb
         part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         return Timeline(tb.T[part].copy(), tb.F[:, part].copy(), tb.cap[row].copy())
@@ -110,18 +112,18 @@ class PlanContents:
         )
 
     def request(self, slot: int) -> Request:
-        """What a job's slot was made for; of equal shapes the first that came: see ``shape_key``."""
+        """Return the request of a job's slot; equal shapes share the first request: see ``shape_key``."""
         return self.shapes.requests[int(self.slabs.tb.jobs[at.SHAPE, slot])]
 
     def requested_cpus(self, slots: Ints) -> Ints:
-        """How many cpus each of these jobs asks for."""
+        """Return the cpus that each of these jobs requests."""
         shapes, where = np.unique(self.slabs.tb.jobs[at.SHAPE, slots], return_inverse=True)
         cpus = np.array([self.shapes.requests[shape].cpus for shape in shapes.tolist()], np.int64)
         asked: Ints = cpus[where]
         return asked
 
     def chunks(self, slot: int) -> list[ChunkNeeds]:
-        """The kinds of units that a job asks for: those of a packed request are one."""
+        """Return the chunks of a job; a packed request has one."""
         tb = self.slabs.tb
         shape = int(tb.jobs[at.SHAPE, slot])
         first = int(tb.shapes[shape, at.CHUNK])
@@ -138,11 +140,11 @@ class PlanContents:
 
     @property
     def resource_columns(self) -> Mapping[str, int]:
-        """Where in amounts each resource stands, by its name; ``share`` first of all is 1 for each unit."""
+        """Column of each resource in amounts, by name; ``share`` is 1 for each unit."""
         return self.shapes.columns
 
     def amounts(self, amounts: Mapping[str, int]) -> tuple[int, ...]:
-        """One number for each resource column. Raises KeyError for a resource that no node has."""
+        """Return one number per resource column. Raises KeyError for a resource that no node has."""
         columns = self.shapes.columns
         found = [0] * len(columns)
         for name, amount in amounts.items():
@@ -150,74 +152,76 @@ class PlanContents:
         return tuple(found)
 
     def whole_node_amounts(self, row: int, needs: Sequence[int] = ()) -> tuple[int, ...]:
-        """The amounts of a job that has all of a node: of gates no more than it ``needs``."""
+        """Return the amounts of a job that holds a whole node: of gates no more than it ``needs``."""
         return tuple(self.shapes.whole_node_amounts(row, needs))
 
     def find_unmet_requirement(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
-        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met.
+        """Return the first requirement that no configured node can meet, by chunk; None: all can be met.
 
-        ``units``: by name what resources are counted in (``size``: KiB, ``float``: ``FLOAT_PARTS``).
+        ``units``: unit of each resource by name (``size``: KiB, ``float``: ``FLOAT_PARTS``).
         """
         return self.shapes.find_unmet_requirement(request, {**NO_UNITS, **units})
 
     def is_usable(self, row: int) -> bool:
-        """Whether the node is in use: jobs may be placed there."""
+        """Return whether jobs may be placed on the node."""
         return bool(self.slabs.tb.rows[row, at.USABLE])
 
     # ---- nodes and pools ------------------------------------------------------------------------
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """The nodes by name, as they are now."""
+        """The nodes by name."""
         return self._machine.nodes
 
     @property
     def node_rows(self) -> Mapping[str, int]:
-        """The rows of the nodes."""
+        """Rows of the nodes, by name."""
         return self._machine.node_rows
 
     @property
     def node_names(self) -> Mapping[int, str]:
-        """The names of the nodes, by row."""
+        """Names of the nodes, by row."""
         return self._machine.node_names
 
     @property
     def pools(self) -> Mapping[str, int]:
-        """The rows of the pools."""
+        """Rows of the pools, by name."""
         return self._machine.pools
 
     @property
     def tiers(self) -> int:
-        """How many tiers of nodes there are: the faster, the higher; 0 is that of the slowest."""
+        """Number of speed tiers of nodes; 0 is the slowest."""
         return self._machine.tiers
 
     def slowest(self, tier: int) -> float:
-        """The lowest speed of the nodes of a tier."""
+        """Return the lowest speed of a tier."""
         return self._machine.slowest(tier)
 
     def is_scarce(self, name: str) -> bool:
-        """Whether jobs may have to wait for this pool: all together they need more than there is."""
+        """Return whether jobs may have to wait for this pool: their total demand exceeds its capacity."""
         return not self.slabs.tb.rows[self.pools[name], at.SLACK]
 
     def pool_free(self, name: str) -> tuple[Ints, Ints]:
-        """(n,) moments, and how much of the pool is free from each on; views of the plan's own arrays."""
+        """Return (n,) times and the free capacity of the pool from each on; views of the plan's own
+        arrays.
+        """
         tb = self.slabs.tb
         row = self.pools[name]
         part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         return tb.T[part], tb.F[0, part]
 
     def misplaced(self, slots: Ints | None = None) -> Ints:
-        """Those of ``slots`` (None: the planned ones, by start) that hold a row which their request may no
-        longer use.
+        """Return the jobs of ``slots`` (None: all planned, by start) on a row that their request may not
+        use.
         """
         return misplaced(self.slabs.tb, self.planned() if slots is None else slots)
 
     def jobs_on_node(self, name: str) -> Ints:
-        """The planned slots that hold something of this node, by start."""
+        """Return the planned slots on this node, by start."""
         return jobs_on_row(self.slabs.tb, self.planned(), self.node_rows[name])
 
     def jobs_on_nodes(self, names: Collection[str]) -> Ints:
-        """The planned slots that hold something of one of these nodes, by start."""
+        """Return the planned slots on these nodes, by start."""
         if len(names) == 1:
             return self.jobs_on_node(next(iter(names)))
         slots = self.planned()
@@ -227,7 +231,7 @@ class PlanContents:
         return found
 
     def overcommitted_rows(self, rows: Ints, start: int, end: int) -> Ints:
-        """Those of these rows on which more is held at some moment of ``[start, end)`` than there is."""
+        """Return the rows, of these, that are over-committed at some time in ``[start, end)``."""
         tb = self.slabs.tb
         first, n = tb.rows[rows, at.OFF], tb.rows[rows, at.LEN]
         last = np.cumsum(n)
@@ -241,7 +245,7 @@ class PlanContents:
         return found
 
     def unusable_candidates(self, slot: int) -> Ints:
-        """The rows that a job's units could be on, were they in use; in the order of its chunks."""
+        """Return the unusable rows that the job's units could otherwise use, in the order of its chunks."""
         tb = self.slabs.tb
         shape = int(tb.jobs[at.SHAPE, slot])
         first = int(tb.shapes[shape, at.CHUNK])
@@ -253,56 +257,56 @@ class PlanContents:
         return found
 
     def unusable_nodes(self, slot: int) -> list[str]:
-        """The nodes of a placed job on which no job may be placed now."""
+        """Return the unusable nodes of a placed job."""
         tb = self.slabs.tb
         held = self.held(np.array([slot], np.int64))
         rows = held.rows[~held.are_pools]
         return [self.node_names[row] for row in np.unique(rows[tb.rows[rows, at.USABLE] == 0]).tolist()]
 
     def jobs_in_pool(self, name: str) -> Ints:
-        """The planned slots that hold something of this pool, by start."""
+        """Return the planned slots that hold part of this pool, by start."""
         return jobs_on_row(self.slabs.tb, self.planned(), self.pools[name])
 
     # ---- jobs -----------------------------------------------------------------------------------
 
     def planned(self) -> Ints:
-        """The slots of planned jobs by start, ties by slot."""
+        """Return the slots of planned jobs by start, then slot."""
         return by_start(self.slabs.tb.jobs)
 
     @property
     def freed(self) -> bool:
-        """Whether something was freed since the last repair came to its end."""
+        """Whether something was freed since the last complete repair."""
         return self._repairs.pending
 
     def ready(self, slot: int) -> int:
-        """The job's earliest start allowed."""
+        """Return the job's earliest allowed start."""
         return int(self.slabs.tb.jobs[at.READY, slot])
 
     def start(self, slot: int) -> int:
-        """The job's start, or -1."""
+        """Return the job's start, or -1."""
         return int(self.slabs.tb.jobs[at.START, slot])
 
     def starts(self, slots: Ints) -> Ints:
-        """The starts of these slots; -1 where there is none."""
+        """Return the starts of these slots; -1: none."""
         starts: Ints = self.slabs.tb.jobs[at.START, slots]
         return starts
 
     def last_change(self, row: int) -> int:
-        """From when on nothing changes any more on a row."""
+        """Return the time of the last change on a row."""
         tb = self.slabs.tb
         return int(tb.T[tb.rows[row, at.OFF] + tb.rows[row, at.LEN] - 1])
 
     def end(self, slot: int) -> int:
-        """The job's end, or -1."""
+        """Return the job's end, or -1."""
         start = self.start(slot)
         return start + int(self.slabs.tb.jobs[at.DUR, slot]) if start >= 0 else -1
 
     def state(self, slot: int) -> int:
-        """One of VACANT, UNPLACED, PLANNED, FIXED."""
+        """Return VACANT, UNPLACED, PLANNED or FIXED."""
         return int(self.slabs.tb.jobs[at.STATE, slot])
 
     def takes(self, slot: int) -> tuple[Take, ...]:
-        """What a placed job holds of nodes, in the order of its chunks; pools are left out."""
+        """Return what a placed job holds of nodes, in the order of its chunks, without pools."""
         tb = self.slabs.tb
         first, n = self._entries(slot)
         rows: list[list[int]] = tb.alloc[first : first + n].tolist()
@@ -317,7 +321,7 @@ class PlanContents:
         return int(jobs[at.ALLOC, slot]), int(jobs[at.ALLOCS, slot])
 
     def pool_amounts(self, slot: int) -> dict[str, int]:
-        """What a job needs of pools, by their names."""
+        """Return the amounts of pools that a job needs, by name."""
         tb = self.slabs.tb
         first = int(tb.jobs[at.POOL, slot])
         entries: list[list[int]] = tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist()

@@ -1,4 +1,4 @@
-"""Whether empty nodes have room for units of several kinds together."""
+"""Check whether empty nodes can hold several groups of units together."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

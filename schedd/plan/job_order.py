@@ -1,6 +1,6 @@
-"""Whose turn it is: the orders in which planned jobs are looked at.
+"""Orders in which planned jobs are examined.
 
-``jobs`` is the table of jobs, (fields, slots), everywhere; slots that are given ascend.
+``jobs`` is the table of jobs, (fields, slots); given slots ascend.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ __all__ = ["ArrayEnds", "by_age", "by_completion", "by_start"]
 
 @dataclass(frozen=True, slots=True)
 class ArrayEnds:
-    """By slot: the number of each job's array, 0 where it is of none, and when the array ends with what other
-    plans have of it; 0: that is not known, or there is none.
+    """By slot: the number of the job's array (0: none), and when the array ends in other plans (0: unknown or
+    none).
     """
 
     number: Ints
@@ -24,22 +24,22 @@ class ArrayEnds:
 
 
 def by_start(jobs: Ints) -> Ints:
-    """The slots of planned jobs by start, ties by slot."""
+    """Return the slots of planned jobs by start, then slot."""
     return _by(at.START, jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
 
 
 def by_age(jobs: Ints, slots: Ints) -> Ints:
-    """These slots, which ascend, by the moment since when the job may start, ties by slot.
+    """Return these slots by earliest allowed start, then slot.
 
-    Not by start: a hole that a wide job leaves early is what the next wide job needs. Where those planned
-    before it went first, narrow ones ate up the hole, and the machine was drained once more for the wide one
-    (docs/developers/decisions/009-repair-by-age.md).
+    Not by planned start: a hole that a wide job leaves is what the next wide job needs. If jobs planned
+    earlier went first, narrow ones would use up the hole, and the machine would be drained again for the wide
+    one (docs/developers/decisions/009-repair-by-age.md).
     """
     return _by(at.READY, jobs, slots)
 
 
 def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
-    """These slots, which ascend, by a field of the job, which is a moment."""
+    """Return these slots by a time field of the job."""
     if not slots.shape[0]:
         return slots
     # One number for moment and slot: sorting numbers is several times as quick as sorting by two keys.
@@ -56,8 +56,8 @@ def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
 
 
 def by_completion(jobs: Ints, slots: Ints, arrays: ArrayEnds) -> Ints:
-    """These slots by planned end, ties by start, then slot; a job of an array ends when the last one does of
-    those that have a start, whether it runs already or not, and no sooner than what other plans have of it.
+    """Return these slots by planned end, then start, then slot. A job of an array ends with the last placed
+    or running job of the array, and no earlier than the array ends in other plans.
     """
     ends = np.where(jobs[at.START] >= 0, jobs[at.START] + jobs[at.DUR], 0)
     own = np.flatnonzero(arrays.number)

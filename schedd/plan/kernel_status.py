@@ -1,4 +1,4 @@
-"""The compiled kernels of the plan: where they are kept, and how many this process has at hand."""
+"""Compiled kernels of the plan: their cache, and their number in this process."""
 
 import sys
 
@@ -10,10 +10,10 @@ _ROOMS = ("schedd.plan.kernels.", "schedd.predict.kernels")
 
 
 def count_compiled() -> tuple[int, int]:
-    """How many kernels are compiled, or read from disk, in this process; of how many that can be.
+    """Return the number of kernels that are compiled or loaded in this process, and the total number.
 
-    From a full cache only those are read that are called from outside: they contain the others. Any thread
-    may ask while another compiles.
+    From a full cache only kernels called from outside are loaded: they contain the others. Thread-safe, even
+    during compilation.
     """
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(_ROOMS)]
     kernels = {

@@ -1,4 +1,4 @@
-"""Guards against starvation: how late each job may be put, and how much the longest wait counts."""
+"""Guards against starvation: the latest start allowed for each job, and the weight of the longest wait."""
 
 from dataclasses import replace
 from typing import Final
@@ -13,10 +13,10 @@ from schedd.plan.plan import Plan
 __all__ = ["PATIENCE", "latest_starts", "reference_values", "scale_to_expected"]
 
 PATIENCE: Final = 24 * 3600
-"""After so many seconds of waiting no search moves a job back, unless the site sets another number."""
+"""After waiting this many seconds no search moves a job later, unless the site sets another value."""
 
 _STEPS: Final = 12
-"""In so many parts the patience is cut, beyond it as well: see ``latest_starts``."""
+"""Number of steps into which the patience is divided: see ``latest_starts``."""
 
 
 def latest_starts(
@@ -27,21 +27,19 @@ def latest_starts(
     patience: int = PATIENCE,
     use: float = 1.0,
 ) -> Ints:
-    """The last start that a search may give to each job, by slot, in seconds since the epoch.
+    """Return the last start that a search may give to each job, by slot, in seconds since the epoch.
 
-    No job may pass its ``promised`` start (by slot; FOREVER: none). Who has waited for ``patience`` seconds
-    by ``now`` is moved back no more, but within the twelfth of that, counted from its release, in which it
-    would start; nobody else is made to wait for more than twice as long, or than the job that waits longest
-    in this plan, whichever is more.
+    No job passes its ``promised`` start (by slot; FOREVER: none). A job that has waited for ``patience``
+    seconds by ``now`` may only move within its present step of ``patience / 12``, counted from its release.
+    Any other job may wait for ``max(2 * patience, longest planned wait)``.
 
-    Why both: means may be improved for ever by moving one job back again and again. The longest planned wait
-    alone forbids most moves where all waits are short, and next to none where users ask for far more time
-    than they need, since the waits that are planned then are far longer than those that will be. Where many
-    have waited long and none of them gave way for ten seconds, a job of ten seconds would wait for hours.
-    The twelfths of a job without a promise stand where they are, whatever is expected, so that who gives
-    way again and again comes to the end of one and no further. Who has a promise comes to that, and its
-    twelfths are counted from its release as it is expected: where walltimes are longer than needed these
-    move on with the clock, and more can be gained.
+    Both bounds are needed. Means can be improved again and again by delaying a single job. The longest
+    planned wait by itself forbids most moves where all waits are short, and almost none where walltimes are
+    far too long, since the planned waits are then far longer than the real ones. And if many jobs have waited
+    long and none could be delayed by ten seconds, a job of ten seconds would wait for hours. Steps of a job
+    without a promise are fixed, so that a job that is delayed again and again stops at the end of its step. A
+    job with a promise can be delayed up to that; its steps are counted from its expected release, which moves
+    with the clock where walltimes are too long, so that more can be gained.
     """
     slots = plan.planned()
     latest: Ints = promised.copy()
@@ -59,7 +57,7 @@ def latest_starts(
 
 
 def _step_end(starts: Ints, release: Ints, patience: int) -> Ints:
-    """The end of the part of the patience, counted from the release, in which each job starts."""
+    """Return the end of the step of the patience, counted from the release, in which each job starts."""
     step = max(1, patience // _STEPS)
     return release - (release - starts) // step * step
 
@@ -67,13 +65,11 @@ def _step_end(starts: Ints, release: Ints, patience: int) -> Ints:
 def scale_to_expected(
     columns: ScoringColumns, now: int, patience: int, use: float
 ) -> tuple[ScoringColumns, int]:
-    """The same jobs and the same patience where time that is still planned counts ``use`` of time that has
-    passed.
+    """Return the jobs and the patience scaled so that planned time counts ``use`` of elapsed time.
 
-    Jobs use that share of their walltimes, so what a job is still to wait by the plan will be about that
-    share of it. Instead of what is planned, what has passed is changed: it is divided by ``use``, and so is
-    the patience; waits, slowdowns and the guards have the same proportions then as if all that is planned
-    were multiplied by it.
+    Jobs use that share of their walltimes, so the remaining wait of a job will be about that share of its
+    planned wait. Instead of the planned time, the elapsed time and the patience are divided by ``use``;
+    waits, slowdowns and guards then have the same proportions.
     """
     if use == 1.0:
         return columns, patience
@@ -82,10 +78,10 @@ def scale_to_expected(
 
 
 def reference_values(before: CriterionValues, patience: int = PATIENCE) -> CriterionValues:
-    """What the values of a changed plan are divided by, see ``CriterionWeights``: those before the change,
-    but a longest wait of at least ``patience``.
+    """Return the divisors of a changed plan's values (see ``CriterionWeights``): the values before the
+    change, with a longest wait of at least ``patience``.
 
-    So the longest wait counts in full where a job waits as long as that, and hardly at all in a queue of an
-    hour: there it would only make short jobs wait for the last one, whom nothing threatens.
+    So the longest wait counts fully where a job waits that long, and hardly in a queue of an hour, where it
+    would only delay short jobs for the sake of the last one.
     """
     return before.at_least(Criterion.WAIT_MAX, float(patience))

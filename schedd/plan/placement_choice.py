@@ -1,7 +1,7 @@
-"""Where a new job goes, if not simply into the earliest gap: best gap, and before jobs with later deadlines.
+"""Placement of a new job by the value of the plan: best gap, and before jobs with later deadlines.
 
-After D. Klusáček, Event-based Optimization of Schedules for Grid Jobs (2011), algorithms 4.7 and 4.8; what is
-different here, and why, stands in docs/developers/decisions/008-groups-of-nodes-and-deadlines.md.
+After D. Klusáček, Event-based Optimization of Schedules for Grid Jobs (2011), algorithms 4.7 and 4.8;
+differences are in docs/developers/decisions/008-groups-of-nodes-and-deadlines.md.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ from schedd.plan.trials import LEAST_GAIN, TrialOutcome, Trials
 __all__ = ["MOST_DISPLACED", "TRIES", "ChosenPlacement", "DisplaceableJobs", "choose_placement"]
 
 TRIES: Final = 8
-"""In front of so many jobs with later deadlines a job is tried at most, on each tier."""
+"""Maximum number of attempts per tier to place a job before jobs with later deadlines."""
 MOST_DISPLACED: Final = 20
-"""So many jobs one try lifts, the new one included."""
+"""Maximum number of jobs removed per attempt, including the new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisplaceableJobs:
-    """What must be known of planned jobs that are to make way, by slot.
+    """Planned jobs that may be displaced, by slot.
 
-    ``latest``: the last start allowed; see ``latest_starts``. ``rank``: who has a higher one than the job
-    does not make way for it.
+    ``latest``: the last start allowed; see ``latest_starts``. ``rank``: a job of higher rank than the new one
+    is not displaced.
     """
 
     latest: Ints
@@ -40,8 +40,8 @@ class DisplaceableJobs:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPlacement:
-    """Where a job was placed: at ``start``, on nodes of at least a ``tier``. ``first`` is the earliest start
-    that it could have had anywhere with nobody moved; ``moves`` tells of those who made way.
+    """Placement of a job: at ``start``, on nodes of at least a ``tier``. ``first`` is its earliest start
+    without displacing others; ``moves`` are the moves of displaced jobs.
     """
 
     start: int
@@ -59,11 +59,11 @@ def choose_placement(
     weights: CriterionWeights,
     others: DisplaceableJobs | None = None,
 ) -> ChosenPlacement | None:
-    """Place an unplaced job where the plan is worth most by ``weights``; None: no gap before ``bound``.
+    """Place an unplaced job where the plan has the least cost by ``weights``; None: no gap before ``bound``.
 
-    The candidates are the earliest gap on nodes of each tier or of higher ones. Of equals the earliest start
-    is taken, then the fastest nodes. With ``others`` a job that has a deadline is also tried in front of
-    planned jobs with later ones.
+    The candidates are the earliest gap on nodes of each tier or higher. Ties go to the earliest start, then
+    to the fastest nodes. With ``others``, a job with a deadline is also tried before planned jobs with later
+    ones.
     """
     placed = _earliest(plan, slot, now, bound)
     if placed is None:
@@ -77,7 +77,7 @@ def choose_placement(
 
 
 def _earliest(plan: Plan, slot: int, now: int, bound: int) -> tuple[int, int] | None:
-    """Place a job into its earliest gap, of several on the fastest nodes; returns (start, tier) or None."""
+    """Place a job in its earliest gap, on the fastest nodes that offer it. Return (start, tier) or None."""
     if plan.tiers == 1:
         start = plan.place(slot, now, bound)
         return (start, 0) if start >= 0 else None
@@ -91,7 +91,7 @@ def _earliest(plan: Plan, slot: int, now: int, bound: int) -> tuple[int, int] | 
 
 
 class _PlacementSearch:
-    """A job that has its earliest gap, and what would be better."""
+    """A job in its earliest gap, and the search for a better placement."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _PlacementSearch:
         self._trials: Trials | None = None
 
     def _evaluate(self) -> Evaluation:
-        """Value the plan as it is with the earliest gap: what all candidates are compared with."""
+        """Evaluate the plan with the earliest gap, to which all candidates are compared."""
         if self._evaluation is None:
             self._evaluation = Evaluation(self._plan, self._columns, self._now)
             self._reference = self._evaluation.values()
@@ -117,8 +117,8 @@ class _PlacementSearch:
         return self._evaluation
 
     def _try(self, slots: Ints, latest: Ints, tier: int) -> float:
-        """What the plan would cost with these jobs lifted and inserted in this order; infinite where that is
-        no better than it is now.
+        """Return the plan's cost with these jobs removed and placed in this order; infinite if it is no
+        better.
         """
         evaluation = self._evaluate()
         if self._trials is None:
@@ -133,7 +133,7 @@ class _PlacementSearch:
     # ---- nodes that are worth waiting for -------------------------------------------------------
 
     def wait_for_faster(self, bound: int) -> None:
-        """Move the job to a later gap on faster nodes where that is better."""
+        """Move the job to a later gap on faster nodes if that is better."""
         alone = np.array([self._slot], np.int64)
         latest = np.full(self._plan.tables.jobs.shape[1], bound - 1, np.int64)
         best, chosen = np.inf, self.tier
@@ -151,7 +151,7 @@ class _PlacementSearch:
     # ---- jobs with later deadlines --------------------------------------------------------------
 
     def displace_later_deadlines(self, others: DisplaceableJobs) -> None:
-        """Put the job in front of planned jobs with later deadlines where that is better."""
+        """Place the job before planned jobs with later deadlines if that is better."""
         ready = max(self._now, int(self._plan.tables.jobs[at.READY, self._slot]))
         if self.start <= ready:
             return
@@ -167,9 +167,9 @@ class _PlacementSearch:
             self._displace(chosen, latest, on)
 
     def _in_front(self, others: DisplaceableJobs, ready: int, tier: int) -> Iterator[Ints]:
-        """The job, the first that is planned with a later deadline on nodes that the job could use, and those
-        planned after it on the same nodes; then the same on nodes that were in none of these. Every second
-        time with the last in whose place the job would end in time: fewer stand behind that.
+        """Yield candidate orders: the job, the first planned job with a later deadline on usable nodes, and
+        the jobs planned after that on the same nodes; then the same on other nodes. Every second time the
+        last job in whose place the new one would end in time, with fewer jobs behind it.
         """
         tb, slot = self._plan.tables, self._slot
         jobs, due = tb.jobs, self._columns.due
@@ -212,7 +212,7 @@ class _PlacementSearch:
 
 
 def _usable_rows(plan: Plan, slot: int, tier: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """(N,) whether a unit of the job could be on the row."""
+    """Return by row whether it could hold a unit of the job, (N,)."""
     tb = plan.tables
     found = np.zeros(tb.rows.shape[0], np.bool_)
     shape = int(tb.jobs[at.SHAPE, slot])

@@ -1,4 +1,4 @@
-"""Places of planned jobs as values, and trying something with them: it is kept, or all is as before."""
+"""Placements of jobs as values, and reversible attempts on a plan."""
 
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,7 +14,7 @@ __all__ = ["Allocation", "PlanAttempt", "current_allocation", "free_at", "is_mis
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Where a planned job is: its start (seconds since the epoch), and what it holds of nodes."""
+    """Placement of a job: its start (seconds since the epoch), and what it holds of nodes."""
 
     slot: int
     start: int
@@ -22,12 +22,12 @@ class Allocation:
 
 
 def current_allocation(plan: Plan, slot: int) -> Allocation:
-    """Where ``slot`` is."""
+    """Return the present placement of ``slot``."""
     return Allocation(slot, plan.start(slot), plan.takes(slot))
 
 
 def free_at(plan: Plan, place: Allocation) -> bool:
-    """Whether an unplaced job would find all that ``place`` holds free and usable there, its pools too."""
+    """Return whether an unplaced job would find the nodes of ``place``, and its pools, free and usable."""
     tb = plan.tables
     first = int(tb.jobs[POOL, place.slot])
     wanted: dict[int, list[int]] = {}
@@ -49,13 +49,13 @@ def free_at(plan: Plan, place: Allocation) -> bool:
 
 
 def is_misplaced(plan: Plan, slots: Ints) -> bool:
-    """Whether one of these planned jobs holds a node that its request may not use."""
+    """Return whether one of these planned jobs holds a node that its request may not use."""
     return bool(misplaced(plan.tables, slots).shape[0])
 
 
 @dataclass(frozen=True, slots=True)
 class _OriginalAllocation:
-    """Where a job was when an attempt first touched it."""
+    """Placement of a job before an attempt first touched it."""
 
     place: Allocation
     fixed: bool
@@ -63,12 +63,13 @@ class _OriginalAllocation:
 
 
 class PlanAttempt:
-    """Something tried with placed jobs of a plan, by its one thread: ``keep`` it, else all are put back.
+    """A reversible change of placed jobs, by the plan's one thread: ``commit`` it, else everything is
+    restored.
 
-    It is made in place, since a fork costs what the whole plan costs and this what the jobs cost that it
-    touches. Whoever is lifted goes through here; at the end of the ``with`` block, by an error, too, each is
-    exactly where it was unless the attempt was kept. Moments freed meanwhile stay in the log of the repair,
-    which looks there in vain.
+    It works in place, since a fork costs as much as the whole plan, and this only as much as the touched
+    jobs. Jobs must be removed through it. At the end of the ``with`` block, also after an error, each is
+    exactly where it was unless the attempt was committed. Intervals freed meanwhile stay in the log of the
+    repair, which finds nothing there.
     """
 
     def __init__(self, plan: Plan, now: int) -> None:
@@ -85,16 +86,16 @@ class PlanAttempt:
         self.revert()
 
     def remove(self, slot: int) -> None:
-        """Take a job out of the plan; what it frees is remembered for repair."""
+        """Remove a job; what it frees is logged for repair."""
         self._note(slot)
         self._plan.remove(slot, self._now)
 
     def place_at(self, place: Allocation) -> None:
-        """Let an unplaced job be planned at exactly this place, whether there is room or not."""
+        """Place an unplaced job exactly there, whether it is free or not."""
         self._plan.place_at(place.slot, place.start, place.takes, search_again=False)
 
     def restore(self, slot: int) -> None:
-        """Let a job that is out be where it was, whether there is room or not."""
+        """Restore a removed job's placement, whether it is free or not."""
         before = self._before[slot]
         if before.fixed:
             self._plan.fix(slot, before.place.start, before.place.takes)
@@ -103,22 +104,22 @@ class PlanAttempt:
         self._plan.tables.jobs[SEEN, slot] = before.seen
 
     def open_node(self, row: int) -> None:
-        """Let a node be used that cannot be."""
+        """Make an unusable node usable."""
         self._opened.add(row)
         self._plan.tables.rows[row, USABLE] = 1
 
     def close_node(self, row: int) -> None:
-        """Let it not be used again."""
+        """Make it unusable again."""
         self._opened.discard(row)
         self._plan.tables.rows[row, USABLE] = 0
 
     def commit(self) -> None:
-        """It stays as it is now."""
+        """Keep the present state."""
         self._before.clear()
         self._opened.clear()
 
     def revert(self) -> None:
-        """Put all jobs back that were touched, and close what was opened."""
+        """Restore all touched jobs and opened nodes."""
         for row in list(self._opened):
             self.close_node(row)
         for slot in self._before:

@@ -1,7 +1,7 @@
-"""The schedule of one cluster: where and when every job is planned or runs, and the operations on it.
+"""The plan of one cluster: nodes and interval of every planned or running job, and the operations on it.
 
-Jobs are named by *slots*, small integers that the caller maps to job ids. Nothing here knows a clock:
-every operation is told ``now``.
+Jobs are named by *slots*, small integers that the caller maps to job ids. The plan has no clock: every
+operation gets ``now``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,11 +45,11 @@ NOT_BOUND = FOREVER
 
 
 class WorkSpent(RuntimeError):
-    """A search, or all searches of a question, did the work that they may: no answer is known."""
+    """A search, or all searches of a request, exceeded the work limit: no answer is known."""
 
 
 class Plan(PlanContents):
-    """A schedule over nodes and pools. Changed by one thread only; ``fork`` gives others their own."""
+    """A schedule over nodes and pools. Changed by one thread only; ``fork`` gives other threads their own."""
 
     def __init__(self, nodes: Sequence[Node], now: int) -> None:
         slabs = Slabs.empty()
@@ -58,12 +58,12 @@ class Plan(PlanContents):
         self.set_nodes(nodes, now)
 
     def fork(self) -> "Plan":
-        """An independent copy for what-if and searches; slots mean the same jobs."""
+        """Return an independent copy for what-if requests and searches; slots name the same jobs."""
         return self._copied(Plan)
 
     def restore_from(self, to: "Plan") -> None:
-        """Be again as ``to`` is, of which this is a copy in which jobs were placed and moved, and no more: in
-        a fifth of the time that a new copy takes.
+        """Reset this fork to the plan ``to``, if jobs were only placed and moved in the fork. Takes a fifth
+        of the time of a new fork.
         """
         self.slabs.restore_from(to.slabs)
         copy_fields(self._repairs, to.repairs)
@@ -71,27 +71,28 @@ class Plan(PlanContents):
     # ---- nodes and pools ------------------------------------------------------------------------
 
     def set_nodes(self, nodes: Iterable[Node], now: int) -> None:
-        """Add nodes, or take over what changed in known ones; a new one begins to be free at ``now``.
+        """Add nodes, or apply changes of known ones; a new node is free from ``now`` on.
 
-        Planned jobs stay where they are: ask ``evict`` for those on a node that became too small,
-        ``misplaced`` for those on one that lost a feature, ``on_node`` for those on one that went down.
+        Planned jobs keep their placements: use ``remove_overcommitted`` for jobs on a node that became too
+        small, ``misplaced`` for jobs on one that lost a feature, ``jobs_on_node`` for jobs on one that went
+        down.
         """
         self._machine.set_nodes(nodes, now)
 
     def weigh_nodes(self, now: int) -> None:
-        """Weigh anew, every few minutes, what nodes offer by what jobs ask for.
+        """Update the costs of nodes, every few minutes, from what nodes offer and what jobs request.
 
-        Of the nodes that allow a job the same start, the one is taken that leaves the least of what is
-        scarce: see ``scarcity.py``. Placed jobs stay where they are.
+        Of the nodes that allow a job the same start, the one with the lowest cost is used: see
+        ``scarcity.py``. Placed jobs keep their placements.
         """
         self._machine.weigh_nodes(now)
 
     def spare_scarce(self, spares: bool) -> None:
-        """Whether that is so; else of such nodes the one is taken that is left with the fewest cpus."""
+        """Switch these costs on or off; without them, the node left with the fewest cpus is used."""
         self._machine.spare_scarce(spares)
 
     def protect_tiers(self, keep: bool) -> None:
-        """Whether repair leaves jobs where they are rather than move them to slower nodes."""
+        """Forbid or allow repair to move jobs to slower nodes."""
         ctl = self.slabs.tb.ctl
         if bool(ctl[at.PROTECT_TIER]) != keep:
             ctl[at.PROTECT_TIER] = int(keep)
@@ -100,18 +101,18 @@ class Plan(PlanContents):
                 self._repairs.mark_all_for_search()
 
     def set_pool(self, name: str, capacity: int, now: int) -> int:
-        """Make or resize a pool of which jobs may need some amount; returns its row."""
+        """Add or resize a pool. Return its row."""
         return self._machine.set_pool(name, capacity, now)
 
     def drop_idle_pools(self) -> list[str]:
-        """Forget the pools of which no job needs anything; returns their names."""
+        """Drop the pools that no job needs. Return their names."""
         idle = self._machine.idle_pools
         for name in idle:
             self._machine.drop_pool(name)
         return idle
 
     def limit_pool(self, name: str, start: int, end: int, delta: int, now: int) -> None:
-        """Change a pool's capacity by ``delta`` over ``[start, end)`` (a quota by day, a lent licence)."""
+        """Change a pool's capacity by ``delta`` over ``[start, end)`` (a daily quota, a lent licence)."""
         self._machine.limit_pool(name, start, end, delta, now)
 
     # ---- jobs -----------------------------------------------------------------------------------
@@ -119,9 +120,10 @@ class Plan(PlanContents):
     def add_job(
         self, request: Request, duration: int, ready: int, pools: Mapping[str, int] | None = None
     ) -> int:
-        """A slot for a job that needs ``request`` for ``duration`` seconds, not before ``ready``; unplaced.
+        """Add an unplaced job with this request and duration in seconds, not to start before ``ready``.
+        Return its slot.
 
-        ``pools`` maps names of pools to the amounts that the job holds of each while it runs.
+        ``pools`` maps names of pools to the amounts that the job holds while it runs.
         """
         _check_duration(duration)
         entries = self._pool_entries(pools or {})
@@ -143,7 +145,7 @@ class Plan(PlanContents):
         return self.slabs.add_pools(entries) if entries else 0
 
     def _drop_pool_entries(self, slot: int) -> None:
-        """A job names its pools no longer."""
+        """Drop the pool entries of a job."""
         slabs = self.slabs
         first = int(slabs.tb.jobs[at.POOL, slot])
         for row, amount in slabs.tb.pools[first : first + int(slabs.tb.jobs[at.POOLS, slot])].tolist():
@@ -153,10 +155,10 @@ class Plan(PlanContents):
             slabs.repack_pools()
 
     def set_pools(self, slot: int, pools: Mapping[str, int], now: int) -> None:
-        """Let a job need these amounts of pools instead of those it needed.
+        """Replace the pool amounts of a job.
 
-        One that is placed stays where it is and holds them from now on: see ``evict`` for those pools that
-        have no room for it.
+        A placed job keeps its placement and holds the new amounts from now on: use ``remove_overcommitted``
+        for pools without room for it.
         """
         tb = self.slabs.tb
         start, first, n = self.start(slot), *self._entries(slot)
@@ -176,7 +178,7 @@ class Plan(PlanContents):
             self._repairs.mark_for_search(slot)
 
     def set_request(self, slot: int, request: Request) -> None:
-        """Let an unplaced job ask for ``request`` from now on."""
+        """Replace the request of an unplaced job."""
         self._check_unplaced(slot)
         jobs = self.slabs.tb.jobs
         before = int(jobs[at.SHAPE, slot])
@@ -185,9 +187,10 @@ class Plan(PlanContents):
         self.shapes.release(before)
 
     def place(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
-        """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, or -1.
+        """Place an unplaced job in its earliest gap in ``[now, bound)``, on nodes of at least this ``tier``.
+        Return its start, or -1.
 
-        On nodes of at least this ``tier``. Raises WorkSpent, with nothing changed: see ``limit_work``.
+        Raises WorkSpent, with nothing changed: see ``limit_work``.
         """
         self._check_unplaced(slot)
         self.slabs.spare_segments()
@@ -199,11 +202,13 @@ class Plan(PlanContents):
             if start == at.SPENT:
                 raise self._work_spent_error()
             self.slabs.grow()
-            self.slabs.tb.ctl[at.WORK] = work  # of what was done in vain nothing depends
+            self.slabs.tb.ctl[at.WORK] = work  # nothing depends on a failed attempt
         raise AssertionError("a slab is full again, though it was made as large as was wanted")
 
     def probe(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
-        """Where ``place`` would put an unplaced job; changes nothing. Raises WorkSpent."""
+        """Return the start that ``place`` would give to an unplaced job; changes nothing. Raises
+        WorkSpent.
+        """
         start = self._call_kernel(tier, probe, slot, now, bound)
         if start == at.SPENT:
             raise self._work_spent_error()
@@ -213,37 +218,38 @@ class Plan(PlanContents):
 
     @property
     def work(self) -> int:
-        """Segments of timelines visited so far: what searches cost, on any machine."""
+        """Visited segments of timelines: the cost of all searches until now, independent of the machine."""
         return int(self.slabs.tb.ctl[at.WORK])
 
     def limit_work(self, each: int = MOST_WORK, all_of_them: int | None = None) -> None:
-        """Let every search give up that visits more segments than ``each``, and all searches from now on when
-        they have visited ``all_of_them`` together: ``place`` and ``probe`` then raise WorkSpent.
+        """Limit each search to ``each`` visited segments, and all searches from now on together to
+        ``all_of_them``; beyond these, ``place`` and ``probe`` raise WorkSpent.
 
-        A repair leaves a job where it is whose search gives up. A fork takes over what is left to its plan.
+        A repair leaves a job where it is if its search exceeds the limit. A fork inherits the rest of the
+        limit.
         """
         end = at.FAR if all_of_them is None else self.work + all_of_them
         self.slabs.limit_work(each, end)
 
     def halve_work_limit(self) -> None:
-        """Halve the work that each search may do, down to a hundredth of what is usual, until ``limit_work``.
+        """Halve the work limit of each search, down to a hundredth of the usual limit, until ``limit_work``.
 
-        For who plans many jobs and found one that is too hard: as many more cost no more than a few.
+        With it, many jobs that are too hard to plan cost no more than a few of them.
         """
         ctl = self.slabs.tb.ctl
         ctl[at.MOST_WORK] = max(int(ctl[at.MOST_WORK]) // 2, min(int(ctl[at.MOST_WORK]), MOST_WORK // 100))
 
     def stop(self) -> None:
-        """Let repair, and searches for a better plan, end at once; any thread may say so. For a fork."""
+        """End repair, and searches for a better plan, at once; thread-safe. For a fork."""
         self.slabs.tb.ctl[at.STOP] = 1
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody said so."""
+        """Whether ``stop`` was called."""
         return bool(self.slabs.tb.ctl[at.STOP])
 
     def abort_searches(self) -> None:
-        """Let all searches of this plan, the present one too, raise WorkSpent; any thread may say so."""
+        """Let all searches of this plan, including the present one, raise WorkSpent; thread-safe."""
         self.slabs.tb.ctl[at.WORK_END] = -1
 
     def _work_spent_error(self) -> "WorkSpent":
@@ -265,7 +271,7 @@ class Plan(PlanContents):
 
     @contextmanager
     def on_tier(self, tier: int) -> Iterator[None]:
-        """Meanwhile jobs are placed on nodes of at least this tier alone."""
+        """Within this context, place jobs only on nodes of at least this tier."""
         self.slabs.tb.ctl[at.LEAST_TIER] = tier
         try:
             yield
@@ -274,20 +280,20 @@ class Plan(PlanContents):
 
     @contextmanager
     def excluding(self, rows: Iterable[int]) -> Iterator[None]:
-        """Meanwhile no job is placed on these nodes."""
+        """Within this context, place no job on these nodes."""
         kept = [(row, int(self.slabs.tb.rows[row, at.USABLE])) for row in rows]
         for row, _ in kept:
             self.slabs.tb.rows[row, at.USABLE] = 0
         try:
             yield
         finally:
-            for row, usable in kept:  # the tables may be others by now: they grow
+            for row, usable in kept:  # the tables may have been replaced: they grow
                 self.slabs.tb.rows[row, at.USABLE] = usable
 
     def fix(self, slot: int, start: int, takes: Sequence[Take]) -> None:
-        """Let an unplaced job hold exactly ``takes`` from ``start`` on for its duration: it runs, or blocks.
+        """Fix an unplaced job on exactly ``takes`` from ``start`` on: it runs, or blocks nodes.
 
-        Whether the rows have room is not asked: reality may be over-committed.
+        The rows may be over-committed by that, as reality may be.
         """
         self._check_unplaced(slot)
         slabs = self.slabs
@@ -313,9 +319,10 @@ class Plan(PlanContents):
         self._occupy(slot, start, start + int(tb.jobs[at.DUR, slot]), -1)
 
     def place_at(self, slot: int, start: int, takes: Sequence[Take], *, search_again: bool = True) -> None:
-        """Plan an unplaced job at exactly ``takes`` from ``start`` on; whether there is room is not asked.
+        """Place an unplaced job on exactly ``takes`` at ``start``, whether they are free or not.
 
-        Other than after ``fix``, repair may move it; ``search_again``: it searches the job as a whole.
+        Unlike after ``fix``, repair may move it; with ``search_again`` the next repair searches the job as a
+        whole.
         """
         self.fix(slot, start, takes)
         self.unfix(slot)
@@ -330,19 +337,19 @@ class Plan(PlanContents):
             raise ValueError(f"slot {slot} is not an unplaced job")
 
     def fix_in_place(self, slot: int) -> None:
-        """A planned job now runs, as planned: searches leave it where it is."""
+        """Fix a planned job where it is, since it now runs."""
         if self.start(slot) < 0:
             raise ValueError(f"slot {slot} is not a placed job")
         self.slabs.tb.jobs[at.STATE, slot] = at.FIXED
 
     def unfix(self, slot: int) -> None:
-        """A job that was to start is planned again, where it is."""
+        """Turn a fixed job into a planned one where it is."""
         if self.start(slot) < 0:
             raise ValueError(f"slot {slot} is not a placed job")
         self.slabs.tb.jobs[at.STATE, slot] = at.PLANNED
 
     def remove(self, slot: int, now: int) -> None:
-        """Take a job out of the plan, leaving it unplaced; what it frees is remembered for repair."""
+        """Remove a job from the plan, which leaves it unplaced; the freed interval is logged for repair."""
         start, end = self.start(slot), self.end(slot)
         if start < 0:
             return
@@ -351,11 +358,11 @@ class Plan(PlanContents):
         self._repairs.note_freed_entries(first, n, max(now, start), end)
 
     def undo_place(self, slot: int) -> None:
-        """Leave a job unplaced that was placed only just: what it held was there for everybody before."""
+        """Remove a job that was placed just before; nothing is logged for repair."""
         self.slabs.grow_until_done(lambda tb: remove(tb, slot))
 
     def drop_job(self, slot: int, now: int) -> None:
-        """Take a job out of the plan and give its slot back."""
+        """Remove a job and release its slot."""
         if self.state(slot) == at.VACANT:
             raise ValueError(f"slot {slot} holds no job")
         self.remove(slot, now)
@@ -366,7 +373,9 @@ class Plan(PlanContents):
         heappush(self.slabs.vacant, slot)
 
     def set_duration(self, slot: int, duration: int, now: int) -> None:
-        """Change how long a job holds its resources; a longer one may then over-commit: see ``evict``."""
+        """Change how long a job holds its resources; a longer one may over-commit rows: see
+        ``remove_overcommitted``.
+        """
         _check_duration(duration)
         start, before = self.start(slot), int(self.slabs.tb.jobs[at.DUR, slot])
         if start >= 0 and duration < before:
@@ -376,12 +385,12 @@ class Plan(PlanContents):
             self._occupy(slot, start + before, start + duration, -1)
         self.slabs.tb.jobs[at.DUR, slot] = duration
         if duration < before and self.state(slot) == at.PLANNED:
-            self._repairs.mark_for_search(slot)  # it may fit where it was too long for
+            self._repairs.mark_for_search(slot)  # it may now fit where it was too long
         else:
             self._repairs.discard_partial_search(slot)
 
     def set_durations(self, slots: Ints, durations: Ints) -> None:
-        """Change how long unplaced jobs will hold their resources, (n,) seconds; of many at once."""
+        """Change the durations of unplaced jobs, (n,) seconds."""
         jobs = self.slabs.tb.jobs
         if (jobs[at.STATE, slots] != at.UNPLACED).any():
             raise ValueError("a slot is not an unplaced job")
@@ -390,7 +399,7 @@ class Plan(PlanContents):
         jobs[at.DUR, slots] = durations
 
     def set_ready(self, slot: int, ready: int) -> None:
-        """Change a job's earliest start; where it is planned stays until a repair finds it a better place."""
+        """Change a job's earliest start; it keeps its placement until a repair moves it."""
         jobs = self.slabs.tb.jobs
         if ready < jobs[at.READY, slot] and jobs[at.STATE, slot] == at.PLANNED:
             self._repairs.mark_for_search(slot)
@@ -399,32 +408,31 @@ class Plan(PlanContents):
     # ---- repair ---------------------------------------------------------------------------------
 
     def repair_now(self, now: int, arrays: ArrayEnds | None = None) -> Moves:
-        """Move to ``now`` every planned job that can start there, who waits longest first; with ``arrays`` as
-        in ``repair``. Delays nobody.
+        """Move every planned job to ``now`` that can start there, oldest first; ``arrays`` as in ``repair``.
+        Delays no job.
         """
         return self._repairs.move_to_now(now, arrays)
 
     def repair(
         self, now: int, budget: int = WHOLE_PASS, arrays: ArrayEnds | None = None
     ) -> tuple[Moves, bool]:
-        """Go on with the repair for ``budget`` visited segments: each job, who waits longest first, to its
-        earliest place; with ``arrays``, who ends first, an
-        array's jobs as one.
+        """Continue the repair for ``budget`` visited segments: move each job, oldest first, to its earliest
+        placement; with ``arrays``, first to end first, where the jobs of an array count as one.
 
-        Returns who moved, and whether the repair came to its end: no job can start earlier by itself.
+        Return the moves, and whether the repair is complete: no single job can start earlier.
         """
         return self._repairs.run(now, budget, arrays)
 
     def discard_freed(self) -> None:
-        """Drop the log of what was freed; for plans that nobody repairs."""
+        """Drop the log of freed intervals; for plans without repair."""
         self._repairs.discard_freed()
 
     def mark_for_search(self, slot: int) -> None:
-        """Let the next repair search a planned job as a whole, whatever was freed."""
+        """Let the next repair search a planned job as a whole."""
         self._repairs.mark_for_search(slot)
 
     def mark_all_for_search(self) -> None:
-        """Let the next repair search every planned job as a whole, whatever was freed."""
+        """Let the next repair search every planned job as a whole."""
         self._repairs.mark_all_for_search()
 
     def displace_lower_ranked(
@@ -439,11 +447,11 @@ class Plan(PlanContents):
         sets: int = 1,
         breaks: bool = False,
     ) -> Moves:
-        """Let a planned job start earlier where only jobs of lower ``rank`` (by slot) are in its way.
+        """Move a planned job to an earlier start by displacing only jobs of lower ``rank`` (by slot).
 
-        At most ``most`` of them make way, of which so many ``sets`` are tried: each keeps its place where it
-        can, and is else placed no later than its ``promise`` (by slot; not asked if it ``breaks`` promises),
-        and than ``until``. Nobody moves, and the moves are empty, when that cannot be.
+        At most ``most`` jobs are displaced; up to ``sets`` sets of jobs are tried. Each displaced job keeps
+        its placement if possible, and is else placed no later than ``until`` and its ``promise`` (by slot;
+        ignored if it ``breaks`` promises). If that is impossible no job moves, and the moves are empty.
         """
         moves = self._run_displacement(
             now, lambda tb: displace_lower_ranked(tb, slot, rank, promise, breaks, now, until, most, sets)
@@ -451,16 +459,18 @@ class Plan(PlanContents):
         return no_moves() if moves is None else moves
 
     def displace(self, slots: Ints, latest: Ints, now: int, tier: int = 0) -> Moves | None:
-        """Lift these planned jobs and place them again in this order, each in its earliest gap on nodes of at
-        least this ``tier``, no later than its ``latest`` start, (n,).
+        """Remove these planned jobs and place them again in this order, each in its earliest gap on nodes of
+        at least this ``tier``, no later than its ``latest`` start, (n,).
 
-        Returns who moved; None, and nobody moves, where one finds no such gap.
+        Return the moves; None, with nothing changed, if one finds no such gap.
         """
         with self.on_tier(tier):
             return self._run_displacement(now, lambda tb: displace_and_commit(tb, slots, latest, now))
 
     def _run_displacement(self, now: int, kernel: Callable[[Tables], tuple[int, Ints, Ints]]) -> Moves | None:
-        """Let a kernel displace jobs; see there for what it returns. What they leave is noted for repair."""
+        """Run a kernel that displaces jobs, growing slabs as needed; what the jobs leave is logged for
+        repair.
+        """
         self.slabs.fit_log()
         work = int(self.slabs.tb.ctl[at.WORK])
         times = 0
@@ -484,9 +494,9 @@ class Plan(PlanContents):
         return Moves(slots[moved], old[moved], new[moved])
 
     def remove_overcommitted(self, slots: Ints) -> Ints:
-        """Lift those planned ``slots`` that lie where a row is over-committed, in this order.
+        """Remove those planned ``slots`` that lie on an over-committed row, in this order. Return them.
 
-        Returns those lifted. What they free is remembered for repair.
+        The freed intervals are logged for repair.
         """
         self.slabs.fit_log()
         gone = np.empty(slots.shape[0], np.int64)
@@ -496,16 +506,15 @@ class Plan(PlanContents):
             lifted += n
             if done == slots.shape[0]:
                 return gone[:lifted]
-            self.slabs.grow()  # and who it is about is lifted next: so this ends
+            self.slabs.grow()  # the job that caused it is removed next, so this ends
 
     def overcommitted_now(
         self, slot: int, now: int, timed: Iterable[int] = (), others: Sequence[Take] = ()
     ) -> str:
-        """The node, or the pool, on which a placed job does not fit beside the fixed jobs now; empty: none.
+        """Return the node or pool on which a placed job does not fit now next to the fixed jobs; empty: none.
 
-        The timelines of nodes are not asked: a fixed job counts until it is lifted, beyond its planned end,
-        too. The slots ``timed`` (reservations) count from their start to their end, and ``others`` hold
-        something that has no slot.
+        Timelines are not used: a fixed job counts until its removal, even past its planned end. The slots
+        ``timed`` (reservations) count from their start to their end; ``others`` are held without a slot.
         """
         by_slot = np.zeros(self.slabs.tb.jobs.shape[1], np.int64)
         by_slot[list(timed)] = 1
@@ -517,23 +526,25 @@ class Plan(PlanContents):
         return "" if row < 0 else self.node_names.get(row) or self._machine.pool_names[row]
 
     def next_start(self) -> int:
-        """When the first planned job is due, the earliest start that it is allowed included; FOREVER when
-        none is planned.
+        """Return when the first planned job is due, its earliest allowed start included; FOREVER: none is
+        planned.
         """
         return next_start(self.slabs.tb)
 
     def due_jobs(self, until: int) -> Ints:
-        """The slots of planned jobs that were due by ``until``, by planned start, of equals by slot."""
+        """Return the slots of planned jobs due by ``until``, by planned start, then slot."""
         slots = due_jobs(self.slabs.tb, until)
         by_start: Ints = slots[np.argsort(self.slabs.tb.jobs[at.START, slots], kind="stable")]
         return by_start
 
     def waiting_before(self, moments: Ints, until: int) -> Ints:
-        """The slots of jobs that wait, planned or not, whose moment, by slot, is before ``until``."""
+        """Return the slots of waiting jobs, planned or not, whose moment (by slot) is before ``until``."""
         return waiting_before(self.slabs.tb, moments, until)
 
     def first_startable(self, slots: Ints, begin: int, now: int) -> int:
-        """Index in ``slots`` from ``begin`` on of the first unplaced job that fits at ``now``, or length."""
+        """Return the index in ``slots``, from ``begin`` on, of the first unplaced job that fits at ``now``,
+        or the length.
+        """
         return first_startable(self.slabs.tb, slots, begin, now)
 
     def forget_past(self, now: int) -> None:

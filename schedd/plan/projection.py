@@ -1,7 +1,7 @@
-"""The planner run on into the future, on a fork: jobs end when they are drawn to, and who can starts earlier.
+"""Projection of a fork into the future: jobs end at sampled times, and waiting jobs start as soon as they
+can.
 
-The plan goes by walltimes, as it does in truth: what an early end is worth to others shows when it comes, not
-before.
+The plan uses walltimes, as in reality: the benefit of an early end for other jobs shows at that end.
 """
 
 from collections.abc import Collection
@@ -21,17 +21,17 @@ __all__ = ["Projection", "project_plan"]
 
 
 _RULE_WORK: Final = 20_000
-"""What it costs to follow a rule after an event, in segments visited."""
+"""Cost of applying the backfilling rule after an event, in visited segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How far a fork was run on."""
+    """Result of a projection."""
 
     started: Ints
-    """By slot; -1: not yet."""
+    """Start by slot; -1: not started."""
     now: int
-    """The moment that it has come to."""
+    """The time that the projection has reached."""
 
 
 def project_plan(
@@ -43,13 +43,12 @@ def project_plan(
     arrays: ArrayEnds | None = None,
     rule: BackfillRule | None = None,
 ) -> Projection:
-    """Let the plan's jobs run for ``run_s`` seconds (by slot) in all, at most as long as planned.
+    """Run the plan's jobs for ``run_s`` seconds each (by slot), at most as long as planned.
 
-    Each end is followed by what the engine does after one: who can start at once starts, who waits longest
-    first; then everybody moves to the earliest place. With a ``rule``, free room is given by that before, at
-    each event. This ends when all jobs of ``until`` have started (where that is empty: all that are planned),
-    or when ``work`` segments of the plan were visited, which depends on the plan alone. The fork is left at
-    the moment reached.
+    Each end is followed by the engine's actions: jobs that can start start, oldest first; then all jobs move
+    to their earliest placements. With a ``rule``, it backfills first. The projection ends when all jobs of
+    ``until`` have started (empty: all planned jobs), or after ``work`` visited segments, which depend only on
+    the plan. The fork is left at the time reached.
     """
     slabs, repairs = fork.slabs, fork.repairs
     slabs.fit_log()
@@ -62,14 +61,14 @@ def project_plan(
     waiting = by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
     state[on.N_WAITING] = waiting.shape[0]
     started = np.full(slots, -1, np.int64)
-    # Who should have ended already ends in a second.
+    # overdue jobs end in one second
     drawn = np.maximum(jobs[at.START] + run_s, now + 1)
     early = (jobs[at.STATE] == at.FIXED) & (drawn < jobs[at.START] + jobs[at.DUR])
     ends = np.where(early, drawn, at.FAR)
     wanted = np.fromiter(until, np.int64)
     longest, order = np.empty(slabs.freed.length.shape[0], np.int64), np.empty(slots, np.int64)
     moves = np.empty((slots, 3), np.int64)
-    by_caller = fork.freed or rule is not None  # what the plan has begun already is gone on with
+    by_caller = fork.freed or rule is not None  # a repair in progress is continued
     while True:
         tb = slabs.tb
         state[on.NEXT_UNTRIED] = repairs.next_untried

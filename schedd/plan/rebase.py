@@ -1,4 +1,4 @@
-"""Taking over what a search found into a plan that has moved on since the search began."""
+"""Rebase: transfer of a search's result to a plan that has changed since the search began."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["Rebased", "rebase"]
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
-    """What was taken over: who moved; whether all places together or only single ones that gain."""
+    """Result of a rebase: the moves; whether all places were taken together, or only single gains."""
 
     moves: Moves
     whole: bool
@@ -41,14 +41,13 @@ def rebase(
 ) -> Rebased:
     """Move jobs of ``live`` to the ``places`` that a search found, as far as that is still better.
 
-    Leave out places of jobs whose request was changed since, and of slots that hold another job now. Jobs
-    that run or start now are left where they are, and nobody is put past ``latest`` (by slot, see
-    ``latest_starts``; ``patience`` as in ``reference_values``, ``use`` as in ``scale_to_expected``). First
-    all places are tried together. Where a place was taken in the meantime, the job goes to its earliest gap
-    (see ``_Fallback``); where that is too late, back to where it is now, and who is in its way there to the
-    earliest gap. If the plan is no better for it, each place that is earlier is tried alone. Without
-    ``must_gain`` all places are taken over whatever that is worth, or where some job would then have none in
-    time, nothing is.
+    Leave out places of jobs with a changed request and of reused slots. Running and starting jobs stay, and
+    no job passes ``latest`` (by slot, see ``latest_starts``; ``patience`` as in ``reference_values``, ``use``
+    as in ``scale_to_expected``). First all places are tried together. A job without its place, which another
+    job has taken, goes to its earliest gap (see ``_Fallback``); if that is too late, back to its present
+    place, and conflicting jobs there are displaced. If the plan is no better, each earlier place is tried
+    individually. Without ``must_gain``, all places are taken whatever they gain; if some job would then have
+    none in time, nothing changes.
     """
     columns, patience = scale_to_expected(columns, now, patience, use)
     evaluation = Evaluation(live, columns, now, threshold=threshold)
@@ -57,15 +56,16 @@ def rebase(
 
 
 class _Fallback(Enum):
-    """Where a job goes whose place was taken."""
+    """Placement of a job after another job has taken its place."""
 
     LAST = auto()
-    """To its earliest gap when all others are placed: before, it would take the place of one of them, that
-    one the place of another, and so on."""
+    """Its earliest gap after all others are placed; before, it would take the place of another job, that one
+    the place of a third, and so on.
+    """
     IN_TURN = auto()
-    """To its earliest gap at once: those behind it on the same nodes move with it."""
+    """Its earliest gap at once: the jobs behind it on the same nodes move with it."""
     NONE = auto()
-    """Nowhere: then nobody moves."""
+    """None: then no job moves."""
 
 
 class _Rebasing:
@@ -97,7 +97,7 @@ class _Rebasing:
         wanted = sorted((p for p in wanted if p != old[p.slot]), key=lambda p: (p.start, p.slot))
         whole = bool(wanted) and (
             self._try_together(wanted, old, _Fallback.LAST)
-            # Where no place was taken the one is the other.
+            # if no place was taken, both are the same
             or (self._taken and self._try_together(wanted, old, _Fallback.IN_TURN))
         )
         if not whole and self._must_gain:
@@ -106,7 +106,7 @@ class _Rebasing:
                     self._try_together([place], old, _Fallback.NONE)
         moved = [slot for slot, was in old.items() if current_allocation(self._live, slot) != was]
         for slot in moved:
-            if self._live.start(slot) > old[slot].start:  # what was of no use to it before may be now
+            if self._live.start(slot) > old[slot].start:  # formerly useless gaps may help now
                 self._live.mark_for_search(slot)
         moves = Moves(
             np.array(moved, np.int64),
@@ -127,7 +127,7 @@ class _Rebasing:
     def _try_together(
         self, wanted: Sequence[Allocation], old: Mapping[int, Allocation], how: _Fallback
     ) -> bool:
-        """Move these jobs if the plan is better for it; else leave all as it was. Says which."""
+        """Move these jobs if that makes the plan better; else restore it. Return whether they moved."""
         slots = np.array([place.slot for place in wanted], np.int64)
         with PlanAttempt(self._live, self._now) as attempt:
             for place in wanted:
@@ -149,8 +149,8 @@ class _Rebasing:
         old: Mapping[int, Allocation],
         how: _Fallback,
     ) -> bool:
-        """Plan these jobs, all lifted, where they are wanted, or else as ``how`` says; whether all have a
-        place. Where not, some may have none.
+        """Place these removed jobs where they are wanted, or by the fallback. Return whether all have a
+        place; if not, some may be unplaced.
         """
         placed: list[int] = []
         displaced: deque[int] = deque()
@@ -170,14 +170,14 @@ class _Rebasing:
     def _place_displaced(
         self, attempt: PlanAttempt, displaced: deque[int], placed: list[int], old: Mapping[int, Allocation]
     ) -> bool:
-        """Plan all the displaced in their earliest gaps, or where they were."""
+        """Place all displaced jobs in their earliest gaps, or at their old places."""
         live = self._live
         while displaced:
             slot = displaced.popleft()
             if live.place(slot, self._now, int(self._latest[slot]) + 1) >= 0:
                 placed.append(slot)
                 continue
-            # Places as they were are never in each other's way: who is back stays.
+            # Old places never conflict with each other: a restored job stays.
             away = self._conflicting(old[slot], placed)
             for one in away:
                 attempt.remove(one)
@@ -189,7 +189,7 @@ class _Rebasing:
         return True
 
     def _conflicting(self, home: Allocation, placed: Sequence[int]) -> list[int]:
-        """Those of the planned jobs ``placed``, by start, that may hold what ``home`` takes."""
+        """Return those of the planned jobs ``placed`` that may hold what ``home`` takes, by start."""
         tb = self._live.tables
         slots = np.array(placed, np.int64)
         start = tb.jobs[START, slots]

@@ -1,4 +1,4 @@
-"""What the plan says of jobs: what one holds of a row, and who moved from where to where."""
+"""Values that the plan returns: what a job holds of a row, free capacity over time, and moves."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ __all__ = ["ChunkNeeds", "Moves", "Take", "Timeline", "merge_moves", "no_moves"]
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """What is held of one row: ``units`` of chunk ``chunk``, ``amounts`` per resource column."""
+    """Part of a row that a job holds: ``units`` of chunk ``chunk``, with ``amounts`` per resource column."""
 
     row: int
     chunk: int
@@ -21,8 +21,8 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class ChunkNeeds:
-    """One kind of units that a job asks for: ``count`` of them, at most ``per_node`` on a row, each with a
-    ``need`` per resource column, on these ``rows``.
+    """Equal units of a request: ``count`` of them, at most ``per_node`` on a row, each with a ``need`` per
+    resource column, on these ``rows``.
     """
 
     count: int
@@ -33,14 +33,16 @@ class ChunkNeeds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """What is free on a row: from each of (n,) ``times`` on, (resources, n) ``free``, of its ``capacity``."""
+    """Free capacity of a row: from each of (n,) ``times`` on, (resources, n) ``free``, of its
+    ``capacity``.
+    """
 
     times: Ints
     free: Ints
     capacity: Ints
 
     def at(self, moment: int) -> Ints:
-        """(resources,) what is free at a moment."""
+        """Return the free capacity at a time, (resources,)."""
         k = max(0, int(np.searchsorted(self.times, moment, side="right")) - 1)
         free: Ints = self.free[:, k]
         return free
@@ -48,7 +50,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Jobs whose start changed: slots, the old starts (-1: none), the new ones (-1: none); equal lengths."""
+    """Jobs with a changed start: slots, old starts (-1: none), new starts (-1: none); equal lengths."""
 
     slots: Ints
     old: Ints
@@ -59,13 +61,13 @@ class Moves:
 
 
 def no_moves() -> Moves:
-    """Moves of nobody."""
+    """Return empty moves."""
     empty = np.zeros(0, np.int64)
     return Moves(empty, empty, empty)
 
 
 def merge_moves(parts: list[Ints]) -> Moves:
-    """The moves noted in ``parts``, each (n, 3) slot, old start, new start, in the order they were made."""
+    """Merge ``parts``, each (n, 3) slot, old start, new start, in the order in which they were made."""
     if not parts:
         return no_moves()
     whole = np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""Requests as plain values, and back."""
+"""Conversion of requests to plain values and back."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ __all__ = ["load_request", "save_request"]
 
 
 def save_request(request: Request) -> list[Any]:
-    """A request as plain values."""
+    """Return a request as plain values."""
     chunks = [
         [c.count, c.cpus, c.mem, c.vmem, c.gpus, c.resources, [sorted(names) for names in c.features]]
         for c in request.chunks
@@ -28,7 +28,7 @@ def save_request(request: Request) -> list[Any]:
 
 
 def load_request(saved: list[Any]) -> Request:
-    """The request that ``save_request`` saved. Raises ValueError and TypeError for anything else."""
+    """Return the request that ``save_request`` saved. Raises ValueError and TypeError for anything else."""
     chunks, place, exclusive, walltime, notes, passes, together, *avoids = saved
     return Request(
         tuple(

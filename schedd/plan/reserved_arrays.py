@@ -1,4 +1,4 @@
-"""Large arrays that take memory only as far as they are used."""
+"""Large arrays that use memory only for pages that were written."""
 
 from math import prod
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
@@ -11,9 +11,9 @@ __all__ = ["reserve_zeros"]
 
 
 def reserve_zeros(*shape: int) -> Ints:
-    """Zeros of this shape, which the system provides page by page as they are written to.
+    """Return zeros of this shape, whose pages the system provides at the first write.
 
-    NumPy's own of some MB ask for huge pages: then a whole one is cleared where the first number is written.
+    NumPy requests huge pages for arrays of some MB: then a whole huge page is cleared at the first write.
     """
     size = prod(shape)
     if not size:

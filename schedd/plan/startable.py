@@ -1,4 +1,4 @@
-"""Jobs that may fit into what is free at this moment: worth trying in front of others when room came back."""
+"""Jobs that may fit into the free capacity at this time: candidates to try before others."""
 
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.propose import requested_and_free_cpus
@@ -8,9 +8,9 @@ __all__ = ["startable"]
 
 
 def startable(plan: Plan, slots: Ints, now: int) -> Ints:
-    """Those of ``slots`` that ask for no more cpus than are free ``now`` on all usable nodes together.
+    """Return the jobs of ``slots`` that request no more cpus than are free ``now`` on all usable nodes.
 
-    That is necessary for a start at once, not sufficient: which nodes, and for how long, a trial finds out.
+    Necessary for an immediate start, not sufficient: a trial finds the nodes and checks the duration.
     """
     asked, free = requested_and_free_cpus(plan.tables, slots, now)
     fitting: Ints = slots[asked <= free]

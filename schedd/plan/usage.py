@@ -1,4 +1,4 @@
-"""How far something was in use, of what there was and was asked for; pure."""
+"""Utilisation of an amount over a period: the share in use of what was available and requested; pure."""
 
 from dataclasses import dataclass
 
@@ -23,10 +23,10 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class UsageShare:
-    """Means over a period of what there is (``there``) and what is in use (``used``), and the ``share`` in
-    use of the smaller of what there is and what is asked for at each moment; None where that is nothing.
+    """Means over a period of the available (``there``) and the used amount (``used``), and the ``share`` in
+    use: the mean of ``used`` divided by that of ``min(available, requested)``; None if that is 0.
 
-    Source of the share: multilevel.md §4, whose denominator shrinks where less is asked for than there is.
+    Source of the share: multilevel.md §4; the denominator shrinks where less is requested than available.
     """
 
     there: float
@@ -35,10 +35,10 @@ class UsageShare:
 
 
 def measure_usage(there: Spans, asked: Spans, used: Spans, since: int, until: int) -> UsageShare:
-    """Over ``[since, until)``; what is ``asked`` for counts what is in use, too.
+    """Return the usage over ``[since, until)``; ``asked`` includes what is in use.
 
-    What is used beyond what there is, on nodes that went down under their jobs, does not count in the share.
-    Raises ValueError where the period is empty.
+    Use beyond what is available (jobs on nodes that went down) does not count in the share. Raises ValueError
+    for an empty period.
     """
     if since >= until:
         raise ValueError(f"from {since} to {until}: that is no time at all")
@@ -58,7 +58,7 @@ def measure_usage(there: Spans, asked: Spans, used: Spans, since: int, until: in
 
 
 def _level(spans: Spans, moments: Ints, since: int, until: int) -> _Floats:
-    """What all come to between each two ``moments``."""
+    """Return the total amount between each two ``moments``."""
     change = np.zeros(moments.shape[0], np.float64)
     np.add.at(change, np.searchsorted(moments, np.clip(spans.begin, since, until)), spans.amount)
     np.add.at(change, np.searchsorted(moments, np.clip(spans.end, since, until)), -spans.amount)

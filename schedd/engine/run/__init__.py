@@ -1,1 +1,1 @@
-"""Life of a job in the engine: arrival, dispatch, run, end, re-evaluation, and its attributes on the server."""
+"""Life of a job in the engine: arrival, dispatch, run, end, re-evaluation, and its server attributes."""
