@@ -4,6 +4,7 @@ import numpy as np
 
 from schedd.engine.component import slots_of_components
 from schedd.engine.facts.calm import wrong
+from schedd.engine.facts.intake import slot_limited
 from schedd.engine.facts.phases import fault_of
 from schedd.engine.facts.pools import PLENTY
 from schedd.engine.facts.records import JobRecord, Phase
@@ -120,6 +121,8 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     # One of three answers: a start, or what it waits for (never: blocked).
     assert (stand == PLANNED) == (record.answer is None), f"{record.id}: {stand}, answer {record.answer}"
     promised = int(state.promise[slot])
+    held = record.facts.state in ("H", "W") and not slot_limited(record.facts)
+    assert not (held and promised < FOREVER), f"{record.id}: the server holds it, and it has a promise"
     at_risk = promised < FOREVER and (stand != PLANNED or start > promised)
     assert at_risk == (record.risk is not None), (
         f"{record.id}: at {start}, promised {promised}: {record.risk}"

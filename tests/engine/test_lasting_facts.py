@@ -137,6 +137,23 @@ def test_a_job_that_was_enlarged_or_replaced_meanwhile_has_no_claim_to_the_old_p
     assert cluster.promise("5") == 1_310  # a job that shrank keeps its promise
 
 
+def test_a_job_that_was_put_off_meanwhile_has_not_waited_since_before() -> None:
+    """Nothing had been promised to it, since there was no node for it; nor is it while it may not start."""
+    cluster = Cluster(nodes=2, slack=10)
+    cluster.node("n1", state="down")
+    cluster.submit("1", "2:ppn=4", walltime=100)
+    assert cluster.record("1").eligible_since == T
+    assert cluster.promise("1") is None
+    assert not rebuild(cluster)
+    cluster.server.now = T + 50
+    cluster.server.jobs["1"] = replace(cluster.server.jobs["1"], state="W", not_before=T + 200)
+    cluster.server.nodes["n1"] = replace(cluster.server.nodes["n1"], state="up")
+    cluster.tell(cluster.server.snapshot())
+    assert (cluster.start("1"), cluster.promise("1"), cluster.record("1").eligible_since) == (200, None, -1)
+    cluster.at(500)  # the server has not released it: nobody broke a promise
+    assert cluster.breaches("1") == []
+
+
 def test_no_second_start_is_decided_while_the_first_may_still_be_carried_out() -> None:
     cluster = Cluster(decision_expiry=60, answer_grace=30)
     cluster.obeys = False

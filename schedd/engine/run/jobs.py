@@ -123,19 +123,19 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: KeptJob) 
         breaches=kept.breaches,
         quarantine="" if runs else kept.quarantine,
     )
-    if slot < 0:
-        return record
-    state.told[slot], state.told_when[slot] = kept.told, kept.told_when
-    state.tell_due[slot] = 1
-    if kept.promised >= FOREVER or kept.started >= 0:
-        return record
-    state.promise[slot] = state.bound[slot] = kept.promised
+    promised = slot >= 0 and kept.promised < FOREVER and kept.started < 0
+    if slot >= 0:
+        state.told[slot], state.told_when[slot] = kept.told, kept.told_when
+        state.tell_due[slot] = 1
+    if promised:
+        state.promise[slot] = state.bound[slot] = kept.promised
     understood = record.understood
-    if not kept.fits(facts.queue, size_of(understood.request, understood.walltime)):
+    # These end the time of waiting, too, of a job to which nothing was promised yet.
+    if kept.started < 0 and not kept.fits(facts.queue, size_of(understood.request, understood.walltime)):
         return end_promise(state, record, event, "it asks for more, or is in another queue, than before")
     if not runs and not is_eligible(facts, state.now):
         return end_promise(state, record, event, "it may not start now")
-    return after(record, Step.BLAMED, lost=Cause.OUTAGE)
+    return after(record, Step.BLAMED, lost=Cause.OUTAGE) if promised else record
 
 
 def _slot_for(state: EngineState, facts: JobFacts, understood: Understood, request: Request) -> int:
