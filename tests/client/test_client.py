@@ -114,7 +114,7 @@ def test_a_no_has_its_kind_and_says_where(client: Client) -> None:
     with pytest.raises(Refused) as refused:
         client.job("77")
     assert (refused.value.kind, refused.value.status) == ("unknown-job", 404)
-    assert str(refused.value) == "cluster main has no job 77; if it ended, its history tells"
+    assert str(refused.value) == "cluster main has no job 77; if it has ended, see its history"
     with pytest.raises(Refused) as refused:
         client.what_if("nodes=1:ppn=q")
     assert refused.value.kind == "invalid"
