@@ -1,4 +1,4 @@
-"""A typed client of the daemon's HTTP interface, in the standard library alone.
+"""A typed client of the daemon's HTTP API, with the standard library only.
 
     from schedd.client import Client
 
@@ -6,7 +6,7 @@
         job = client.job("123")
         print(job["planned_start"], job["why"])
 
-Answers are the API's JSON as typed dictionaries (``schedd.client.answers``); times are whole seconds since
+Responses are the API's JSON as typed dictionaries (``schedd.client.answers``); times are whole seconds since
 the epoch (UTC), memory is KiB. It imports nothing else of schedd.
 """
 

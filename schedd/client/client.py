@@ -49,9 +49,9 @@ class Reserved(TypedDict, total=False):
 
 
 class Client(ReadClient):
-    """Asks one daemon about one cluster; the daemon's only one unless it is named.
+    """A client for one cluster of a daemon; without a name, for its only one.
 
-    Every method raises ``Unreachable`` when nobody answers and ``Refused`` when the daemon says no. Not to be
+    Every method raises ``Unreachable`` if no daemon answers and ``Refused`` for an error response. Not to be
     shared between threads.
     """
 
@@ -81,7 +81,7 @@ class Client(ReadClient):
         seed: int = 0,
         weights: Mapping[str, float] | None = None,
     ) -> AlternativesView:
-        """Look for alternatives to the live plan for so many ``seconds``; the plan stays as it is."""
+        """Search for alternatives to the live plan for so many ``seconds``; the plan stays unchanged."""
         how = {
             "seconds": seconds,
             "evaluations": evaluations,
@@ -105,7 +105,7 @@ class Client(ReadClient):
     # ---- notices ---------------------------------------------------------------------------------
 
     def notices(self) -> NoticesView:
-        """Of what the caller is told by mail or command, and what the site offers."""
+        """The caller's notices, and the ways of notifying that the site offers."""
         return cast("NoticesView", self._http.request("GET", self._path("/notices")))
 
     def add_notice(
@@ -118,14 +118,14 @@ class Client(ReadClient):
         way: Literal["mail", "command"] = "mail",
         to: str = "",
     ) -> NoticesView:
-        """Be told when the start of a job (or of all own ones) moved by more, or comes in so many seconds, or
-        when its deadline is ``lost``.
+        """Create a notice: when the start of a job (or of any own job) moves by more, or is near, or when its
+        deadline is ``lost``.
         """
         body = {"job": job, "moved": moved, "ahead": ahead, "lost": lost, "way": way, "to": to}
         return cast("NoticesView", self._http.request("POST", self._path("/notices"), body=body))
 
     def remove_notice(self, number: int) -> NoticesView:
-        """Be told no more."""
+        """Delete a notice."""
         return cast("NoticesView", self._http.request("DELETE", self._path(f"/notices/{number}")))
 
     # ---- reservations ----------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Client(ReadClient):
         return self._booking("GET", name, "")
 
     def accept_option(self, name: str, option: int) -> BookingView:
-        """Take a counter-offer of one that was refused."""
+        """Accept a counter-offer of a refused booking."""
         return self._booking("POST", name, "/accept", {"option": option})
 
     def do_with_booking(self, name: str, act: Literal["freeze", "confirm", "arm", "keep"]) -> BookingView:
@@ -185,15 +185,17 @@ class Client(ReadClient):
         return self._transfer("POST", name, "/release")
 
     def report_bag_end(self, name: str, end: int) -> TransferView:
-        """Say when all of that ends of which the array is a share."""
+        """Report the end of the bag to which the array belongs."""
         return self._transfer("POST", name, "/bag-end", {"end": end})
 
     def withdraw_transfer(self, name: str, *, forced: bool = False) -> TransferView:
-        """Delete it unless it runs (``forced``: or then, too); one that did not come yet will not come."""
+        """Withdraw it unless it runs (``forced``: even then); a transfer that has not arrived yet is not
+        submitted.
+        """
         return self._transfer("DELETE", name, "?forced=true" if forced else "")
 
     def lend(self, licence: str, copies: int, number: int) -> LicenceLeaseView:
-        """Lend copies of a licence, instead of those that were lent by a lower ``number``."""
+        """Lease copies of a licence, replacing leases with a lower ``number``."""
         path = self._path(f"/licences/{quote(licence, safe='')}")
         return cast(
             "LicenceLeaseView", self._http.request("PUT", path, body={"copies": copies, "number": number})
@@ -222,19 +224,19 @@ class Client(ReadClient):
     # ---- power -----------------------------------------------------------------------------------
 
     def set_power(self, node: str, wish: Literal["on", "off", "hold", "auto"], reason: str = "") -> PowerView:
-        """Switch a node, keep it as it is, or leave it to the plan; power saving as it is then."""
+        """Set the mode of a node: on, off, hold or auto; returns the power state afterwards."""
         path = self._path(f"/power/{quote(node, safe='')}")
         return cast("PowerView", self._http.request("PUT", path, body={"wish": wish, "reason": reason}))
 
     def record_power(self, watts: Mapping[str, float]) -> PowerView:
-        """Tell what nodes draw now, in watts, as their boards measure it; power as it is then."""
+        """Record measured power of nodes, in watts; returns the power state afterwards."""
         body = {"watts": dict(watts)}
         return cast("PowerView", self._http.request("POST", self._path("/power/readings"), body=body))
 
     # ---- accounts --------------------------------------------------------------------------------
 
     def set_account(self, account: str, what: Mapping[str, Any]) -> AccountsView:
-        """Make an account, or set what it has; all accounts then. ``what``: ``amount``, ``unit``, ``period``,
+        """Create or change an account; returns all accounts. ``what``: ``amount``, ``unit``, ``period``,
         ``overdraft``, ``users``, ``closed``, ``reason``.
         """
         path = self._path(f"/accounts/{quote(account, safe='')}")

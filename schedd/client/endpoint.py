@@ -26,14 +26,14 @@ _SETTINGS: Final = ("url", "cluster", "token_file", "munge", "ca_file")
 
 
 class ConfigError(ClientError):
-    """The client's own settings make no sense: which, where, and what is allowed."""
+    """An invalid setting of the client: its name, its location, and what is allowed."""
 
 
 class Endpoint(NamedTuple):
     """A daemon (``http://HOST:PORT[/ROOT]``, ``https://…``, ``unix:/PATH``), a cluster, and a token.
 
-    Without a token, and not on a UNIX socket, the program ``munge`` says who asks, where one is named. By the
-    certificates in ``ca_file`` (PEM) an ``https`` daemon is known; without, by those of the host.
+    Without a token, and not on a UNIX socket, the program ``munge`` makes the credentials, if it is set. An
+    ``https`` daemon is verified by the certificates in ``ca_file`` (PEM), or by those of the host.
     """
 
     url: str
@@ -70,7 +70,7 @@ def _read(path: Path) -> dict[str, str]:
         return {}
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    import tomllib  # noqa: PLC0415  (only who has such a file pays for it)
+    import tomllib  # noqa: PLC0415 (needed only for such a file)
 
     try:
         settings = tomllib.loads(data.decode())

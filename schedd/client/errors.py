@@ -11,14 +11,14 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
-    """Nobody answers there, or what answers is not this daemon."""
+    """No response, or not from this daemon."""
 
 
 class Refused(ClientError):
     """The daemon answered with a problem (RFC 9457).
 
-    ``kind`` is the last part of its type, such as ``unknown-job``; ``places`` say what is wrong where.
-    ``options`` are what could be had instead.
+    ``kind`` is the last part of its type, such as ``unknown-job``; ``places`` locate the errors. ``options``
+    are counter-offers.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ class AttemptRow(TypedDict):
 
 
 class TasksRow(TypedDict):
-    """How many jobs of an array there are, and how many of them stand where. ``first_end`` and ``last_end``:
-    when the first has ended, or ends as planned, and when the last of those that are over ended.
+    """Number of tasks of an array by state. ``first_end`` and ``last_end``: when the first has ended, or ends
+    as planned, and when the last of the ended ones ended.
     """
 
     tasks: int
@@ -70,20 +70,22 @@ class JobRow(TypedDict):
     cancelled: bool
     moves: int
     bag: str
-    """The bag of which it is a share; empty: none."""
+    """The bag to which it belongs; empty: none."""
     booking: str
-    """The booking in which it is to run; empty: none."""
+    """The booking in which it runs; empty: none."""
     tasks: str
     """Of an array, and of a bag's share, which is one: its indices, first and last; empty: it is none."""
     standing: TasksRow | None
-    """Of an array: how its jobs stand at its cluster; null where that is not known."""
+    """For an array: its tasks by state at its cluster; null if unknown."""
     text: str
     attempts: list[AttemptRow]
 
 
 class ClusterRow(TypedDict):
-    """A cluster of the federation; what it does not tell is null. ``load`` (cpu-seconds) and ``count`` are of
-    the federation's own jobs that wait there: by priority from 0 on, those of this or a higher one.
+    """A cluster of the federation; undisclosed values are null.
+
+    ``load`` (cpu-seconds) and ``count`` are of the federation's own jobs that wait there: by priority from 0
+    on, those of this or a higher one.
     """
 
     name: str
@@ -113,7 +115,7 @@ class WhatIfRow(TypedDict):
 
 
 class OfferedRow(TypedDict):
-    """A cluster ends so many tasks by then."""
+    """A cluster's offer: this number of tasks would end by this time."""
 
     provider: str
     tasks: int
@@ -129,7 +131,7 @@ class SplitRow(TypedDict):
 
 
 class BagOfferRow(TypedDict):
-    """What was offered for a bag of tasks; to be taken until it ``expires``."""
+    """An offer for a bag of tasks, valid until it ``expires``."""
 
     id: str
     expires: int
@@ -168,8 +170,8 @@ class ShareRow(TypedDict):
 
 
 class BagRow(TypedDict):
-    """A bag of tasks. ``end``: when the last is expected to end, or has ended; ``first_end``: when the first
-    does, of those of which it is known. ``stretch_s`` lie between; ``stretch``: their share of the response.
+    """A bag of tasks. ``end``: expected or actual end of the last task; ``first_end``: of the first one
+    known. ``stretch_s`` is the time between them; ``stretch``: its share of the response time.
     """
 
     id: str
@@ -200,7 +202,7 @@ class BagRow(TypedDict):
 
 
 class BookingAttemptRow(TypedDict):
-    """A booking at one cluster; ``name`` is what it is called there."""
+    """A booking at one cluster; ``name`` is its name there."""
 
     number: int
     cluster: str
@@ -265,7 +267,9 @@ class FederatedBookingRow(TypedDict):
 
 
 class FederationClient:
-    """Every method raises ``Unreachable`` when nobody answers and ``Refused`` when the federation says no."""
+    """A client for a federation. Every method raises ``Unreachable`` if no daemon answers and ``Refused`` for
+    an error response.
+    """
 
     def __init__(self, endpoint: Endpoint, *, timeout: float = 30.0) -> None:
         self._http = HttpConnection(endpoint, timeout)
@@ -285,7 +289,7 @@ class FederationClient:
         return cast("list[ClusterRow]", self._http.request("GET", "/v1/federation/clusters")["clusters"])
 
     def report(self) -> dict[str, Any]:
-        """What became of jobs, groups and bags."""
+        """Outcomes of jobs, co-allocations and bags."""
         return cast("dict[str, Any]", self._http.request("GET", "/v1/federation/report"))
 
     def balance(self, *, since: int | None = None, until: int | None = None) -> dict[str, Any]:
@@ -301,7 +305,7 @@ class FederationClient:
         return cast("list[JobRow]", self._http.request("GET", "/v1/federation/jobs", query)["jobs"])
 
     def job(self, name: str) -> JobRow:
-        """One of them."""
+        """One job."""
         return cast("JobRow", self._http.request("GET", f"/v1/federation/jobs/{name}"))
 
     def submit(self, body: Mapping[str, Any]) -> JobRow:
@@ -344,11 +348,11 @@ class FederationClient:
         return cast("list[BagRow]", self._http.request("GET", "/v1/federation/bags", query)["bags"])
 
     def bag(self, name: str) -> BagRow:
-        """One of them."""
+        """One bag."""
         return cast("BagRow", self._http.request("GET", f"/v1/federation/bags/{name}"))
 
     def submit_bag(self, body: Mapping[str, Any]) -> BagRow:
-        """Hand a bag over: a ``script``, and an ``offer`` or what is asked for."""
+        """Submit a bag: a ``script``, and an ``offer`` or the terms of the bag."""
         return cast("BagRow", self._http.request("POST", "/v1/federation/bags", body=dict(body)))
 
     def cancel_bag(self, name: str) -> BagRow:
@@ -362,7 +366,7 @@ class FederationClient:
         return cast("list[FederatedBookingRow]", found["bookings"])
 
     def booking(self, name: str) -> FederatedBookingRow:
-        """One of them."""
+        """One booking."""
         return self._booking("GET", name, "")
 
     def book(self, name: str, what: Mapping[str, Any]) -> FederatedBookingRow:
@@ -372,7 +376,7 @@ class FederationClient:
         return self._booking("PUT", name, "", dict(what))
 
     def accept_option(self, name: str, option: int) -> FederatedBookingRow:
-        """Take a counter-offer of one that was refused."""
+        """Accept a counter-offer of a refused booking."""
         return self._booking("POST", name, "/accept", {"option": option})
 
     def freeze_booking(self, name: str) -> FederatedBookingRow:

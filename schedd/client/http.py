@@ -147,8 +147,8 @@ class HttpConnection:
 
 
 def _credential(program: str) -> str:
-    """What MUNGE says of who runs this. Raises ConfigError."""
-    import subprocess  # noqa: PLC0415  (only who uses MUNGE pays for it)
+    """The MUNGE credential of the present user. Raises ConfigError."""
+    import subprocess  # noqa: PLC0415 (needed only with MUNGE)
 
     try:
         made = subprocess.run(
@@ -168,8 +168,8 @@ def _error_text(error: Exception) -> str:
 
 
 def _trusted(path: str) -> Any:
-    """What knows the daemon by these certificates alone. Raises ConfigError."""
-    import ssl  # noqa: PLC0415  (only who names a file pays for it)
+    """An SSL context that accepts only these certificates. Raises ConfigError."""
+    import ssl  # noqa: PLC0415 (needed only for such a file)
 
     try:
         return ssl.create_default_context(cafile=path)

@@ -74,9 +74,7 @@ class ReadClient:
     def __init__(
         self, endpoint: Endpoint, *, timeout: float = 30.0, connection: HttpConnection | None = None
     ) -> None:
-        """To talk with a daemon, waiting so many seconds at most; over a ``connection``, where one is given.
-        Raises ConfigError.
-        """
+        """Connect to a daemon with this timeout, or over a given ``connection``. Raises ConfigError."""
         self._http = connection or HttpConnection(endpoint, timeout)
         self._cluster = endpoint.cluster
 
@@ -160,7 +158,7 @@ class ReadClient:
         queue: str | None = None,
         fields: Sequence[str] | None = None,
     ) -> Iterator[JobView]:
-        """All jobs by start, page by page; with ``fields``, each has these alone."""
+        """All jobs by start, page by page; with ``fields``, only these of each."""
         only = ",".join(fields) if fields is not None else None
         page: JobPage
         for page in self._pages("/jobs", {"state": state, "user": user, "queue": queue, "fields": only}):
@@ -184,7 +182,7 @@ class ReadClient:
         return found
 
     def users(self) -> list[UserSummary]:
-        """Each user's jobs, counted; who sees only own jobs is alone."""
+        """Number of jobs by user; only the caller's if no other jobs are visible."""
         found: UsersView = self._get("/users")
         return found["users"]
 
@@ -192,14 +190,14 @@ class ReadClient:
         """What a job costs and draws as it runs or is planned."""
         return cast("JobCostView", self._get(f"/jobs/{quote(job_id, safe='')}/cost"))
 
-    # ---- who goes first -------------------------------------------------------------------------
+    # ---- priorities ------------------------------------------------------------------------------
 
     def priority(self, job_id: str) -> PriorityView:
-        """A job's priority as it is now, term by term."""
+        """A job's priority now, term by term."""
         return cast("PriorityView", self._get(f"/jobs/{quote(job_id, safe='')}/priority"))
 
     def fair_share(self) -> FairShareView:
-        """Who has used how much, against what is meant for each."""
+        """Usage of all users, against their target shares."""
         return cast("FairShareView", self._get("/fair-share"))
 
     def licences(self) -> list[LicenceUse]:
@@ -210,7 +208,7 @@ class ReadClient:
     # ---- the plan --------------------------------------------------------------------------------
 
     def nodes(self, *, state: Literal["up", "drain", "down"] | None = None) -> Iterator[NodeView]:
-        """All nodes by name, or those alone that are in this state."""
+        """All nodes by name, or only those in this state."""
         page: NodePage
         for page in self._pages("/nodes", {"state": state}):
             yield from page["nodes"]
@@ -224,9 +222,8 @@ class ReadClient:
     def gaps(
         self, *, begin: int | None = None, end: int | None = None, cpus: int = 1, from_begin: bool = False
     ) -> Iterator[Gap]:
-        """What is free in ``[begin, end)``, node by node, in pieces of at least so many cpus.
-
-        ``from_begin``: only what is free from ``begin`` on without a break.
+        """Gaps in ``[begin, end)`` by node, with at least so many cpus. ``from_begin``: only gaps that are
+        free from ``begin`` on without a break.
         """
         only = "true" if from_begin else None
         page: GapsView
@@ -239,16 +236,16 @@ class ReadClient:
         return found["reservations"]
 
     def bookings(self) -> list[BookingView]:
-        """One's own, or all for who may see all jobs, by start."""
+        """The caller's bookings, or all for callers that see all jobs, by start."""
         found: BookingsView = self._get("/bookings")
         return found["bookings"]
 
     def booking_orders(self) -> BookingOrdersView:
-        """What each order of replanning would make of the bookings that there are."""
+        """Compare orders of replanning the existing bookings."""
         return cast("BookingOrdersView", self._get("/plan/booking-orders"))
 
     def holds(self) -> list[HoldView]:
-        """Nodes and queues whose planning is held."""
+        """All held nodes and queues."""
         found: HoldsView = self._get("/holds")
         return found["holds"]
 
@@ -257,7 +254,7 @@ class ReadClient:
         return cast("PowerView", self._get("/power"))
 
     def accounts(self) -> AccountsView:
-        """What is left of the accounts that the caller may use or see."""
+        """Balances of the accounts that the caller may use or see."""
         return cast("AccountsView", self._get("/accounts"))
 
     def ledger(
@@ -283,7 +280,7 @@ class ReadClient:
         since: int | None = None,
         until: int | None = None,
     ) -> AccountReport:
-        """What was charged in ``[since, until)``, summed up ``by`` some of month, account and user."""
+        """Charges in ``[since, until)``, summed ``by`` some of month, account and user."""
         query = {"account": account or None, "user": user or None, "since": since, "until": until}
         return cast("AccountReport", self._get("/accounts/report", {**query, "by": by}))
 
@@ -292,7 +289,7 @@ class ReadClient:
         return cast("PolicyView", self._get("/policy"))
 
     def alerts(self) -> list[OpenAlert]:
-        """What is wrong and not over yet, the oldest first."""
+        """Open alerts, oldest first."""
         found: AlertsView = self._get("/alerts")
         return found["alerts"]
 
@@ -310,14 +307,14 @@ class ReadClient:
     # ---- questions -------------------------------------------------------------------------------
 
     def job_transfers(self, since: int = 0, *, after: int | None = None) -> list[TransferView]:
-        """Jobs that were handed over, without those that were over before ``since``; or those alone that may
-        have changed after the generation ``after``, which was read at ``since``.
+        """Transfers, without those that were over before ``since``; or only those that may have changed after
+        the generation ``after``, which was read at ``since``.
         """
         found: TransfersView = self._get("/transfers", {"since": since, "after": after})
         return found["transfers"]
 
     def job_transfer(self, name: str) -> TransferView:
-        """One of them."""
+        """One transfer."""
         found: TransferResult = self._get(f"/transfers/{quote(name, safe='')}")
         return found["transfer"]
 
@@ -337,9 +334,10 @@ class ReadClient:
         cheapest_by: int | None = None,
         tasks: Sequence[int] = (),
     ) -> WhatIfResult:
-        """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``; with
-        ``cheapest_by`` also where it costs least and ends by that second, with ``tasks`` when so many such
-        jobs would have ended. What one's own ``bookings`` have counts as free.
+        """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``.
+
+        With ``cheapest_by`` also where it costs least and ends by that second, with ``tasks`` when so many
+        such jobs would have ended. The cores of the caller's ``bookings`` count as free.
         """
         question = {
             "request": request,
@@ -361,7 +359,7 @@ class ReadClient:
         return cast("WhatIfResult", self._http.request("POST", self._path("/what-if"), body=body))
 
     def run_time(self, job: str) -> RunTimeView:
-        """How long a job is predicted to run, from what, and how good such predictions were."""
+        """A job's predicted run time, its source, and the accuracy of such predictions."""
         return cast("RunTimeView", self._get(f"/jobs/{quote(job, safe='')}/run-time"))
 
     def array(self, array: str) -> ArrayView:
@@ -402,8 +400,8 @@ class ReadClient:
     def accuracy(
         self, *, since: int | None = None, until: int | None = None, queue: str = "", user: str = ""
     ) -> AccuracyView:
-        """How right the planned and the expected starts were that were told in ``[since, until)``, the last
-        30 days unless given; of jobs in a queue, of a user, where they are given.
+        """Accuracy of planned and expected starts published in ``[since, until)``, by default the last 30
+        days; of jobs in a queue, of a user, if given.
         """
         query: Query = {"since": since, "until": until, "queue": queue or None, "user": user or None}
         return cast("AccuracyView", self._get("/accuracy", query))
@@ -411,8 +409,6 @@ class ReadClient:
     def quality_report(
         self, *, since: int | None = None, until: int | None = None, cluster: str = ""
     ) -> ClusterReports:
-        """What all clusters that may be seen, or one of them, were worth in ``[since, until)``: the last day
-        unless given.
-        """
+        """Reports of all visible clusters, or of one, over ``[since, until)``: by default the last day."""
         query: Query = {"since": since, "until": until, "cluster": cluster or None}
         return cast("ClusterReports", self._http.request("GET", "/v1/report", query))

@@ -1,9 +1,9 @@
-"""Many short tasks in few jobs: which are to run in one job, one after another.
+"""Groups many short tasks into few jobs, whose tasks run one after another.
 
-Job grouping after D. Paul (2013), chapter 3, with the length of a path as crit = up + down - size: as
-printed a task's own size counts twice, and nothing on the longest path could ever be merged. Added: no
-merge makes a circle, a job is no longer than allowed, and tasks that wait for the same ones, and for which
-the same ones wait, are merged, too, where they could not all run at once anyway.
+Job grouping after D. Paul (2013), chapter 3, with the length of a path as crit = up + down - size: as printed
+a task's own size counts twice, and nothing on the longest path could ever be merged. Added: no merge makes a
+cycle, a job is no longer than allowed, and tasks with the same predecessors and successors are merged, too,
+if they could not all run at once anyway.
 """
 
 from collections import deque
@@ -19,9 +19,7 @@ class GroupingError(ValueError):
 
 @dataclass(frozen=True)
 class GroupedTask:
-    """One task: ``seconds`` of walltime, what it ``asks`` of a node, the names of those ``after`` which it
-    runs.
-    """
+    """One task: ``seconds`` of walltime, its request (``asks``), and its predecessors (``after``)."""
 
     name: str
     seconds: int
@@ -31,10 +29,9 @@ class GroupedTask:
 
 @dataclass(frozen=True)
 class Grouping:
-    """``jobs``: names of tasks in the order in which they run in each job; the jobs in an order in which each
-    comes after those that it waits for. ``waits``: by number of a job those for which it waits.
-    ``length_before`` and ``length``: seconds of the longest path, of tasks and of jobs. ``most``: what it
-    might be.
+    """``jobs``: names of tasks in their order in each job; jobs come after their predecessors. ``waits``: the
+    predecessors by number of a job. ``length_before`` and ``length``: seconds of the longest path, of tasks
+    and of jobs. ``most``: its upper bound.
     """
 
     jobs: tuple[tuple[str, ...], ...]
@@ -49,9 +46,9 @@ def group_tasks(
 ) -> Grouping:
     """Merge tasks that take less than ``short`` seconds into jobs of at most ``longest`` seconds.
 
-    The longest path gets no longer; with ``at_once``, so many jobs running at the same time, by what all work
-    takes them at most: within that sum ends whatever leaves none of them idle (R. L. Graham, 1966). Raises
-    GroupingError for names that are missing or there twice, and for circles.
+    The longest path does not grow; with ``at_once``, the number of jobs running at the same time, it grows at
+    most to the time of all work on these: within that sum any schedule without idle processors ends (R. L.
+    Graham, 1966). Raises GroupingError for missing or repeated names, and for cycles.
     """
     graph = _TaskGraph(tasks)
     before = graph.length()
@@ -72,9 +69,10 @@ def group_tasks(
 
 
 class _TaskGraph:
-    """Tasks, or what was merged of them, each known by the name of its first member.
+    """Tasks and merged tasks, each known by the name of its first member.
 
-    ``up`` is the length of the longest path from a task on, itself with it; ``down`` of that up to it.
+    ``up`` is the length of the longest path from a task on, including it; ``down`` that of the longest path
+    up to it.
     """
 
     def __init__(self, tasks: Sequence[GroupedTask]) -> None:
@@ -126,7 +124,7 @@ class _TaskGraph:
         return max(self.up.values(), default=0)
 
     def merge_along(self, name: str, short: int, longest: int, most: int) -> None:
-        """While a task is short, merge it with the neighbour with which the path through both is shortest."""
+        """While a task is short, merge it with the neighbour for which the path through both is shortest."""
         while name in self.members and self.size[name] < short:
             pairs = [(name, one) for one in self.after[name]] + [(one, name) for one in self.before[name]]
             fits = [
@@ -144,7 +142,7 @@ class _TaskGraph:
             name = first
 
     def merge_siblings(self, short: int, longest: int, most: int) -> None:
-        """Merge short tasks that wait for the same ones, and for which the same ones wait."""
+        """Merge short tasks with the same predecessors and the same successors."""
         alike: dict[tuple[str, frozenset[str], frozenset[str]], list[str]] = {}
         for name in self.members:
             if self.size[name] < short:
@@ -229,7 +227,7 @@ class _TaskGraph:
         further: Mapping[str, Iterable[str]],
         begin: list[str],
     ) -> None:
-        """Work the lengths out anew from there on, as far as they are others."""
+        """Update the lengths from there on, as far as they change."""
         todo = deque(begin)
         while todo:
             name = todo.popleft()

@@ -62,7 +62,7 @@ async def render_admin_page(
     weights_preview: PolicyPreview | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
-    """Render the page with errors (``pause_error``, …) or previews, and the form as it was filled in."""
+    """Render the page, with errors (``pause_error``, …), previews and the submitted form, if any."""
     clusters: Clusters = request.app.state.clusters
     everywhere = viewer.whole or viewer.bearer
     alone = not everywhere.may_everywhere("steer")

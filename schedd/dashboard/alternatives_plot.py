@@ -81,7 +81,7 @@ def build_plot(found: AlternativeSet, axes: PlotAxes) -> AlternativesPlot:
 
 
 class _AxisScale:
-    """Values to pixels; where all values are the same they stand in the middle."""
+    """Maps values to pixels; equal values are centred."""
 
     def __init__(self, values: Sequence[float], begin: float, end: float) -> None:
         self._low, self._high = min(values), max(values)

@@ -225,7 +225,7 @@ def _moves_figure() -> Any:
 
 
 def _errors_figure() -> Any:
-    """How many hours later than told jobs started, by their start."""
+    """Difference in hours between estimated and actual starts, by start."""
     chart = _plain_figure(
         name="chart",
         height=240,

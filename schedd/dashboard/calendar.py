@@ -1,4 +1,4 @@
-"""The calendar: maintenance and other reservations, one row for those that come again."""
+"""The calendar: maintenance and other reservations; recurring ones share a row."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -39,14 +39,14 @@ class CalendarEntry:
 
     @property
     def access(self) -> str:
-        """Whose jobs may use the nodes all the same."""
+        """Users, groups and accounts whose jobs may use the nodes."""
         one = self.next
         short = (f"jobs up to {format_duration(one.shorter)}",) if one.shorter else ()
         return ", ".join((*short, *one.users, *one.groups, *one.accounts, *one.queues))
 
 
 def calendar_entries(reservations: Iterable[Reserve]) -> list[CalendarEntry]:
-    """All reservations, those of one standing reservation together; what comes first goes first."""
+    """All reservations, with the windows of a standing reservation combined, by their next start."""
     by_name = sorted(reservations, key=lambda one: (_standing_name(one), one.start))
     found = [
         CalendarEntry(name, "@" in windows[0].name, windows)
@@ -75,5 +75,5 @@ def calendar_windows(found: Iterable[CalendarEntry]) -> list[dict[str, object]]:
 
 
 def _standing_name(one: Reserve) -> str:
-    """The name of the standing reservation whose window this is; else its own. People's have no ``@``."""
+    """The name of the standing reservation of this window, else its own name. Only windows have an ``@``."""
     return one.name.partition("@")[0]

@@ -13,8 +13,8 @@ __all__ = ["ClusterLoad", "measure_load"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
-    """Cpus in use and there on nodes that are up, and cpus of those that are not; nodes by state; when the
-    last planned job ends.
+    """Cpus in use and in total on nodes that are up, and cpus of the other nodes; nodes by state; end of the
+    last planned job.
     """
 
     used: int

@@ -1,4 +1,4 @@
-"""What the criteria and objectives of plans mean, in a line each, for those who meet their names."""
+"""One-line descriptions of criteria and objectives."""
 
 from collections.abc import Mapping
 from typing import Final

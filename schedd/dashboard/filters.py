@@ -1,5 +1,5 @@
-"""Times, spans and amounts as people read them. Pages show times in the reader's own zone by script; what is
-written here is UTC.
+"""Times, durations and amounts for readers. A script converts times to the browser's time zone; the text here
+is UTC.
 """
 
 import re
@@ -53,7 +53,7 @@ def time_element(moment: int | None) -> Markup:
 
 
 def localise_times(text: str) -> Markup:
-    """A text whose moments (`2026-11-22 23:11:28 UTC`) a script turns into the reader's zone."""
+    """A text whose times (`2026-11-22 23:11:28 UTC`) a script converts to the browser's time zone."""
     parts = _TIME_PATTERN.split(text)
     found = Markup("").join(
         Markup('<time datetime="{}T{}Z">{} {} UTC</time>{}').format(day, hour, day, hour, rest)
@@ -77,7 +77,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_due(moment: int, now: int) -> str:
-    """The same of what is still to happen: ``in 2 h``, ``now``, ``overdue by 5 min``."""
+    """The same for future events: ``in 2 h``, ``now``, ``overdue by 5 min``."""
     return (
         f"overdue by {format_duration(now - moment)}"
         if now - moment >= _MINUTE
@@ -110,7 +110,7 @@ def format_number(value: float) -> str:
 
 
 def pluralise(count: int, one: str, more: str = "") -> str:
-    """The word for so many: ``job`` for 1, else ``jobs`` or what ``more`` says."""
+    """The noun for a count: ``job`` for 1, else ``jobs`` or the given plural."""
     return one if count == 1 else more or f"{one}s"
 
 

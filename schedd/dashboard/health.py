@@ -1,4 +1,4 @@
-"""How the parts of a cluster's scheduling are, in words for its admin; and who did what."""
+"""State of the components of a cluster's scheduling, and the audit, for administrators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class ComponentHealth:
 
 
 def check_components(clusters: Clusters, loop: PlanLoop) -> tuple[ComponentHealth, ...]:
-    """All parts, in the order in which an event goes through them."""
+    """All components, in the order in which an event passes through them."""
     return (
         _check_server(loop),
         _check_adapter(loop),
@@ -93,7 +93,7 @@ def _check_dispatch(loop: PlanLoop) -> ComponentHealth:
 
 
 _ACT_NAMES: Final = {"search": "optimise"}
-"""Acts whose word in the audit is another than the page's."""
+"""Actions with another name on the page than in the audit."""
 
 
 def format_act(act: str, detail: str) -> tuple[str, str]:
@@ -110,7 +110,7 @@ def latest_audit(
     be had. Waits for the database.
     """
     if clusters.durable is None:
-        return (), "No audit without a database; the daemon's log names who did what."
+        return (), "No audit without a database; see the daemon's log."
     try:
         found = clusters.durable.store.audit_entries(limit=10 * most)
     except StoreError as error:

@@ -23,13 +23,14 @@ _Text = Annotated[str, Field(max_length=200)]
 
 
 class JobFilter(BaseModel):
-    """Which jobs, in which order. An empty filter lets all through."""
+    """Filter and order of jobs. An empty filter matches all jobs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     q: _Text = ""
-    """Words that all occur in id, name, user, group, account or queue. Jobs of which each is one of these
-    wholly go before: with any of them, the others are left out."""
+    """Words that all occur in id, name, user, group, account or queue. If any job matches each word exactly,
+    only such jobs are shown.
+    """
     state: Standing | Literal[""] = ""
     user: _Text = ""
     queue: _Text = ""
@@ -42,7 +43,7 @@ class JobFilter(BaseModel):
     """One line for a job."""
 
     def address(self, **changes: Any) -> str:
-        """The query of the same filter with changes; what is as usual is left out."""
+        """The query of the same filter with changes; default values are left out."""
         plain = {**self.model_dump(), **changes}
         usual = JobFilter().model_dump()
         kept = {name: value for name, value in plain.items() if value != usual[name]}

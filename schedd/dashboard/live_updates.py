@@ -17,13 +17,13 @@ __all__ = ["page_state", "router"]
 
 router = RouteTable()
 _POLL_S: Final = 0.5
-"""Between two events: what changes in quick succession is told together."""
+"""Minimum interval between two events: changes in quick succession are sent together."""
 _HEARTBEAT_S: Final = 15
 
 
 @router.get("/{cluster}/live")
 async def stream_updates(request: Request, cluster: Cluster, viewer: Reader) -> Response:
-    """Events ``plan`` with what they are of: the generation, and whether the plan is stale or paused."""
+    """Events ``plan`` with the generation, and whether the plan is stale or paused."""
 
     def known() -> bool:
         found = find_session(request)
@@ -35,7 +35,7 @@ async def stream_updates(request: Request, cluster: Cluster, viewer: Reader) -> 
 
 
 def page_state(cluster: PlanLoop) -> str:
-    """What a page shows, in short: as long as it is the same there is nothing new to see."""
+    """Summary of what a page shows: while it is equal, nothing has changed."""
     shown = cluster.published
     trouble = cluster.failure or cluster.trouble or cluster.failing
     alerts = tuple((alert.kind, alert.about) for alert in cluster.alerts.current)

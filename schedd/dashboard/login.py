@@ -50,7 +50,7 @@ async def log_in(request: Request) -> Response:
 
 @router.get("/enter")
 async def log_in_with_key(request: Request, key: Annotated[str, Query(max_length=200)]) -> Response:
-    """Open a session for whoever shows a one-time key first."""
+    """Open a session for the first request with a one-time key."""
     sessions: Sessions = request.app.state.sessions
     digest = sessions.redeem(key)
     if digest is None:
@@ -75,7 +75,7 @@ async def log_out(request: Request) -> Response:
 
 
 def _identify(request: Request) -> Viewer | None:
-    """Who is logged in."""
+    """The user who is logged in."""
     found = find_session(request)
     return Viewer(found[1], found[0]) if found is not None else None
 
@@ -93,7 +93,7 @@ def safe_redirect_path(following: str) -> str:
 
 
 def set_session(request: Request, answer: Response, session: Session) -> None:
-    """Give the browser its session, and end the one that it had."""
+    """Give the browser its session, and end its previous one."""
     sessions: Sessions = request.app.state.sessions
     before = find_session(request)
     if before is not None:

@@ -22,7 +22,7 @@ def _to_operators(viewer: Viewer, published: Published) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MenuPage:
-    """A page: its path below the cluster's, its title, and whom it is shown."""
+    """A page: its path below the cluster's, its title, and to whom it is shown."""
 
     path: str
     title: str
@@ -45,7 +45,7 @@ _LAST = (
 
 
 def menu_pages(viewer: Viewer, published: Published) -> list[tuple[str, str]]:
-    """Path and title of each page that is shown to the viewer; those of features stand before the last."""
+    """Path and title of each page shown to the viewer; pages of features come before the last."""
     of_features = (module.PAGE for module in feature_modules("page"))
     pages: tuple[MenuPage, ...] = (*_FIRST, *of_features, *_LAST)
     return [(one.path, one.title) for one in pages if one.is_shown(viewer, published)]

@@ -1,7 +1,7 @@
-"""The dashboard's place in the daemon: its sessions at once, its pages when somebody first asks for one.
+"""Mounts the dashboard in the daemon: its sessions at once, its pages at the first request.
 
 The pages, their templates and charts take a second of processor time to load. A daemon that starts, perhaps
-after the last one was killed, must start jobs first.
+after a crash, must start jobs first.
 """
 
 import threading
@@ -19,7 +19,7 @@ __all__ = ["LazyApplication", "add_dashboard"]
 
 
 class LazyApplication:
-    """An ASGI application that ``make`` makes at the first request, beside the event loop."""
+    """An ASGI application that ``make`` creates at the first request, outside the event loop."""
 
     def __init__(self, make: Callable[[], FastAPI]) -> None:
         self._make = make

@@ -19,7 +19,7 @@ ChartRow = tuple[str, str]
 
 
 def list_groupings(nodes: Collection[NodeFacts], sets: NodeSets | None) -> list[Grouping]:
-    """By what these nodes can be told apart."""
+    """The groupings that distinguish these nodes."""
     keys = {one.partition("=")[0] for node in nodes for one in node.properties if "=" in one}
     found = sorted(keys)
     if sets is not None:

@@ -1,7 +1,7 @@
-"""The plan as columns for its chart: the rows that are looked at, and the whole of it in short.
+"""The plan as columns for its chart: the visible rows in detail, and an overview of all.
 
-Numbers come in lists, names once, times as seconds after the plan's own time. However large the cluster is,
-one answer has at most so many rows, bars and steps.
+Numbers are in lists, names appear once, times are seconds after the plan's own time. The number of rows, bars
+and steps in a response is limited, regardless of the size of the cluster.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,9 +24,9 @@ from schedd.wire import NodeFacts, Reserve
 __all__ = ["HISTORY_S", "MAX_JOBS", "STATES", "PlanViewport", "plan_columns"]
 
 MAX_JOBS: Final = 20_000
-"""Jobs in one chart; those that start later are left out, and counted."""
+"""Maximum number of jobs in a chart; those that start later are left out, and counted."""
 HISTORY_S: Final = 86_400
-"""For so long what ended stays on the chart."""
+"""Period for which ended jobs stay on the chart."""
 STATES: Final[tuple[Standing | str, ...]] = ("running", "starting", "planned", "ended")
 _ENDED: Final = 3
 _LOAD_STEPS: Final = 160
@@ -39,9 +39,8 @@ _LOAD_LEVELS: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class PlanViewport:
-    """What is looked at: ``count`` rows from ``first`` on, of nodes that fit ``only``, by ``group``.
-
-    With ``job`` the first row is chosen so that the job is among them. ``find`` names jobs, users or queues.
+    """The visible part: ``count`` rows from ``first`` on, of nodes that match ``only``, by ``group``. With
+    ``job`` the first row is chosen so that the job is visible. ``find`` names jobs, users or queues.
     """
 
     first: int = 0
@@ -75,15 +74,15 @@ def plan_columns(
     looked: PlanViewport | None = None,
     past: Sequence[tuple[JobHistory, bool]] = (),
 ) -> dict[str, Any]:
-    """What a chart of the plan needs to know, from the plan's own time on, and what ended before it.
+    """Data of a chart of the plan, from the plan's own time on, and of ended jobs before it.
 
-    ``jobs`` has a list for each field, by start; `user` and `queue` are places in ``users`` and ``queues``,
-    `state` one in STATES. A job that ``sees`` does not show has no id, user and queue; of ``past`` jobs it is
-    said which are shown. `expected` and `expected_by` are the moments by which a waiting job starts in five
-    and in nine of ten cases. ``shares`` says, in lists too, which job holds how many cpus of which node; both
-    are places in the lists before. `row` of nodes and groups are places among the shown rows. ``use`` is what
-    all nodes that fit have in use over time, ``map`` the load of all rows: a text of digits for each. Times
-    are seconds after ``base``; of what is not known, or never, there is None.
+    ``jobs`` has a list for each field, by start; `user` and `queue` are positions in ``users`` and
+    ``queues``, `state` one in STATES. A job hidden by ``visibility`` has no id, user and queue; ``past`` jobs
+    have a flag whether they are shown. `expected` and `expected_by` are the P50 and P90 of a waiting job's
+    start. ``shares`` lists which job holds how many cpus of which node; both are positions in the lists
+    before. `row` of nodes and groups are positions among the shown rows. ``use`` is the use of all matching
+    nodes over time, ``map`` the load of all rows: a text of digits for each. Times are seconds after
+    ``base``; unknown times, and never, are None.
     """
     looked = looked or PlanViewport(count=100_000)
     names = match_nodes(published.nodes, looked.only)
@@ -186,7 +185,7 @@ def _node_positions(published: Published, rows: Ints, number: dict[str, int]) ->
 
 
 def _visible_jobs(published: Published, slots: Ints, owner: Ints, node: Ints) -> tuple[Ints, int]:
-    """Those of ``slots`` that are jobs on shown nodes, by start, and how many more there are than shown."""
+    """The jobs of ``slots`` on shown nodes, by start, and the number of jobs left out."""
     there = np.zeros(slots.shape[0], np.bool_)
     there[owner[node >= 0]] = True
     found = [slot for slot in slots[there].tolist() if published.records[slot] is not None]
@@ -222,7 +221,7 @@ class _CpuLoad:
         return sum(self._facts[i].cpus for i in nodes if self._facts[i].state == "up")
 
     def steps(self, nodes: Collection[int], most: int) -> dict[str, list[int]]:
-        """From which moments on how many cpus are in use. Of more than ``most`` steps each is a maximum."""
+        """Steps of the number of cpus in use. With more than ``most`` steps each is a maximum."""
         here = np.isin(self._node, np.fromiter(nodes, np.int64, len(nodes)))
         cpus = self._cpus[here]
         moments = np.concatenate([self._from[here], self._to[here]])

@@ -44,7 +44,7 @@ _MAX_SEARCHES: Final = 20
 _MAX_SEARCH_MARKS: Final = 500
 _MAX_POINTS: Final = 720
 PERIOD_S: Final = 30 * 86_400
-"""Told starts are those of so long, unless another period is asked for."""
+"""Default period for start estimates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class JobShare:
 
 @dataclass(frozen=True, slots=True)
 class PlanCriteria:
-    """Over the planned jobs: waits from submission to planned start, in seconds, and what follows with the
-    lengths that the plan reckons with.
+    """Of the planned jobs: waits from submission to planned start, in seconds, and metrics derived from them,
+    with planned run times.
     """
 
     jobs: int
@@ -68,13 +68,13 @@ class PlanCriteria:
     bounded_slowdown: float
     waits: tuple[JobShare, ...]
     slacks: tuple[JobShare, ...]
-    """By what is left between the planned and the promised start; the last are promised, and not planned."""
+    """By the time left between planned and promised start; the last are promised, but not planned."""
     promised: int
     """Over how many jobs ``slacks`` is."""
 
 
 def plan_criteria(published: Published) -> PlanCriteria:
-    """Of the plan as it is published."""
+    """Metrics of the published plan."""
     slots = np.flatnonzero(published.states == PLANNED)
     records = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]
     slots = np.array([slot for slot, _ in records], np.int64)
@@ -164,14 +164,15 @@ def read_accuracy_report(
     queue: str = "",
     user: str = "",
 ) -> AccuracyReport:
-    """Starts told in the last ``seconds`` against actual ones; of jobs in a queue, of a user, where they are
-    given. ``singly``: each start told in them, too, and the promises broken last, of all jobs. Waits for the
+    """Accuracy of start estimates of the last ``seconds``; of jobs in a queue, of a user, if given.
+
+    ``singly``: also each single estimate, and the latest broken promises, of all jobs. Waits for the
     database.
     """
     try:
         runs = clusters.metrics_logs[loop.name].searches(_MAX_SEARCHES).runs
         if clusters.durable is None:
-            none = "Without a database neither told starts nor broken promises are kept."
+            none = "Without a database neither start estimates nor broken promises are kept."
             return AccuracyReport(searches=runs, why_none=none)
         store = clusters.durable.store
         cluster = store.find_cluster(loop.name) or 0

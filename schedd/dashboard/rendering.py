@@ -1,4 +1,4 @@
-"""Pages from templates: what every one of them is told, and answers in the form that was asked for."""
+"""Renders pages from templates: common variables, and the response in the requested format."""
 
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from schedd.service.read.job_visibility import visibility_for
 __all__ = ["render_page", "render_plain_page"]
 
 _BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
-"""Kinds of alerts that every page shows by a banner of their own, and those for the page Admin alone."""
+"""Kinds of alerts with their own banner on every page, and those only on the page Admin."""
 
 
 def _environment() -> Environment:

@@ -1,4 +1,4 @@
-"""What goes for every page: nothing comes from elsewhere, nothing runs that is not one of our files."""
+"""Security headers of every page: only our own files are loaded and run."""
 
 import secrets
 from typing import Final

@@ -1,10 +1,9 @@
-"""Who is logged in: random session ids in a cookie, and what this daemon knows of each.
+"""Sessions of users: random session ids in a cookie, and the identity for each.
 
-A session holds the digest of the token that it was opened with, and is looked up among the tokens that count
-at every request: a revoked or expired token ends its sessions. One that an identity provider vouched for
-holds who that is, and what the grants give is asked at every request, too. Sessions live in this process
-alone; after a restart people log in again. The id is 256 random bits that nothing else is derived from, so it
-carries no signature.
+A session has the digest of its token, which is looked up among the valid tokens at every request: a revoked
+or expired token ends its sessions. A session from an identity provider has the user's identity, whose grants
+are looked up at every request, too. Sessions exist only in this process; after a restart users log in again.
+The id is 256 random bits from which nothing is derived, so it carries no signature.
 """
 
 import hmac
@@ -23,19 +22,19 @@ COOKIE: Final = "schedd_session"
 _LIFETIME_S: Final = 12 * 3600
 _MAX_SESSIONS: Final = 10_000
 _MAX_PER_TOKEN: Final = 20
-"""Sessions of one token: who logs in more often ends the oldest of these, and nobody else's."""
+"""Maximum number of sessions of one token: a further login ends the oldest of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One login. ``csrf`` stands in every form that changes something."""
+    """One session. ``csrf`` is in every form that changes something."""
 
     id: str
     digest: bytes
     csrf: str
     until: float
     identity: Identity | None = None
-    """Who was named by the identity provider, of a login without a token."""
+    """The identity named by the identity provider, for a login without a token."""
 
     def meant(self, token: str) -> bool:
         """Whether a form with this token comes from a page of this session."""
@@ -56,7 +55,7 @@ class Sessions:
         self._lock = threading.Lock()
 
     def open(self, digest: bytes, identity: Identity | None = None, life: float = _LIFETIME_S) -> Session:
-        """A new session of the token with this digest, or of whom the provider named, for ``life``
+        """A new session of the token with this digest, or of the identity named by the provider, for ``life``
         seconds.
         """
         until = self._clock() + life
@@ -94,8 +93,8 @@ class Sessions:
                 del self._of[session.digest]
 
     def admit(self, key: str, digest: bytes, *, lasting: bool = False) -> None:
-        """Let whoever shows ``key`` first log in as the holder of the token with this digest; of a
-        ``lasting`` key whoever shows it.
+        """Allow the first request with ``key`` to log in as the holder of the token with this digest; with a
+        ``lasting`` key, every request.
         """
         with self._lock:
             self._keys[key] = digest

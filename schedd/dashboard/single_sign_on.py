@@ -38,7 +38,7 @@ class _PendingLogin:
 
 
 class PendingLogins:
-    """Logins that began here and did not come back yet, the oldest of which gives way to a newcomer."""
+    """Logins that were started here and have not returned yet; the oldest one is dropped for a new one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The moves of a job's planned start, folded: those that follow each other by one cause are one row."""
+"""The moves of a job's planned start; consecutive moves with one cause share a row."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "freed": "room became free",
     "released": "it was released",
 }
-"""Causes that are one word, for moves whose own words differ."""
+"""Causes with one common text, for moves whose own texts differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,7 @@ class StartChangeGroup:
 
 
 def group_changes(changes: Iterable[Change]) -> list[StartChangeGroup]:
-    """The rows; ``changes`` as the history has them, the newest first. Those that bring no other minute are
-    left out.
-    """
+    """The rows; ``changes`` as in the history, newest first. Moves within the same minute are left out."""
     found = []
     for cause, group in groupby(changes, key=lambda change: change.cause):
         moves = list(group)

@@ -1,4 +1,4 @@
-"""Who looks at a page, and what that one may do."""
+"""The viewer of a page: identity and permissions."""
 
 import math
 import urllib.parse
@@ -33,12 +33,14 @@ _MAX_FORM_BYTES: Final = 8_192
 
 
 class NotLoggedIn(Exception):
-    """The page is for those who are known."""
+    """The page requires a login."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks. ``session`` is None for who is known without a login: by a proxy, a socket, or as nobody."""
+    """The viewer. ``session`` is None for an identity without a login: by a proxy, a socket, or the anonymous
+    role.
+    """
 
     bearer: Bearer
     session: Session | None
@@ -65,7 +67,7 @@ class Viewer:
 
 
 def find_session(request: Request) -> tuple[Session, Bearer] | None:
-    """The session that the request's cookie names, and whose it is; None when it is over."""
+    """The session named by the request's cookie, and its identity; None when it is over."""
     sessions: Sessions = request.app.state.sessions
     callers: Callers = request.app.state.callers
     session = sessions.get(request.cookies.get(COOKIE, ""))
@@ -83,7 +85,7 @@ def find_session(request: Request) -> tuple[Session, Bearer] | None:
 
 
 async def identify_viewer(request: Request) -> Viewer | None:
-    """Who looks, logged in or known otherwise; None for a stranger. Raises ProblemError."""
+    """The viewer, logged in or identified otherwise; None if unknown. Raises ProblemError."""
     found = find_session(request)
     if found is None:
         try:
@@ -153,7 +155,7 @@ async def _viewer_visibility(request: Request, cluster: Cluster, viewer: Reader)
 
 
 Visibility = Annotated[JobVisibility, Depends(_viewer_visibility)]
-"""What of the cluster's jobs is shown to who looks."""
+"""Visibility of the cluster's jobs for the viewer."""
 
 
 async def read_form(request: Request) -> dict[str, str]:

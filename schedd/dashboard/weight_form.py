@@ -28,7 +28,7 @@ _PRIORITY_TERMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A field of the form: its ``name``, what it is the weight of, and what stands in it."""
+    """A field of the form: its ``name``, the weighted quantity, and its value."""
 
     name: str
     label: str
@@ -37,7 +37,7 @@ class Weight:
 
 
 def criterion_weights(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight, ...]:
-    """What searches count; what the ``form`` says goes before what is in force."""
+    """The criteria of searches; values of the ``form`` replace those in force."""
     now = settings.criteria
     return tuple(
         Weight(
@@ -67,9 +67,9 @@ def priority_weights(settings: EngineSettings, form: Mapping[str, str]) -> tuple
 
 
 def changed_policy(settings: EngineSettings, form: Mapping[str, str]) -> dict[str, Any]:
-    """The site's policy in force with the weights of the form in the place of its own. Raises ProblemError.
+    """The site's policy in force with the weights of the form. Raises ProblemError.
 
-    What has its default and was not set before stays unsaid.
+    Values that are default and were not set before stay unset.
     """
     site: dict[str, Any] = json.loads(json.dumps(dict(settings.site)))
     criteria = {name: value for name, value in _form_values(form, "criteria.") if value}

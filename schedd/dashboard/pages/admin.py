@@ -1,4 +1,4 @@
-"""Acts of operators and admins, the health of the parts, and who did what."""
+"""Actions of operators and administrators, health of the components, audit."""
 
 import asyncio
 from collections.abc import Mapping
@@ -33,14 +33,14 @@ async def show_admin(
     done: Annotated[str, Query(max_length=20)] = "",
     node: Annotated[str, Query(max_length=512)] = "",
 ) -> Response:
-    """What can be done, how the parts are, and what was done. ``node``: one that may be drained."""
+    """Possible actions, state of the components, and the audit. ``node``: a node that may be drained."""
     form = {"hold_kind": "node", "hold_name": node} if node else None
     return await render_admin_page(request, cluster, viewer, done=done, form=form)
 
 
 @router.post("/pause")
 async def pause_dispatch(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
-    """Start no jobs until told to."""
+    """Start no jobs until ``resume``."""
     try:
         reason = PauseRequest(reason=form.get("reason", "").strip()).reason
     except ValidationError:

@@ -72,7 +72,7 @@ async def start_search(request: Request, cluster: Cluster, viewer: Operator, for
 
 @router.post("/stop")
 async def stop_search(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
-    """End the search under way; what it found is kept."""
+    """Stop the running search; what it found is kept."""
     chosen = _alternative_search(request, cluster)
     if await asyncio.to_thread(chosen.stop):
         await asyncio.to_thread(cluster.audit, viewer.bearer.name, "alternatives", "the search was ended")

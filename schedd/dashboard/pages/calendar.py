@@ -18,9 +18,7 @@ router = RouteTable()
 
 @router.get("/{cluster}/calendar")
 def show_calendar(request: Request, cluster: Cluster, viewer: Reader) -> Response:
-    """Reservations that people made, standing ones of the next 60 days, bookings that the viewer may see, and
-    what is drained or held now.
-    """
+    """Reservations, windows of standing ones in the next 60 days, visible bookings, and present holds."""
     published = cluster.published
     found = calendar_entries(published.reservations)
     live = [one for one in published.bookings.values() if one.phase in LIVE]

@@ -51,7 +51,7 @@ async def set_hold(request: Request, cluster: Cluster, viewer: Operator, form: F
         else:
             found = await preview_holds(request, cluster, kind, names, reason, who)
     except ValidationError:
-        words = "Say why, in 1 to 200 characters on one line: users whose jobs wait see it."
+        words = "Give a reason, in 1 to 200 characters on one line: users whose jobs wait see it."
         return await render_admin_page(request, cluster, viewer, 422, hold_error=words, form=form)
     except ProblemError as error:
         if error.kind != "invalid":
@@ -64,7 +64,7 @@ async def set_hold(request: Request, cluster: Cluster, viewer: Operator, form: F
 
 @router.post("/release")
 async def remove_hold(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
-    """Plan for it again; for nodes, for all of those that fit and are drained."""
+    """Release it; for nodes, all matching nodes that are drained."""
     kind, name = _parse_kind(form), form.get("hold_name", "").strip()
     held = {one.name for one in cluster.published.holds if one.kind == kind}
     try:
@@ -132,7 +132,7 @@ async def preview_weights(request: Request, cluster: Cluster, viewer: Operator, 
 
 @router.post("/weights")
 async def set_weights(request: Request, cluster: Cluster, viewer: Administrator, form: Form) -> Response:
-    """Put these weights in force, in the policy as it was when the form was loaded."""
+    """Set these weights in the policy as it was when the form was loaded."""
     published = cluster.published
     try:
         site = _parse_policy(published.settings, form)

@@ -26,7 +26,7 @@ def show_my_jobs(
     visibility: Visibility,
     user: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """The jobs of who looks, or of a ``user`` whose jobs are shown to who looks; and what ended of late."""
+    """The jobs of the viewer, or the visible jobs of a ``user``; and recently ended ones."""
     own = viewer.bearer.name.partition("@")[0] if viewer.bearer.role == "user" else ""
     whose = user or own
     found = list_jobs(

@@ -1,4 +1,4 @@
-"""Nodes: what each has, what is in use, and when it is free next."""
+"""Nodes: resources, use, and the next time each is free."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
@@ -36,9 +36,9 @@ _MAX_HISTORY_ROWS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeTableRow:
-    """A node, its first gap with any free cpu, and its first one in which nothing is planned at all.
+    """A node, its first gap with any free cpu, and its first gap without any placement.
 
-    ``empties``: of a draining node, by when its jobs have ended; None where it has none.
+    ``empties``: for a draining node, the end of its last job; None without jobs.
     """
 
     node: NodeView
@@ -57,7 +57,7 @@ def show_nodes(
     state: Literal["", "up", "drain", "down"] = "",
     most: Annotated[int, Query(ge=1, le=10_000)] = _PAGE_SIZE,
 ) -> Response:
-    """All nodes as a map, and those that fit the filter as a table."""
+    """All nodes as a map, and the matching ones as a table."""
     published = cluster.published
     views = sorted(node_views(published, sees=visibility.shows), key=lambda view: natural_key(view.name))
     words = q.lower().split()
@@ -87,7 +87,7 @@ def show_nodes(
 async def show_node(
     request: Request, cluster: Cluster, viewer: Reader, visibility: Visibility, name: str
 ) -> Response:
-    """A node: what runs on it, what comes, what ended there in the last day, what it was since when."""
+    """A node: running and planned jobs, jobs that ended there in the last day, history of its states."""
     published = cluster.published
     if name not in published.nodes:
         raise ProblemError("unknown-path", f"cluster {cluster.name} has no node {name[:80]}")

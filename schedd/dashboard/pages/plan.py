@@ -57,7 +57,7 @@ class PlanViewQuery(BaseModel):
 def get_columns(
     request: Request, cluster: Cluster, visibility: Visibility, view: Annotated[PlanViewQuery, Query()]
 ) -> Response:
-    """What is placed on the rows that are looked at, as columns; and all rows in short."""
+    """The visible rows as columns; and an overview of all rows."""
     published = cluster.published
     asked = hashlib.blake2b(view.model_dump_json().encode(), digest_size=6).hexdigest()
     version = f"{published.generation}-{published.as_of}"

@@ -31,7 +31,7 @@ __all__ = ["router"]
 router = RouteTable()
 _YEAR_S: Final = 366 * 86_400
 _MAX_PERIOD_S: Final = 3660 * 86_400
-"""Told starts are kept no longer than that."""
+"""Maximum retention of start estimates."""
 
 
 @router.get("/{cluster}/worth.json")
@@ -55,10 +55,9 @@ async def show_plan_metrics(
     queue: Annotated[str, Query(max_length=512)] = "",
     user: Annotated[str, Query(max_length=512)] = "",
 ) -> Response:
-    """Criteria of the plan, and how well its words were kept: in the last ``seconds``, of a queue, of a user.
+    """Plan metrics and accuracy of start estimates in the last ``seconds``, of a queue, of a user.
 
-    ``quick``: without the evaluation and the shares, for which the planner must be asked, and which the page
-    does not repeat by itself.
+    ``quick``: without the evaluation and the shares, which need the planner; used for automatic updates.
     """
     clusters: Clusters = request.app.state.clusters
     all_seen = visibility == ALL_JOBS

@@ -71,7 +71,7 @@ async def show_job(
 ) -> Response:
     """When and where one job starts, why, and how its planned start moved.
 
-    ``quick``: without the search for what is in its way, which the page does not repeat by itself.
+    ``quick``: without the search for blockers; used for automatic updates.
     """
     published = cluster.published
     record = find_record(published, job)

@@ -134,7 +134,7 @@ async def show_what_if(
 async def _run_question(
     request: Request, cluster: PlanLoop, visibility: JobVisibility, asked: WhatIfForm, who: str
 ) -> tuple[WhatIfResult, JobView | None]:
-    """The answer; and the job as it is now that is asked about."""
+    """The what-if result; and the job in question as it is now."""
     question = asked.question()
     copy = await get_plan_fork(cluster)
     job = find_job(cluster.name, copy.published, visibility, asked.job) if asked.job else None
