@@ -16,10 +16,10 @@ class StartKnown:
 
 @dataclass(frozen=True, slots=True)
 class WaitingFor:
-    """Something with no known end must happen first.
+    """An event with unknown time must happen first.
 
-    ``kind`` is one of ``hold``, ``time``, ``node``, ``queue``, ``dependency``, ``server``, ``pool``;
-    ``what`` says it in words that name it.
+    ``kind`` is one of ``hold``, ``time``, ``node``, ``queue``, ``dependency``, ``server``, ``pool``; ``what``
+    describes it.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Never:
     requirement: str
 
     def __str__(self) -> str:
-        """The same as a line that stands alone, as in a job's comment."""
+        """The answer as a separate line, as in a job's comment."""
         return f"never on this cluster: {self.requirement}"
 
 

@@ -1,4 +1,4 @@
-"""A node of the cluster: what it holds, what it is called by, whether it may be used."""
+"""A node of the cluster: capacities, features and state."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,13 +7,13 @@ __all__ = ["Node", "NodeState"]
 
 
 class NodeState(StrEnum):
-    """What the server says about a node's use."""
+    """State of a node at the server."""
 
     UP = "up"
     DRAIN = "drain"
-    """Offline by an admin's wish: running jobs go on, none is started."""
+    """Set offline by an admin: running jobs continue, no job starts."""
     DOWN = "down"
-    """Not answering: running jobs keep their resources until the server says otherwise."""
+    """Not answering: running jobs keep their resources until the server reports otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

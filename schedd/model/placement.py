@@ -1,4 +1,4 @@
-"""Where and when: the placement of a job."""
+"""Placement of a job: interval and shares of nodes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["Placement", "Share"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job takes of one node; ``mem`` in KiB."""
+    """Resources of one node used by a job; ``mem`` in KiB."""
 
     node: str
     cpus: int

@@ -1,4 +1,4 @@
-"""What a job asks for: chunks of resources and the rule that places them on nodes."""
+"""Request of a job: chunks of resources and the rule for placing them on nodes."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -52,11 +52,11 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class NodeSets:
-    """Sets of nodes, such as those on one switch, on one of which all of a job is to be kept.
+    """Sets of nodes, such as those of one switch; the whole job should be placed within one set.
 
-    Each value of the nodes' resource ``by`` makes one; or ``named`` says them: the nodes that have any of
-    these features or names. For one set a job may start up to ``wait`` seconds later than elsewhere, else it
-    is spread over as few as possible. With ``wait`` None it never is, unless no set could ever hold it.
+    Each value of the nodes' resource ``by`` forms a set; or ``named`` lists sets by features or node names.
+    For a single set a job may start up to ``wait`` seconds later, otherwise it uses as few sets as possible.
+    With ``wait`` None it must use a single set, unless no set could ever hold it.
     """
 
     by: str = ""
@@ -66,11 +66,11 @@ class NodeSets:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """All that a job needs at once, and for how long.
+    """Resources of a job and their duration.
 
-    ``walltime`` is in seconds; None when neither the job nor any default names one (the engine then
-    assumes the site's default and marks it so). ``notes`` are remarks for the job's explanation, for
-    example which of two contradictory requests was followed.
+    ``walltime`` is in seconds; None if neither the job nor any default names one (the engine then uses the
+    site's default and marks it). ``notes`` are remarks for the job's explanation, for example about
+    contradictory requests.
     """
 
     chunks: tuple[Chunk, ...]
@@ -79,11 +79,12 @@ class Request:
     walltime: int | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
     passes: frozenset[str] = frozenset()
-    """Gates that are open to the job: names of resources that a reservation with an access list takes whole,
-    and of which every job needs some to which the gate is not open."""
+    """Gates open to the job. A gate is a resource that a reservation with an access list takes completely;
+    other jobs need some of it.
+    """
     together: NodeSets | None = None
     avoids: frozenset[str] = frozenset()
-    """Names of nodes on which no unit is placed, for now: starts there came to nothing."""
+    """Names of nodes that are temporarily excluded after failed starts."""
 
     def __post_init__(self) -> None:
         if not self.chunks:
@@ -97,13 +98,13 @@ class Request:
 
     @property
     def units(self) -> int:
-        """How many units all chunks have together."""
+        """Total units of all chunks."""
         return sum(chunk.count for chunk in self.chunks)
 
     @property
     def cpus(self) -> int:
-        """How many cpus all chunks ask for together."""
-        total = 0  # a loop: it is asked for every job of a list
+        """Total cpus of all chunks."""
+        total = 0  # a plain loop for speed: called for every job of a list
         for chunk in self.chunks:
             total += chunk.count * chunk.cpus
         return total

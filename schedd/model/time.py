@@ -3,4 +3,4 @@
 from typing import Final
 
 FOREVER: Final = 1 << 61
-"""An end that is not known; far enough from the int64 limit that two of them can be added."""
+"""Unknown end; two of them can be added within int64."""

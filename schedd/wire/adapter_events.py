@@ -1,4 +1,4 @@
-"""What an adapter tells of its server, one message for each thing that happens there."""
+"""Events that an adapter reports about its server."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +17,7 @@ from schedd.wire.facts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQueued:
-    """A job arrived, or came back to its queue (requeued)."""
+    """A job arrived, or was requeued."""
 
     id: str
     time: int
@@ -27,7 +27,7 @@ class JobQueued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAltered:
-    """A queued or running job's request, queue, priority or name changed."""
+    """The request, queue, priority or name of a queued or running job changed."""
 
     id: str
     time: int
@@ -37,7 +37,7 @@ class JobAltered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHeld:
-    """A hold was set; ``holds`` are all letters of Hold_Types now."""
+    """A hold was set; ``holds`` are all current letters of Hold_Types."""
 
     id: str
     time: int
@@ -48,7 +48,7 @@ class JobHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReleased:
-    """The last hold was lifted, or the wait (``-a``, a dependency) is over."""
+    """The last hold was removed, or a wait (``-a``, a dependency) is over."""
 
     id: str
     time: int
@@ -68,9 +68,8 @@ class JobDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted:
-    """A job runs on these shares since ``time``.
-
-    ``by`` is who had it run by hand (``qrun``), where that is known.
+    """A job runs on these shares since ``time``. ``by`` is the user that started it by hand (``qrun``), if
+    known.
     """
 
     id: str
@@ -83,9 +82,9 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
-    """A running job ended and its resources are free; ``exit_status`` as the server reports it.
+    """A running job ended, and its resources are free. ``exit_status`` is the server's.
 
-    ``used`` are the seconds for which it ran, as the server counts them, where that is known.
+    ``used`` is the run time in seconds as counted by the server, if known.
     """
 
     id: str
@@ -98,7 +97,7 @@ class JobEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAccepted:
-    """The server took the run decision ``decision_id``."""
+    """The server accepted the run decision ``decision_id``."""
 
     id: str
     time: int
@@ -109,7 +108,7 @@ class RunAccepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRefused:
-    """The run decision was refused, by the server (``code``: its error) or by the adapter's check (0)."""
+    """The run decision was rejected, by the server (``code`` is its error) or by the adapter's check (0)."""
 
     id: str
     time: int
@@ -122,7 +121,7 @@ class RunRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChanged:
-    """A node is new, up, down, offline, or has other properties or capacities than before."""
+    """A node is new, or its state, properties or capacities changed."""
 
     id: str
     time: int
@@ -132,7 +131,7 @@ class NodeChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueChanged:
-    """A queue is new or has other attributes than before."""
+    """A queue is new, or its attributes changed."""
 
     id: str
     time: int
@@ -142,7 +141,7 @@ class QueueChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerChanged:
-    """The server's own attributes changed."""
+    """The server's attributes changed."""
 
     id: str
     time: int
@@ -152,11 +151,11 @@ class ServerChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Nodes are blocked for planned jobs over ``[start, end)``; ``end`` None means until lifted.
+    """Nodes are reserved for planned jobs over ``[start, end)``; ``end`` None means until removed.
 
-    The nodes are those named, those that have all of ``features``, or, with ``everywhere``, all there are;
-    nodes that come later are taken in. Jobs of these ``users``, ``groups``, ``accounts`` and ``queues`` may
-    use them as if they were not reserved, and those whose walltime is ``shorter`` (seconds) or equal.
+    The nodes are the named ones, those with all of ``features``, or all nodes with ``everywhere``; nodes that
+    are added later are included. Jobs of these ``users``, ``groups``, ``accounts`` and ``queues`` may use
+    them, and jobs with a walltime of at most ``shorter`` seconds.
     """
 
     id: str
@@ -178,7 +177,7 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserve:
-    """A reservation is lifted."""
+    """A reservation is removed."""
 
     id: str
     time: int
@@ -188,10 +187,10 @@ class Unreserve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceCounted:
-    """Somebody counted how much there is of a resource of the whole cluster, such as a floating licence.
+    """Amount of a cluster-wide resource, such as a floating licence.
 
-    ``amount`` is all there is or, with ``free``, what is left beside what running jobs hold. With a
-    ``number`` above 0 it was lent by a federation: one that is not above the last of them comes too late.
+    ``amount`` is the total, or with ``free`` the amount not held by running jobs. A ``number`` above 0 is the
+    number of a federation's grant; grants with a number not above the last one are outdated.
     """
 
     id: str
@@ -205,11 +204,11 @@ class ResourceCounted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The whole state of the server at ``time``; where credible it wins over what was believed.
+    """Complete state of the server at ``time``; if credible, it overrides the earlier state.
 
-    ``complete`` is False when a reply was cut short; ``server_age`` is for how many seconds the server has
-    been up, where known: nodes that are down may still have to report to it. ``mode`` is what the sender does
-    with decisions.
+    ``complete`` is False if a reply was truncated. ``server_age`` is the server's uptime in seconds, if
+    known: shortly after its start, nodes may not have reported yet. ``mode`` is the sender's treatment of
+    decisions.
     """
 
     id: str
@@ -226,8 +225,8 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanImproved:
-    """A search found better places for these jobs, on a copy of the plan. The engine takes them over as far
-    as the plan is still better for it and keeps its promises.
+    """A search found better places for these jobs, on a fork of the plan. The engine applies them if the plan
+    still improves and promises hold.
     """
 
     id: str
@@ -238,9 +237,9 @@ class PlanImproved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferStepDone:
-    """What became of one step of a transfer. ``code`` of a refusal is the server's, 0 for the adapter's own.
+    """Outcome of one step of a transfer. ``code`` is the server's error, or 0 for a refusal by the adapter.
 
-    ``server_job`` is the job's id at the server, where there is one by now.
+    ``server_job`` is the job's id at the server, if it has one.
     """
 
     id: str
@@ -257,8 +256,8 @@ class TransferStepDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switched:
-    """What became of a ``Switch``: whether the command was ``done``, its exit status in ``code`` (-1: it did
-    not come to one), and in ``text`` what it printed, or why it was not run.
+    """Outcome of a ``Switch``: ``done``, the command's exit status in ``code`` (-1 without one), and its
+    output or the reason for not running it in ``text``.
     """
 
     id: str
@@ -293,4 +292,4 @@ AdapterEvent = (
     | TransferStepDone
     | Switched
 )
-"""What an adapter may tell."""
+"""Events that an adapter may report."""

@@ -1,4 +1,4 @@
-"""Events of bookings: cores that somebody wants for a time, at some moment within a window."""
+"""Events of bookings: cores for a period within a window."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,16 +11,15 @@ Act = Literal["accept", "freeze", "confirm", "arm", "keep", "cancel"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    """``owner`` wants what ``resources`` (as for ``qsub -l``) ask for, for ``duration`` seconds that begin at
-    ``ready`` or later and are over by ``deadline``.
+    """``owner`` books ``resources`` (as for ``qsub -l``) for ``duration`` seconds between ``ready`` and
+    ``deadline``.
 
-    It may be moved within that window until ``freeze`` percent of the wait are over. With ``until`` it is
-    given up at that moment unless it was confirmed. ``transfer`` is the job of a federation that it is for:
-    with a ``guard`` that job is deleted so many seconds after its start unless somebody says to keep it, and
-    with ``late`` it starts no more than so many seconds after ``ready``, or is deleted. With ``arming`` it
-    starts only once the booking was armed: all parts of its group may start then.
-    What the booking ``instead`` of which it is made has counts as free for it, until one of the two is given
-    back.
+    The start may move within that window until ``freeze`` percent of the wait have passed. An unconfirmed
+    booking expires at ``until``. ``transfer`` is the federation's job for which the booking is made: with a
+    ``guard`` the job is deleted this many seconds after its start unless it is confirmed, with ``late`` it
+    starts at most this long after ``ready`` or is deleted, and with ``arming`` it starts only once the
+    booking is armed, when all components of its co-allocation may start. The booking ``instead`` counts as
+    free for this one, until one of the two is cancelled.
     """
 
     id: str
@@ -46,8 +45,8 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingStep:
-    """Something is done with a booking. ``option`` is the number of the counter-offer that is accepted, from
-    1 on; ``by`` says who does it.
+    """An action on a booking. ``option`` is the number of the accepted alternative, from 1; ``by`` is the
+    user.
     """
 
     id: str

@@ -1,6 +1,6 @@
-"""Bounds of the numbers in messages: an adapter sends none beyond them, and a daemon takes none.
+"""Bounds of the numbers in messages. Adapters send and daemons accept only numbers within them.
 
-Sums and products of numbers within these bounds fit into 64 bits wherever the planner makes them.
+Sums and products of such numbers fit into 64 bits in the planner.
 """
 
 from typing import Final
@@ -8,13 +8,13 @@ from typing import Final
 __all__ = ["AMOUNT_END", "CORES_END", "TIME_END", "bounded"]
 
 TIME_END: Final = 1 << 36
-"""Moments, in seconds since the epoch, are before this one (the year 4147)."""
+"""Upper bound of times in seconds since the epoch (the year 4147)."""
 AMOUNT_END: Final = 1 << 48
-"""Amounts are below this; KiB of memory, too. A number with a sign is above its negative."""
+"""Upper bound of amounts, including KiB of memory. Signed numbers are above its negative."""
 CORES_END: Final = 1 << 24
-"""Cores and gpus of a node, or of a job on a node, are below this."""
+"""Upper bound of cores and gpus of a node, or of a job on a node."""
 
 
 def bounded(number: int, end: int, least: int = 0) -> int:
-    """The number, or the nearest one from ``least`` on and below ``end``."""
+    """Return the number, limited to ``[least, end)``."""
     return min(max(number, least), end - 1)

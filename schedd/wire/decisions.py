@@ -1,7 +1,7 @@
-"""Decisions: what the planner wants done on the server.
+"""Decisions: actions that the planner requests on the server.
 
-Each names the event that caused it, and in ``term`` the reign of the daemon that decided: terms grow, and an
-adapter carries out nothing of a lower term than it has seen.
+Each names the event that caused it. ``term`` is the leadership term of the deciding daemon: terms grow, and
+an adapter carries out no decision of an older term than it has seen.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Run:
     """Start a job exactly on these shares.
 
     Valid until ``expires`` (seconds since the epoch) and for the job's ``version`` as last reported.
-    ``walltime`` (s) is what the server is to be told first of a job whose walltime is the scheduler's to set.
+    ``walltime`` (s) is set at the server first, for a job whose walltime the scheduler chooses.
     """
 
     id: str
@@ -32,12 +32,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteAttributes:
-    """Write to a queued job when and where it is planned, or in ``text`` why it has no start.
+    """Write planned start and nodes to a queued job, or in ``text`` the reason for their absence.
 
-    With a start ``text`` is what else its owner should know: what of the request is not planned. By how long
-    jobs really run it starts about ``expected_start``, by ``expected_by`` in nine of ten cases, where that is
-    known; no later than ``promised_start`` if that is promised. Nine of ten jobs like it run no longer than
-    ``runs_for`` seconds, where that is less than it asks for.
+    With a start, ``text`` names parts of the request that are not planned. ``expected_start`` and
+    ``expected_by`` are the P50 and P90 of the start by predicted run times, if known; ``promised_start`` is
+    the promise. ``runs_for`` is the P90 of the run time in seconds, if below the walltime.
     """
 
     id: str
@@ -58,7 +57,7 @@ class WriteAttributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something an admin must know; nothing for the adapter to do."""
+    """A message for admins; the adapter does nothing."""
 
     id: str
     cause: str
@@ -71,10 +70,10 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferDecision:
-    """One step of handing a job over to the server; what became of it comes back as ``TransferStepDone``.
+    """One step of a transfer to the server; the outcome is reported as ``TransferStepDone``.
 
-    ``submission`` comes with the step ``submit``; ``server_job`` with the others, where it is known.
-    ``release_requested``: its release was asked for before, so that a job that is gone may have run.
+    ``submission`` belongs to the step ``submit``; the other steps have ``server_job`` if known.
+    ``release_requested`` means that a missing job may have run.
     """
 
     id: str
@@ -91,8 +90,8 @@ class TransferDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """Switch a node on or off by the site's command, begun by ``expires``; what became of it comes back as
-    ``Switched``. The node may be as it is to be already.
+    """Switch a node on or off by the site's command, to begin by ``expires``; the outcome is reported as
+    ``Switched``. The node may be in the wanted state already.
     """
 
     id: str

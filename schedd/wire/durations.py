@@ -1,4 +1,4 @@
-"""How long something takes, as people write it: ``4h``, ``90s``, ``1h+30m``."""
+"""Durations in text: ``4h``, ``90s``, ``1h+30m``."""
 
 import re
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 __all__ = ["NOTATION", "format_duration", "parse_duration"]
 
 NOTATION: Final = "30s, 5m, 4h, 7d, or a sum such as 1h+30m"
-"""What is understood, for messages."""
+"""Accepted forms, for messages."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([smhd])")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds; whole where the text says whole ones. Raises ValueError."""
+    """Return the seconds, as an integer if possible. Raises ValueError."""
     total = 0.0
     for part in text.split("+"):
         found = _PART.fullmatch(part.strip())
@@ -23,6 +23,6 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The same in the largest unit that is exact; 0 and fractions in seconds."""
+    """Return the text in the largest exact unit; 0 and fractions in seconds."""
     unit = next((u for u in "dhm" if seconds and seconds % _UNITS[u] == 0), "s")
     return f"{seconds / _UNITS[unit]:.12g}{unit}"

@@ -1,7 +1,7 @@
-"""What a PBS server says about its jobs, nodes, queues and itself, in plain values.
+"""Facts about a PBS server's jobs, nodes, queues and the server itself, as plain values.
 
-Facts are the server's words with their units made uniform: seconds since the epoch (UTC), seconds, KiB.
-Their meaning as a request is the planner's business (``schedd.dialect``), so resources travel as text.
+Facts are the server's values in uniform units: seconds since the epoch (UTC), seconds, KiB. Resources remain
+text; ``schedd.dialect`` interprets them as requests.
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,16 @@ __all__ = [
 ]
 
 Mode = Literal["shadow", "adviser", "scheduler"]
-"""What is done with decisions: nothing, they are told, they are carried out."""
+"""Treatment of decisions: ignored, shown to users, or carried out."""
 JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
 NodeStateName = Literal["up", "drain", "down"]
 TransferStep = Literal["submit", "release", "withdraw", "delete"]
-"""A handed-over job is submitted on hold; then its hold is released, or it is withdrawn, which a job that
-runs is not: it may be deleted."""
+"""Steps of a transfer: submit on hold, release the hold, withdraw if not running, or delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareFacts:
-    """What a job holds, or is to hold, of one node; ``mem`` in KiB."""
+    """Resources of one node held by a job; ``mem`` in KiB."""
 
     node: str
     cpus: int
@@ -51,13 +50,13 @@ class ShareFacts:
 class JobFacts:
     """One job as the server describes it.
 
-    ``resources`` is the Resource_List, defaults of queue and server included, as text. ``holds`` are the
-    letters of Hold_Types (``u o s l``). ``depend`` is the attribute as printed. ``slot_limit`` is how many
-    jobs of its ``array`` may run at once. ``started`` is the start
-    of the present run; ``shares`` its nodes, empty unless the job holds resources. ``starts`` is the
-    server's own count of starts. ``version`` changes whenever anything that a run decision relies on does.
-    ``family`` names the dialect of its request and numbers; empty is the planner's first.
-    ``by`` is who had the present run started by hand (``qrun``), where that is known.
+    ``resources`` is the Resource_List as text, including defaults of queue and server. ``holds`` are the
+    letters of Hold_Types (``u o s l``). ``depend`` is the attribute as printed. ``slot_limit`` is the maximum
+    of concurrently running jobs of its ``array``. ``started`` is the start of the present run; ``shares`` its
+    nodes, empty unless the job holds resources. ``starts`` is the server's count of starts. ``version``
+    changes with everything that a run decision relies on. ``family`` names the dialect of its request and
+    numbers; empty is the planner's first. ``by`` is the user that started the present run by hand (``qrun``),
+    if known.
     """
 
     id: str
@@ -90,8 +89,8 @@ class JobFacts:
 class NodeFacts:
     """One node as the server describes it; ``mem`` (physical) and ``vmem`` (with swap) in KiB.
 
-    ``resources`` are amounts: sizes in KiB, numbers of type float in ``FLOAT_PARTS``. ``properties`` include
-    string and boolean resources as ``name=value``, the name in lower case.
+    ``resources`` are amounts: sizes in KiB, float amounts in ``FLOAT_PARTS``. ``properties`` include string
+    and boolean resources as ``name=value``, with the name in lower case.
     """
 
     name: str
@@ -107,7 +106,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """One queue: a stopped or disabled one starts nothing; ``limits`` as the server prints them.
+    """One queue: a stopped or disabled queue starts nothing; ``limits`` as the server prints them.
 
     ``routes`` are the destinations of a routing queue, in which no job ever starts.
     """
@@ -123,9 +122,10 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
-    users may see each other's jobs. ``family`` is that of its dialect; an older adapter does not say.
-    ``resources`` are those that the server defines, by name; empty where it did not tell them.
+    """The server: scheduling flag, defaults, limits and version.
+
+    ``open`` means that users may see each other's jobs. ``family`` is its dialect; older adapters do not
+    report it. ``resources`` are the server's resource definitions by name; empty if not reported.
     """
 
     scheduling: bool = True
@@ -139,7 +139,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class UnitsFacts:
-    """So many units of a chunk of a request, chunks counted from 0, on one node."""
+    """Units of a request's chunk on one node; chunks count from 0."""
 
     node: str
     chunk: int
@@ -148,7 +148,7 @@ class UnitsFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlaceFacts:
-    """Where a waiting job could be planned: its start (seconds since the epoch) and what goes where."""
+    """Possible place of a waiting job: start (seconds since the epoch) and units by node."""
 
     job_id: str
     start: int
@@ -162,17 +162,18 @@ TRANSFER_ATTRIBUTES: Final = frozenset(
         *("Execution_Time", "group_list", "init_work_dir", "submit_args", "submit_host", "Checkpoint"),
     }
 )
-"""Plain attributes that a handed-over job may have. A manager's connection could set others, too, which its
-owner could not: whom it runs as, where, its holds."""
+"""Plain attributes allowed for a transferred job. Through the manager's connection an owner could otherwise
+set privileged ones, such as the execution user or holds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionFacts:
-    """A job as qsub would send it, in the server's words; ``user`` is the one who is to own it there.
+    """A job as qsub would send it; ``user`` will own it at the server.
 
     ``attributes`` are plain ones such as ``Job_Name`` or ``stagein``; ``resources`` make up the
-    ``Resource_List``; ``variables`` are the job's environment (``-v``). With an ``array``, its first and last
-    index such as ``5-9``, it is a job array.
+    ``Resource_List``; ``variables`` are the job's environment (``-v``). An ``array`` such as ``5-9`` gives
+    first and last index of a job array.
     """
 
     user: str
@@ -185,19 +186,18 @@ class SubmissionFacts:
 
     @property
     def tasks(self) -> int:
-        """How many jobs it is; 0: one, and no array."""
+        """Number of tasks of an array; 0 for a single job."""
         first, dash, last = self.array.partition("-")
         return int(last) - int(first) + 1 if dash else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFacts:
-    """A waiting job is expected to start at ``start`` (as many such jobs start later as earlier), in nine of
-    ten cases ``by`` a moment; the plan has it at ``planned``, nine of ten draws of run times by ``late`` (-1:
-    not known). Seconds since the epoch.
+    """Start estimate of a waiting job: ``start`` is the P50, ``by`` the P90, ``planned`` the planned start,
+    ``late`` the P90 before calibration (-1: unknown). Seconds since the epoch.
 
-    ``kind`` says how it is measured: told at its ``submission``; ``waiting`` for half of what was expected
-    then, or found so; within an ``hour`` of its start; empty: told again in between.
+    ``kind`` is the occasion: at ``submission``; ``waiting`` for half of the expected wait; within an ``hour``
+    of the start; empty for updates in between.
     """
 
     job_id: str
@@ -210,7 +210,7 @@ class ExpectedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A run that is over, as the server's accounting logs have it: what it held over ``[start, end)``."""
+    """A finished run from the server's accounting logs, with its resources over ``[start, end)``."""
 
     id: str
     owner: str

@@ -1,4 +1,4 @@
-"""Events that no adapter tells: what people and federations order, and what the daemon itself found out."""
+"""Events from users, admins, federations and the daemon itself, which no adapter reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from schedd.wire.facts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanged:
-    """The site's policy is another from now on, as plain values: what else stands in the configuration.
+    """The site's policy changed. ``site`` has its plain values.
 
-    ``version`` counts the changes; with 0 the configuration's own policy is in force again, and ``site`` is
-    not looked at. ``by`` is who changed it.
+    ``version`` counts the changes; with 0 the policy of the configuration is in force again and ``site`` is
+    ignored. ``by`` is the admin.
     """
 
     id: str
@@ -30,9 +30,9 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningHeld:
-    """An admin wants nothing new to be planned: on a node, where running jobs go on; or of a queue.
+    """An admin stopped planning on a node, where running jobs continue, or for a queue.
 
-    ``by`` is who wants it; one that is held already is held for another ``reason`` from now on.
+    ``by`` is the admin. A repeated event replaces the ``reason``.
     """
 
     id: str
@@ -46,7 +46,7 @@ class PlanningHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningReleased:
-    """A node or queue whose planning was held is planned for again."""
+    """Planning continues on a node or for a queue."""
 
     id: str
     time: int
@@ -57,12 +57,12 @@ class PlanningReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSkipped:
-    """The planner failed over the batch of this number, or did not return from it, and passes it over.
+    """The planner failed or hung on the batch of this number and skips it.
 
-    ``why`` is the error. ``jobs`` and ``steps`` are what it was at then, where that is known: these jobs are
-    set aside, these steps are left out for a while. ``out`` are jobs whose run decisions may still be
-    carried out, each until when; ``decided`` is the number of the last decision. ``anew``: begin from
-    nothing but what people have set, and take the rest from a snapshot.
+    ``why`` is the error. ``jobs`` and ``steps`` are the work in progress, if known: the jobs are quarantined,
+    the steps are omitted for a while. ``out`` maps jobs whose run decisions may still be carried out to the
+    expiry. ``decided`` is the number of the last decision. With ``anew`` the state is rebuilt from user
+    settings and a snapshot.
     """
 
     id: str
@@ -79,8 +79,8 @@ class BatchSkipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartsExpected:
-    """When these jobs are expected to start, worked out on a copy of the plan as it was at ``time``: what is
-    told of them from now on. Told of those alone whose number changed by more than its uncertainty.
+    """Expected starts of these jobs, computed on a fork of the plan at ``time``. Only jobs whose estimate
+    changed by more than its uncertainty are included.
     """
 
     id: str
@@ -91,12 +91,11 @@ class StartsExpected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRequest:
-    """Somebody who may do so wants a job to be submitted to the server in the name of ``user``, on hold.
+    """A federation requests a job to be submitted to the server in the name of ``user``, on hold.
 
-    ``transfer`` is the name by which it can be asked after, chosen by who hands it over and used once. Until
-    ``keep_until`` (seconds since the epoch) it has a place in the plan although it is on hold. A
-    ``booked`` one starts in the booking that was made for it, and nowhere else; one with a ``booking`` runs
-    in that one of its user's, as if he had named it.
+    ``transfer`` is the unique name of the transfer, chosen by the sender. Until ``keep_until`` (seconds since
+    the epoch) the held job has a place in the plan. A ``booked`` job starts only in the booking made for it;
+    with a ``booking`` it runs in that booking of its user.
     """
 
     id: str
@@ -112,7 +111,7 @@ class TransferRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRelease:
-    """The job that was handed over is to lose its hold: from now on it may start."""
+    """The hold of a transferred job is to be released, so that it may start."""
 
     id: str
     time: int
@@ -122,8 +121,8 @@ class TransferRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagEndReported:
-    """The array is a share of something larger, of which other clusters have the rest: all of that ends at
-    ``end`` by their plans and this one.
+    """The array is a share of a bag whose other shares are at other clusters; the whole bag ends at ``end``
+    by all plans.
     """
 
     id: str
@@ -135,8 +134,8 @@ class BagEndReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferWithdrawal:
-    """The job that was handed over is to be deleted, unless it runs, or then, too, where that is ``forced``;
-    one that never came must not come.
+    """The transferred job is to be deleted unless it runs; with ``forced`` also if it runs. A transfer that
+    has not arrived yet is refused later.
     """
 
     id: str
@@ -149,8 +148,8 @@ class TransferWithdrawal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRequested:
-    """An admin wants a node to be ``on`` and stay so, to be ``off``, to be left as it is (``hold``), or to be
-    switched as the plan needs it again (``auto``). ``by`` is who wants it.
+    """An admin wants a node to be ``on``, ``off``, left as it is (``hold``), or controlled by the plan again
+    (``auto``). ``by`` is the admin.
     """
 
     id: str
@@ -164,7 +163,7 @@ class PowerRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WattsRead:
-    """What the boards of nodes measured at ``time``: ``watts`` of ``nodes``, in the same order."""
+    """Power readings at ``time``: ``watts`` of ``nodes``, in the same order."""
 
     id: str
     time: int
@@ -175,8 +174,8 @@ class WattsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen:
-    """An admin chose another plan, which was found on a copy: these jobs go to these places, all of them or
-    none. Promises are kept. ``by`` is who chose it.
+    """An admin (``by``) chose an alternative plan from a fork: these jobs move to these places, all or none.
+    Promises are kept.
     """
 
     id: str
@@ -188,8 +187,8 @@ class PlanChosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSet:
-    """An admin makes an account, or sets what it has. Amounts are in the smallest units: core-seconds, or
-    millionths of the currency. ``by`` is who does so.
+    """An admin creates or changes an account. Amounts are in the smallest units: core-seconds, or millionths
+    of the currency. ``by`` is the admin.
     """
 
     id: str
@@ -208,8 +207,8 @@ class AccountSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountMoved:
-    """An amount goes from one account to another. Without a ``source`` it comes from outside, without a
-    ``target`` it goes there.
+    """An amount is transferred between accounts. Without a ``source`` or ``target`` it comes from or goes to
+    the outside.
     """
 
     id: str
@@ -224,7 +223,7 @@ class AccountMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerStored:
-    """The database has the entries of the ledger up to this number."""
+    """The database has stored the ledger entries up to this number."""
 
     id: str
     time: int
@@ -234,9 +233,7 @@ class LedgerStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsRead:
-    """The server's accounting logs were read up to the moment ``until``; these runs are not charged, or not
-    as they were.
-    """
+    """The server's accounting logs were read up to ``until``; these runs are not charged correctly yet."""
 
     id: str
     time: int
@@ -247,9 +244,10 @@ class RunsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLost:
-    """A part of the log is missing, or is not as it was written: what, says ``why``. ``decided`` is the
-    number of the last decision that is known to have been made, which the log may not know of.
-    ``state_only``: nothing of the log is missing, but the state of the planner had to be rebuilt.
+    """A part of the log is missing or corrupt; ``why`` has the details.
+
+    ``decided`` is the number of the last known decision, which the log may lack. ``state_only`` means that
+    the log is complete but the planner's state had to be rebuilt.
     """
 
     id: str
@@ -262,9 +260,9 @@ class LogLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSet:
-    """The daemon's clock was set back to ``time``, behind the engine's, by more than can be waited for.
+    """The daemon's clock was set back to ``time``, behind the engine's, by more than a tolerable wait.
 
-    All but what people have set, and what was promised, is taken from a snapshot.
+    The state is taken from a snapshot, except user settings and promises.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Resources as a server defines them: types and flags, by names in which upper and lower case are alike."""
+"""Resources defined by a server: types and flags. Names are case-insensitive."""
 
 import re
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from typing import Final
 __all__ = ["BUILT_IN", "FLOAT_PARTS", "NO_TYPES", "ResourceFacts", "ResourceTypes", "float_parts"]
 
 FLOAT_PARTS: Final = 1_000_000
-"""An amount of a resource of type float is counted in parts of so many to the unit."""
+"""Parts per unit in which amounts of type float are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceFacts:
-    """A resource as the server defines it.
+    """A resource as defined by the server.
 
-    ``type`` is ``long``, ``size``, ``float``, ``boolean``, ``string`` or ``string_array``; ``flags`` are the
-    letters that qmgr shows: ``h`` of a host, ``n`` and ``f`` counted on nodes, ``q`` on queues and server.
+    ``type`` is ``long``, ``size``, ``float``, ``boolean``, ``string`` or ``string_array``; ``flags`` are
+    qmgr's letters: ``h`` for host level, ``n`` and ``f`` for consumable on nodes, ``q`` on queues and server.
     """
 
     type: str
@@ -47,17 +47,14 @@ BUILT_IN: Final[Mapping[str, ResourceFacts]] = MappingProxyType(
         "energy": ResourceFacts("float"),
     }
 )
-"""What every server of the family knows, used where the server does not tell its resources."""
+"""Resources of every OpenPBS server, used if the server does not report its own."""
 
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")
 _MOST_PARTS: Final = 2**50
 
 
 def float_parts(text: str) -> int | None:
-    """The value of a resource of type float in ``FLOAT_PARTS``, rounded; None for what is no such number.
-
-    What is too large to be counted is as large as can be.
-    """
+    """Return a float value in ``FLOAT_PARTS``, rounded and limited; None if it is not a number."""
     if _FLOAT.fullmatch(text) is None:
         return None
     parts = Decimal(text) * FLOAT_PARTS
@@ -65,7 +62,7 @@ def float_parts(text: str) -> int | None:
 
 
 _OF_PROCESSES: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
-"""How a job's processes are started: nothing of nodes."""
+"""Resources that describe processes, not nodes."""
 
 _CHUNK_NAME: Final = re.compile(
     r"(?:\"[^\"]*\"|'[^']*'|(?P<name>(?<=[:+])[A-Za-z][\w-]*(?==)|^[A-Za-z][\w-]*(?==)))"
@@ -73,7 +70,7 @@ _CHUNK_NAME: Final = re.compile(
 
 
 class ResourceTypes:
-    """The resources that a server told, and those that every server knows. Immutable."""
+    """Resources reported by the server and built-in ones. Immutable."""
 
     __slots__ = ("_known", "levels", "reported", "spelled_select", "units")
 
@@ -87,11 +84,11 @@ class ResourceTypes:
             for name, (_, facts) in self._known.items()
             if facts.type in _AMOUNTS and "h" in facts.flags and not {"n", "f"} & set(facts.flags)
         ).difference(_OF_PROCESSES)
-        """Names in lower case of numbers of hosts that are compared and not used up: see ``is_level``."""
+        """Lower-case names of host resources that are compared and not consumed: see ``is_level``."""
         self.units = {name: one.type for name, one in reported.items() if one.type in ("size", "float")}
-        """In what amounts are counted that are not plain numbers, by name: ``size`` or ``float``."""
+        """Type of the amount by resource, ``size`` or ``float``, for amounts that are not plain numbers."""
         self.spelled_select = lru_cache(maxsize=20_000)(self._spelled_select)
-        """A ``select`` with the names of resources as the server spells them."""
+        """Return a ``select`` with resource names in the server's spelling."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ResourceTypes) and self.reported == other.reported
@@ -100,27 +97,27 @@ class ResourceTypes:
         return hash(frozenset(self.reported))
 
     def spelled(self, name: str) -> str:
-        """The name as the server spells it; one that it does not know as it is."""
+        """Return the name in the server's spelling, or unchanged if unknown."""
         found = self._known.get(name.lower())
         return name if found is None else found[0]
 
     def resource_type(self, name: str) -> str:
-        """The type of a resource; empty where nobody told it."""
+        """Return the type of a resource; empty if unknown."""
         found = self._known.get(name.lower())
         return "" if found is None else found[1].type
 
     def is_amount(self, name: str) -> bool:
-        """Whether the resource is known as a number."""
+        """Return whether the resource is numeric."""
         return self.resource_type(name) in _AMOUNTS
 
     def is_level(self, name: str) -> bool:
-        """Whether the resource is a number of hosts that jobs are compared with and do not use up: its flags
-        have neither ``n`` nor ``f``.
+        """Return whether the resource is a host number that is compared and not consumed (flags without ``n``
+        and ``f``).
         """
         return name.lower() in self.levels
 
     def is_host_resource(self, name: str) -> bool:
-        """Whether chunks of a job may ask for it: its flags have ``h``."""
+        """Return whether chunks may request it (flag ``h``)."""
         found = self._known.get(name.lower())
         return found is not None and "h" in found[1].flags
 
@@ -131,4 +128,4 @@ class ResourceTypes:
 
 
 NO_TYPES: Final = ResourceTypes()
-"""Of a server that did not tell its resources."""
+"""Types of a server that does not report its resources."""

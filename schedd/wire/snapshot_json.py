@@ -1,4 +1,6 @@
-"""Large messages as JSON, a piece at a time: a coder lets no other thread run before it is done."""
+"""Incremental JSON coding of large messages. A coder holds the interpreter lock, so large messages are
+processed in small pieces.
+"""
 
 import json
 import re
@@ -15,7 +17,7 @@ from schedd.wire.facts import JobFacts
 __all__ = ["JsonReader", "dump_snapshot", "read_jobs", "read_snapshot"]
 
 _PIECE: Final = 100
-"""Jobs that are looked at together: about a millisecond's work."""
+"""Jobs in one piece: about a millisecond of work."""
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _VALUE: Final = json.JSONDecoder()
 _SNAPSHOT: Final = TypeAdapter(Snapshot)
@@ -23,11 +25,10 @@ _JOBS: Final = TypeAdapter(list[JobFacts])
 
 
 class JsonReader:
-    """Goes once through a JSON text, from its beginning to its end.
+    """Single pass over a JSON text.
 
-    ``members`` and ``elements`` stop at each value, which is to be read before they go on: at once by
-    ``value``, or gone through in its turn. All raise ValueError where the text is no JSON, or has another
-    kind of value there.
+    ``members`` and ``elements`` stop at each value, which must be read before the next step, by ``value`` or
+    by a nested iteration. All methods raise ValueError for invalid JSON or a value of another kind.
     """
 
     def __init__(self, text: str) -> None:
@@ -35,20 +36,20 @@ class JsonReader:
         self._at = 0
 
     def next(self) -> str:
-        """The first character of what comes next; empty at the end."""
+        """Return the next character after white space; empty at the end."""
         space = _SPACE.match(self._text, self._at)
         assert space is not None
         self._at = space.end()
         return self._text[self._at : self._at + 1]
 
     def value(self) -> Any:
-        """The value that comes next, as a whole."""
+        """Read the next value."""
         self.next()
         value, self._at = _VALUE.raw_decode(self._text, self._at)
         return value
 
     def members(self) -> Iterator[str]:
-        """The names in the object that comes next."""
+        """Yield the member names of the next object."""
         for _ in self._parts("{", "}"):
             name = self.value()
             if not isinstance(name, str):
@@ -57,11 +58,11 @@ class JsonReader:
             yield name
 
     def elements(self) -> Iterator[None]:
-        """A step for each element of the array that comes next."""
+        """Yield once for each element of the next array."""
         return self._parts("[", "]")
 
     def end(self) -> None:
-        """Nothing may come any more."""
+        """Check that the text ends here."""
         if self.next():
             raise ValueError(f"nothing should follow at character {self._at}")
 
@@ -84,14 +85,14 @@ class JsonReader:
 
 
 def read_jobs(reader: JsonReader) -> Iterator[JobFacts]:
-    """The jobs in the array that comes next. Raises ValueError."""
+    """Yield the jobs of the next array. Raises ValueError."""
     values = (reader.value() for _ in reader.elements())
     while some := list(islice(values, _PIECE)):
         yield from _JOBS.validate_python(some)
 
 
 def read_snapshot(text: str) -> Snapshot:
-    """The snapshot that ``text`` holds. Raises ValueError."""
+    """Return the snapshot in ``text``. Raises ValueError."""
     reader = JsonReader(text)
     jobs: tuple[JobFacts, ...] = ()
     rest: dict[str, Any] = {"jobs": ()}
@@ -105,7 +106,7 @@ def read_snapshot(text: str) -> Snapshot:
 
 
 def dump_snapshot(snapshot: Snapshot) -> Iterator[bytes]:
-    """The snapshot as JSON."""
+    """Yield the snapshot as JSON in pieces."""
     head = _SNAPSHOT.dump_json(replace(snapshot, jobs=()))
     before, middle, after = head.partition(b'"jobs":[]')
     assert middle, "an empty tuple is []"

@@ -1,4 +1,4 @@
-"""Times in the settings: ``4h``, ``30s``, or a number in the setting's own unit."""
+"""Times in the settings: ``4h``, ``30s``, or a number in the setting's unit."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -23,19 +23,19 @@ __all__ = [
 ]
 
 LONGEST: Final = 10 * 366 * 86_400
-"""Seconds; ten years."""
+"""Ten years in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedValues:
-    """What a setting may be, for the reference, where its type does not say it."""
+    """Description of a setting's values for the reference, if its type does not show them."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimeIn:
-    """Marks a setting as a time; ``unit`` is what a number alone counts, in seconds."""
+    """Marks a setting as a time; ``unit`` is the unit of a plain number, in seconds."""
 
     unit: int = 1
 
@@ -74,12 +74,12 @@ Days = Annotated[float, _read(86_400), TimeIn(86_400)]
 
 
 def setting_unit(field: FieldInfo) -> int | None:
-    """Seconds of what a number alone counts in this setting; None where it is no time."""
+    """Return the unit of the setting in seconds, or None for a setting without time."""
     return next((mark.unit for mark in field.metadata if isinstance(mark, TimeIn)), None)
 
 
 def written(field: FieldInfo, value: Any) -> Any:
-    """A value as people write it: times as ``4h``."""
+    """Return a setting's value in text form: times as ``4h``."""
     unit = setting_unit(field)
     known = unit is not None and isinstance(value, int | float)
     return format_duration(value * unit) if known else value
