@@ -1,1 +1,1 @@
-"""Hot loops, compiled; the only package that names numba."""
+"""Compiled kernels of the plan."""

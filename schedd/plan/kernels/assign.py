@@ -1,6 +1,6 @@
-"""Which rows a job gets at a start at which all its chunks fit, each by itself.
+"""Assignment of rows to a job at a start at which each of its chunks fits by itself.
 
-``choose_spread`` serves one kind of chunk; with several kinds the units compete for rows.
+``choose_spread`` serves one chunk; the units of several chunks compete for rows.
 """
 
 import numpy as np
@@ -32,19 +32,20 @@ from schedd.plan.kernels.rows import fit, floor, is_spent, needed
 from schedd.plan.kernels.selection import select_kth, sift_down
 
 _MOST_CPUS = 1 << 25
-"""More cpus than any node has."""
+"""Upper bound of the cpus of a node."""
 _MOST_UNITS = 1 << 32
-"""More units than any job has."""
+"""Upper bound of the units of a job."""
 
 
 @inner
 def choose_spread(
     tb: Tables, sets_at: int, sets_len: int, count: int, per_node: int, t: int, dur: int
 ) -> int:
-    """Pick the rows for a start that ``find_spread`` has just found; returns how many entries of ``out``.
+    """Choose the rows for a start that ``find_spread`` has just found. Return the number of entries of
+    ``out``.
 
-    Rows that cost less come first. Of these with one unit a row: the rows left with fewest cpus, so that
-    wide holes stay whole. With several: the rows that hold most, so that the job spreads over few nodes.
+    Rows with lower cost first. With one unit per row: then the rows left with the fewest cpus, so that wide
+    holes stay whole. With several units: then the rows that hold most, so that the job uses few nodes.
     """
     u = tb.scratch[UNITS]
     key = tb.scratch[KEY]
@@ -89,7 +90,7 @@ def choose_spread(
 
 @maker
 def _by_cost(tb: Tables, chunk0: int, chunks: int) -> tuple[Table, Ints]:
-    """The rows of each chunk, those first that cost least, then by number; and how many they are."""
+    """Return the rows of each chunk by cost, then number, and their counts."""
     lengths = np.empty(chunks, np.int64)
     longest = 0
     for c in range(chunks):
@@ -114,9 +115,9 @@ def _by_cost(tb: Tables, chunk0: int, chunks: int) -> tuple[Table, Ints]:
 
 @maker
 def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
-    """Give every unit of several chunks a row of its own at ``t``: maximum matching by augmenting paths.
+    """Assign a row of its own to every unit of several chunks at ``t``: maximum matching by augmenting paths.
 
-    Returns the entries written to ``out``; NONE when the units do not all find a row, or SPENT.
+    Return the entries written to ``out``; NONE if some unit finds no row, or SPENT.
     """
     n = tb.rows.shape[0]
     can = np.zeros((chunks, n), np.bool_)
@@ -185,10 +186,10 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
 
 @maker
 def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
-    """Give the units of several chunks rows at ``t``, first fit in the order of chunks and, of each, of rows:
-    those first that cost least.
+    """Assign rows to the units of several chunks at ``t``: first fit in the order of chunks, then of rows by
+    cost.
 
-    Units may share rows. Returns the entries written to ``out``; NONE when some unit finds no room, or SPENT.
+    Units may share rows. Return the entries written to ``out``; NONE if some unit finds no room, or SPENT.
     """
     n = tb.rows.shape[0]
     resources = tb.F.shape[0]
@@ -234,7 +235,9 @@ def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, 
 
 @inner
 def assign(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
-    """Give the units of several chunks rows at ``t``; entries written to ``out``, NONE or SPENT."""
+    """Assign rows to the units of several chunks at ``t``. Return the entries written to ``out``, NONE or
+    SPENT.
+    """
     if tb.chunks[chunk0, PER_NODE] == 1:
         return int(assign_distinct(tb, chunk0, chunks, exclusive, t, dur))
     return int(assign_shared(tb, chunk0, chunks, exclusive, t, dur))

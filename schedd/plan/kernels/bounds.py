@@ -1,9 +1,9 @@
-"""Lower bounds of starts per row, so that a search passes over what earlier searches found full.
+"""Lower bounds of starts per row, so that a search skips intervals that earlier searches found full.
 
-For a level of need (the whole node, or so many cpus) and a step of durations,
-``bounds[level * DURATIONS + step, row]`` is a moment before which no interval of at least that duration
-has at least that much free. Placing jobs leaves bounds valid; giving back lowers them. Searches raise them
-where they looked in vain, so every segment is passed over once per level and step, not once per search.
+For a level of need (a whole node, or a number of cpus) and a duration step, ``bounds[level * DURATIONS +
+step, row]`` is a time before which no interval of at least that duration has at least that capacity free.
+Bounds stay valid when jobs are placed; freed capacity lowers them. Searches raise them where they found
+nothing, so every segment is visited once per level and step, not once per search.
 """
 
 from typing import Final
@@ -41,24 +41,25 @@ STEPS = np.array(
     + [days * _DAY for days in (7, 10, 14, 21, 30, 45, 60, 180)],
     np.int64,
 )
-"""The durations at which bounds are kept, (DURATIONS,) seconds: those that users ask for.
+"""Durations of the bounds, (DURATIONS,) seconds: those that users request.
 
-Jobs of one walltime leave holes of that length. Where the next shorter step is shorter than these holes and
-longer than others, every search for such a job goes through the others again.
+Jobs of one walltime leave holes of that length. If the next shorter step is shorter than these holes and
+longer than others, every search for such a job visits the others again.
 """
 assert STEPS.shape == (DURATIONS,)
 
 
 def levels_for(cpus: int) -> int:
-    """How many levels rows of at most ``cpus`` cpus need."""
+    """Return the number of levels for rows of at most ``cpus`` cpus."""
     return int(need_level(cpus, 0)) + 1
 
 
 @lean
 def need_level(cpus: int, exclusive: int) -> int:
-    """The level of a need: 0 for a whole node, 1 for no cpus, else the largest whose cpus it has.
+    """Return the level of a need: 0 for a whole node, 1 for no cpus, else the largest level with at most
+    these cpus.
 
-    Those of levels 2, 3, ... are 1, 2, 3, 4, 6, 8, 12, 16, ...
+    Cpus of levels 2, 3, ...: 1, 2, 3, 4, 6, 8, 12, 16, ...
     """
     if exclusive:
         return 0
@@ -76,7 +77,7 @@ def need_level(cpus: int, exclusive: int) -> int:
 
 @lean
 def level_cpus(level: int) -> int:
-    """The cpus of a level (from 1 on)."""
+    """Return the cpus of a level (from 1 on)."""
     if level < 4:
         return level - 1
     low = 2 << ((level - 3) // 2)
@@ -85,7 +86,7 @@ def level_cpus(level: int) -> int:
 
 @inner
 def duration_step(dur: int) -> int:
-    """The last step that is no longer than ``dur``."""
+    """Return the last step that is no longer than ``dur``."""
     step = 0
     while step + 1 < DURATIONS and STEPS[step + 1] <= dur:
         step += 1
@@ -94,8 +95,8 @@ def duration_step(dur: int) -> int:
 
 @inlined
 def most_free(tb: Tables, row: int, lo: int, hi: int) -> tuple[int, int, int]:
-    """The segment of ``row`` that ``lo`` lies in, and the most cpus and shares that are free at one moment of
-    ``[lo, hi)``.
+    """Return the segment of ``row`` that contains ``lo``, and the maximum of free cpus and of free shares at
+    one time of ``[lo, hi)``.
     """
     T = tb.T
     F = tb.F
@@ -115,11 +116,10 @@ def most_free(tb: Tables, row: int, lo: int, hi: int) -> tuple[int, int, int]:
 
 @inner
 def lower_bounds(tb: Tables, row: int, lo: int, hi: int) -> None:
-    """Something was given back on ``row`` over ``[lo, hi)``: call this when it is done.
+    """Update the bounds after capacity was given back on ``row`` over ``[lo, hi)``.
 
-    A start that was none before has its interval in a run of free segments that reaches into what was given
-    back: bounds of longer durations, and of levels with no such run, are as true as before. Of pools no
-    bounds are kept.
+    A new start has its interval in a run of free segments that overlaps the freed interval: bounds of longer
+    durations, and of levels without such a run, stay valid. Pools have no bounds.
     """
     if tb.rows[row, KIND] != NODE:
         return
@@ -163,7 +163,7 @@ def lower_bounds(tb: Tables, row: int, lo: int, hi: int) -> None:
 
 @inlined
 def raise_bound(tb: Tables, row: int, level: int, step: int, latest: int) -> int:
-    """The earliest start of this level and step on ``row``, or the first moment after ``latest``."""
+    """Return the earliest start of this level and step on ``row``, or the first time after ``latest``."""
     q = level * DURATIONS + step
     t = max(tb.bounds[q, row], tb.ctl[NOW])
     if t > latest or tb.exact[q, row] == tb.rows[row, VERSION]:
@@ -207,7 +207,7 @@ def raise_bound(tb: Tables, row: int, level: int, step: int, latest: int) -> int
 def fit_bounded(
     tb: Tables, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int, level: int, step: int
 ) -> tuple[int, int]:
-    """The same as ``fit``, from the bound of this level and step on."""
+    """Return the result of ``fit``, searching from the bound of this level and step on."""
     bound = raise_bound(tb, row, level, step, latest)
     if bound > latest:
         return -1, 0

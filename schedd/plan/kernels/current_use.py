@@ -1,4 +1,4 @@
-"""Kernel: the room that running jobs leave at this moment, whatever the timelines say."""
+"""Capacity that running jobs leave at present, independent of the timelines."""
 
 import numpy as np
 
@@ -26,11 +26,11 @@ from schedd.plan.kernels.rows import locate
 
 @kernel
 def overcommitted_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, amounts: Table) -> int:
-    """The first row on which a placed job does not fit now beside the fixed jobs; -1: it fits everywhere.
+    """Return the first row on which a placed job does not fit now next to the fixed jobs; -1: it fits.
 
-    A fixed job counts until it is lifted, beyond its planned end, too. Only slots that are ``timed`` (by
-    slot, not 0), which are reservations, count from their start to their end. ``amounts`` (n, resources) are
-    held of the nodes' ``rows`` (n,) by nobody that has a slot.
+    A fixed job counts until its removal, even past its planned end. Only slots that are ``timed`` (by slot,
+    not 0), which are reservations, count from their start to their end. ``amounts`` (n, resources) are held
+    on the nodes' ``rows`` (n,) without a slot.
     """
     first, last = tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]
     resources = tb.F.shape[0]
@@ -44,7 +44,7 @@ def overcommitted_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, 
             number[row] = i - first + 1
             if tb.alloc[i, A_CHUNK] >= 0:
                 left[i - first] = tb.cap[row]
-            else:  # the capacity of a pool changes with time, so it is found from what is free now
+            else:  # the capacity of a pool varies over time: derive it from the amount free now
                 off = tb.rows[row, OFF]
                 left[i - first, 0] = tb.F[0, locate(tb.T, off, off + tb.rows[row, LEN], now)]
         if tb.alloc[i, A_CHUNK] >= 0 or not own:

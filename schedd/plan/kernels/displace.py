@@ -1,7 +1,7 @@
-"""The one way in which planned jobs give way: some are lifted, then placed again, each no later than it may.
+"""Displacement of planned jobs: some are removed, then placed again, each no later than allowed.
 
-Either all find a place in time, or the plan is left as it was. Who has the displaced plan before it says what
-becomes of it: ``commit`` or ``revert`` (kernels/undo.py).
+Either all find a place in time, or the plan is restored. The caller decides about the result: ``commit`` or
+``revert`` (kernels/undo.py).
 """
 
 from typing import Final
@@ -48,27 +48,27 @@ from schedd.plan.kernels.undo import (
     revert,
 )
 
-# How a displacement went: DONE, FULL, or
+# Results of a displacement: DONE, FULL, or
 TOO_LATE: Final = 2
-"""a job would start after its latest start,"""
+"""A job would start after its latest start."""
 STOPPED: Final = 3
-"""somebody said that all is to end. Nothing was changed, then and by FULL."""
+"""The search was stopped. As after FULL, nothing was changed."""
 
-# Of which jobs are lifted what, and which of them may keep their places.
+# Modes: what is removed, and which jobs may keep their places.
 PLACE_ALL_AGAIN: Final = 0
-"""Each from all that it holds, and each is placed anew."""
+"""Every job is removed from all its resources and placed again."""
 PREFER_OLD_PLACE: Final = 1
-"""All but the first stay where they were where that is still free."""
+"""All jobs but the first keep their old places if these are still free."""
 PREFER_OLD_PLACE_AND_POOLS: Final = 2
-"""The same, and until they are placed elsewhere they keep what they hold of pools: their rows may be long."""
+"""The same, and until they move they keep what they hold of pools, whose rows may be long."""
 
 
 @inner
 def _fits(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
-    """Whether all that ``n`` allocations take is free over ``[start, end)``.
+    """Return whether everything that ``n`` allocations take is free over ``[start, end)``.
 
-    One by one: of one row each by itself, so that several of a job on one row may be let by too easily; then
-    ``_is_overcommitted`` sees it.
+    Each allocation is checked by itself: several of a job on one row may pass although they do not fit
+    together; ``_is_overcommitted`` detects that.
     """
     for i in range(first, first + n):
         for r in range(tb.F.shape[0]):
@@ -80,7 +80,7 @@ def _fits(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
 
 @inner
 def _is_overcommitted(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
-    """Whether a row of these allocations is over-committed over ``[start, end)``."""
+    """Return whether a row of these allocations is over-committed over ``[start, end)``."""
     for i in range(first, first + n):
         for r in range(tb.F.shape[0]):
             if tb.alloc[i, A_TAKE + r] > 0 and floor(tb, tb.alloc[i, A_ROW], r, start, end) < 0:
@@ -90,7 +90,7 @@ def _is_overcommitted(tb: Tables, first: int, n: int, start: int, end: int) -> b
 
 @inner
 def _count_node_entries(tb: Tables, first: int, n: int) -> int:
-    """How many of ``n`` allocations are of nodes: they come before those of pools."""
+    """Return how many of ``n`` allocations are of nodes, which precede those of pools."""
     nodes = 0
     while nodes < n and tb.alloc[first + nodes, A_CHUNK] >= 0:
         nodes += 1
@@ -99,7 +99,7 @@ def _count_node_entries(tb: Tables, first: int, n: int) -> int:
 
 @inner
 def _restore(tb: Tables, un: UndoLog, i: int, slot: int, entries: int) -> int:
-    """Put the i-th job back where it was, which looks free, on so many of its allocations."""
+    """Restore the i-th job at its old place, which appears free, on this many of its allocations."""
     start = un.old[OLD_START, i]
     end = start + tb.jobs[DUR, slot]
     first = un.old[OLD_ALLOC, i]
@@ -118,7 +118,7 @@ def _restore(tb: Tables, un: UndoLog, i: int, slot: int, entries: int) -> int:
 
 @inner
 def _place_in_time(tb: Tables, un: UndoLog, slot: int, now: int, latest: int) -> int:
-    """Place a lifted job no later than ``latest``."""
+    """Place a removed job no later than ``latest``."""
     start = place(tb, slot, now, latest + 1)
     if start == GROW:
         return FULL
@@ -130,10 +130,10 @@ def _place_in_time(tb: Tables, un: UndoLog, slot: int, now: int, latest: int) ->
 
 @inner
 def _is_futile(tb: Tables, un: UndoLog, order: Ints, jobs: Ints, latest: Ints, now: int, pools: bool) -> bool:
-    """Whether one of those behind the first, all lifted, finds no place in time even before the rest is put
-    back.
+    """Return whether one of the jobs behind the first, all removed, finds no place in time even before the
+    rest is restored.
 
-    To see that at once is what most attempts come to.
+    Detecting that at once is what most attempts come to.
     """
     for k in range(1, order.shape[0]):
         i = order[k]
@@ -146,7 +146,7 @@ def _is_futile(tb: Tables, un: UndoLog, order: Ints, jobs: Ints, latest: Ints, n
             tb, first, n if pools else _count_node_entries(tb, first, n), start, start + dur
         ):
             continue
-        # Its pools are left out: it may hold them still.
+        # without its pools, which it may still hold
         ready = max(now, tb.jobs[READY, slot])
         sooner, _ = find_start(tb, tb.jobs[SHAPE, slot], 0, 0, ready, dur, latest[i] + 1)
         if sooner < 0:
@@ -156,7 +156,7 @@ def _is_futile(tb: Tables, un: UndoLog, order: Ints, jobs: Ints, latest: Ints, n
 
 @inner
 def _remove_all(tb: Tables, un: UndoLog, jobs: Ints, mode: int) -> int:
-    """Lift these jobs; DONE, STOPPED or FULL."""
+    """Remove these jobs. Return DONE, STOPPED or FULL."""
     for i in range(jobs.shape[0]):
         if tb.ctl[STOP] != 0:
             return STOPPED
@@ -170,7 +170,7 @@ def _remove_all(tb: Tables, un: UndoLog, jobs: Ints, mode: int) -> int:
 
 @inner
 def _restore_or_place(tb: Tables, un: UndoLog, i: int, slot: int, now: int, latest: int, pools: bool) -> int:
-    """Put the i-th job back where it was if that is free, else place it no later than ``latest``."""
+    """Restore the i-th job at its old place if that is free, else place it no later than ``latest``."""
     start = un.old[OLD_START, i]
     first = un.old[OLD_ALLOC, i]
     held = un.old[OLD_ALLOCS, i]
@@ -186,14 +186,14 @@ def _restore_or_place(tb: Tables, un: UndoLog, i: int, slot: int, now: int, late
 def displace(
     tb: Tables, un: UndoLog, jobs: Ints, order: Ints, latest: Ints, now: int, mode: int
 ) -> tuple[int, int]:
-    """Lift these planned jobs and place them again, in this ``order`` of their indices, each no later than
-    its own ``latest`` (by index): see ``PLACE_ALL_AGAIN`` and its like for the ``mode``. The first of the
-    order is ``jobs[0]`` where they may stay.
+    """Remove these planned jobs and place them again, in this ``order`` of their indices, each no later than
+    its own ``latest`` (by index); see ``PLACE_ALL_AGAIN`` and the others for the ``mode``. If jobs may keep
+    their places, the first of the order is ``jobs[0]``.
 
-    Returns (DONE, TOO_LATE, STOPPED or FULL; how many found a place). Once DONE, ``un.old`` has where each
-    was, and ``commit`` or ``revert`` must follow; else nothing was changed.
+    Return (DONE, TOO_LATE, STOPPED or FULL; the number of jobs that found a place). After DONE, ``un.old``
+    has the old places, and ``commit`` or ``revert`` must follow; else nothing was changed.
     """
-    set_now(tb, now)  # before bounds are remembered: they are void where now went back
+    set_now(tb, now)  # before bounds are saved: they become invalid if now goes back
     begin_attempt(tb, un, jobs)
     pools = mode != PREFER_OLD_PLACE_AND_POOLS
     how = _remove_all(tb, un, jobs, mode)
@@ -221,9 +221,9 @@ def displace(
 
 @kernel
 def displace_and_commit(tb: Tables, jobs: Ints, latest: Ints, now: int) -> tuple[int, Ints, Ints]:
-    """Displace these jobs, each placed anew in this order, and leave it so.
+    """Displace these jobs, each placed again in this order, and keep the result.
 
-    Returns (as ``displace`` went; the jobs; ``Undo.old``, where they were).
+    Return (result of ``displace``; the jobs; ``UndoLog.old``, their old places).
     """
     un = make_undo_log(tb, jobs.shape[0], tb.rows.shape[0])
     how, _ = displace(tb, un, jobs, np.arange(jobs.shape[0]), latest, now, PLACE_ALL_AGAIN)

@@ -1,6 +1,6 @@
-"""Whose moment has come: kernels over all slots, asked for after each batch of events.
+"""Due jobs: kernels over all slots, called after each batch of events.
 
-With numpy each was several calls of about the price of one kernel: a seventh of a replay, by a sampling
+With NumPy each would be several calls, each as expensive as one kernel: a seventh of a replay, by a sampling
 profile.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["due_jobs", "next_start", "waiting_before"]
 
 @lean
 def next_start(tb: Tables) -> int:
-    """When the first planned job is due, its wait included; FAR when none is planned."""
+    """Return when the first planned job is due, its earliest allowed start included; FAR: none is planned."""
     first = FAR
     for slot in range(tb.jobs.shape[1]):
         if tb.jobs[STATE, slot] == PLANNED:
@@ -24,7 +24,7 @@ def next_start(tb: Tables) -> int:
 
 @kernel
 def due_jobs(tb: Tables, until: int) -> Ints:
-    """The slots of planned jobs that were due by ``until``, waits included, in their order."""
+    """Return the slots of planned jobs due by ``until``, earliest allowed starts included, in slot order."""
     found = np.empty(tb.jobs.shape[1], np.int64)
     n = 0
     for slot in range(tb.jobs.shape[1]):
@@ -36,7 +36,7 @@ def due_jobs(tb: Tables, until: int) -> Ints:
 
 @kernel
 def waiting_before(tb: Tables, moments: Ints, until: int) -> Ints:
-    """The slots of jobs that wait, planned or not, whose moment is before ``until``, in their order."""
+    """Return the slots of waiting jobs, planned or not, with a moment before ``until``, in slot order."""
     found = np.empty(tb.jobs.shape[1], np.int64)
     n = 0
     for slot in range(tb.jobs.shape[1]):

@@ -1,8 +1,8 @@
-"""Kernels that value a plan by per-job partial values, so that what did not move costs nothing.
+"""Kernels that evaluate a plan incrementally, by one number per job and part of a criterion.
 
 Every planned job has one number per part (its wait, its slowdown, ...). Sums and maxima over the jobs are
-kept beside them; when a few jobs move, their parts are replaced and the sums corrected. A maximum is sought
-anew only when the job that held it has shrunk.
+maintained; when a few jobs move, their parts are replaced and the sums corrected. A maximum is recomputed
+only when its job has shrunk.
 """
 
 from typing import Annotated, Final, NamedTuple
@@ -81,32 +81,32 @@ UNFAIRNESS: Final = 17
 CRITERIA: Final = 18
 
 ZERO: Final = 1e-12
-"""A value up to this counts as none: what is left of sums of fractions."""
+"""Values up to this count as 0: rounding errors of sums."""
 
 
 class Scores(NamedTuple):
-    """The arrays of one evaluation; J slots, N rows, U users."""
+    """Arrays of one evaluation; J slots, N rows, U users."""
 
     release: Ints
-    """(J,) since when the job waits."""
+    """(J,) start of the wait."""
     due: Ints
-    """(J,) when it should have ended; FAR: whenever."""
+    """(J,) deadline; FAR: none."""
     owner: Ints
-    """(J,) number of its user; below 0: nobody's, a reservation, which is no work."""
+    """(J,) number of its user; below 0: a reservation, which is no work."""
     speed: Floats
     """(N,) of each node; 0 for pools."""
     part: FloatTable
     """(PARTS, J)."""
     counted: Ints
-    """(J,) 1 where the job's parts are in the sums."""
+    """(J,) 1 if the job's parts are in the sums."""
     sums: Floats
     """(PARTS,) over the counted jobs."""
     most: Floats
-    """(PARTS,) the largest part; 0 when there is no job."""
+    """(PARTS,) the largest part; 0 without jobs."""
     holder: Ints
     """(PARTS,) a job that has the largest part; -1: none."""
     jobs: Ints
-    """(1,) how many are counted."""
+    """(1,) number of counted jobs."""
     waited: Floats
     """(U,) seconds that each user's jobs wait in this plan."""
     used: Floats
@@ -117,7 +117,7 @@ class Scores(NamedTuple):
 
 @inner
 def requested_cpus(tb: Tables, slot: int) -> int:
-    """The cpus that a job asks for, at least 1."""
+    """Return the cpus that a job requests, at least 1."""
     shape = tb.jobs[SHAPE, slot]
     chunk0 = tb.shapes[shape, CHUNK]
     cpus = 0
@@ -128,7 +128,7 @@ def requested_cpus(tb: Tables, slot: int) -> int:
 
 @inner
 def fill_parts(tb: Tables, sc: Scores, slot: int) -> None:
-    """Write the parts of a placed job."""
+    """Compute the parts of a placed job."""
     now = int(sc.base[NOW])
     start = tb.jobs[START, slot]
     dur = tb.jobs[DUR, slot]
@@ -158,7 +158,7 @@ def fill_parts(tb: Tables, sc: Scores, slot: int) -> None:
 
 @inner
 def seek_most(sc: Scores, p: int) -> None:
-    """Find the largest of a part among the counted jobs."""
+    """Find the maximum of a part among the counted jobs."""
     best = 0.0
     holder = -1
     for slot in range(sc.counted.shape[0]):
@@ -171,7 +171,9 @@ def seek_most(sc: Scores, p: int) -> None:
 
 @kernel
 def update_scores(tb: Tables, sc: Scores, slots: Ints, n: int) -> None:
-    """Take over where ``slots[:n]`` are now; a job that is not planned any more is left out."""
+    """Update the parts of ``slots[:n]`` to their present placements; a job that is no longer planned is
+    dropped.
+    """
     stale = np.zeros(PARTS, np.bool_)
     for i in range(n):
         slot = slots[i]
@@ -196,7 +198,7 @@ def update_scores(tb: Tables, sc: Scores, slots: Ints, n: int) -> None:
                 sc.holder[p] = slot
                 stale[p] = False
             elif sc.holder[p] == slot:
-                stale[p] = True  # perhaps another job holds it now
+                stale[p] = True  # another job may have the maximum now
     for p in range(PARTS):
         if stale[p]:
             seek_most(sc, p)
@@ -204,7 +206,7 @@ def update_scores(tb: Tables, sc: Scores, slots: Ints, n: int) -> None:
 
 @kernel
 def count_fixed(tb: Tables, sc: Scores) -> None:
-    """Take into account what running jobs hold from now on."""
+    """Add the future use of running jobs."""
     now = int(sc.base[NOW])
     sc.base[FIXED_END] = 0.0
     sc.base[FIXED_AREA] = 0.0
@@ -225,7 +227,9 @@ def count_fixed(tb: Tables, sc: Scores) -> None:
 
 @inner
 def fairness(sc: Scores) -> tuple[float, float, float]:
-    """Mean and maximum of the users' normalised waits, and the sum of squared differences from the mean."""
+    """Return mean and maximum of the users' normalised waits, and the sum of squared differences from the
+    mean.
+    """
     n = 0
     total = 0.0
     most = 0.0
@@ -247,7 +251,7 @@ def fairness(sc: Scores) -> tuple[float, float, float]:
 
 @kernel
 def write_values(sc: Scores, values: Floats) -> None:
-    """Write one value per criterion."""
+    """Compute one value per criterion."""
     values[:] = 0.0
     jobs = sc.jobs[0]
     makespan = max(sc.most[END], sc.base[FIXED_END])
@@ -277,9 +281,9 @@ def write_values(sc: Scores, values: Floats) -> None:
 
 @inner
 def cost_slope(tb: Tables, sc: Scores, slot: int, weights: Floats, reference: Floats) -> float:
-    """About how much the cost of n plans of n jobs grows for each second that a planned job starts later.
+    """Return the growth of the cost per second that a planned job starts later, times the number of jobs.
 
-    That is n times the derivative by its start, as far as the criteria that a start changes smoothly go.
+    It is the derivative by its start, of the criteria that depend smoothly on it.
     """
     dur = tb.jobs[DUR, slot]
     slope = 0.0
@@ -300,7 +304,7 @@ def cost_slope(tb: Tables, sc: Scores, slot: int, weights: Floats, reference: Fl
 
 @kernel
 def cost_slopes(tb: Tables, sc: Scores, slots: Ints, weights: Floats, reference: Floats) -> Floats:
-    """``cost_slope`` each of these jobs."""
+    """Return ``cost_slope`` of each of these jobs."""
     found = np.empty(slots.shape[0])
     for i in range(slots.shape[0]):
         found[i] = cost_slope(tb, sc, slots[i], weights, reference)
@@ -309,10 +313,10 @@ def cost_slopes(tb: Tables, sc: Scores, slots: Ints, weights: Floats, reference:
 
 @kernel
 def weighted_cost(values: Floats, weights: Floats, reference: Floats) -> float:
-    """The weighted sum of the values relative to ``reference_values``; weights of what should grow are
-    negative.
+    """Return the weighted sum of the values relative to ``reference``; maximised criteria have negative
+    weights.
 
-    Where the reference is nothing, anything at all is infinitely worse.
+    If the reference is 0, any positive value costs infinity.
     """
     cost = 0.0
     for c in range(values.shape[0]):

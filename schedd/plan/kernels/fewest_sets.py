@@ -1,6 +1,6 @@
-"""On as few sets of nodes as possible: which rows a job gets that no one set can take.
+"""Placement on as few node sets as possible, for a job that no single set can hold.
 
-The chunks of its shape come once for all nodes, then once for each set; see ``layout.SETS``.
+The chunks of its shape are stored once for all nodes, then once for each set; see ``layout.SETS``.
 """
 
 from schedd.plan.kernels.assign import assign
@@ -10,13 +10,13 @@ from schedd.plan.kernels.layout import CLOSED, FRESH, NEXT, SET, SET_LEN, UNITS,
 
 @inner
 def restrict_to_fewest_sets(tb: Tables, chunk0: int, sets: int, count: int) -> None:
-    """After ``find_spread``: of the units that fit, keep only those on as few sets as hold ``count``.
+    """After ``find_spread``: keep fitting units only on as few sets as hold ``count``.
 
-    The set that can take most goes first, and is left out when one that is smaller can take all the rest;
-    for units of one kind there are no fewer. Rows of no set come last.
+    Greedy: the set with the largest capacity first, or the smallest that holds all the rest; optimal for
+    equal units. Rows without a set come last.
     """
     u = tb.scratch[UNITS]
-    # Both by row, not by place in the set of rows: the search is over and needs them no more.
+    # Both by row, not by index in the row set: the search is complete and no longer needs them.
     units = tb.scratch[FRESH]
     kept = tb.scratch[NEXT]
     at = tb.chunks[chunk0, SET]
@@ -39,7 +39,7 @@ def restrict_to_fewest_sets(tb: Tables, chunk0: int, sets: int, count: int) -> N
                 best = g
                 most = fit
         if most == 0:
-            return  # rows of no set are needed, too
+            return  # rows without a set are needed as well
         for i in range(tb.chunks[best, SET], tb.chunks[best, SET] + tb.chunks[best, SET_LEN]):
             kept[tb.sets[i]] = 1
         left -= most
@@ -59,10 +59,10 @@ def _set_closed(tb: Tables, chunk0: int, chunks: int, closed: int) -> None:
 def assign_fewest_sets(
     tb: Tables, chunk0: int, chunks: int, sets: int, exclusive: int, t: int, dur: int
 ) -> int:
-    """Give the units of several chunks, which fit at ``t``, rows of so few sets that none can be left out.
+    """Assign rows to the units of several chunks, which fit at ``t``, on an irreducible choice of sets.
 
-    First the rows of no set are closed, then set after set, each opened again where units find no room
-    without it. Returns the entries written to ``out``, or SPENT.
+    First the rows without a set are closed, then set after set; a set is opened again if units do not fit
+    without it. Return the entries written to ``out``, or SPENT.
     """
     _set_closed(tb, chunk0, chunks, 1)
     for g in range(1, sets + 1):

@@ -1,10 +1,10 @@
-"""What was freed and may let jobs start earlier: a log of holes.
+"""Log of freed intervals (*holes*), which may let jobs start earlier.
 
-Whenever something is given back on a row, the interval is noted, and for every level of need the longest
-run of segments with that much free that touches the interval. Only a job no longer than that run can gain
-there. Entries are numbered as they come; a job remembers (``SEEN``) up to which number it was looked at,
-so that it is never tried twice for the same reason. The log is bounded: when it overflows, every job that has
-not seen all of it is searched as a whole.
+Whenever capacity is given back on a row, the interval is logged with, for every level of need, the longest
+run of segments with that capacity that touches the interval. Only a job no longer than that run can gain
+there. Entries are numbered; a job stores (``SEEN``) up to which number it was examined, so that it is never
+tried twice for the same entry. The log is bounded: after an overflow, every job that has not seen all of it
+is searched as a whole.
 """
 
 from typing import NamedTuple
@@ -45,10 +45,10 @@ from schedd.plan.kernels.layout import (
 from schedd.plan.kernels.rows import floor
 
 MOST_FREED = 1 << 16
-"""Entries of the log at most; beyond, all jobs are searched as a whole."""
+"""Maximum number of entries; beyond it all jobs are searched as a whole."""
 
 _SMALL_LOG = 4096
-"""Entries that are moved in little time."""
+"""A log of this many entries is moved quickly."""
 
 
 class FreedLog(NamedTuple):
@@ -66,13 +66,13 @@ class FreedLog(NamedTuple):
 
 @inner
 def measure_runs(tb: Tables, fr: FreedLog, i: int) -> None:
-    """Find the runs of entry ``i`` anew."""
+    """Measure the runs of entry ``i`` again."""
     row = fr.entries[T_ROW, i]
     lo = max(fr.entries[T_LO, i], tb.ctl[NOW])
     hi = fr.entries[T_HI, i]
     fr.entries[T_VERSION, i] = tb.rows[row, VERSION]
     if tb.rows[row, KIND] != NODE:
-        # Nobody looks for room on a pool: those that hold some of it find the entry by its row.
+        # Pools are not searched by runs: jobs that use the pool find the entry by its row.
         for level in range(fr.length.shape[0]):
             fr.length[level, i] = 0
             fr.since[level, i] = FAR
@@ -133,7 +133,7 @@ def _append(tb: Tables, fr: FreedLog, row: int, lo: int, hi: int) -> None:
 
 @lean
 def forget_freed(tb: Tables) -> None:
-    """Empty the log; every planned job must then be searched as a whole."""
+    """Clear the log; every planned job must then be searched as a whole."""
     tb.ctl[FREED_BASE] += tb.ctl[FREED] + 1
     tb.ctl[FREED] = 0
     tb.ctl[SEARCH_FLAGS] |= TO_SEARCH | LOST
@@ -141,7 +141,9 @@ def forget_freed(tb: Tables) -> None:
 
 @lean
 def set_now(tb: Tables, now: int) -> None:
-    """No search begins before ``now``. Bounds and holes rely on that; if it goes back they are given up."""
+    """Let no search begin before ``now``. Bounds and the log rely on that; if it goes back they are
+    discarded.
+    """
     if now < tb.ctl[NOW]:
         tb.bounds[:] = 0
         tb.exact[:] = 0
@@ -151,10 +153,10 @@ def set_now(tb: Tables, now: int) -> None:
 
 @lean
 def note_freed(tb: Tables, fr: FreedLog, row: int, lo: int, hi: int) -> None:
-    """Something was given back on ``row`` over ``[lo, hi)``: call this when all is done."""
+    """Log that capacity was given back on ``row`` over ``[lo, hi)``; call it after all changes."""
     last = tb.T[tb.rows[row, OFF] + tb.rows[row, LEN] - 1]
     if hi >= FAR and lo < last:
-        # The run without end apart, else nobody is too long for the hole.
+        # the endless run gets its own entry, or no job would be too long for the interval
         _append(tb, fr, row, lo, last)
         lo = last
     if lo < hi:
@@ -163,11 +165,11 @@ def note_freed(tb: Tables, fr: FreedLog, row: int, lo: int, hi: int) -> None:
 
 @lean
 def note_freed_entries(tb: Tables, fr: FreedLog, at: int, n: int, lo: int, hi: int) -> None:
-    """What the entries ``[at, at + n)`` of the allocations held was given back over ``[lo, hi)``."""
+    """Log that the entries ``[at, at + n)`` of the allocations were given back over ``[lo, hi)``."""
     for i in range(at, at + n):
         row = tb.alloc[i, A_ROW]
         if tb.rows[row, KIND] != NODE:
-            # Where the largest need fitted before already, nobody waited for the pool.
+            # if the largest need fitted before, no job waited for the pool
             if tb.rows[row, SLACK]:
                 continue
             if floor(tb, row, CPUS, lo, hi) - tb.alloc[i, A_TAKE] >= tb.rows[row, MOST]:
@@ -199,7 +201,8 @@ def drop_checked(tb: Tables, fr: FreedLog, number: int) -> None:
 
 @inlined
 def next_reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, latest: int) -> int:
-    """The first entry of ``[begin, end)`` with room for ``dur`` that begins by ``latest``; ``end``: none.
+    """Return the first entry of ``[begin, end)`` with a run of at least ``dur`` that begins by ``latest``;
+    ``end``: none.
 
     ``length`` and ``since`` are those of the level.
     """
@@ -221,7 +224,7 @@ def next_reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, lat
 
 @inner
 def index_in_set(sets: Ints, at: int, n: int, row: int) -> int:
-    """The place of ``row`` in the sorted row set ``sets[at:at + n]``; -1: it is not in it."""
+    """Return the index of ``row`` in the sorted row set ``sets[at:at + n]``; -1: absent."""
     lo = at
     hi = at + n
     while lo < hi:

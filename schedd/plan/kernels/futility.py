@@ -1,8 +1,8 @@
-"""The kernel that proves, without lifting them all, that jobs cannot make way for one job of one unit.
+"""Proof, without removing all jobs, that displacing them cannot help a job of one unit.
 
-In a full plan most attempts to let a job go before others are in futile, since one of these would find no
-place in time. That is seen here from less than the whole plan: one row is looked at exactly, of the others
-only what is free in one moment. What is not proved has to be tried.
+In a full plan most attempts to displace jobs fail, since one of them would find no place in time. This kernel
+proves that from a part of the plan: it examines one row exactly, and of the other rows only the free capacity
+at one time. An attempt that is not proved futile has to be made.
 """
 
 from typing import Final, NamedTuple
@@ -54,21 +54,21 @@ _MOST_TOUCHED: Final = 256
 
 
 class TouchedRows(NamedTuple):
-    """The rows on which a job, or those asked to make way for it, hold something; N rows, M of these."""
+    """Rows held by a job and its candidates for displacement; N rows, M of them touched."""
 
     mark: Ints
-    """(N,) 1 + the place of the row in ``rows``; 0: none of these jobs holds anything there."""
+    """(N,) 1 + index of the row in ``rows``; 0: none of these jobs holds anything there."""
     rows: Ints
     """(M,)"""
     held: Table
-    """(M, R) what they give back there in one moment."""
+    """(M, R) what the jobs hold there at one time."""
     need: Ints
     """(R,) what the job takes."""
 
 
 @kernel
 def make_touched_rows(tb: Tables) -> TouchedRows:
-    """Room for one look."""
+    """Allocate the buffers of one check."""
     return TouchedRows(
         np.zeros(tb.rows.shape[0], np.int64),
         np.empty(_MOST_TOUCHED, np.int64),
@@ -79,13 +79,13 @@ def make_touched_rows(tb: Tables) -> TouchedRows:
 
 @inner
 def _collect_rows(tb: Tables, th: TouchedRows, jobs: Ints) -> int:
-    """Note the rows of these jobs; returns how many, or -1 if they are too many."""
+    """Collect the rows of these jobs. Return their number, or -1 if there are too many."""
     n = 0
     for k in range(jobs.shape[0]):
         first = tb.jobs[ALLOC, jobs[k]]
         for i in range(first, first + tb.jobs[ALLOCS, jobs[k]]):
             if tb.alloc[i, A_CHUNK] < 0:
-                break  # from here on there are only pools
+                break  # the rest are pools
             row = tb.alloc[i, A_ROW]
             if th.mark[row] > 0:
                 continue
@@ -99,7 +99,7 @@ def _collect_rows(tb: Tables, th: TouchedRows, jobs: Ints) -> int:
 
 @inner
 def _sum_held(tb: Tables, th: TouchedRows, n: int, jobs: Ints, moment: int) -> None:
-    """Add up what these jobs hold at ``moment``, by row."""
+    """Sum what these jobs hold at ``moment``, by row."""
     for m in range(n):
         for r in range(tb.F.shape[0]):
             th.held[m, r] = 0
@@ -121,8 +121,8 @@ def _sum_held(tb: Tables, th: TouchedRows, n: int, jobs: Ints, moment: int) -> N
 def _count_units(
     tb: Tables, th: TouchedRows, m: int, need: Ints, cols: int, exclusive: int, most: int, moment: int
 ) -> int:
-    """How many units, ``most`` at most, have room at ``moment`` on the ``m``-th touched row without these
-    jobs: no fewer than have room over any interval in which it lies.
+    """Return how many units, at most ``most``, fit at ``moment`` on the ``m``-th touched row without these
+    jobs: an upper bound for any interval that contains it.
     """
     row = th.rows[m]
     off = tb.rows[row, OFF]
@@ -135,7 +135,7 @@ def _count_units(
 
 @inner
 def _at_most(most: int, free: int, need: int, exclusive: int) -> int:
-    """How many of ``most`` units have room by one resource; of those that take the whole node all or none."""
+    """Return how many of ``most`` units fit by one resource; exclusive units fit all or none."""
     if free < need:
         return 0
     return most if exclusive else min(most, free // need)
@@ -145,7 +145,9 @@ def _at_most(most: int, free: int, need: int, exclusive: int) -> int:
 def _earliest_on_row(
     tb: Tables, jobs: Ints, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int
 ) -> int:
-    """The earliest start by ``latest`` on a touched row without these jobs; NONE; GROW: no room to look."""
+    """Return the earliest start by ``latest`` on a touched row without these jobs; NONE; GROW: no space to
+    check.
+    """
     if not make_room(tb, row, 2 * _count_entries(tb, jobs, row)):
         return GROW
     version = tb.rows[row, VERSION]
@@ -158,7 +160,7 @@ def _earliest_on_row(
 
 @inner
 def _is_used(tb: Tables, jobs: Ints, row: int, begin: int, end: int) -> bool:
-    """Whether one of these jobs holds something of the row between ``begin_attempt`` and ``end``."""
+    """Return whether one of these jobs holds something of the row between ``begin`` and ``end``."""
     for slot in jobs:
         start = tb.jobs[START, slot]
         if start < end and start + tb.jobs[DUR, slot] > begin and holds_row(tb, slot, row):
@@ -170,10 +172,10 @@ def _is_used(tb: Tables, jobs: Ints, row: int, begin: int, end: int) -> bool:
 def _find_place(
     tb: Tables, th: TouchedRows, jobs: Ints, ready: int, latest: int, need: Ints, cols: int, likely: int
 ) -> tuple[int, int]:
-    """Where ``jobs[0]``, of one unit, would start by ``latest`` without these jobs: (start, row).
+    """Return the placement of ``jobs[0]``, of one unit, by ``latest`` without these jobs: (start, row).
 
-    (NONE, -1): nowhere. Where that is not known, or not due to these jobs, the row alone is -1. ``likely`` is
-    the row that is looked at first.
+    (NONE, -1): none. A row of -1 with a start: unknown, or not caused by these jobs. Row ``likely`` is
+    examined first.
     """
     slot = jobs[0]
     chunk = tb.shapes[tb.jobs[SHAPE, slot], CHUNK]
@@ -198,7 +200,7 @@ def _find_place(
             return 0, -1
         if start < 0:
             continue
-        # Of equals the one with fewest cpus left would be taken: that is left to others.
+        # of equal starts, ``place`` would use the row with fewest cpus left: unknown here
         best_row = row if mine and start != best else -1
         best = start
         if best_row < 0:
@@ -210,10 +212,10 @@ def _find_place(
 def _has_no_place(
     tb: Tables, th: TouchedRows, n: int, jobs: Ints, slot: int, row: int, latest: int, now: int
 ) -> bool:
-    """Whether ``slot``, which is asked, surely finds no place by ``latest`` when all who are asked are gone
-    and the job stands on ``row``, where the others are lifted.
+    """Return whether ``slot`` surely finds no place by ``latest`` when all candidates are removed and the job
+    is placed on ``row``, from which the others are removed.
 
-    Wherever it starts by then, it runs at ``latest``; so there must be room enough for it at that moment.
+    Wherever ``slot`` starts by then, it runs at ``latest``; so it needs room at that time.
     """
     ready = max(now, tb.jobs[READY, slot])
     dur = tb.jobs[DUR, slot]
@@ -258,7 +260,7 @@ def _has_no_place(
 
 @inner
 def _next_entry(tb: Tables, slot: int, row: int, i: int) -> int:
-    """Of the allocations of a job from ``i`` on the first that is of ``row``, one of a node; -1: no more."""
+    """Return the first allocation of a job from ``i`` on that is of the node ``row``; -1: none."""
     end = tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]
     while i < end and tb.alloc[i, A_CHUNK] >= 0:  # from there on there are only pools
         if tb.alloc[i, A_ROW] == row:
@@ -269,7 +271,7 @@ def _next_entry(tb: Tables, slot: int, row: int, i: int) -> int:
 
 @inner
 def _count_entries(tb: Tables, jobs: Ints, row: int) -> int:
-    """How many of the allocations of these jobs are of ``row``."""
+    """Return how many allocations of these jobs are of ``row``."""
     n = 0
     for slot in jobs:
         i = _next_entry(tb, slot, row, tb.jobs[ALLOC, slot])
@@ -281,7 +283,7 @@ def _count_entries(tb: Tables, jobs: Ints, row: int) -> int:
 
 @inner
 def _change_row(tb: Tables, slot: int, row: int, sign: int) -> None:
-    """Give back (+1) or take again (-1) what a job holds of one row."""
+    """Give back (+1) or take (-1) what a job holds of one row."""
     start = tb.jobs[START, slot]
     end = start + tb.jobs[DUR, slot]
     i = _next_entry(tb, slot, row, tb.jobs[ALLOC, slot])
@@ -295,7 +297,7 @@ def _change_row(tb: Tables, slot: int, row: int, sign: int) -> None:
 
 @inner
 def _can_stay(tb: Tables, slot: int, row: int, now: int) -> bool:
-    """Whether a job, lifted from ``row``, could go back there as far as that row is concerned."""
+    """Return whether a job, removed from ``row``, could be restored there as far as that row is concerned."""
     start = tb.jobs[START, slot]
     end = start + tb.jobs[DUR, slot]
     i = _next_entry(tb, slot, row, tb.jobs[ALLOC, slot])
@@ -310,7 +312,7 @@ def _can_stay(tb: Tables, slot: int, row: int, now: int) -> bool:
 
 @inner
 def _note_need(tb: Tables, th: TouchedRows, slot: int, row: int) -> None:
-    """Note what a job of one unit takes of a row."""
+    """Set ``need`` to what a job of one unit takes of a row."""
     shape = tb.jobs[SHAPE, slot]
     for r in range(tb.F.shape[0]):
         if tb.shapes[shape, EXCLUSIVE] and (tb.ctl[GATES] >> r) & 1 == 0:
@@ -321,9 +323,7 @@ def _note_need(tb: Tables, th: TouchedRows, slot: int, row: int) -> None:
 
 @inner
 def _restore_row(tb: Tables, jobs: Ints, row: int, version: int) -> None:
-    """Let these jobs, lifted from ``row``, hold again what they held: all that was remembered of its
-    ``version`` is as true as before.
-    """
+    """Restore what these jobs held on ``row``; everything remembered of its ``version`` stays valid."""
     for k in range(jobs.shape[0] - 1, -1, -1):
         _change_row(tb, jobs[k], row, -1)
     tb.rows[row, VERSION] = version
@@ -331,7 +331,7 @@ def _restore_row(tb: Tables, jobs: Ints, row: int, version: int) -> None:
 
 @inner
 def _pools_allow(tb: Tables, slot: int, start: int) -> bool:
-    """Whether the pools of a job surely have room for it from ``start`` on."""
+    """Return whether the pools of a job surely have room for it from ``start`` on."""
     pool = tb.jobs[POOL, slot]
     end = start + tb.jobs[DUR, slot]
     for i in range(pool, pool + tb.jobs[POOLS, slot]):
@@ -343,8 +343,8 @@ def _pools_allow(tb: Tables, slot: int, start: int) -> bool:
 
 @lean
 def is_futile(tb: Tables, th: TouchedRows, jobs: Ints, latest: Ints, row: int, now: int) -> bool:
-    """Whether the others surely cannot make way for ``jobs[0]``, of one unit, to start by their ``latest``:
-    then ``displace`` would say TOO_LATE. All of them hold ``row``. The plan is left as it is.
+    """Return whether the others surely cannot be displaced so that ``jobs[0]``, of one unit, starts by its
+    ``latest``: ``displace`` would then return TOO_LATE. All jobs hold ``row``. The plan is left unchanged.
     """
     slot = jobs[0]
     shape = tb.jobs[SHAPE, slot]

@@ -1,10 +1,10 @@
-"""Kernels that find the earliest start of a request, on the identity of nodes over the whole interval.
+"""Kernels that find the earliest start of a request on the same nodes over the whole interval.
 
-A node that is free first and another that is free later are no gap: what counts is which rows have the
-needs free from one start to one end. Three cases, from quick to general: one unit; many equal units; several
-kinds of chunks. Each returns the start, or NONE, and leaves the rows found in ``out``. Those for many units
-look at one moment after another and may leave off between two of them, when a repair has set a limit. All
-give up with SPENT when they have done the work that one search, or the question it is part of, may do.
+A node that is free first and another that is free later are no gap: some rows must have the needed capacity
+free from one start to one end. Three cases, from fast to general: one unit; many equal units; several chunks.
+Each returns the start, or NONE, and writes the rows to ``out``. The kernels for many units advance from time
+to time, and may pause between two times if a repair has set a limit. All return SPENT when they exceed the
+work limit of a search or of its request.
 """
 
 from schedd.plan.kernels.assign import assign, choose_spread
@@ -66,8 +66,8 @@ def find_single(
     dur: int,
     bound: int,
 ) -> int:
-    """Earliest start before ``bound`` of one unit; of rows that offer it, the one that costs least, and of
-    these the one left with fewest cpus.
+    """Return the earliest start before ``bound`` of one unit; of rows with that start, the one with the
+    lowest cost is chosen, then with the fewest cpus left.
     """
     level = need_level(need[CPUS], exclusive)
     step = duration_step(dur)
@@ -87,7 +87,7 @@ def find_single(
     best_row = -1
     best_left = 0
     best_cost = 0
-    # Rows by their bounds, the most promising first; nothing beyond the best start is looked at.
+    # rows by bound, earliest first, up to the best start
     while n > 0 and key[heap[0]] <= best:
         lead = heap[0]
         row = tb.sets[sets_at + lead]
@@ -138,10 +138,10 @@ def count_units(
     level: int,
     step: int,
 ) -> tuple[int, int]:
-    """How many units (at most ``most``) fit on ``row`` over ``[t, t + dur)``, and from when it could be more.
+    """Return how many units (at most ``most``) fit on ``row`` over ``[t, t + dur)``, and when more could fit.
 
-    The second number is a lower bound on the next start with more units; when none fits now, it is the
-    next start at which one does (FAR: none before ``bound``).
+    The second number is a lower bound on the next start with more units; if none fits now, it is the next
+    start at which one does (FAR: none before ``bound``).
     """
     if most == 1:
         known = tb.bounds[level * DURATIONS + step, row]
@@ -204,12 +204,12 @@ def find_spread(
     dur: int,
     bound: int,
 ) -> int:
-    """Earliest start in ``[ready, bound)`` of ``count`` equal units, at most ``per_node`` on a row.
+    """Return the earliest start in ``[ready, bound)`` of ``count`` equal units, at most ``per_node`` on a
+    row.
 
-    Jumps from one moment to the next at which enough rows can have gained, so that no moment with room
-    is passed over: between jumps the kept counts only over-estimate what fits. Beyond the limit it
-    returns LATER, though not before it has gone on for as much as its beginning cost, or beginning anew would
-    cost more than is gained.
+    Advances to the next time at which enough rows may have gained, so that no start is missed: between these
+    times the counts are upper bounds. Beyond the limit it returns LATER, but not before it has done as much
+    work as its initialisation took; otherwise restarting would cost more than pausing saves.
     """
     u = tb.scratch[UNITS]
     nxt = tb.scratch[NEXT]
@@ -273,7 +273,7 @@ def find_spread(
 
 @inner
 def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
-    """The first moment after ``t`` at which anything changes on a row of these chunks."""
+    """Return the first time after ``t`` at which anything changes on a row of these chunks."""
     edge = FAR
     for c in range(chunk0, chunk0 + chunks):
         at = tb.chunks[c, SET]
@@ -292,9 +292,9 @@ def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
 def _find_mixed(
     tb: Tables, chunk0: int, chunks: int, exclusive: int, ready: int, dur: int, bound: int
 ) -> tuple[int, int]:
-    """Earliest start of several kinds of chunks: each must fit by itself, then all together.
+    """Return the earliest start of several chunks: each must fit by itself, then all together.
 
-    Beyond the limit it returns LATER, though not before it has looked at a second moment.
+    Beyond the limit it returns LATER, but not before it has examined a second time.
     """
     t = ready
     begun = tb.ctl[WORK]
@@ -341,7 +341,7 @@ def _find_mixed(
 
 @inner
 def _find_in_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, bound: int) -> int:
-    """Earliest start before ``bound`` that every pool has room for, NONE or SPENT."""
+    """Return the earliest start before ``bound`` at which every pool has room, NONE or SPENT."""
     t = ready
     need = tb.scratch[POOL_NEED, :1]
     agreed = 0
@@ -377,9 +377,9 @@ def _find_agreed(
     dur: int,
     bound: int,
 ) -> tuple[int, int]:
-    """Earliest start in ``[ready, bound)`` on which the rows of these chunks and the pools agree.
+    """Return the earliest start in ``[ready, bound)`` on which the rows of these chunks and the pools agree.
 
-    Returns it, NONE, LATER or SPENT, and the entries in ``out``; those of equal units are still to be chosen.
+    Return it, NONE, LATER or SPENT, and the entries in ``out``; rows for equal units are still to be chosen.
     """
     count = tb.chunks[chunk0, COUNT]
     at = tb.chunks[chunk0, SET]
@@ -419,12 +419,12 @@ def _find_agreed(
 def _find_in_sets(
     tb: Tables, shape: int, pool: int, pools: int, ready: int, dur: int, bound: int
 ) -> tuple[int, int, int]:
-    """Start of a request that is to be kept on one set of nodes, or else on as few as possible.
+    """Return the start of a request that prefers one node set, or else as few as possible.
 
-    It is the earliest on one set, if that is at most WAIT seconds later than the earliest on any nodes; else
-    the latter. Which sets are free within that time does not depend on ``bound``, so a start that is found
-    is the same under every bound that allows it. Returns (start, NONE, LATER or SPENT; first of the chunks
-    whose rows it is on; entries in ``out``).
+    It is the earliest start on one set, if that is at most WAIT seconds later than the earliest on any nodes;
+    else the latter. Which sets are considered does not depend on ``bound``, so the result is the same under
+    every bound that allows it. Return (start, NONE, LATER or SPENT; first of the chunks that it uses; entries
+    in ``out``).
     """
     chunk0 = tb.shapes[shape, CHUNK]
     chunks = tb.shapes[shape, CHUNKS]
@@ -440,7 +440,7 @@ def _find_in_sets(
         if anywhere < 0:
             return anywhere, chunk0, 0
         until = anywhere + wait + 1
-    # A search that left off here could not say from where to go on.
+    # a search cannot pause here: it could not be resumed
     limit = tb.ctl[LIMIT]
     tb.ctl[LIMIT] = 0
     best = NONE
@@ -484,9 +484,9 @@ def find_start(
     dur: int,
     bound: int,
 ) -> tuple[int, int]:
-    """Earliest start in ``[ready, bound)`` of a request, its pools included.
+    """Return the earliest start in ``[ready, bound)`` of a request, including its pools.
 
-    Returns (start, entries in ``out``), (NONE, 0), (LATER, 0), or (SPENT, 0).
+    Return (start, entries in ``out``), (NONE, 0), (LATER, 0), or (SPENT, 0).
     """
     tb.ctl[SEARCH_END] = tb.ctl[WORK] + tb.ctl[MOST_WORK]
     if tb.ctl[WORK] >= tb.ctl[WORK_END]:

@@ -1,4 +1,4 @@
-"""Kernels that move rows and allocations to new slabs, dropping what lies unused."""
+"""Kernels that move rows and allocations to new slabs, without unused parts."""
 
 from schedd.plan.kernels.jit import inner, lean
 from schedd.plan.kernels.layout import (
@@ -17,7 +17,7 @@ from schedd.plan.kernels.layout import (
 )
 
 SPARE = 8
-"""Segments of room that every row gets beyond a half of its length."""
+"""Spare segments of every row beyond a half of its length."""
 
 
 @lean
@@ -53,8 +53,8 @@ def copy_entries(
 ) -> int:
     """Copy the entries of ``n`` jobs, from ``slot`` on, to ``alloc`` from ``top`` on, changing nothing else.
 
-    For each job it is noted where they were (-1: there are none) and are now. Returns the new top, or -1 when
-    ``alloc`` is too small.
+    ``old_first`` (-1: no entries) and ``new_first`` get the first entries of each job before and after.
+    Return the new top, or -1 if ``alloc`` is too small.
     """
     for s in range(slot, slot + n):
         m = tb.jobs[ALLOCS, s]
@@ -71,10 +71,10 @@ def copy_entries(
 
 @lean
 def move_alloc(tb: Tables, alloc: Table, old_first: Ints, new_first: Ints, copied: int, top: int) -> bool:
-    """Let all jobs have their entries in ``alloc``, which is used up to ``top`` and belongs into ``tb`` then.
+    """Switch all jobs to ``alloc``, which is used up to ``top`` and belongs into ``tb`` afterwards.
 
-    Of the first ``copied`` jobs ``copy_entries`` has copied what they had then. False when ``alloc`` is too
-    small: ``tb`` is then as it was.
+    The entries of the first ``copied`` jobs were copied by ``copy_entries``. Return False if ``alloc`` is too
+    small: ``tb`` is then unchanged.
     """
     more = 0
     live = 0

@@ -1,4 +1,4 @@
-"""Kernels that put jobs into the plan and take them out."""
+"""Kernels that place and remove jobs."""
 
 import numpy as np
 
@@ -50,13 +50,13 @@ from schedd.plan.kernels.rows import amend, change, floor, make_room
 
 @inlined
 def held_bit(row: int) -> int:
-    """The bit of a node's row in HELD: several rows have the same."""
+    """Return the bit of a node's row in HELD; several rows share a bit."""
     return 1 << (row % 63)
 
 
 @lean
 def note_held(tb: Tables, slot: int) -> None:
-    """Note which rows of nodes a placed job holds."""
+    """Set the HELD bits of a placed job."""
     first = tb.jobs[ALLOC, slot]
     held = 0
     for i in range(first, first + tb.jobs[ALLOCS, slot]):
@@ -68,14 +68,14 @@ def note_held(tb: Tables, slot: int) -> None:
 
 @lean
 def note_all_held(tb: Tables) -> None:
-    """The same of all jobs."""
+    """Set the HELD bits of all jobs."""
     for slot in range(tb.jobs.shape[1]):
         note_held(tb, slot)
 
 
 @inner
 def _note_wanted_segments(tb: Tables, row: int) -> None:
-    """A slab is too small for what ``EXTRA`` says of ``row``: note what this takes, once for each row."""
+    """Add the segments wanted for ``row`` (see ``EXTRA``) after a slab was found full, once per row."""
     extra = tb.scratch[EXTRA]
     if extra[row] > 0:
         tb.ctl[WANTED_SEGMENTS] += 2 * (tb.rows[row, LEN] + extra[row])
@@ -84,7 +84,7 @@ def _note_wanted_segments(tb: Tables, row: int) -> None:
 
 @inner
 def _entries_fit(tb: Tables, n: int) -> bool:
-    """Whether the allocations have room for ``n`` entries; if not, it is noted that they are wanted."""
+    """Return whether the allocations have room for ``n`` entries; if not, note that they are wanted."""
     if tb.ctl[ALLOC_TOP] + n <= tb.alloc.shape[0]:
         return True
     tb.ctl[WANTED_ENTRIES] = n
@@ -93,9 +93,9 @@ def _entries_fit(tb: Tables, n: int) -> bool:
 
 @inner
 def ensure_room(tb: Tables, slot: int, found: int) -> bool:
-    """See to it that ``slot`` can be lifted, where it is placed, and put on the entries of ``out``.
+    """Ensure that ``slot`` can be removed from its placement and placed on the entries of ``out``.
 
-    False: a slab is full; how much would do is noted in ``ctl``.
+    Return False if a slab is full; the required size is noted in ``ctl``.
     """
     first = tb.jobs[ALLOC, slot]
     allocs = tb.jobs[ALLOCS, slot]
@@ -103,7 +103,7 @@ def ensure_room(tb: Tables, slot: int, found: int) -> bool:
     pools = tb.jobs[POOLS, slot]
     if not _entries_fit(tb, found + pools):
         return False
-    # Several entries may be of one row: each brings two segments at most.
+    # Several entries may be of one row: each adds at most two segments.
     extra = tb.scratch[EXTRA]
     for i in range(first, first + allocs):
         extra[tb.alloc[i, A_ROW]] = 0
@@ -137,7 +137,9 @@ def ensure_room(tb: Tables, slot: int, found: int) -> bool:
 
 @inner
 def place_at(tb: Tables, slot: int, start: int, found: int) -> bool:
-    """Place ``slot`` at ``start`` on the ``found`` entries of ``out``; False (no change): slab full."""
+    """Place ``slot`` at ``start`` on the ``found`` entries of ``out``. Return False, with no change, if a
+    slab is full.
+    """
     shape = tb.jobs[SHAPE, slot]
     chunk0 = tb.shapes[shape, CHUNK]
     exclusive = tb.shapes[shape, EXCLUSIVE]
@@ -189,10 +191,11 @@ def place_at(tb: Tables, slot: int, start: int, found: int) -> bool:
 
 @inner
 def change_rows(tb: Tables, slot: int, start: int, end: int, sign: int, joined: bool) -> bool:
-    """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full.
+    """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds. Return False, with no change, if
+    a slab is full.
 
-    The bounds of its rows are left as they are: see ``occupy``. Unless ``joined``, segments that are alike
-    then stay apart: who puts the job back finds its edges there.
+    The bounds of its rows are not updated: see ``occupy``. Unless ``joined``, equal neighbouring segments are
+    not merged, so that a job that is restored finds its edges there.
     """
     at = tb.jobs[ALLOC, slot]
     n = tb.jobs[ALLOCS, slot]
@@ -221,7 +224,9 @@ def change_rows(tb: Tables, slot: int, start: int, end: int, sign: int, joined: 
 
 @lean
 def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
-    """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full."""
+    """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds. Return False, with no change, if
+    a slab is full.
+    """
     if not change_rows(tb, slot, start, end, sign, True):
         return False
     if sign > 0 and start < end:
@@ -232,8 +237,8 @@ def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
 
 @kernel
 def replace_pools(tb: Tables, slot: int) -> bool:
-    """Let a placed ``slot`` hold those pools that are now its own, instead of those it held; False (and no
-    change) when a slab is full.
+    """Let a placed ``slot`` hold its present pools instead of the former ones. Return False, with no change,
+    if a slab is full.
     """
     at = tb.jobs[ALLOC, slot]
     n = tb.jobs[ALLOCS, slot]
@@ -282,7 +287,9 @@ def replace_pools(tb: Tables, slot: int) -> bool:
 
 @lean
 def remove(tb: Tables, slot: int) -> bool:
-    """Give back all that ``slot`` holds and leave it unplaced; False (and no change) when a slab is full."""
+    """Remove ``slot`` from the plan, which leaves it unplaced. Return False, with no change, if a slab is
+    full.
+    """
     start = tb.jobs[START, slot]
     if not occupy(tb, slot, start, start + tb.jobs[DUR, slot], 1):
         return False
@@ -292,7 +299,7 @@ def remove(tb: Tables, slot: int) -> bool:
 
 @inner
 def mark_unplaced(tb: Tables, slot: int) -> None:
-    """``slot`` has given back what it held: it is unplaced."""
+    """Mark ``slot``, which has given back its resources, as unplaced."""
     tb.ctl[ALLOC_GARBAGE] += tb.jobs[ALLOCS, slot]
     tb.jobs[ALLOCS, slot] = 0
     tb.jobs[START, slot] = -1
@@ -301,7 +308,7 @@ def mark_unplaced(tb: Tables, slot: int) -> None:
 
 @lean
 def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
-    """Earliest start before ``bound`` of an unplaced job, NONE or SPENT; changes nothing."""
+    """Return the earliest start before ``bound`` of an unplaced job, NONE or SPENT; changes nothing."""
     set_now(tb, now)
     start, _ = find_start(
         tb,
@@ -317,7 +324,9 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
 
 @lean
 def place(tb: Tables, slot: int, now: int, bound: int) -> int:
-    """Put an unplaced job into its earliest gap in ``[now, bound)``; its start, NONE, GROW or SPENT."""
+    """Place an unplaced job in its earliest gap in ``[now, bound)``. Return its start, NONE, GROW or
+    SPENT.
+    """
     set_now(tb, now)
     start, found = find_start(
         tb,
@@ -337,10 +346,10 @@ def place(tb: Tables, slot: int, now: int, bound: int) -> int:
 
 @lean
 def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
-    """Index in ``slots`` from ``begin_attempt`` on of the first unplaced job that could start at ``now``, or
-    length.
+    """Return the index in ``slots``, from ``begin`` on, of the first unplaced job that could start at
+    ``now``, or the length.
 
-    The jobs are taken as independent of each other; nothing is changed.
+    The jobs are checked independently of each other; nothing is changed.
     """
     for i in range(begin, slots.shape[0]):
         if tb.jobs[READY, slots[i]] <= now and probe(tb, slots[i], now, now + 1) == now:
@@ -350,11 +359,10 @@ def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
 
 @lean
 def remove_overcommitted(tb: Tables, fr: FreedLog, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
-    """Lift those planned ``slots`` that lie where a row is over-committed, one by one, until none does.
+    """Remove those planned ``slots`` that lie on an over-committed row, one by one, until none does.
 
-    Give the slots in the order in which they may lose their place. Those lifted are noted in ``gone``, what
-    they free in ``fr``.
-    Returns (index of the slot to go on with: its length when done, number lifted).
+    Slots are given in the order in which they may be removed. Removed slots are written to ``gone``, freed
+    intervals to ``fr``. Return (index to continue with: the length when done, number removed).
     """
     lifted = 0
     for j in range(begin, slots.shape[0]):
@@ -384,7 +392,7 @@ def remove_overcommitted(tb: Tables, fr: FreedLog, slots: Ints, begin: int, gone
 
 @inner
 def holds_row(tb: Tables, slot: int, row: int) -> bool:
-    """Whether a placed job holds something of this row, which is one of a node."""
+    """Return whether a placed job holds part of this node's row."""
     if tb.jobs[HELD, slot] & held_bit(row) == 0:
         return False
     first = tb.jobs[ALLOC, slot]
@@ -398,7 +406,7 @@ def holds_row(tb: Tables, slot: int, row: int) -> bool:
 
 @kernel
 def jobs_on_row(tb: Tables, slots: Ints, row: int) -> Ints:
-    """Those of ``slots`` that hold something of ``row``, in their order."""
+    """Return the jobs of ``slots`` that hold part of ``row``, in their order."""
     hit = np.empty(slots.shape[0], np.int64)
     m = 0
     for j in range(slots.shape[0]):
@@ -413,7 +421,7 @@ def jobs_on_row(tb: Tables, slots: Ints, row: int) -> Ints:
 
 @inner
 def _is_within_sets(tb: Tables, slot: int, chunk0: int) -> bool:
-    """Whether all rows that ``slot`` holds are in the row sets of these chunks."""
+    """Return whether all rows that ``slot`` holds are in the row sets of these chunks."""
     at = tb.jobs[ALLOC, slot]
     for i in range(at, at + tb.jobs[ALLOCS, slot]):
         c = tb.alloc[i, A_CHUNK]
@@ -427,8 +435,8 @@ def _is_within_sets(tb: Tables, slot: int, chunk0: int) -> bool:
 
 @kernel
 def misplaced(tb: Tables, slots: Ints) -> Ints:
-    """Those of ``slots`` that hold a row which is not, or no longer, in the row set of its chunk; or rows of
-    several sets though one of them is to hold all.
+    """Return the jobs of ``slots`` on a row outside the row set of its chunk, or on several node sets
+    although one of them must hold all.
     """
     hit = np.empty(slots.shape[0], np.int64)
     m = 0

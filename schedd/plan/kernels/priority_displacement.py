@@ -1,6 +1,6 @@
-"""The kernel that lets a job go before planned jobs of lower rank, and who of them is asked to make way.
+"""Displacement of planned jobs of lower rank, so that a job starts earlier.
 
-Jobs are gone through by slot, and nothing is put in order but the few that are asked.
+Jobs are scanned by slot; only the few selected ones are sorted.
 """
 
 from typing import Final, NamedTuple
@@ -43,22 +43,22 @@ from schedd.plan.kernels.undo import OLD_FIELDS, commit, make_undo_log
 
 _ROWS_REMEMBERED: Final = 512
 _BLOCK: Final = 256
-"""So many jobs are first looked at together."""
+"""Number of jobs that are scanned together first."""
 
 
 class DisplacementBuffers(NamedTuple):
-    """Room for one job's way, which at most n others clear; J slots, N rows."""
+    """Buffers for one job that displaces at most n others; J slots, N rows."""
 
     candidates: Ints
-    """(J,) who may make way, by slot."""
+    """(J,) jobs that may be displaced, by slot."""
     useful: npt.NDArray[np.bool_]
     """(N,) rows on which room would help."""
     selected: Ints
-    """(n,) who is asked, by start."""
+    """(n,) selected jobs, by start."""
     jobs: Ints
-    """(n + 1,) the job itself, and those who are asked at last."""
+    """(n + 1,) the job itself and the jobs to displace."""
     order: Ints
-    """(n + 1,) in which they are placed, it before all others, as indices in ``jobs``."""
+    """(n + 1,) order of placement, the job itself first, as indices in ``jobs``."""
     latest: Ints
     """(n + 1,) their latest starts."""
 
@@ -77,8 +77,8 @@ def _make_buffers(tb: Tables, most: int) -> DisplacementBuffers:
 
 @inner
 def _flag_useful_rows(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) -> bool:
-    """Flag the rows on which room for a planned ``slot`` would help: its nodes; and those of its pools that
-    leave it no room from ``earliest`` up to its start. Returns whether there are such pools.
+    """Flag the rows on which room for a planned ``slot`` would help: its candidate nodes, and those of its
+    pools that leave it no room from ``earliest`` up to its start. Return whether there are such pools.
     """
     shape = tb.jobs[SHAPE, slot]
     first = tb.shapes[shape, CHUNK]
@@ -104,10 +104,10 @@ def _flag_useful_rows(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[
 def _find_candidates(
     tb: Tables, bf: DisplacementBuffers, slot: int, rank: Ints, promise: Ints, breaks: bool
 ) -> int:
-    """Note who may make way for a planned ``slot``: planned jobs of lower rank that may start later than they
-    do, and that hold something before its end. Returns how many.
+    """Collect the jobs that a planned ``slot`` may displace: planned jobs of lower rank that may start later
+    and hold something before its end. Return their number.
 
-    To tell takes no branch, so that several are looked at in one step where a block of jobs has none.
+    The conditions are evaluated without branches, so that blocks without candidates are vectorised.
     """
     own = rank[slot]
     end = tb.jobs[START, slot] + tb.jobs[DUR, slot]
@@ -136,14 +136,12 @@ def _find_candidates(
 
 @inner
 def _useful_row(tb: Tables, bf: DisplacementBuffers, slot: int, pools: bool) -> int:
-    """The first row on which room would help of those that a placed job holds, or -1; pools are looked at
-    only if they matter.
-    """
+    """Return the first useful row that a placed job holds, or -1; pools only if they matter."""
     first = tb.jobs[ALLOC, slot]
     found = -1
     for i in range(first, first + tb.jobs[ALLOCS, slot]):
         if not pools and tb.alloc[i, A_CHUNK] < 0:
-            break  # from here on there are only pools
+            break  # the rest are pools
         row = tb.alloc[i, A_ROW]
         if bf.useful[row] and (found < 0 or row < found):
             found = row
@@ -152,7 +150,7 @@ def _useful_row(tb: Tables, bf: DisplacementBuffers, slot: int, pools: bool) -> 
 
 @inner
 def _best_row(tb: Tables, bf: DisplacementBuffers, others: int, earliest: int) -> int:
-    """The row on which the first of so many ``others`` to make way starts first, or -1."""
+    """Return the row on which the first of the ``others`` candidates starts first, or -1."""
     best = -1
     first = FAR
     for k in range(others):
@@ -168,7 +166,7 @@ def _best_row(tb: Tables, bf: DisplacementBuffers, others: int, earliest: int) -
 
 @inner
 def _insert_by_start(tb: Tables, bf: DisplacementBuffers, n: int, slot: int) -> int:
-    """Ask one more than the ``n`` who are asked; returns how many these are now."""
+    """Insert a job into the ``n`` selected ones. Return their new number."""
     start = tb.jobs[START, slot]
     i = n
     while i > 0 and start < tb.jobs[START, bf.selected[i - 1]]:
@@ -180,7 +178,7 @@ def _insert_by_start(tb: Tables, bf: DisplacementBuffers, n: int, slot: int) -> 
 
 @inner
 def _select_first(tb: Tables, bf: DisplacementBuffers, others: int, row: int, earliest: int) -> int:
-    """Ask those who hold ``row`` from ``earliest`` on, the first to start; returns how many."""
+    """Select the candidates on ``row`` from ``earliest`` on, first to start. Return their number."""
     most = bf.selected.shape[0]
     n = 0
     for k in range(others):
@@ -194,7 +192,7 @@ def _select_first(tb: Tables, bf: DisplacementBuffers, others: int, row: int, ea
 
 @inner
 def _select_last(tb: Tables, bf: DisplacementBuffers, others: int, pools: bool, earliest: int) -> int:
-    """Ask those who hold a useful row from ``earliest`` on, the last to start; returns how many."""
+    """Select the candidates on a useful row from ``earliest`` on, last to start. Return their number."""
     most = bf.selected.shape[0]
     n = 0
     for k in range(others):
@@ -224,14 +222,14 @@ def _order_jobs(
     breaks: bool,
     until: int,
 ) -> None:
-    """Say in which order so many of those asked follow ``slot``, and by when they must have started."""
+    """Set the order in which the selected jobs follow ``slot``, and their latest starts."""
     bf.jobs[0] = slot
     bf.latest[0] = tb.jobs[START, slot] - 1
     for i in range(size):
         other = bf.selected[skip + i]
         bf.jobs[i + 1] = other
         bf.latest[i + 1] = until if breaks else min(until, promise[other])
-        # The highest rank first, of equals the first to start.
+        # highest rank first, then first to start
         j = i + 1
         while j > 1 and rank[other] > rank[bf.jobs[bf.order[j - 1]]]:
             bf.order[j] = bf.order[j - 1]
@@ -251,14 +249,15 @@ def displace_lower_ranked(
     most: int,
     sets: int,
 ) -> tuple[int, Ints, Ints]:
-    """Let a planned ``slot`` start earlier, before jobs of lower rank; none of them starts later than what
-    was promised to it (unless it ``breaks`` promises), nor than ``until``.
+    """Move a planned ``slot`` to an earlier start, before jobs of lower rank; none of them starts later than
+    its promise (unless it ``breaks`` promises), nor than ``until``.
 
-    So many ``sets`` of at most ``most`` jobs are tried. For a job of one unit that no pool holds back, those
-    on one row, the first to start: the rows first on which room could be made soonest. Else the last to start
-    of all who are in the way, then fewer of them.
+    Up to ``sets`` sets of at most ``most`` jobs are tried. For a job of one unit without a binding pool: the
+    jobs on one row, first to start, beginning with the row on which room can be made first. Otherwise the
+    last to start of all conflicting jobs, then fewer of them.
 
-    Returns (DONE, TOO_LATE, STOPPED or FULL; the job and those who made way; ``Undo.old``, where they were).
+    Return (DONE, TOO_LATE, STOPPED or FULL; the job and the displaced jobs; ``UndoLog.old``, their old
+    places).
     """
     bf = _make_buffers(tb, most)
     set_now(tb, now)

@@ -1,7 +1,7 @@
-"""The planner run on into the future by one kernel: jobs end, who can starts, the others move up.
+"""Projection of the plan into the future in one kernel: jobs end, waiting jobs start, the others move up.
 
-What is done after an end is what ``Repairs.now`` and ``Repairs.run`` do in a plan that has nothing left to
-repair when it comes. From Python most of the time of that was spent around ``repair``, not in it.
+Each end is followed by the steps of ``Repairs.move_to_now`` and ``Repairs.run`` on a plan without pending
+repair. In Python most of the time would be spent around ``repair``, not in it.
 """
 
 from typing import Final
@@ -49,36 +49,36 @@ from schedd.plan.kernels.repair import PAUSED, repair
 __all__ = ["MOST_NOW", "WHOLE_PASS", "project_events", "start_due_jobs"]
 
 MOST_NOW: Final = 4_000_000
-"""Visited segments after which it is left to the next call who else can start at once: some 0.2 s."""
+"""Visited segments after which immediate starts are left to the next call: about 0.2 s."""
 
 WHOLE_PASS: Final = 1 << 60
-"""A budget that no repair spends."""
+"""An unlimited budget."""
 
 _EVENT_WORK: Final = 2_000
-"""What an event costs besides the segments that it visits, in such."""
+"""Cost of an event besides its visited segments, in segments."""
 
 # state[:]
-NOW: Final = 0  # the moment that the plan has come to
-WORK_LIMIT: Final = 1  # WORK beyond which it is not run on; each event takes its price off
-NEXT_UNTRIED: Final = 2  # as ``Repairs`` has it
+NOW: Final = 0  # present time of the projection
+WORK_LIMIT: Final = 1  # WORK at which it ends; each event lowers it by its cost
+NEXT_UNTRIED: Final = 2  # as ``Repairs.next_untried``
 N_WAITING: Final = 3  # how many of ``waiting`` may still be planned
-REPAIRED: Final = 4  # 1: of the present event only the starts are left
-CURSOR: Final = 5  # of a pass that found a slab full,
-BEGAN_AT: Final = 6  # and the number of the next hole when it began; -1: none is under way
-ENTRIES: Final = 7  # so many entries of the allocations are to be free when an event begins
-ALWAYS_BY_CALLER: Final = 8  # 1: every event is the caller's, though nothing was freed
+REPAIRED: Final = 4  # 1: only the starts of the present event remain
+CURSOR: Final = 5  # of a pass that found a full slab,
+BEGAN_AT: Final = 6  # and the number of the next freed interval at its begin; -1: none in progress
+ENTRIES: Final = 7  # free entries of the allocations required at each event
+ALWAYS_BY_CALLER: Final = 8  # 1: the caller handles every event, even if nothing was freed
 STATE_FIELDS: Final = 9
 
-# How it went.
-ENDED: Final = 0  # all have started who were asked for, or the work is done
-NEEDS_ROOM: Final = 1  # the allocations or the slabs are short of room: make some and call again
-BY_CALLER: Final = 2  # the caller does all that follows an end, says so by REPAIRED, and calls again
-REPAIR_BY_CALLER: Final = 3  # the same, but that those who could start at once did already
+# Return codes.
+ENDED: Final = 0  # all targets have started, or the work limit is reached
+NEEDS_ROOM: Final = 1  # the allocations or slabs are full: make room and call again
+BY_CALLER: Final = 2  # the caller handles the end, sets REPAIRED, and calls again
+REPAIR_BY_CALLER: Final = 3  # the same, but immediate starts are done
 
 
 @inner
 def _next_event(tb: Tables, waiting: Ints, state: Ints, ends: Ints) -> int:
-    """When something happens next; FAR when nobody waits any more."""
+    """Return the time of the next event; FAR: no job waits any more."""
     first = FAR
     for i in range(state[N_WAITING]):
         slot = waiting[i]
@@ -92,7 +92,9 @@ def _next_event(tb: Tables, waiting: Ints, state: Ints, ends: Ints) -> int:
 
 @inner
 def _end_jobs(tb: Tables, fr: FreedLog, state: Ints, ends: Ints) -> bool:
-    """Let all end that are to by now, of equals by slot; False: a slab is full, and some still run."""
+    """End all jobs that end by now, in order of end, then slot. Return False if a slab is full, with some
+    still running.
+    """
     now = state[NOW]
     while True:
         which = -1
@@ -114,7 +116,7 @@ def _end_jobs(tb: Tables, fr: FreedLog, state: Ints, ends: Ints) -> bool:
 
 @lean
 def start_due_jobs(tb: Tables, waiting: Ints, run_s: Ints, state: Ints, ends: Ints, started: Ints) -> None:
-    """Start all that is due, and note when it ends where that is before what is planned."""
+    """Start all due jobs; set their ends where these are before the planned ends."""
     now = state[NOW]
     kept = 0
     for i in range(state[N_WAITING]):
@@ -138,8 +140,8 @@ def start_due_jobs(tb: Tables, waiting: Ints, run_s: Ints, state: Ints, ends: In
 def _select_startable(
     tb: Tables, fr: FreedLog, waiting: Ints, n: int, now: int, since: int, longest: Ints, order: Ints
 ) -> int:
-    """As ``Repairs._select_startable``: in turn, into ``order``, who may start now in what was freed from
-    number ``since`` on; returns how many.
+    """As ``Repairs._select_startable``: write to ``order`` the jobs that may start now in intervals freed
+    from number ``since`` on. Return their number.
     """
     levels = longest.shape[0]
     begin = since - tb.ctl[FREED_BASE]
@@ -177,7 +179,9 @@ def _select_startable(
 def _start_jobs_now(
     tb: Tables, fr: FreedLog, waiting: Ints, state: Ints, longest: Ints, order: Ints, moves: Table
 ) -> bool:
-    """As ``Repairs.now``: move to the present who can start there; False: a slab is full."""
+    """As ``Repairs.move_to_now``: move jobs to the present that can start there. Return False if a slab is
+    full.
+    """
     now = state[NOW]
     since = max(state[NEXT_UNTRIED], tb.ctl[FREED_BASE])
     anew = tb.ctl[SEARCH_FLAGS] & (NAMED | LOST)
@@ -186,7 +190,7 @@ def _start_jobs_now(
         return True
     how = DONE
     first = since
-    for again in range(2):  # once more for what those who moved have left
+    for again in range(2):  # once more for what the moved jobs have left
         if anew:
             n = 0
             for i in range(state[N_WAITING]):
@@ -210,7 +214,7 @@ def _start_jobs_now(
 
 @inner
 def _repair_all(tb: Tables, fr: FreedLog, waiting: Ints, state: Ints, moves: Table) -> int:
-    """As ``Repairs.run`` with all the budget that it takes; DONE, PAUSED (stopped) or FULL."""
+    """As ``Repairs.run`` with an unlimited budget. Return DONE, PAUSED (stopped) or FULL."""
     while tb.ctl[FREED] or tb.ctl[SEARCH_FLAGS]:
         state[BEGAN_AT] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
         tb.ctl[SEARCH_FLAGS] = 0
@@ -242,11 +246,11 @@ def project_events(
     order: Ints,
     moves: Table,
 ) -> int:
-    """Go on from event to event; returns ENDED, ROOM, BY_HAND or REST.
+    """Advance from event to event. Return ENDED, NEEDS_ROOM, BY_CALLER or REPAIR_BY_CALLER.
 
-    ``waiting``: the planned jobs, who waits longest first. By slot: ``run_s``, how long a job runs; ``ends``,
-    when those that run end before the planned end, FAR: not; ``started``. ``targets``: slots with whose
-    starts it ends; none: with everybody's. ``by_caller``: whether the caller does what follows an end. Room:
+    ``waiting``: the planned jobs, oldest first. By slot: ``run_s``, the run time of a job; ``ends``, the end
+    of a running job if it is before the planned one, else FAR; ``started``. ``targets``: slots whose starts
+    complete the projection; empty: all. ``by_caller``: the caller does what follows an end. Buffers:
     ``longest`` (levels of need,), ``order`` (slots,), ``moves`` (slots, 3).
     """
     while tb.ctl[STOP] == 0:

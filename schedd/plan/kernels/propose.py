@@ -1,7 +1,7 @@
-"""Kernels that propose moves, and the loop that tries them until one makes the plan better.
+"""Kernels that propose moves, and the loop that tries them until one improves the plan.
 
-Three ways to propose, of one skeleton: jobs at random in random order; a gap opened for one job where another
-stands; and the same with a memory of jobs tried lately (tabu) and a choice by what promises to gain.
+Three kinds of proposals: random jobs in random order; a gap opened for one job at the place of another; and
+the same with a tabu list and a choice by expected gain.
 """
 
 from typing import Final, NamedTuple
@@ -40,7 +40,7 @@ TABU: Final = 2
 TABU_LENGTH: Final = 10
 _CANDIDATES: Final = 4
 _MOST_VISITED: Final = 512
-"""Jobs looked at on the way from the place of the gap to the job, at most."""
+"""Maximum number of jobs examined between the place of the gap and the job."""
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
@@ -51,25 +51,25 @@ _33 = np.uint64(33)
 
 
 class ProposalState(NamedTuple):
-    """What proposals are made from; n jobs that may be moved, N rows."""
+    """State of the proposals; n movable jobs, N rows."""
 
     order: Ints
     """(n,) the jobs by start."""
     mixed: Ints
-    """(n,) the same, shuffled as it goes."""
+    """(n,) the same, shuffled incrementally."""
     tabu: Ints
-    """(TABU_LENGTH,) jobs tried lately; -1: none."""
+    """(TABU_LENGTH,) jobs tried recently; -1: none."""
     counts: Ints
-    """(2,) place of the next entry of ``tabu``; number of the last proposal, for ``mark``."""
+    """(2,) index of the next entry of ``tabu``; number of the last proposal, for ``mark``."""
     mark: Ints
-    """(N,) rows of the place where a gap is opened."""
+    """(N,) rows of the place at which a gap is opened."""
     random: npt.NDArray[np.uint64]
     """(1,) state of the generator."""
 
 
 @kernel
 def requested_and_free_cpus(tb: Tables, slots: Ints, now: int) -> tuple[Ints, int]:
-    """The cpus that each of the jobs asks for, (n,), and how many are free ``now`` on all usable rows."""
+    """Return the cpus that each job requests, (n,), and the cpus free ``now`` on all usable rows."""
     free = 0
     for row in range(tb.rows.shape[0]):
         if tb.rows[row, KIND] == NODE and tb.rows[row, USABLE] != 0:
@@ -85,7 +85,7 @@ def requested_and_free_cpus(tb: Tables, slots: Ints, now: int) -> tuple[Ints, in
 
 @inner
 def draw(random: npt.NDArray[np.uint64], below: int) -> int:
-    """A number in ``[0, below)``, below < 2**31, from the generator splitmix64."""
+    """Return a number in ``[0, below)``, below < 2**31, from the generator splitmix64."""
     random[0] += _A
     z = random[0]
     z = (z ^ (z >> _30)) * _B
@@ -95,7 +95,7 @@ def draw(random: npt.NDArray[np.uint64], below: int) -> int:
 
 @inner
 def _size(ch: ProposalState, most: int) -> int:
-    """How many jobs to lift: 2 to ``most``, small numbers more often."""
+    """Return a number of jobs to move: 2 to ``most``, small numbers more often."""
     levels = 1
     while (2 << levels) <= most:
         levels += 1
@@ -115,10 +115,10 @@ def _is_tabu(ch: ProposalState, slot: int) -> bool:
 def _pick(
     tb: Tables, sc: Scores, ch: ProposalState, tabu: bool, weights: Floats, reference: Floats
 ) -> tuple[int, int]:
-    """Places in ``order`` of the job to bring forward, never the first, and of an earlier one.
+    """Return indices in ``order`` of a job to move earlier, never the first, and of an earlier one.
 
-    Of some pairs the one that gains most if the first starts when the second does now, and that one as much
-    later as the first is long; not who was tried lately.
+    Of some pairs, the one with the largest gain if the first starts when the second does now, and the second
+    as much later as the first is long; tabu jobs are skipped.
     """
     n = ch.order.shape[0]
     best = behind = -1
@@ -162,7 +162,9 @@ def _open_gap(
     weights: Floats,
     reference: Floats,
 ) -> int:
-    """One job, then those that stand from some earlier place on, on rows of that place; returns how many."""
+    """Propose one job, then the jobs from some earlier place on, on rows of that place. Return their
+    number.
+    """
     i, j = _pick(tb, sc, ch, tabu, weights, reference)
     most = _size(ch, most)
     ch.counts[1] += 1
@@ -182,7 +184,9 @@ def _mark_rows(tb: Tables, ch: ProposalState, slot: int) -> None:
 
 @inner
 def _in_front(tb: Tables, ch: ProposalState, tr: Trial, i: int, j: int, most: int) -> int:
-    """The job at place i, the one at j, and those between them on marked rows; how many, ``most`` at most."""
+    """Propose the job at index i, the one at j, and jobs between them on marked rows. Return their number, at
+    most ``most``.
+    """
     tr.slots[0] = ch.order[i]
     tr.slots[1] = ch.order[j]
     k = 2
@@ -201,7 +205,7 @@ def _in_front(tb: Tables, ch: ProposalState, tr: Trial, i: int, j: int, most: in
 
 @inner
 def _maybe_sort(tb: Tables, sc: Scores, ch: ProposalState, tr: Trial, k: int) -> None:
-    """Half of the time leave the order, else sort it: the shortest or the smallest first."""
+    """With probability 1/2 keep the order, else sort it: shortest or smallest first."""
     rule = draw(ch.random, 4)
     if rule < 2:
         return
@@ -224,7 +228,7 @@ def _maybe_sort(tb: Tables, sc: Scores, ch: ProposalState, tr: Trial, k: int) ->
 
 @inner
 def _at_random(ch: ProposalState, tr: Trial, most: int) -> int:
-    """Some jobs in random order; returns how many."""
+    """Propose random jobs in random order. Return their number."""
     n = ch.mixed.shape[0]
     k = int(min(_size(ch, most), n))
     for i in range(k):
@@ -250,11 +254,11 @@ def try_moves(
     reference: Floats,
     cost: float,
 ) -> tuple[int, int, int, int]:
-    """Propose and try up to ``tries`` moves of up to ``most`` jobs, until one makes the plan better.
+    """Propose and try up to ``tries`` moves of up to ``most`` jobs, until one improves the plan.
 
-    ``again``: how many jobs in ``tr.slots`` are a move that met a full slab and is tried first; 0: none.
-    Returns (BETTER | NO_BETTER | STOPPED | FULL, number of jobs of the last move, moves decided, those of
-    them given up since a job would start too late).
+    ``again``: number of jobs in ``tr.slots`` of a move that met a full slab and is tried first; 0: none.
+    Return (BETTER | NO_BETTER | STOPPED | FULL, number of jobs of the last move, moves evaluated, moves among
+    them rejected because a job would start too late).
     """
     decided = 0
     too_late = 0
@@ -295,12 +299,12 @@ def try_before(
     reference: Floats,
     cost: float,
 ) -> tuple[int, int, int, int, int]:
-    """Try the job at place ``i`` of the order in front of those from place ``j`` on, then of those from
-    2j + 1 on, and so on, ``tries`` times at most, until that makes the plan better.
+    """Try the job at index ``i`` of the order before the jobs from index ``j`` on, then from 2j + 1 on, and
+    so on, at most ``tries`` times, until that improves the plan.
 
-    Of those it goes before the first, and others on the rows of that or on its own; ``most`` jobs with
-    itself. Returns (BETTER | NO_BETTER | STOPPED | FULL, number of jobs of the last move, its
-    j, moves decided, those of them given up since a job would start too late).
+    It goes before the first of them, and before others on its rows or on its own; at most ``most`` jobs with
+    itself. Return (BETTER | NO_BETTER | STOPPED | FULL, number of jobs of the last move, its j, moves
+    evaluated, moves among them rejected because a job would start too late).
     """
     decided = 0
     too_late = 0

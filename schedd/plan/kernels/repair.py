@@ -1,8 +1,9 @@
-"""The repair kernel: after something was freed, let jobs start earlier, one at a time, nobody delayed.
+"""The repair kernel: after capacity was freed, move jobs to earlier starts, one at a time, without delaying
+any.
 
-A job is tried only on rows where something was freed since it was last looked at, and only where the hole is
-long enough: elsewhere nothing changed for it. A job of one unit moves to the best of these rows; one of
-several units is searched as a whole, from the first moment at which one of its units gains.
+A job is tried only on rows where an interval was freed since its last check, and only where the free run is
+long enough: elsewhere nothing changed for it. A job of one unit moves to the best of these rows; a job of
+several units is searched as a whole, from the first time at which one of its units gains.
 """
 
 from typing import Final
@@ -82,19 +83,19 @@ from schedd.plan.kernels.layout import (
 from schedd.plan.kernels.place import ensure_room, place_at, remove
 from schedd.plan.kernels.rows import change, fit, floor, free_before, needed
 
-# How a slice of repair ended: DONE (all jobs seen), FULL, or
+# Results of a slice: DONE (all jobs examined), FULL, or
 PAUSED: Final = 2
-"""its budget is spent, or it was stopped."""
+"""The budget is spent, or the search was stopped."""
 
 _JOB_WORK = 8
-"""What a look at a job costs, in segments visited: its columns lie far apart in memory."""
+"""Cost of examining a job, in visited segments: its columns lie far apart in memory."""
 
 
 @inner
 def _find_gain_on_own_rows(tb: Tables, fr: FreedLog, slot: int, seen: int, ready: int) -> tuple[int, int]:
-    """The first and the last moment from which a row that ``slot`` holds may let it grow; or (FAR, -1).
+    """Return the first and the last time from which a row of ``slot`` may let it start earlier; or (FAR, -1).
 
-    A job that starts a little earlier overlaps itself; so what counts is what is free right before it.
+    A job that moves a little earlier overlaps itself, so only the capacity right before its start counts.
     """
     start = tb.jobs[START, slot]
     dur = tb.jobs[DUR, slot]
@@ -130,7 +131,7 @@ def _find_gain_on_own_rows(tb: Tables, fr: FreedLog, slot: int, seen: int, ready
                 number = fr.entries[T_BEFORE, j]
                 tb.ctl[WORK] += 1
         if c < 0:
-            # Pools are rows of nobody's choice: the whole of it may fit before, where it reaches into a hole.
+            # A job cannot choose its pools: all of it may fit earlier if it overlaps a freed interval.
             latest = min(start, hi) - 1
             since, _ = fit(tb, row, need, cols, max(ready, lo - dur + 1), dur, latest)
             if since >= 0:
@@ -141,7 +142,7 @@ def _find_gain_on_own_rows(tb: Tables, fr: FreedLog, slot: int, seen: int, ready
 
 @inner
 def _lowest_tier(tb: Tables, slot: int) -> int:
-    """The lowest tier of the nodes that a planned job has; 0 where one of them cannot be used."""
+    """Return the lowest tier of the nodes of a planned job; 0 if one of them is unusable."""
     least = FAR
     at = tb.jobs[ALLOC, slot]
     for i in range(at, at + tb.jobs[ALLOCS, slot]):
@@ -152,7 +153,7 @@ def _lowest_tier(tb: Tables, slot: int) -> int:
 
 @inner
 def _gains_in_pools(tb: Tables, slot: int, seen: int) -> bool:
-    """Whether something was freed from ``seen`` on in a pool of which the job needs some."""
+    """Return whether a pool of the job has an interval freed from number ``seen`` on."""
     pool = tb.jobs[POOL, slot]
     for i in range(pool, pool + tb.jobs[POOLS, slot]):
         if tb.rows[tb.pools[i, 0], FREED_AT] >= seen:
@@ -162,8 +163,8 @@ def _gains_in_pools(tb: Tables, slot: int, seen: int) -> bool:
 
 @inner
 def _pools_allow(tb: Tables, slot: int, begin: int) -> bool:
-    """Whether a planned job finds room in its pools from ``begin_attempt``, before its start, on; what it
-    holds of them is its own.
+    """Return whether the pools of a planned job have room from ``begin`` on, which is before its start; what
+    it holds of them is its own.
     """
     start = tb.jobs[START, slot]
     end = begin + tb.jobs[DUR, slot]
@@ -183,11 +184,11 @@ def _pools_allow(tb: Tables, slot: int, begin: int) -> bool:
 def find_gain(
     tb: Tables, fr: FreedLog, slot: int, seen: int, ready: int, latest: int, one: bool
 ) -> tuple[int, int]:
-    """The moments in ``[ready, latest]`` at which a unit of ``slot`` may fit in a hole from ``seen`` on.
+    """Return the first and last time in ``[ready, latest]`` at which a unit of ``slot`` may fit in an
+    interval freed from number ``seen`` on; (-1, -1): nothing changed for this job.
 
-    Returns the first and the last, or (-1, -1): then nothing changed for this job. For a job of ``one`` unit
-    the first is its new start, the row is in ``out[0]``: of rows alike its own, or else the one that costs
-    least, and of these the one with fewest cpus left.
+    For a job of ``one`` unit the first is its new start, and the row is in ``out[0]``: of equal starts its
+    own row, or else the one with the lowest cost, then with the fewest cpus left.
     """
     dur = tb.jobs[DUR, slot]
     shape = tb.jobs[SHAPE, slot]
@@ -222,13 +223,13 @@ def find_gain(
             ):
                 at = index_in_set(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
             if at >= 0:
-                # The new interval must reach into what was freed, or nothing changed for it.
+                # the new interval must overlap the freed one, or nothing changed for the job
                 earliest = max(ready, fr.entries[T_LO, i] - dur + 1, fr.since[level, i])
                 last = min(latest, fr.entries[T_HI, i] - 1, fr.until[level, i] - dur)
                 s, left = fit(tb, row, need, cols, earliest, dur, last)
                 if s < 0:
-                    # What was measured long ago is too much at worst: only what was placed there since is
-                    # missing, for what was freed there since has an entry of its own.
+                    # Old measurements are upper bounds: only later placements are missing, since
+                    # later freed intervals have entries of their own.
                     if fr.entries[T_VERSION, i] != tb.rows[row, VERSION]:
                         measure_runs(tb, fr, i)
                 elif not one:
@@ -253,11 +254,11 @@ def find_gain(
 
 @maker
 def _try_move(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
-    """Search a planned job as if it were lifted, and move it when it can start before ``bound``.
+    """Search a planned job as if it were removed, and move it if it can start before ``bound``.
 
-    Returns the new start; or, with nothing changed, NONE, GROW when a slab is full, LATER when the search
-    left off beyond ``limit``, SPENT when it has done all the work that it may. Bounds of the job's own rows
-    are put back when it stays, or every look at it would cost the next searches.
+    Return the new start; or, with nothing changed, NONE, GROW if a slab is full, LATER if the search paused
+    beyond ``limit``, SPENT if it exceeded the work limit. If the job stays, the bounds of its rows are
+    restored, or every check would slow down later searches.
     """
     start = tb.jobs[START, slot]
     dur = tb.jobs[DUR, slot]
@@ -312,9 +313,8 @@ def _try_move(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
 
 @inner
 def _is_partial_search_valid(tb: Tables, start: int, seen: int) -> bool:
-    """Whether the search of a job that left off still tells where the job, now at ``start``, cannot start.
-
-    Not if it was moved, or if the log of what was freed since was lost.
+    """Return whether a paused search still tells where the job, now at ``start``, cannot start: not if the
+    job was moved, or if the log of freed intervals since then was lost.
     """
     return bool(
         tb.ctl[PARTIAL_START] == start
@@ -335,12 +335,12 @@ def repair(
     budget: int,
     moves: Table,
 ) -> tuple[int, int, int]:
-    """One slice of repair over the planned jobs of ``order``, from ``cursor`` on.
+    """Run one slice of repair over the planned jobs of ``order``, from ``cursor`` on.
 
-    ``only_now``: move only jobs that can start at ``now``. Holes numbered below ``since`` are passed over.
-    ``budget`` is in segments visited; a search that goes beyond it is gone on with in the
-    next slice. ``moves`` (at least as long as the rest of ``order``, 3) gets slot, old start, new start.
-    Returns (cursor to go on with, number of moves, DONE | PAUSED | FULL).
+    ``only_now``: move only jobs that can start at ``now``. Intervals numbered below ``since`` are skipped.
+    ``budget`` is in visited segments; a search that exceeds it continues in the next slice. ``moves`` (at
+    least as long as the rest of ``order``, 3) gets slot, old start, new start. Return (cursor to continue
+    with, number of moves, DONE | PAUSED | FULL).
     """
     set_now(tb, now)
     limit = tb.ctl[WORK] + budget
@@ -363,7 +363,7 @@ def repair(
             continue
         resuming = not only_now and tb.ctl[PARTIAL] == slot + 1 and _is_partial_search_valid(tb, start, seen)
         if resuming:
-            # What was freed since that search began is looked at when it is done.
+            # intervals freed since that search began are examined after it
             top = tb.ctl[PARTIAL_TOP]
         latest = now if only_now else start - 1
         shape = tb.jobs[SHAPE, slot]
@@ -378,7 +378,7 @@ def repair(
         if whole:
             best, last = ready, latest
         else:
-            # Most jobs are done with here, so this stands apart from what it takes to be sure.
+            # Most jobs are done here, so this quick check precedes the exact one.
             hope = False
             chunk0 = tb.shapes[shape, CHUNK]
             begin = seen - tb.ctl[FREED_BASE]
@@ -399,7 +399,7 @@ def repair(
             best, last = find_gain(tb, fr, slot, seen, ready, latest, one)
             tb.ctl[LEAST_TIER] = 0
             if one and best >= 0 and not _pools_allow(tb, slot, best):
-                # There is no earlier start in any hole; when there is one is to be searched for.
+                # no start within a freed interval; a whole search finds any other
                 one = False
                 last = latest
         if best >= 0:
@@ -416,7 +416,7 @@ def repair(
                 if tb.alloc[at, A_ROW] == row:
                     lo = max(start, best + tb.jobs[DUR, slot])
                 note_freed(tb, fr, tb.alloc[at, A_ROW], lo, end)
-                # What it holds of pools it holds wherever it is.
+                # its pools are the same on every node
                 note_freed_entries(tb, fr, at + 1, n - 1, max(start, best + tb.jobs[DUR, slot]), end)
             else:
                 if resuming:
@@ -442,7 +442,7 @@ def repair(
             tb.ctl[PARTIAL] = 0
             tb.jobs[SEEN, slot] = top
         elif best >= 0:
-            # What it left is nothing to itself, and it now starts as early as it can.
+            # its old place is no use to itself, and it now starts as early as it can
             tb.jobs[SEEN, slot] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
         elif not only_now:
             tb.jobs[SEEN, slot] = top

@@ -1,4 +1,4 @@
-"""Kernels on one row: find a moment, take and give back what is free over an interval."""
+"""Kernels on one row: find a time, take and give back capacity over an interval."""
 
 from schedd.plan.kernels.jit import inlined, inner, lean
 from schedd.plan.kernels.layout import (
@@ -24,7 +24,7 @@ from schedd.plan.kernels.layout import (
 
 @inlined
 def locate(T: Ints, lo: int, hi: int, t: int) -> int:
-    """The last segment in ``[lo, hi)`` that starts at or before ``t``; ``lo`` when none does."""
+    """Return the last segment in ``[lo, hi)`` that starts at or before ``t``; ``lo`` if none does."""
     while hi - lo > 1:
         mid = (lo + hi) >> 1
         if T[mid] <= t:
@@ -36,15 +36,14 @@ def locate(T: Ints, lo: int, hi: int, t: int) -> int:
 
 @inlined
 def is_spent(tb: Tables) -> bool:
-    """Whether the present search has done all the work that it, or the question that it is part of, may."""
+    """Return whether the present search, or the request that it is part of, exceeded its work limit."""
     return bool(tb.ctl[WORK] > tb.ctl[SEARCH_END] or tb.ctl[WORK] > tb.ctl[WORK_END])
 
 
 @lean
 def make_room(tb: Tables, row: int, extra: int) -> bool:
-    """See to it that ``row`` can gain ``extra`` segments, moving it to the slab's end if need be.
-
-    Returns False when the slab is full.
+    """Ensure that ``row`` can gain ``extra`` segments; move it to the slab's end if necessary. Return False
+    if the slab is full.
     """
     length = tb.rows[row, LEN]
     if length + extra <= tb.rows[row, ROOM]:
@@ -77,7 +76,7 @@ def _split(tb: Tables, row: int, t: int) -> int:
     for i in range(end, k + 1, -1):
         tb.T[i] = tb.T[i - 1]
     tb.T[k + 1] = t
-    # A pool's row may be long, and has numbers in its first column alone.
+    # a pool's row may be long, and uses only its first column
     columns = tb.F.shape[0] if tb.rows[row, KIND] == NODE else 1
     for r in range(columns):
         for i in range(end, k, -1):
@@ -90,7 +89,7 @@ def _split(tb: Tables, row: int, t: int) -> int:
 
 @inner
 def _merge(tb: Tables, row: int, k: int) -> None:
-    """Join segment ``k`` with the one before it where the same is free on both."""
+    """Merge segment ``k`` with the one before it if both have the same free capacity."""
     off = tb.rows[row, OFF]
     end = off + tb.rows[row, LEN]
     if k <= off or k >= end:
@@ -109,9 +108,8 @@ def _merge(tb: Tables, row: int, k: int) -> None:
 
 @inner
 def amend(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -> tuple[int, int]:
-    """Like ``change``, but segments that are alike now stay apart until they are joined.
-
-    Returns the first segment, and the one after the last.
+    """Like ``change``, but equal neighbouring segments are not merged. Return the first changed segment, and
+    the one after the last.
     """
     tb.rows[row, VERSION] += 1
     first = _split(tb, row, start)
@@ -140,7 +138,7 @@ def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) 
 
 @inner
 def join(tb: Tables, row: int, t: int) -> None:
-    """Join the segments that meet at ``t`` where the same is free on both."""
+    """Merge the segments that meet at ``t`` if both have the same free capacity."""
     off = tb.rows[row, OFF]
     k = locate(tb.T, off, off + tb.rows[row, LEN], t)
     if tb.T[k] == t:
@@ -166,10 +164,11 @@ def forget_past(tb: Tables, now: int) -> None:
 
 @inlined
 def fit(tb: Tables, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int) -> tuple[int, int]:
-    """Earliest start in ``[ready, latest]`` from which ``need`` is free on ``row`` for ``dur`` seconds.
+    """Return the earliest start in ``[ready, latest]`` from which ``need`` is free on ``row`` for ``dur``
+    seconds.
 
-    ``cols`` has a bit for each resource of which something is needed. Returns (start, fewest cpus free over
-    the interval), or (-1, 0) when there is none.
+    ``cols`` has a bit for each needed resource. Return (start, fewest cpus free over the interval), or (-1,
+    0).
     """
     T = tb.T
     F = tb.F
@@ -217,7 +216,7 @@ def fit(tb: Tables, row: int, need: Ints, cols: int, ready: int, dur: int, lates
 
 @lean
 def floor(tb: Tables, row: int, column: int, start: int, end: int) -> int:
-    """The least that is free of one resource on ``row`` over ``[start, end)``."""
+    """Return the minimum free amount of one resource on ``row`` over ``[start, end)``."""
     off = tb.rows[row, OFF]
     stop = off + tb.rows[row, LEN]
     k = locate(tb.T, off, stop, start)
@@ -232,7 +231,9 @@ def floor(tb: Tables, row: int, column: int, start: int, end: int) -> int:
 
 @inner
 def free_before(tb: Tables, row: int, need: Ints, cols: int, ready: int, start: int) -> int:
-    """Since when (at least ``ready``) ``need`` is free on ``row`` without a break up to ``start``."""
+    """Return since when (at least ``ready``) ``need`` is free on ``row`` without interruption up to
+    ``start``.
+    """
     off = tb.rows[row, OFF]
     k = locate(tb.T, off, off + tb.rows[row, LEN], start - 1)
     since = start
@@ -250,10 +251,10 @@ def free_before(tb: Tables, row: int, need: Ints, cols: int, ready: int, start: 
 
 @inner
 def needed(need: Ints, exclusive: int) -> int:
-    """The resources that must be looked at to know whether ``need`` is free, a bit for each."""
+    """Return the resources to check for ``need``, a bit for each."""
     cols = 0
     if exclusive:
-        # Where nobody is all else is free, too, but for gates.
+        # on an idle node everything else is free, too, except gates
         cols = 1 << SHARE
         for c in range(BASE_RESOURCES, need.shape[0]):
             if need[c] > 0:

@@ -1,4 +1,4 @@
-"""The few smallest of many: kernels for the searches."""
+"""Selection of the smallest elements, for searches."""
 
 from schedd.plan.kernels.jit import inner
 from schedd.plan.kernels.layout import (
@@ -8,7 +8,7 @@ from schedd.plan.kernels.layout import (
 
 @inner
 def select_kth(a: Ints, n: int, k: int) -> int:
-    """The ``k``-th smallest (from 1) of ``a[:n]``, which is reordered (quickselect)."""
+    """Return the ``k``-th smallest (from 1) of ``a[:n]``, which is reordered (quickselect)."""
     lo = 0
     hi = n - 1
     k -= 1
@@ -36,7 +36,7 @@ def select_kth(a: Ints, n: int, k: int) -> int:
 
 @inner
 def sift_down(heap: Ints, n: int, key: Ints, at: int) -> None:
-    """Let what stands at ``at`` sink to its place in ``heap[:n]``, a heap of indices by (key, index)."""
+    """Sift the element at ``at`` down to its place in ``heap[:n]``, a heap of indices by (key, index)."""
     i = heap[at] if at < n else 0
     while 2 * at + 1 < n:
         child = 2 * at + 1

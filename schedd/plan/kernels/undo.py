@@ -1,7 +1,7 @@
-"""Kernels that lift and place jobs so that all of it can be taken back.
+"""Kernels that remove and place jobs reversibly.
 
-What is touched is noted: where the jobs were, the changes of the timelines in their order, the bounds of the
-rows. Versions of rows only grow, so nothing remembered by version is mistaken for new.
+Everything touched is logged: old places of jobs, changes of timelines in order, bounds of rows. Versions of
+rows only grow, so nothing cached by version is mistaken for current.
 """
 
 from typing import Final, NamedTuple
@@ -39,7 +39,7 @@ from schedd.plan.kernels.layout import (
 from schedd.plan.kernels.place import change_rows, mark_unplaced
 from schedd.plan.kernels.rows import change, join
 
-# old[:, i], of the i-th job lifted
+# old[:, i], of the i-th removed job
 OLD_START: Final = 0
 OLD_ALLOC: Final = 1
 OLD_ALLOCS: Final = 2
@@ -65,37 +65,39 @@ _COUNTS: Final = 7
 
 
 class UndoLog(NamedTuple):
-    """Room to take back what is done with up to n jobs on N rows, of Q bounds each; M rows are remembered.
+    """Buffers to revert changes of up to n jobs on N rows, with Q bounds each; M rows are saved.
 
-    Of the bounds only those are lowered, kept and put back at which searches for these jobs look: ``commit``
-    sees to the others when it is known that the attempt stays.
+    Only the bounds that searches for these jobs use are lowered, saved and restored; ``commit`` updates the
+    others.
     """
 
     old: Table
-    """(OLD_FIELDS, n) where the jobs were, in the order in which they were lifted."""
+    """(OLD_FIELDS, n) old places of the jobs, in the order of removal."""
     log: Table
-    """(_LOG_FIELDS, 3 n) what was given back and taken, in order."""
+    """(_LOG_FIELDS, 3 n) changes of timelines, in order."""
     rows: Ints
-    """(M,) rows that were touched; of too many not all: the bounds of the others stay true, but lower."""
+    """(M,) touched rows; if there are too many, some are missing: their bounds stay valid, but lower."""
     mark: Ints
-    """(N,) the number of the attempt that last touched the row, below 0 where it is not in ``rows``."""
+    """(N,) number of the attempt that last touched the row, negative if it is not in ``rows``."""
     low: Ints
-    """(N,) of rows touched by this attempt: since when things were given back there; FAR: nothing was."""
+    """(N,) first time at which something was given back on a row touched by this attempt; FAR: none."""
     high: Ints
-    """(N,) and until when."""
+    """(N,) and the last."""
     queried: Ints
-    """(Q,) the bounds that searches for these jobs look at."""
+    """(Q,) the bounds that searches for these jobs use."""
     known: Ints
-    """(Q,) the number of the attempt in which a bound was last among them."""
+    """(Q,) number of the last attempt that used a bound."""
     bounds: Table
-    """(M, Q) what these were before, by place in ``rows`` and in ``asked``."""
+    """(M, Q) old bounds, by index in ``rows`` and in ``queried``."""
     counts: Ints
-    """(_COUNTS,) number of this attempt; jobs lifted, changes, rows; top and garbage of the allocations."""
+    """(_COUNTS,) number of this attempt; removed jobs, changes, rows; top and garbage of the allocations."""
 
 
 @kernel
 def make_undo_log(tb: Tables, jobs: int, most_rows: int) -> UndoLog:
-    """Room for attempts with up to ``jobs`` jobs, each lifted, whole or in two parts, and placed once."""
+    """Allocate buffers for attempts with up to ``jobs`` jobs, each removed, in one or two parts, and placed
+    once.
+    """
     return UndoLog(
         np.zeros((OLD_FIELDS, jobs), np.int64),
         np.zeros((_LOG_FIELDS, 3 * jobs), np.int64),
@@ -112,7 +114,7 @@ def make_undo_log(tb: Tables, jobs: int, most_rows: int) -> UndoLog:
 
 @inner
 def begin_attempt(tb: Tables, un: UndoLog, jobs: Ints) -> None:
-    """Begin an attempt with these jobs: from now on all is noted. Tell the plan the present moment before."""
+    """Begin an attempt with these jobs: from now on everything is logged. Call ``set_now`` before."""
     un.counts[_NUMBER] += 1
     un.counts[_REMOVED] = 0
     un.counts[_CHANGES] = 0
@@ -135,10 +137,10 @@ def begin_attempt(tb: Tables, un: UndoLog, jobs: Ints) -> None:
 
 @inner
 def _log_change(tb: Tables, un: UndoLog, slot: int, sign: int) -> None:
-    """``slot`` is about to be lifted (+1), or was placed (-1): the bounds of its rows are kept.
+    """Log that ``slot`` is about to be removed (+1), or was placed (-1); save the bounds of its rows.
 
-    For a lift those that are asked are lowered as well. Who is lifted later on the same row, where nothing
-    was searched since, need not lower them again unless it started earlier.
+    A removal also lowers the queried bounds. A later removal on the same row, with no search in between, need
+    not lower them again unless the job started earlier.
     """
     first = tb.jobs[ALLOC, slot]
     held = tb.jobs[ALLOCS, slot]
@@ -179,10 +181,10 @@ def _log_change(tb: Tables, un: UndoLog, slot: int, sign: int) -> None:
 
 @inner
 def _remove(tb: Tables, un: UndoLog, slot: int) -> bool:
-    """Give back all that ``slot`` holds, and note it; False (and no change): slab full.
+    """Give back everything that ``slot`` holds, and log it. Return False, with no change, if a slab is full.
 
-    Most attempts are taken back: so segments are joined by ``commit`` alone, since on a long row joining and
-    splitting them again is most of what an attempt costs.
+    Most attempts are reverted: so only ``commit`` merges segments, since merging and splitting on a long row
+    would take most of the time of an attempt.
     """
     start = tb.jobs[START, slot]
     _log_change(tb, un, slot, 1)
@@ -200,9 +202,10 @@ def _remove(tb: Tables, un: UndoLog, slot: int) -> bool:
 
 @inner
 def remove_logged(tb: Tables, un: UndoLog, slot: int, entries: int) -> bool:
-    """Lift a planned job from the first ``entries`` of its allocations; False (and no change): slab full.
+    """Remove a planned job from the first ``entries`` of its allocations. Return False, with no change, if a
+    slab is full.
 
-    What it holds beyond them it keeps until ``remove_rest``, or until it is put back.
+    It keeps its other allocations until ``remove_rest``, or until it is restored.
     """
     i = un.counts[_REMOVED]
     un.old[OLD_START, i] = tb.jobs[START, slot]
@@ -221,8 +224,8 @@ def remove_logged(tb: Tables, un: UndoLog, slot: int, entries: int) -> bool:
 
 @inner
 def remove_rest(tb: Tables, un: UndoLog, i: int, entries: int) -> bool:
-    """Lift the i-th job lifted, of which only so many ``entries`` were, from the others, too; False (and no
-    change): slab full.
+    """Remove the i-th removed job, of which only ``entries`` allocations were removed, from the others.
+    Return False, with no change, if a slab is full.
     """
     slot = un.old[_OLD_SLOT, i]
     tb.jobs[START, slot] = un.old[OLD_START, i]
@@ -233,13 +236,13 @@ def remove_rest(tb: Tables, un: UndoLog, i: int, entries: int) -> bool:
 
 @inner
 def log_placed(tb: Tables, un: UndoLog, slot: int) -> None:
-    """``slot``, lifted before, has just been placed."""
+    """Log that ``slot``, removed before, has just been placed."""
     _log_change(tb, un, slot, -1)
 
 
 @inner
 def commit(tb: Tables, un: UndoLog) -> None:
-    """Let it be: only now segments are joined, and those bounds follow that were not asked."""
+    """Keep the changes: only now segments are merged, and the other bounds are updated."""
     for j in range(un.counts[_CHANGES]):
         if un.log[_SIGN, j] < 0:
             continue
@@ -258,7 +261,7 @@ def commit(tb: Tables, un: UndoLog) -> None:
 
 @inner
 def revert(tb: Tables, un: UndoLog) -> None:
-    """Put the plan back: what was done last first, so that rows have the room they had."""
+    """Restore the plan, last change first, so that rows have the space they had."""
     for j in range(un.counts[_CHANGES] - 1, -1, -1):
         start = un.log[OLD_START, j]
         end = start + tb.jobs[DUR, un.log[_SLOT, j]]
