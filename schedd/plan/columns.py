@@ -1,4 +1,4 @@
-"""What others read of a plan: columns by slot, and what jobs hold, under names; nothing of it can be written.
+"""Read-only columns of a plan by slot, and the resources held by jobs, under names.
 
 The arrays and the numbers of their columns are the plan's own: see ``kernels/layout.py``.
 """
@@ -59,11 +59,11 @@ __all__ = [
 
 
 class HeldEntry(NamedTuple):
-    """What a job holds of one row: of a node, or of a pool."""
+    """Resources that a job holds of one row: of a node, or of a pool."""
 
     row: int
     chunk: int
-    """Which chunk of its request the ``units`` are of; below 0 for a pool."""
+    """Chunk of its request that the ``units`` belong to; below 0 for a pool."""
     units: int
     amounts: list[int]
     """One per resource column; of a pool the first."""
@@ -76,17 +76,17 @@ class HeldEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldEntries:
-    """What several jobs hold: n entries, by job in the order asked for. Read-only columns."""
+    """Resources that several jobs hold: n entries, by job in the requested order. Read-only columns."""
 
     owner: Ints
-    """(n,) positions in the slots that were asked for."""
+    """(n,) indices in the requested slots."""
     _table: Ints
 
     def __len__(self) -> int:
         return int(self.owner.shape[0])
 
     def __iter__(self) -> Iterator[tuple[int, HeldEntry]]:
-        """(owner, entry) of each."""
+        """Yield (owner, entry) of each."""
         for owner, (row, chunk, units, *amounts) in zip(
             self.owner.tolist(), self._table.tolist(), strict=True
         ):
@@ -94,7 +94,7 @@ class HeldEntries:
 
     @property
     def rows(self) -> Ints:
-        """(n,) of nodes and pools."""
+        """(n,) rows of nodes and pools."""
         column: Ints = self._table[:, A_ROW]
         return column
 
@@ -105,17 +105,17 @@ class HeldEntries:
 
     @property
     def amounts(self) -> Ints:
-        """(n, resources) what is held; of pools in the first column."""
+        """(n, resources) held amounts; of pools in the first column."""
         columns: Ints = self._table[:, A_TAKE:]
         return columns
 
     def select(self, which: npt.NDArray[np.bool_]) -> Self:
-        """Those of them that are chosen."""
+        """Return the entries that are selected."""
         return type(self)(self.owner[which], self._table[which])
 
 
 class SlotColumns:
-    """Columns by slot, as they are in this moment: views of the plan's own arrays, to be read only."""
+    """Columns by slot, present state: views of the plan's own arrays, read-only."""
 
     __slots__ = ("_jobs",)
 
@@ -124,7 +124,7 @@ class SlotColumns:
 
     @property
     def size(self) -> int:
-        """How many slots there are."""
+        """Number of slots."""
         return int(self._jobs.shape[1])
 
     def _column(self, field: int) -> Ints:
@@ -134,12 +134,12 @@ class SlotColumns:
 
     @property
     def starts(self) -> Ints:
-        """(slots,) planned or actual starts; -1 where there is none."""
+        """(slots,) planned or actual starts; -1: none."""
         return self._column(START)
 
     @property
     def durations(self) -> Ints:
-        """(slots,) for how many seconds each job holds its resources."""
+        """(slots,) seconds for which each job holds its resources."""
         return self._column(DUR)
 
     @property
@@ -158,9 +158,9 @@ _START, _DUR, _STATE, _ALLOC, _ALLOCS = range(5)
 
 
 class PlanReadView:
-    """The plan of one moment, for any thread to read for as long as it likes.
+    """The plan at one time, readable by any thread.
 
-    What jobs hold is not copied: the plan writes no entry a second time.
+    Held entries are not copied: the plan never changes an entry.
     """
 
     __slots__ = ("_alloc", "_jobs")
@@ -172,13 +172,13 @@ class PlanReadView:
 
     @property
     def starts(self) -> Ints:
-        """(slots,) planned or actual starts; -1 where there is none."""
+        """(slots,) planned or actual starts; -1: none."""
         column: Ints = self._jobs[_START]
         return column
 
     @property
     def durations(self) -> Ints:
-        """(slots,) for how many seconds each job holds its resources."""
+        """(slots,) seconds for which each job holds its resources."""
         column: Ints = self._jobs[_DUR]
         return column
 
@@ -189,13 +189,13 @@ class PlanReadView:
         return column
 
     def held_by(self, slot: int) -> list[HeldEntry]:
-        """What one job holds, nodes before pools."""
+        """Return the entries of one job, nodes before pools."""
         first = int(self._jobs[_ALLOC, slot])
         rows = self._alloc[first : first + int(self._jobs[_ALLOCS, slot])].tolist()
         return [HeldEntry(row, chunk, units, amounts) for row, chunk, units, *amounts in rows]
 
     def takes(self, slot: int) -> tuple[Take, ...]:
-        """What one job holds of nodes; see ``Plan.takes``."""
+        """Return what one job holds of nodes; see ``Plan.takes``."""
         return tuple(
             Take(entry.row, entry.chunk, entry.units, tuple(entry.amounts))
             for entry in self.held_by(slot)
@@ -203,12 +203,12 @@ class PlanReadView:
         )
 
     def held(self, slots: Ints) -> HeldEntries:
-        """What all of ``slots`` hold."""
+        """Return the entries of all ``slots``."""
         return select_entries(self._alloc, self._jobs[_ALLOC, slots], self._jobs[_ALLOCS, slots])
 
 
 def select_entries(alloc: Ints, first: Ints, counts: Ints) -> HeldEntries:
-    """The entries of jobs that have ``counts`` of them each, from ``first`` on."""
+    """Return the entries of jobs that have ``counts`` of them each, from ``first`` on."""
     owner: Ints = np.repeat(np.arange(counts.shape[0]), counts)
     before = np.cumsum(counts) - counts
     table: Ints = alloc[first[owner] + np.arange(owner.shape[0]) - before[owner]]

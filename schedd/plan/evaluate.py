@@ -1,7 +1,7 @@
-"""What a plan is worth: criteria over its planned jobs, kept up to date move by move.
+"""Value of a plan: criteria over its planned jobs, updated incrementally.
 
-Formulas and their sources are in docs/developers/optimisation.md. Run times are the plan's estimates, not
-the real ones.
+Formulas and their sources are in docs/developers/optimisation.md. Run times are the plan's estimates, not the
+real ones.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Criterion(StrEnum):
-    """What a plan may be judged by, in the order of the kernels' values."""
+    """Criteria of a plan, in the order of the kernels' values."""
 
     MAKESPAN = "makespan"
     UTILISATION = "utilisation"
@@ -60,7 +60,7 @@ _ORDER = tuple(Criterion)
 _MAXIMISED = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION})
 
 NON_REGULAR = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION, Criterion.UNFAIRNESS})
-"""Criteria that may become worse though every job starts no later than before."""
+"""Criteria that may become worse although no job starts later than before."""
 
 UNITS: Mapping[Criterion, str] = {
     criterion: "s"
@@ -75,15 +75,15 @@ UNITS: Mapping[Criterion, str] = {
 DEFAULT_WEIGHTS: Final[Mapping[Criterion, float]] = MappingProxyType(
     {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0, Criterion.WAIT_RMS: 1.0, Criterion.WAIT_MAX: 1.0}
 )
-"""Means of wait and bounded slowdown, and, against starvation, root mean square and maximum of the wait."""
+"""Means of wait and bounded slowdown and, against starvation, root mean square and maximum of the wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringColumns:
-    """What the plan itself does not know of its jobs, by slot: arrays at least as long as it has slots.
+    """Attributes of jobs that the plan itself does not have, by slot: arrays at least as long as its slots.
 
-    ``release``: since when the job waits (seconds since the epoch); ``due``: when it should have ended,
-    FOREVER where it has no deadline; ``owner``: a number for its user, from 0 on.
+    ``release``: start of the wait (seconds since the epoch); ``due``: deadline of the end, FOREVER if there
+    is none; ``owner``: number of its user, from 0 on.
     """
 
     release: Ints
@@ -91,11 +91,11 @@ class ScoringColumns:
     owner: Ints
 
     def copy(self) -> Self:
-        """Arrays of their own."""
+        """Return a copy with its own arrays."""
         return type(self)(self.release.copy(), self.due.copy(), self.owner.copy())
 
     def including(self, slot: int, release: int, due: int) -> Self:
-        """The same, and a job more, of somebody who has no other."""
+        """Return the columns with one more job, of another user."""
         size = max(self.release.shape[0], slot + 1)
         new = [np.zeros(size, np.int64) for _ in range(3)]
         for array, old in zip(new, (self.release, self.due, self.owner), strict=True):
@@ -106,7 +106,7 @@ class ScoringColumns:
 
     @classmethod
     def blank(cls, slots: int) -> Self:
-        """For ``slots`` jobs of one user, released at 0, without deadlines."""
+        """Return columns for ``slots`` jobs of one user, released at 0, without deadlines."""
         zero = np.zeros(slots, np.int64)
         return cls(zero, np.full(slots, FOREVER, np.int64), zero.copy())
 
@@ -121,18 +121,18 @@ class CriterionValues:
         return float(self.array[_ORDER.index(criterion)])
 
     def as_dict(self) -> dict[str, float]:
-        """By the names of the criteria."""
+        """Return the values by names of the criteria."""
         return dict(zip(map(str, _ORDER), self.array.tolist(), strict=True))
 
     def at_least(self, criterion: Criterion, value: float) -> Self:
-        """The same, with no less than ``value`` for this criterion."""
+        """Return the values with at least ``value`` for this criterion."""
         array = self.array.copy()
         array[_ORDER.index(criterion)] = max(self[criterion], value)
         return type(self)(array)
 
 
 def parse_criteria(weights: Mapping[str, float]) -> dict[Criterion, float]:
-    """Weights whose criteria are given by their names. Raises ValueError for a name that is none."""
+    """Return weights by criterion, from weights by name. Raises ValueError for an unknown name."""
     for name in weights:
         if name not in _ORDER:
             raise ValueError(f"there is no criterion {name!r}; known are {', '.join(_ORDER)}")
@@ -140,11 +140,11 @@ def parse_criteria(weights: Mapping[str, float]) -> dict[Criterion, float]:
 
 
 class CriterionWeights:
-    """How much each criterion counts; those not named count nothing.
+    """Weights of criteria; unnamed criteria have weight 0.
 
-    The cost of a plan is the weighted sum of its values, each divided by its value in a reference plan: the
-    one that a search began with. One plan is better than another when it costs less. Raises ValueError when
-    a weight is negative or not finite, or when all are 0.
+    The cost of a plan is the weighted sum of its values, each divided by its value in a reference plan, with
+    which a search began. A plan is better than another if its cost is lower. Raises ValueError if a weight is
+    negative or not finite, or if all are 0.
     """
 
     def __init__(self, weights: Mapping[Criterion, float]) -> None:
@@ -155,21 +155,23 @@ class CriterionWeights:
             self.array[_ORDER.index(criterion)] = -weight if criterion in _MAXIMISED else weight
         if not self.array.any():
             raise ValueError("all weights are 0: no plan would be better than another")
-        # The largest is 1, so that what counts as a gain does not hang on the scale, and nothing overflows.
+        # scaled to a maximum of 1, so that the minimum gain is independent of the scale and nothing overflows
         self.array /= np.abs(self.array).max()
 
     @property
     def regular(self) -> bool:
-        """Whether a plan never gets worse when jobs start earlier."""
+        """Whether a plan never becomes worse when jobs start earlier."""
         return not any(self.array[_ORDER.index(criterion)] for criterion in NON_REGULAR)
 
     def cost(self, values: CriterionValues, reference: CriterionValues) -> float:
-        """What a plan of ``values`` costs; infinite when it has what ``reference_values`` has nothing of."""
+        """Return the cost of a plan with ``values``; infinite if a value is positive where ``reference`` is
+        0.
+        """
         return ev.weighted_cost(values.array, self.array, reference.array)
 
 
 class Evaluation:
-    """The values of one plan; say which jobs were moved, and only these are looked at again."""
+    """Criteria of one plan; after moves, only the moved jobs are evaluated again."""
 
     def __init__(
         self,
@@ -179,7 +181,7 @@ class Evaluation:
         *,
         threshold: int = 10,
     ) -> None:
-        """``threshold`` (seconds, at least 1) is that of the bounded slowdown."""
+        """``threshold``: of the bounded slowdown, seconds, at least 1."""
         if threshold < 1:
             raise ValueError(f"threshold {threshold}: must be at least 1 second")
         self._plan = plan
@@ -216,21 +218,21 @@ class Evaluation:
         self.update(planned)
 
     def update(self, slots: Ints) -> None:
-        """Take over where these jobs are now; one that is not planned any more is left out."""
+        """Update the parts of these jobs; jobs that are no longer planned are dropped."""
         ev.update_scores(self._plan.tables, self.scores, slots, slots.shape[0])
 
     def slopes(self, slots: Ints, weights: CriterionWeights, reference: CriterionValues) -> Floats:
-        """How much the cost grows for each second that each of these jobs starts later."""
+        """Return the growth of the cost per second that each of these jobs starts later."""
         found: Floats = ev.cost_slopes(self._plan.tables, self.scores, slots, weights.array, reference.array)
         return found
 
     def cpu_seconds(self, slots: Ints) -> Floats:
-        """What each of these planned jobs asks for."""
+        """Return the requested cpu-seconds of each of these planned jobs."""
         asked: Floats = self.scores.part[ev.REQUESTED, slots]
         return asked
 
     def values(self) -> CriterionValues:
-        """All criteria as they are now."""
+        """Return the present values of all criteria."""
         array = np.zeros(ev.CRITERIA)
         ev.write_values(self.scores, array)
         return CriterionValues(array)

@@ -1,4 +1,4 @@
-"""The rows of the plan: nodes as they are now; pools (limits, licences, quotas) and what is asked of them."""
+"""Rows of the plan: nodes, pools (limits, licences, quotas) and the demand for pools."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from schedd.plan.slabs import Slabs
 __all__ = ["MOST_TIERS", "Machine"]
 
 MOST_TIERS = 8
-"""Of more speeds than these, neighbours count as one."""
+"""Maximum number of speed tiers; with more speeds, neighbours share a tier."""
 
 
 def _save_node(node: Node) -> list[Any]:
@@ -43,7 +43,7 @@ _ROWS: Final = FieldRule(set, sorted, set)
 
 @dataclass(eq=False)
 class Machine:
-    """Nodes and pools by name, and the timelines that stand for them."""
+    """Nodes and pools by name, and their timelines."""
 
     _slabs: Slabs
     _shapes: Shapes
@@ -56,17 +56,17 @@ class Machine:
     _demand: dict[int, int] = declared(COUNTS, make=dict)
     _tiers: dict[float, int] = declared(COUNTS, make=dict)
     _varying: set[int] = declared(_ROWS, make=set)
-    """Pools whose capacity differs over time: nobody may rely on its total."""
+    """Pools whose capacity varies over time: their total capacity is not reliable."""
 
     def derive(self) -> None:
-        """Names by row."""
+        """Rebuild names by row."""
         self.node_names = {row: name for name, row in self.node_rows.items()}
         self.pool_names = {row: name for name, row in self.pools.items()}
 
     # ---- nodes ----------------------------------------------------------------------------------
 
     def set_nodes(self, nodes: Iterable[Node], now: int) -> None:
-        """Add nodes, or take over what changed in known ones; a new one begins to be free at ``now``."""
+        """Add nodes, or apply changes of known ones; a new node is free from ``now`` on."""
         changed = {node.name: node for node in nodes if self.nodes.get(node.name) != node}
         if not changed:
             return
@@ -89,7 +89,7 @@ class Machine:
         for row in range(first, first + len(new)):
             self._repairs.note_freed(row, now, FOREVER)
         if self._slabs.resources > columns:
-            # What only now is counted was there before, and placed jobs hold some of it.
+            # the resource existed before it was counted, and placed jobs hold some of it
             for name in self.nodes:
                 self._resize(name, now)
             self._hold_new_columns(columns)
@@ -98,7 +98,7 @@ class Machine:
                 self._resize(name, now)
         keeps = self._slabs.tb.ctl[at.PROTECT_TIER]
         for name, before in old.items():
-            faster = keeps and changed[name].speed > before.speed  # who is on as fast a node may come to it
+            faster = keeps and changed[name].speed > before.speed  # jobs on equally fast nodes may move to it
             if faster or before.features != changed[name].features:
                 self._repairs.note_freed(self.node_rows[name], now, FOREVER)
         if new or any(old[name].speed != changed[name].speed for name in old):
@@ -110,24 +110,24 @@ class Machine:
             self._mark_lower_tiers(tiers)
 
     def weigh_nodes(self, now: int) -> None:
-        """Weigh anew, every few minutes, what nodes offer by what jobs ask for."""
+        """Update the costs of nodes from what nodes offer and what jobs request."""
         if self._shapes.weigh(now):
             self._repairs.discard_partial_searches()
 
     def spare_scarce(self, spares: bool) -> None:
-        """Whether jobs are kept off nodes that offer what is scarce."""
+        """Switch the costs of nodes on or off."""
         if self._shapes.spare_scarce(spares):
             self._repairs.discard_partial_searches()
 
     def _mark_lower_tiers(self, tiers: Ints) -> None:
-        """Who is on a node of a lower tier than before, or on one that cannot be used, may go elsewhere."""
+        """Let repair search jobs on nodes of a lower tier than before, and on unusable ones."""
         tb = self._slabs.tb
         for row in np.flatnonzero(tb.rows[: tiers.shape[0], at.USABLE] < tiers).tolist():
             for slot in jobs_on_row(tb, np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED), row).tolist():
                 self._repairs.mark_for_search(slot)
 
     def rank_speeds(self) -> None:
-        """Work out the tiers of the nodes from their speeds: those of equal speed are one, the slowest 0."""
+        """Compute the tiers of the nodes: equal speeds share a tier, the slowest is 0."""
         speeds = sorted({node.speed for node in self.nodes.values()})
         n = len(speeds)
         self._tiers = {speed: i if n <= MOST_TIERS else i * MOST_TIERS // n for i, speed in enumerate(speeds)}
@@ -139,11 +139,11 @@ class Machine:
 
     @property
     def tiers(self) -> int:
-        """How many there are."""
+        """Number of tiers."""
         return max(self._tiers.values(), default=0) + 1
 
     def slowest(self, tier: int) -> float:
-        """The lowest speed of a tier."""
+        """Return the lowest speed of a tier."""
         return min(speed for speed, one in self._tiers.items() if one == tier)
 
     def _resize(self, name: str, now: int) -> None:
@@ -159,7 +159,7 @@ class Machine:
         tb.cap[row] = capacity
         tb.bounds[:, row] = 0
         tb.rows[row, at.VERSION] += 1
-        # Those who hold the whole node hold what came to it, too; whatever their requests say by now.
+        # Jobs that hold the whole node hold the added resources, too, whatever their requests are now.
         more = delta.copy()
         more[gates] = 0
         for slot in jobs_on_row(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), row).tolist():
@@ -172,7 +172,7 @@ class Machine:
             self._repairs.note_freed(row, now, FOREVER)
 
     def _hold_new_columns(self, first: int) -> None:
-        """Let placed jobs hold what they need of the resource columns from ``first`` on."""
+        """Let placed jobs hold their needs of the resource columns from ``first`` on."""
         tb = self._slabs.tb
         for slot in np.flatnonzero(tb.jobs[at.ALLOCS]).tolist():
             shape = int(tb.jobs[at.SHAPE, slot])
@@ -186,7 +186,7 @@ class Machine:
                 amount = units * tb.chunks[chunk0 + chunk, at.NEED :]
                 amount[:first] = 0
                 if tb.alloc[i, at.A_TAKE + at.SHARE] >= at.WHOLE:
-                    # It holds all of the node since that was resized, but for gates.
+                    # it holds the whole resized node, except gates
                     amount = np.minimum(amount, 1)
                     amount[[not int(tb.ctl[at.GATES]) >> c & 1 for c in range(amount.shape[0])]] = 0
                 if amount.any():
@@ -195,8 +195,9 @@ class Machine:
             tb = self._slabs.tb
 
     def _hold_more(self, slot: int, more: list[tuple[int, Ints]]) -> None:
-        """Let a placed job take more in some of its entries, by their places among them, whether it is there
-        or not. A job that takes more gets new entries: snapshots that readers have tell of the old ones.
+        """Increase some entries of a placed job, by their index, whether that is free or not.
+
+        The job gets new entries, since published snapshots read the old ones.
         """
         if not more:
             return
@@ -222,7 +223,7 @@ class Machine:
     # ---- pools ----------------------------------------------------------------------------------
 
     def set_pool(self, name: str, capacity: int, now: int) -> int:
-        """Make or resize a pool of which jobs may need some amount; returns its row."""
+        """Add or resize a pool. Return its row."""
         row = self.pools.get(name)
         if row is None:
             row = self._spare_row(capacity, now)
@@ -241,7 +242,9 @@ class Machine:
         return row
 
     def _spare_row(self, capacity: int, now: int) -> int:
-        """A row of which ``capacity`` is free from ``now`` on; a new one brings others for pools to come."""
+        """Return a row with ``capacity`` free from ``now`` on; new rows are added in groups for future
+        pools.
+        """
         tb = self._slabs.tb
         spare = np.flatnonzero(tb.rows[:, at.KIND] == at.SPARE_ROW)
         if spare.shape[0]:
@@ -263,11 +266,11 @@ class Machine:
 
     @property
     def idle_pools(self) -> list[str]:
-        """The pools of which nobody needs anything."""
+        """Pools that no job needs."""
         return [name for name, row in self.pools.items() if not self._demand[row]]
 
     def drop_pool(self, name: str) -> None:
-        """Forget a pool of which nobody needs anything."""
+        """Drop a pool that no job needs."""
         row = self.pools.pop(name)
         del self.pool_names[row]
         del self._demand[row]
@@ -290,7 +293,7 @@ class Machine:
             self._repairs.note_freed(row, max(start, now), end)
 
     def add_demand(self, row: int, amount: int) -> None:
-        """A job that may need ``amount`` of a pool came (or, below 0, went)."""
+        """Add ``amount`` to the total demand for a pool (negative: a job left)."""
         self._demand[row] += amount
         rows = self._slabs.tb.rows
         rows[row, at.MOST] = max(int(rows[row, at.MOST]), amount)
@@ -303,5 +306,5 @@ class Machine:
 
 
 def _capabilities(node: Node) -> tuple[object, ...]:
-    """All of a node that decides which requests it could meet."""
+    """Return everything of a node that decides which requests it can meet."""
     return (node.cpus, node.mem, node.vmem, node.gpus, node.resources, node.features)

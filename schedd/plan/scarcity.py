@@ -1,9 +1,9 @@
-"""Scarcity: what a node offers that a job does not ask for, by how rare it is and how many ask for it.
+"""Scarcity: costs of nodes by the rarity of, and the demand for, resources that a job does not request.
 
 What nodes offer is a set of *attributes*: each property, and each level of a resource (gpus, memory, generic
-resources) that not all nodes reach. A job asks for an attribute if it could not run without it. The cost of a
-node for a job is the sum of the weights of the attributes that the node offers and the job does not ask for.
-All numbers are whole, so that every machine comes to the same costs.
+resources) that not all nodes reach. A job requests an attribute if it could not run without it. The cost of a
+node for a job is the sum of the weights of its attributes that the job does not request. All numbers are
+integers, so that costs are equal on all machines.
 """
 
 from bisect import bisect_left
@@ -15,28 +15,28 @@ from schedd.model import Features
 __all__ = ["MOST_COST", "NodeChoice", "NodeOffer", "Scarcity"]
 
 RequestKey = tuple[tuple[tuple[str, int], ...], Features]
-"""The level that is asked for of each resource, and the properties."""
+"""Requested level of each resource, and requested properties."""
 NodeOffer = tuple[frozenset[str], Mapping[str, int], int]
-"""Nodes alike: their properties, their amounts by resource, and how many they are."""
+"""A class of nodes: its properties, its amounts by resource, and the number of nodes."""
 
 MOST_COST: Final = 63
-"""Costs are from 0, the cheapest of the nodes that may be used, to this."""
+"""Maximum cost; the minimum, 0, is the cheapest usable node."""
 _UNIT: Final = 64
 """A weight of 1."""
 _EXPECTED: Final = {"gpus": 250, "mem": 100, "vmem": 100}
 _EXPECTED_GENERIC: Final = 250
-"""Demand in thousandths that is expected of an attribute though nobody asks for it now. Of a property none
-is: most say where a node stands, not what it can do.
+"""Minimum assumed demand for an attribute, in thousandths. Properties have none: most describe a location,
+not a capability.
 """
 _MOST_PRESSURE: Final = 10_000
-"""Demand over supply beyond which more of it makes no difference, in thousandths."""
+"""Maximum of demand over supply, in thousandths."""
 _ALIKE: Final = 4
-"""Amounts that differ by less than a quarter of the smaller one are one level: no two nodes report the same
-memory.
+"""Amounts that differ by less than a quarter of the smaller one are one level: reported memory differs
+between equal nodes.
 """
 _DAY: Final = 86_400
 _EVERY_S: Final = 600
-"""Seconds after which demand is counted again."""
+"""Interval between two counts of the demand, seconds."""
 _FORGOTTEN_DAYS: Final = 60
 _MOST_REMEMBERED: Final = 50_000
 
@@ -57,7 +57,7 @@ class NodeChoice(NamedTuple):
 
 
 class Scarcity:
-    """Weights of attributes, and what they make of kinds of nodes. Changed by its owner only."""
+    """Weights of attributes, and the resulting costs of node classes. Changed by its owner only."""
 
     __slots__ = (
         "_all_nodes",
@@ -88,13 +88,13 @@ class Scarcity:
         self._tops: dict[str, list[int]] = {}
 
     def __eq__(self, other: object) -> bool:
-        """Whether both come to the same costs of the same nodes, now and later."""
+        """Return whether both give the same costs for the same nodes, now and later."""
         return isinstance(other, Scarcity) and self.saved() == other.saved()
 
     __hash__ = None  # type: ignore[assignment]
 
     def copy(self) -> "Scarcity":
-        """The same, for a fork of the plan."""
+        """Return a copy for a fork of the plan."""
         new = Scarcity()
         new.spares, new.weights, new._wanted = self.spares, self.weights, self._wanted
         new._counted, new._day = self._counted, self._day
@@ -103,12 +103,12 @@ class Scarcity:
         return new
 
     def saved(self) -> list[Any]:
-        """The same as plain values; what follows from the nodes is left out."""
+        """Return the state as plain values, without what follows from the nodes."""
         return [self.spares, self.weights, self._wanted, self._counted, self._day]
 
     @classmethod
     def load(cls, saved: Sequence[Any]) -> "Scarcity":
-        """What was saved, before it knows the nodes. Raises ValueError."""
+        """Return the saved state, before ``set_offers``. Raises ValueError."""
         new = cls()
         new.spares, weights, wanted, new._counted, new._day = saved
         new.weights, new._wanted = dict(weights), dict(wanted)
@@ -117,7 +117,7 @@ class Scarcity:
     # ---- nodes ----------------------------------------------------------------------------------
 
     def set_offers(self, offers: Sequence[NodeOffer], resources: Iterable[str]) -> None:
-        """Know the kinds of nodes there are; ``resources`` are those whose amounts count."""
+        """Set the node classes; ``resources`` are those with attributes."""
         self._levels = {name: _levels(amounts.get(name, 0) for _, amounts, _ in offers) for name in resources}
         total = sum(nodes for _, _, nodes in offers)
         every = [self._attributes(properties, amounts) for properties, amounts, _ in offers]
@@ -141,11 +141,11 @@ class Scarcity:
         return found
 
     def requested_attributes(self, amounts: Iterable[tuple[str, int]], features: Features) -> frozenset[str]:
-        """The attributes without which a unit could not run."""
+        """Return the attributes without which a unit could not run."""
         return self._attributes_in_key(self.request_key(amounts, features))
 
     def request_key(self, amounts: Iterable[tuple[str, int]], features: Features) -> RequestKey:
-        """Which attributes a unit asks for, in short: the same for units that ask for the same levels."""
+        """Return a short key of the attributes that a unit requests: equal for equal levels."""
         levels = self._tops
         found = [(name, bisect_left(levels[name], need)) for name, need in amounts if name in levels]
         return tuple(found), features
@@ -181,14 +181,13 @@ class Scarcity:
     # ---- weights --------------------------------------------------------------------------------
 
     def needs_recount(self, now: int) -> bool:
-        """Whether demand is to be counted again."""
+        """Return whether demand must be counted again."""
         return self._counted < 0 or not self._counted <= now < self._counted + _EVERY_S
 
     def weigh(self, demand: Iterable[tuple[int, frozenset[str]]], now: int) -> bool:
-        """Count what jobs ask for, as (cores, attributes); returns whether costs are others now.
+        """Count the requests, as (cores, attributes). Return whether costs changed.
 
-        Demand is remembered, a tenth less each day. Weights stay as they are until one of them would be half
-        as large again, or half as small.
+        Demand decays by a tenth per day. Weights stay until one of them would change by half.
         """
         self._counted, day = now, now // _DAY
         wanted = dict(self._wanted)
@@ -212,7 +211,7 @@ class Scarcity:
         return True
 
     def weigh_again(self) -> None:
-        """The nodes are others: weigh what they offer by the demand that is known."""
+        """Recompute the weights after a change of nodes, from the known demand."""
         self._adopt(self._weights())
 
     def _adopt(self, weights: dict[str, int]) -> None:
@@ -235,7 +234,9 @@ class Scarcity:
     # ---- costs ----------------------------------------------------------------------------------
 
     def costs(self, key: RequestKey, kinds: tuple[int, ...]) -> tuple[int, ...]:
-        """The costs of these kinds of nodes for a unit of this ``key_of``; empty where all cost the same."""
+        """Return the costs of these node classes for a unit with this ``request_key``; empty if all are
+        equal.
+        """
         if not self.spares or not self.weights:
             return ()
         found = self._costs.get((key, kinds))
@@ -257,7 +258,7 @@ class Scarcity:
 
 
 def _levels(amounts: Iterable[int]) -> list[tuple[int, int]]:
-    """Groups of amounts that are nearly the same, as (least, most), in order; 0 is in none."""
+    """Return groups of nearly equal amounts, as (least, most), in order; without 0."""
     found: list[tuple[int, int]] = []
     for amount in sorted({amount for amount in amounts if amount > 0}):
         if found and (amount - found[-1][0]) * _ALIKE < found[-1][0]:
@@ -268,7 +269,7 @@ def _levels(amounts: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _level(weight: int) -> int:
-    """About twice the logarithm (to base 2) of 1 + weight: differences that are small beside it are none."""
+    """Return about ``2 * log2(1 + weight)``: small relative differences vanish."""
     whole = weight + _UNIT
     power = (whole // _UNIT).bit_length() - 1
     return min(2 * power + (2 * whole >= 3 * (_UNIT << power)), MOST_COST)

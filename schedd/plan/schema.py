@@ -1,8 +1,8 @@
-"""What a plan consists of, each table and each field declared once.
+"""Declaration of the parts of a plan: each table and each field once.
 
-A plan is made of parts, dataclasses whose fields say how they are copied and saved (``declared``). A fork, a
-checkpoint and the way back follow from that. A field that says nothing is a reference to another part: who
-copies or loads the part must give it, or KeyError is raised.
+Parts are dataclasses whose fields declare how they are copied and saved (``declared``). Forks, checkpoints
+and their restoration follow from that. A field without declaration is a reference to another part: the caller
+that copies or loads the part must supply it, or KeyError is raised.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -51,11 +51,11 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """How a kind of value is copied for a fork and saved in a checkpoint.
+    """How a field is copied for a fork and saved in a checkpoint.
 
-    ``save`` makes it JSON-able; with ``each`` a list, of which every element is then saved by that; with
-    ``arrays`` it makes a dict of arrays instead. ``load`` is the way back. Without ``saved`` it is no part of
-    a checkpoint.
+    ``save`` returns a JSON-able value; with ``each`` a list, of which each element is then saved by ``each``;
+    with ``arrays`` a dict of arrays. ``load`` is the inverse. Without ``saved`` the field is not in the
+    checkpoint.
     """
 
     copy: Callable[[Any], Any] = _same
@@ -69,7 +69,7 @@ class FieldRule:
 
 
 NUMBER: Final = FieldRule()
-"""A number, a truth value."""
+"""A number or a boolean."""
 NUMBERS: Final = FieldRule(
     list, lambda value: {"": np.array(value, np.int64)}, lambda a: a[""].tolist(), arrays=True
 )
@@ -89,25 +89,27 @@ LISTS: Final = FieldRule(
 KEYS: Final = FieldRule(dict, list, dict.fromkeys)
 """A dict of which only the keys and their order count."""
 FOUND: Final = FieldRule(dict, saved=False)
-"""A dict that is found again from other fields, by ``derive`` of its part or by who loads it."""
+"""A dict that is recomputed from other fields, by ``derive`` of its part or by the loader."""
 SHARED: Final = FieldRule(saved=False)
-"""What forks share, or a number that begins anew with a checkpoint."""
+"""A value that forks share, or a number that restarts with a checkpoint."""
 OWN: Final = FieldRule(lambda value: value.copy(), saved=False)
-"""What copies itself, and is found again or saved by who saves the part."""
+"""A value with a ``copy`` method, recomputed or saved by the owner of the part."""
 MOMENT: Final = FieldRule(lambda _: None, saved=False)
-"""Work under way that only saves time later: a copy begins without it."""
+"""Work in progress that only saves time later: a copy starts without it."""
 
 
 def declared(
     how: FieldRule, *, make: Callable[[], Any] | None = None, default: Any = MISSING, **more: Any
 ) -> Any:
-    """A field of a part, which begins as ``make`` or ``default`` says; ``more`` stands in its metadata."""
+    """Declare a field of a part with the default ``make()`` or ``default``; ``more`` is added to its
+    metadata.
+    """
     told = {_KEPT: how, **more}
     return field(default_factory=make, metadata=told) if make else field(default=default, metadata=told)
 
 
 def map_in_pieces(call: Callable[[_S], _T], values: Sequence[_S]) -> Generator[bytes, None, list[_T]]:
-    """``call`` of each value; yields nothing, often, so that the work may be interrupted there."""
+    """Return ``call`` of each value; yields nothing, often, so that the work may be interrupted there."""
     found: list[_T] = []
     for first in range(0, len(values), _PIECE):
         found += map(call, values[first : first + _PIECE])
@@ -116,7 +118,7 @@ def map_in_pieces(call: Callable[[_S], _T], values: Sequence[_S]) -> Generator[b
 
 
 def field_rule(kind: Any, name: str) -> FieldRule:
-    """How a field of a part is copied and saved. Raises KeyError for a reference to another part."""
+    """Return how a field of a part is copied and saved. Raises KeyError for a reference to another part."""
     how = dict(_field_rules(kind))[name]
     if how is None:
         raise KeyError(name)
@@ -128,7 +130,7 @@ def _field_rules(kind: Any) -> list[tuple[str, FieldRule | None]]:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """The values with which fields begin."""
+    """Return the default values of the fields."""
     found = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
     return found | {
         one.name: one.default_factory() for one in fields(kind) if one.default_factory is not MISSING
@@ -143,7 +145,9 @@ def _build(kind: type[_P], values: Mapping[str, Any]) -> _P:
 
 
 def fork_part(part: _P, **others: Any) -> _P:
-    """A copy of a part, ``others`` being the parts to which it refers. Raises KeyError for one left out."""
+    """Return a copy of a part; ``others`` are the parts to which it refers. Raises KeyError for a missing
+    one.
+    """
     return _build(
         type(part),
         {
@@ -154,14 +158,14 @@ def fork_part(part: _P, **others: Any) -> _P:
 
 
 def copy_fields(part: _P, other: _P) -> None:
-    """Let a part be as ``other`` is; its references stay."""
+    """Copy all fields of ``other``, except references, into a part."""
     for name, how in _field_rules(part):
         if how is not None:
             setattr(part, name, how.copy(getattr(other, name)))
 
 
 def save_part(part: Any) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]]:
-    """A part as plain values and arrays, by the names of its fields. Give a copy: this may take a while."""
+    """Return a part as plain values and arrays, by names of fields. Pass a copy: this may take a while."""
     plain: dict[str, Any] = {}
     arrays: Arrays = {}
     for name, how in _field_rules(part):
@@ -179,15 +183,16 @@ def save_part(part: Any) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]
 
 
 def arrays_below(name: str, arrays: Mapping[str, Ints]) -> Arrays:
-    """Those of ``arrays`` whose names begin with ``name``, by what follows it: nothing, or behind a dot."""
+    """Return the arrays named ``name`` or ``name.*``, by the rest of their names."""
     cut = {key: key.partition(".") for key in arrays}
     return {after: arrays[key] for key, (first, _, after) in cut.items() if first == name}
 
 
 def load_part(kind: type[_P], plain: Mapping[str, Any], arrays: Arrays, **others: Any) -> _P:
-    """The part that ``save_part`` saved; a field that is younger than that begins as it does in a new part.
+    """Return the part that ``save_part`` saved; fields newer than the checkpoint get their defaults.
 
-    Raises KeyError for a reference that is not given, and TypeError or ValueError for what was not saved so.
+    Raises KeyError for a missing reference, and TypeError or ValueError for anything that was not saved this
+    way.
     """
     values = _defaults(kind) | others
     for name, how in _field_rules(kind):

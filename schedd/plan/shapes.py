@@ -1,7 +1,7 @@
-"""Requests as kernels see them: which rows could ever hold each chunk, and what a unit takes.
+"""Shapes: requests in the form of the kernels, with the candidate rows and the needs of each chunk.
 
-Equal requests share one *shape*; nodes with the same capacity and features form one class, so that
-understanding a request costs what the classes of nodes cost, not the nodes.
+Equal requests share one *shape*; nodes with the same capacity and features form one class, so that the time
+to process a request depends on the number of classes, not of nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,16 +25,16 @@ from schedd.wire import FLOAT_PARTS
 __all__ = ["GATE", "NO_UNITS", "UNLIMITED", "Shapes", "node_capacity", "shape_key"]
 
 GATE = "gate "
-"""How the names of gates begin: see ``Request.passes``. Each node has ``WHOLE`` of every gate."""
+"""Prefix of the names of gates: see ``Request.passes``. Each node has ``WHOLE`` of every gate."""
 
 UNLIMITED = 1 << 50
-"""Capacity of a resource that the server does not report (memory of a node that never spoke)."""
+"""Capacity of a resource that the server does not report (memory of a node that never reported)."""
 
 _BASE = ("cpus", "share", "mem", "gpus")
 
 
 def node_capacity(node: Node, columns: dict[str, int]) -> list[int]:
-    """What ``node`` holds of each resource column; memory that nobody reported counts as unlimited."""
+    """Return the capacity of ``node`` per resource column; unreported memory counts as unlimited."""
     capacity = [0] * len(columns)
     capacity[at.CPUS] = node.cpus
     capacity[at.SHARE] = at.WHOLE
@@ -48,19 +48,19 @@ def node_capacity(node: Node, columns: dict[str, int]) -> list[int]:
 
 
 def _may_be_scarce(name: str) -> bool:
-    """Whether a resource counts as something that jobs may be kept off: not cores, not access."""
+    """Return whether a resource counts for node costs: neither cores nor access."""
     return name not in ("cpus", "share") and not name.startswith(GATE)
 
 
 def _offered(amount: int) -> int:
-    """An amount, or 0 where nobody knows how much there is."""
+    """Return the amount, or 0 if it is unknown."""
     return amount if amount < UNLIMITED else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _SetOfNodes:
-    """A set of nodes for a request: its chunks restricted to it, how many rows these have, whether they could
-    hold all.
+    """A node set for a request: its chunks restricted to the set, the number of their rows, and whether the
+    set can hold all units.
     """
 
     rows: list[list[int]]
@@ -70,7 +70,7 @@ class _SetOfNodes:
 
 @dataclass(frozen=True, slots=True)
 class _NodeClass:
-    """Nodes alike in all but their name."""
+    """Equivalence class of nodes with identical resources and properties."""
 
     features: frozenset[str]
     capacity: tuple[int, ...]
@@ -81,7 +81,7 @@ _ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str], NodeSets | Non
 
 
 def shape_key(request: Request) -> _ShapeKey:
-    """What of a request decides where it can be placed; requests of one shape have it in common."""
+    """Return the key of a request's shape: everything that decides where it can be placed."""
     return (
         request.chunks,
         request.place,
@@ -104,7 +104,7 @@ def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
 
 
 _REPLACED: Final = FieldRule()
-"""Replaced, never changed."""
+"""Replaced as a whole, never changed."""
 _NODE_CLASSES: Final = FieldRule(
     save=lambda classes: [
         [sorted(node_class.features), node_class.capacity, rows] for node_class, rows in classes.items()
@@ -124,15 +124,15 @@ _FOLLOWS: Final = FieldRule(saved=False)
 _REQUESTS: Final = FieldRule(list, load=lambda saved: list(map(load_request, saved)), each=save_request)
 
 NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "size"})
-"""Units of the plan's own amounts, where nobody names others."""
+"""Default units of resources."""
 
 _KEPT = 4096
-"""Shapes out of use that are kept, since users ask for the same again and again."""
+"""Number of unused shapes that are retained, since users repeat requests."""
 
 
 @dataclass(eq=False)
 class Shapes:
-    """The catalogue of shapes of one plan: those in use, and the latest of those that were."""
+    """Catalogue of the shapes of one plan: those in use, and recently used ones."""
 
     _slabs: Slabs
     columns: dict[str, int] = declared(NAMES, make=lambda: {name: i for i, name in enumerate(_BASE)})
@@ -144,14 +144,14 @@ class Shapes:
     _rooms: list[int] = declared(NUMBERS, make=list)
     _idle: dict[int, None] = declared(KEYS, make=dict)
     _spare: dict[int, list[int]] = declared(LISTS, make=dict)
-    """By number of chunks: shapes out of use whose places another may take."""
+    """By number of chunks: unused shapes that may be overwritten."""
     requests: list[Request] = declared(_REQUESTS, make=list)
     _scarcity: Scarcity = declared(_SCARCITY, make=Scarcity)
     _class_list: list[tuple[tuple[int, ...], frozenset[str]]] = declared(_FOLLOWS, make=list)
-    """Capacity and properties of each node_class, in the order of ``_node_classes``."""
+    """Capacity and properties of each class, in the order of ``_node_classes``."""
 
     def derive(self) -> None:
-        """The numbers of the shapes that are not spare, and what nodes offer."""
+        """Recompute the numbers of shapes and the offers of nodes."""
         self._update_offers()
         out_of_use = {shape for spare in self._spare.values() for shape in spare}
         self._ids = {
@@ -161,7 +161,7 @@ class Shapes:
         }
 
     def set_nodes(self, nodes: Sequence[tuple[int, Node]]) -> None:
-        """Know these (row, node) pairs, and work out anew which rows every shape may use."""
+        """Set the (row, node) pairs, and recompute the candidate rows of every shape."""
         for _, node in nodes:
             if node.vmem:
                 self._column("vmem")
@@ -177,7 +177,7 @@ class Shapes:
         self._describe_all()
 
     def _update_offers(self) -> None:
-        """Know what the classes of nodes offer, and what of that may be scarce."""
+        """Update what node classes offer, and which of that may be scarce."""
         self._class_list = [(node_class.capacity, node_class.features) for node_class in self._node_classes]
         names = {name: i for name, i in self.columns.items() if _may_be_scarce(name)}
         self._scarcity.set_offers(
@@ -196,10 +196,10 @@ class Shapes:
         self._sets = {}
         self._slabs.n_sets = 0
         for shape, request in enumerate(self.requests):
-            self._describe(shape, request)  # of a spare one, too: it does no harm
+            self._describe(shape, request)  # also of a spare one, which is harmless
 
     def weigh(self, now: int) -> bool:
-        """Weigh what nodes offer by what jobs ask for at ``now``; returns whether costs are others now."""
+        """Update the costs of nodes from the requests at ``now``. Return whether they changed."""
         if not self._scarcity.needs_recount(now):
             return False
         demand = (
@@ -214,7 +214,7 @@ class Shapes:
         return changed
 
     def spare_scarce(self, spares: bool) -> bool:
-        """Whether jobs are kept off nodes that offer what is scarce; returns whether that is new."""
+        """Switch the costs of nodes on or off. Return whether that changed."""
         if spares == self._scarcity.spares:
             return False
         self._scarcity.spares = spares
@@ -223,7 +223,7 @@ class Shapes:
 
     @property
     def weights(self) -> Mapping[str, int]:
-        """What is scarce now, and how much it weighs: see ``scarcity.py``."""
+        """Scarce attributes and their weights: see ``scarcity.py``."""
         return self._scarcity.weights
 
     def node_choice(self, held: Iterable[tuple[int, Chunk]]) -> NodeChoice:
@@ -248,7 +248,7 @@ class Shapes:
         return found
 
     def intern(self, request: Request) -> int:
-        """The number of the request's shape, which is then in use once more: see ``release``."""
+        """Return the number of the request's shape, and count one more use of it: see ``release``."""
         key = shape_key(request)
         shape = self._ids.get(key)
         if shape is None:
@@ -269,7 +269,7 @@ class Shapes:
         return shape
 
     def release(self, shape: int) -> None:
-        """A job with this shape is gone. Shapes long out of use give their place to new ones."""
+        """Count one use less of a shape. Shapes that are long unused may be overwritten."""
         self._uses[shape] -= 1
         if self._uses[shape]:
             return
@@ -283,7 +283,7 @@ class Shapes:
             self._spare.setdefault(chunks, []).append(oldest)
 
     def _describe(self, shape: int, request: Request) -> None:
-        """Write into the tables what a request asks for, and on which sets of nodes it is to be kept."""
+        """Write the needs of a request, and its node sets, into the tables."""
         rows = self._chunk_rows(request)
         chunks = len(rows)
         sets = self._node_sets(request)
@@ -297,7 +297,7 @@ class Shapes:
         self._rooms[shape] = self._slabs.set_shape(shape, self._rooms[shape], fields, rows)
 
     def whole_node_amounts(self, row: int, needs: Sequence[int] = ()) -> list[int]:
-        """What a job takes that has all of a node: of gates no more than it ``needs``."""
+        """Return the amounts of a job that holds a whole node: of gates no more than it ``needs``."""
         amounts: list[int] = self._slabs.tb.cap[row].tolist()
         for name, column in self.columns.items():
             if name.startswith(GATE):
@@ -305,7 +305,7 @@ class Shapes:
         return amounts
 
     def sets_in(self, together: NodeSets) -> dict[str, frozenset[str]]:
-        """The sets by name, each as the features of which its nodes have one."""
+        """Return the sets by name, each as the features of which its nodes have one."""
         if not together.by:
             return dict(together.named)
         prefix = f"{together.by.lower()}="
@@ -318,8 +318,8 @@ class Shapes:
         return {value: frozenset({value}) for value in sorted(values)}
 
     def _node_sets(self, request: Request) -> list[_SetOfNodes]:
-        """The sets of nodes on which units of the request fit: those first that could hold all, small ones
-        before large ones. None where units cannot be apart.
+        """Return the node sets on which units of the request fit: first those that can hold all units,
+        smaller before larger. Empty if units cannot be separated.
         """
         if request.together is None or request.place is Place.PACK or request.units == 1:
             return []
@@ -337,7 +337,7 @@ class Shapes:
         return sorted(found, key=lambda one: (not one.holds, one.size))
 
     def _could_hold(self, rows: list[list[int]], capacity: Mapping[int, Sequence[int]]) -> bool:
-        """Whether the rows of these chunks, of this ``capacity``, have room for all units together."""
+        """Return whether the empty rows of these chunks have room for all units together."""
         chunks = [
             UnitGroup(
                 row[at.COUNT],
@@ -350,20 +350,20 @@ class Shapes:
         return could_hold(chunks, capacity)
 
     def _by_cost(self, first: int, n: int) -> tuple[int, ...]:
-        """The rows of a set, those first that cost least, as units of several classes are placed."""
+        """Return the rows of a set by cost, the order in which mixed units are placed."""
         costs = self._slabs.tb.costs[first : first + n]
         rows: list[int] = self._slabs.tb.sets[first : first + n][np.argsort(costs, kind="stable")].tolist()
         return tuple(rows)
 
     def _chunk_rows(self, request: Request) -> list[list[int]]:
-        """The rows of the chunk table for a request: COUNT, SET, SET_LEN, PER_NODE, needs."""
+        """Return the rows of the chunk table for a request: COUNT, SET, SET_LEN, PER_NODE, LEVEL, needs."""
         rows = []
         mixed = len(request.chunks) > 1 and request.place is Place.FREE
         for chunk in _merged(request):
             set_at, n = self._row_set(chunk, request.avoids)
             per_node = 1 if request.place is Place.SCATTER else chunk.count
             if mixed:
-                per_node = max(per_node, 2)  # one unit, but those of other chunks may join it
+                per_node = max(per_node, 2)  # one unit, but units of other chunks may share the node
             needs = [0] * self._slabs.resources
             needs[at.SHARE] = at.WHOLE if request.exclusive else 1
             for name, amount in self._amounts(chunk):
@@ -377,9 +377,9 @@ class Shapes:
         return rows
 
     def find_unmet_requirement(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
-        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met.
+        """Return the first requirement that no configured node can meet, by chunk; None: all can be met.
 
-        ``units``: by name what resources are counted in (``size``: KiB, ``float``: ``FLOAT_PARTS``).
+        ``units``: unit of each resource by name (``size``: KiB, ``float``: ``FLOAT_PARTS``).
         """
         if request.place is Place.PACK and request.units > 1:
             where = "on one node"
@@ -428,7 +428,7 @@ class Shapes:
         return None
 
     def _unmet_features(self, chunk: Chunk) -> str:
-        """The features that no node has; where each is on some node, all that no node has together."""
+        """Return the features that no node has; if each is on some node, all features."""
         lacking = [
             names
             for names in chunk.features
@@ -452,28 +452,28 @@ class Shapes:
         return any(name.removeprefix("!") in self._nodes for names in chunk.features for name in names)
 
     def _amounts(self, chunk: Chunk) -> list[tuple[str, int]]:
-        """What a unit needs by name; virtual memory only where some node tells how much it has."""
+        """Return the needs of a unit by name; virtual memory only if some node reports it."""
         amounts = [("cpus", chunk.cpus), ("mem", chunk.mem), ("gpus", chunk.gpus), *chunk.resources]
         if "vmem" in self.columns:
             amounts.append(("vmem", chunk.vmem))
         return [(name, n) for name, n in amounts if n > 0]
 
     def _row_set(self, chunk: Chunk, avoids: frozenset[str] = frozenset()) -> tuple[int, int]:
-        """The set (first place, length) of the rows whose node could hold a unit when empty and up; those of
-        the nodes that the request ``avoids`` are left out.
+        """Return the row set (first index, length) of the nodes that could hold a unit when empty and up,
+        without nodes that the request ``avoids``.
         """
         named = self._amounts(chunk)
         amounts = [(self.columns.get(name, -1), need) for name, need in named]
         by_name = self._names_nodes(chunk)
         fit: list[int] = []
         for i, (capacity, features) in enumerate(self._class_list):
-            for column, need in amounts:  # no generator: each arrival comes here twice
+            for column, need in amounts:  # no generator, for speed: each arrival calls this twice
                 if column < 0 or capacity[column] < need:
                     break
             else:
                 if by_name or not chunk.features or matches(chunk.features, features):
                     fit.append(i)
-        # Sets are shared: by the classes of nodes in them and what these cost, or, where nodes are named, by
+        # Sets are shared by their node classes and costs or, where nodes are named, by
         # the names too.
         classes = tuple(fit)
         costs = self._scarcity.costs(self._scarcity.request_key(named, chunk.features), classes)
@@ -496,7 +496,7 @@ class Shapes:
 
 
 def _merged(request: Request) -> Sequence[Chunk]:
-    """The chunks to place: those of a packed request are one, since one node must hold them all."""
+    """Return the chunks to place: a packed request has one, since one node must hold everything."""
     if request.place is not Place.PACK:
         return request.chunks
     resources: dict[str, int] = {}
@@ -517,7 +517,7 @@ def _merged(request: Request) -> Sequence[Chunk]:
 
 
 def _format_amounts(need: int, best: int, unit: str) -> tuple[str, str]:
-    """Both as a person would say them, and never alike."""
+    """Return both amounts as readable, different texts."""
     if unit == "float":
         return f"{need / FLOAT_PARTS:g}", f"{best / FLOAT_PARTS:g}"
     if unit != "size":
@@ -527,7 +527,7 @@ def _format_amounts(need: int, best: int, unit: str) -> tuple[str, str]:
 
 
 def _format_features(chunk: Chunk) -> str:
-    """A chunk's features as a person would say them."""
+    """Return a chunk's features as readable text."""
     return " and ".join(
         " or ".join("not " + name[1:] if name.startswith("!") else name for name in sorted(alternatives))
         for alternatives in chunk.features

@@ -1,4 +1,6 @@
-"""The plan's arrays, each declared once: made, grown, copied, saved from that."""
+"""The arrays of a plan, each declared once: creation, growth, copies and saving follow from the
+declaration.
+"""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -19,16 +21,16 @@ from schedd.plan.schema import MOMENT, NUMBER, NUMBERS, Arrays, declared, fork_p
 __all__ = ["MOST_WORK", "Slabs"]
 
 MOST_WORK = 100_000_000
-"""Segments that one search visits at most, unless the plan is told otherwise: one or two seconds."""
+"""Default limit of visited segments per search: one or two seconds."""
 
 _LARGE = 1 << 13
-"""Entries of the allocations from which on they are moved to another slab in steps."""
+"""Allocations with at least this many entries are moved to another slab in steps."""
 _STEP = 1024
-"""Jobs whose entries are copied in one step, which then takes less than 0.1 ms."""
+"""Jobs whose entries are copied in one step, in less than 0.1 ms."""
 
 
 def _grown(a: Ints, shape: tuple[int, ...], make: Callable[..., Ints]) -> Ints:
-    """A copy of ``a`` in this shape, the new places zero."""
+    """Return a copy of ``a`` in this shape, padded with zeros."""
     new = make(*shape)
     new[tuple(map(slice, a.shape))] = a
     return new
@@ -36,9 +38,9 @@ def _grown(a: Ints, shape: tuple[int, ...], make: Callable[..., Ints]) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _ArraySpec:
-    """How large an array is: along each axis a number, the size of a named ``Axis``, or both.
+    """Shape of an array: along each axis a number, the size of a named axis, or both.
 
-    Of ``temporary`` ones nothing is kept; ``large`` ones are reserved at their full size.
+    ``temporary`` arrays are not copied or saved; ``large`` ones are reserved at their full size.
     """
 
     axes: tuple[int | str | tuple[int, str], ...]
@@ -50,7 +52,7 @@ class _ArraySpec:
         return reserve_zeros if self.large else _zeros
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Its shape where the axes have these sizes."""
+        """Return the shape for these sizes of axes."""
         return tuple(
             axis
             if isinstance(axis, int)
@@ -61,7 +63,7 @@ class _ArraySpec:
         )
 
     def used(self, used: Mapping[str, int]) -> tuple[slice, ...]:
-        """The part that tells something, where so much of some axes is ``used``, and all of the others."""
+        """Return the part in use, if only this much of some axes is ``used``."""
         return tuple(slice(used.get(axis) if isinstance(axis, str) else None) for axis in self.axes)
 
 
@@ -91,7 +93,7 @@ _TABLES: Final = {
     "freed.since": _ArraySpec(("levels", "holes"), large=True),
     "freed.until": _ArraySpec(("levels", "holes"), large=True),
 }
-"""The arrays of a plan: those of ``Tables``, and those of the log of what was freed."""
+"""The arrays of a plan: those of ``Tables``, and the log of freed intervals."""
 
 _YOUNGER: Final = frozenset({"costs"})
 """Arrays that an older checkpoint lacks; they are then 0."""
@@ -111,20 +113,21 @@ _BEGIN: Final = {
     "holes": MOST_FREED,
     "levels": 0,
 }
-"""How long each axis is at first. How long it is decides when it is made longer, and so how far a slice of
-repair comes: copies have arrays of the same size.
+"""Initial size of each axis. Sizes decide when arrays grow, and so the progress of a slice of repair: forks
+have arrays of the same size.
 """
 
 
 @dataclass(eq=False, slots=True)
 class Slabs:
-    """Holder of the arrays that kernels work on; replaces those that are full by larger ones."""
+    """Holder of the arrays that kernels work on; replaces full arrays by larger ones."""
 
     tb: Tables
     freed: FreedLog
     vacant: list[int] = declared(NUMBERS, make=list)
-    """A heap of slots that no job has. The lowest is given away next: of jobs that come in one second
-    the first has the lowest, and goes first in repair."""
+    """Heap of free slots. The lowest is used next: of jobs that arrive in one second the first has the lowest
+    slot, and precedes the others in repair.
+    """
     n_shapes: int = declared(NUMBER, default=0)
     n_chunks: int = declared(NUMBER, default=0)
     n_sets: int = declared(NUMBER, default=0)
@@ -135,7 +138,7 @@ class Slabs:
 
     @classmethod
     def empty(cls) -> Self:
-        """Of a plan without nodes and jobs."""
+        """Return the arrays of a plan without nodes and jobs."""
         arrays = {name: table.make(*table.shape(_BEGIN)) for name, table in _TABLES.items()}
         new = cls(*_bundled(arrays), vacant=list(range(_BEGIN["slots"])))
         new.limit_work(MOST_WORK, at.FAR)
@@ -149,7 +152,7 @@ class Slabs:
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """How long each axis is."""
+        """Sizes of the axes."""
         found: dict[str, int] = {}
         for name, array in self._arrays.items():
             pairs = zip(_TABLES[name].axes, array.shape, strict=True)
@@ -158,7 +161,7 @@ class Slabs:
 
     @property
     def _used(self) -> dict[str, int]:
-        """How much of an axis is in use, where that is less than it is long."""
+        """Used part of the axes that are not fully used."""
         ctl = self.tb.ctl
         return {
             "segments": int(ctl[at.SLAB_TOP]),
@@ -171,17 +174,17 @@ class Slabs:
         }
 
     def fork(self) -> Self:
-        """An independent copy."""
+        """Return an independent copy."""
         tb, freed = _bundled(self._copied({}))
         return fork_part(self, tb=tb, freed=freed)
 
     def restore_from(self, to: Self) -> None:
-        """Be again as those are of which this is a copy: as ``fork``, in the memory that this has."""
+        """Reset these arrays to those of which they are a fork: like ``fork``, but in existing memory."""
         self.tb, self.freed = _bundled(to._copied(self._arrays))
         self._compaction = self._former = None
 
     def _copied(self, memory: Mapping[str, Ints]) -> dict[str, Ints]:
-        """Copies of all arrays, in ``memory`` where that has one of the size."""
+        """Return copies of all arrays, in ``memory`` where that has an array of the size."""
         used = self._used
         new = {}
         for name, array in self._arrays.items():
@@ -194,7 +197,7 @@ class Slabs:
         return new
 
     def save(self) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]]:
-        """As ``save_part``: of every array what is in use, the allocations in the order of their jobs."""
+        """As ``save_part``: the used part of every array, the allocations in the order of their jobs."""
         plain, arrays = yield from save_part(self)
         found = self._arrays
         sizes = self._sizes | {"entries": self.alloc_shape()[0]}
@@ -209,7 +212,7 @@ class Slabs:
 
     @classmethod
     def load(cls, plain: Mapping[str, Any], arrays: Arrays) -> Self:
-        """What ``save`` saved. Raises KeyError and ValueError."""
+        """Return what ``save`` saved. Raises KeyError and ValueError."""
         new = {}
         for name, table in _TABLES.items():
             new[name] = table.make(*table.shape(plain["sizes"]))
@@ -225,19 +228,19 @@ class Slabs:
         return slabs
 
     def _packed(self) -> tuple[Ints, Ints, Ints]:
-        """Copies of the jobs, of the counters and of the allocations, these without what lies unused."""
+        """Return copies of the jobs, the counters and the allocations, the last without unused entries."""
         tb = self.tb
         jobs, ctl = tb.jobs.copy(), tb.ctl.copy()
         jobs[at.ALLOC, jobs[at.ALLOCS] == 0] = 0
-        jobs[at.HELD] = 0  # which is found again
+        jobs[at.HELD] = 0  # recomputed by ``load``
         alloc = Compaction.compact_now(tb._replace(jobs=jobs, ctl=ctl), self._held)
-        ctl[at.WORK], ctl[at.SEARCH_END] = 0, at.FAR  # nothing hangs on what was done so far
+        ctl[at.WORK], ctl[at.SEARCH_END] = 0, at.FAR  # work done so far has no effect on a loaded plan
         return jobs, ctl, alloc
 
     # ---- growth ---------------------------------------------------------------------------------
 
     def _extend(self, **sizes: int) -> None:
-        """Make axes as long as this, in every array that has them."""
+        """Grow axes to these sizes, in every array that has them."""
         all_sizes = self._sizes | sizes
         arrays = self._arrays
         for name, table in _TABLES.items():
@@ -249,16 +252,16 @@ class Slabs:
 
     @property
     def resources(self) -> int:
-        """How many resources every row counts."""
+        """Number of resource columns."""
         return int(self.tb.F.shape[0])
 
     def limit_work(self, each: int, end: int) -> None:
-        """Let a search give up beyond so much work, and all searches when the work of all is at ``end``."""
+        """Limit the work of each search, and the total ``WORK`` at which all searches give up."""
         self.tb.ctl[at.MOST_WORK] = each
         self.tb.ctl[at.WORK_END] = end
 
     def add_resource(self) -> int:
-        """Count one resource more (no row has any of it yet); returns its column.
+        """Add a resource column (0 on all rows). Return its number.
 
         Raises ValueError for more than ``layout.MOST_RESOURCES``.
         """
@@ -269,7 +272,7 @@ class Slabs:
         return column
 
     def add_rows(self, capacities: Ints, now: int) -> int:
-        """Add timelines on which ``capacities`` (rows, resources) are free; returns the first's number."""
+        """Add timelines with free ``capacities`` (rows, resources). Return the first row."""
         tb = self.tb
         first, n = int(tb.rows.shape[0]), int(capacities.shape[0])
         if int(tb.ctl[at.SLAB_TOP]) + n * SPARE > tb.T.shape[0]:
@@ -292,30 +295,29 @@ class Slabs:
         return first
 
     def fit_levels(self, cpus: int) -> None:
-        """Keep bounds for nodes of up to ``cpus`` cpus."""
+        """Add bounds for nodes of up to ``cpus`` cpus."""
         width = levels_for(cpus) * at.DURATIONS
         if width > self.tb.bounds.shape[0]:
             self._extend(steps=width)
 
     def fit_log(self) -> None:
-        """Let the log of what was freed know all levels of need. There are no runs of those that it did not
-        know: nobody asked then.
+        """Add all levels of need to the log of freed intervals. New levels have no runs: no job needed them
+        before.
         """
         levels = self.tb.bounds.shape[0] // at.DURATIONS
         if levels > self.freed.length.shape[0]:
             self._extend(levels=levels)
 
     def _fit_out(self) -> None:
-        """Room in ``out`` for every row and kind of chunk."""
+        """Make ``out`` large enough for every row and chunk."""
         tb = self.tb
         size = tb.rows.shape[0] * self.most_chunks
         if tb.out.shape[0] < size:
             self._extend(found=size)
 
     def grow_segments(self, rows: int = 0, wanted: int = 0) -> None:
-        """Give the rows a larger slab (with some for so many more ``rows``), dropping what lies unused.
-
-        So many segments as are ``wanted`` are unused in it.
+        """Replace the rows' slab by a larger one (with space for ``rows`` more rows), without unused parts.
+        At least ``wanted`` segments are unused in it.
         """
         tb = self.tb
         used = int(tb.ctl[at.SLAB_TOP] - tb.ctl[at.GARBAGE])
@@ -329,21 +331,21 @@ class Slabs:
         self.tb = self.tb._replace(T=T, F=F)
 
     def spare_segments(self) -> None:
-        """Give the rows a larger slab before theirs is full: when a job comes, not in a slice of repair."""
+        """Replace the rows' slab before it is full: when a job arrives, not in a slice of repair."""
         if 8 * int(self.tb.ctl[at.SLAB_TOP]) > 7 * self.tb.T.shape[0]:
             self.grow_segments()
 
     @property
     def _held(self) -> int:
-        """How many entries of the allocations jobs hold."""
+        """Number of entries of the allocations held by jobs."""
         return int(self.tb.ctl[at.ALLOC_TOP] - self.tb.ctl[at.ALLOC_GARBAGE])
 
     def alloc_shape(self, more: int = 0) -> tuple[int, int]:
-        """The shape of a slab for what jobs hold, and as much, at least ``more``, besides."""
+        """Return the shape of a slab for the held entries and as many again, at least ``more``."""
         return 2 * self._held + max(self.tb.out.shape[0], more) + 64, at.A_TAKE + self.resources
 
     def grow_alloc(self, more: int = 0) -> None:
-        """Give the allocations another slab with room for ``more``, dropping what lies unused."""
+        """Replace the allocations' slab by one with space for ``more``, without unused entries."""
         ahead, self._compaction = self._compaction, None
         if ahead is not None and ahead.finish(self.tb):
             self._replace_alloc(ahead.alloc)
@@ -352,10 +354,10 @@ class Slabs:
         self._replace_alloc(Compaction.compact_now(self.tb, self.alloc_shape(more)[0]))
 
     def make_room(self, entries: int, times: int) -> None:
-        """Make room for an attempt with several jobs that take so many ``entries`` of the allocations.
+        """Make room for an attempt with several jobs that take ``entries`` entries of the allocations.
 
-        ``times``: how often room was made for it already, and was not enough; it is twice as much each time,
-        since rows that grow in such an attempt leave their old places unused until it ends.
+        ``times``: number of previous calls for this attempt, which were not enough; the room doubles each
+        time, since rows that grow in an attempt leave their old space unused until it ends.
         """
         self.tb.ctl[[at.WANTED_ENTRIES, at.WANTED_SEGMENTS]] = 0
         more = entries << times
@@ -368,10 +370,11 @@ class Slabs:
         self.tb = self.tb._replace(alloc=alloc)
 
     def tidy(self, room: int) -> None:
-        """See to it that ``room`` entries of the allocations are free; do so in steps as far as possible.
+        """Ensure that ``room`` entries of the allocations are free, in small steps where possible. Call it
+        often.
 
-        Call it often. Published snapshots read the slab, so no place in it is used a second time; and to copy
-        all of it, or to give back the memory of the last one, would take as long as a slice of repair.
+        Published snapshots read the slab, so no entry is reused; copying all of it, or releasing the former
+        one, would take as long as a slice of repair.
         """
         self._former = None
         tb = self.tb
@@ -385,9 +388,9 @@ class Slabs:
             self.grow_alloc(room)
 
     def renew_entries(self, slot: int) -> int:
-        """Let a placed job hold copies of its entries of the allocations; returns the first.
+        """Give a placed job copies of its entries of the allocations, which may be changed. Return the first.
 
-        They may be written to: published snapshots read those that the job had.
+        Published snapshots read the former entries.
         """
         n = int(self.tb.jobs[at.ALLOCS, slot])
         if int(self.tb.ctl[at.ALLOC_TOP]) + n > self.tb.alloc.shape[0]:
@@ -402,11 +405,11 @@ class Slabs:
 
     @property
     def needs_growth(self) -> bool:
-        """Whether a kernel said that a slab is full, and nobody made room since."""
+        """Whether a kernel found a slab full, and none has grown since."""
         return bool(self.tb.ctl[[at.WANTED_ENTRIES, at.WANTED_SEGMENTS]].any())
 
     def grow(self) -> None:
-        """After a kernel said that a slab is full: enlarge it by as much as is wanted."""
+        """Enlarge the slabs that a kernel found full, by the wanted size."""
         ctl = self.tb.ctl
         entries, segments = int(ctl[at.WANTED_ENTRIES]), int(ctl[at.WANTED_SEGMENTS])
         if not entries and not segments:
@@ -418,10 +421,9 @@ class Slabs:
             self.grow_segments(wanted=segments)
 
     def grow_until_done(self, change: Callable[[Tables], bool]) -> None:
-        """Call ``change`` until it says that it is done, enlarging what was full in between.
+        """Call ``change`` until it reports success, enlarging full slabs in between.
 
-        Both slabs may be full, one after the other: who finds one full once more asks for more than was
-        wanted. Raises AssertionError.
+        Both slabs may be full, one after the other. Raises AssertionError if one is full a second time.
         """
         for _ in range(3):
             if change(self.tb):
@@ -430,13 +432,13 @@ class Slabs:
         raise AssertionError("a slab is full again, though it was made as large as was wanted")
 
     def add_slots(self) -> None:
-        """Twice as many places for jobs."""
+        """Double the number of slots."""
         size = self.tb.jobs.shape[1]
         self._extend(slots=2 * size)
         self.vacant = list(range(size, 2 * size))
 
     def add_pools(self, entries: list[tuple[int, int]]) -> int:
-        """Append (row, amount) entries; returns the first."""
+        """Append (row, amount) entries. Return the first index."""
         first = self.n_pools
         n = first + len(entries)
         if n > self.tb.pools.shape[0]:
@@ -447,7 +449,7 @@ class Slabs:
         return first
 
     def repack_pools(self) -> None:
-        """Drop pool entries that no job refers to."""
+        """Drop unused pool entries."""
         tb = self.tb
         pools = np.zeros_like(tb.pools)
         slots = np.flatnonzero(tb.jobs[at.POOLS])
@@ -460,7 +462,7 @@ class Slabs:
         self.tb = self.tb._replace(pools=pools)
 
     def add_set(self, rows: Ints, costs: Ints) -> int:
-        """Append a sorted row set with the cost of each row; returns its first place."""
+        """Append a sorted row set with the cost of each row. Return its first index."""
         first = self.n_sets
         n = first + rows.shape[0]
         if n > self.tb.sets.shape[0]:
@@ -471,7 +473,7 @@ class Slabs:
         return first
 
     def add_shape(self) -> int:
-        """Append a shape, of which ``set_shape`` says what it is; returns its number."""
+        """Append an empty shape, to be filled by ``set_shape``. Return its number."""
         shape = self.n_shapes
         if shape == self.tb.shapes.shape[0]:
             self._extend(shapes=2 * shape)
@@ -479,9 +481,9 @@ class Slabs:
         return shape
 
     def set_shape(self, shape: int, room: int, fields: list[int], chunks: list[list[int]]) -> int:
-        """Say what a shape is: its ``fields`` (layout.CHUNKS and on) and chunk rows (layout.COUNT and on).
+        """Set the ``fields`` (layout.CHUNKS and on) and chunk rows (layout.COUNT and on) of a shape.
 
-        They stand where those did that it had, if these had as much ``room``; returns how much they have.
+        Chunk rows replace its former ones in place if these have enough ``room``. Return the room they have.
         """
         first, n = int(self.tb.shapes[shape, at.CHUNK]), len(chunks)
         if n > room:

@@ -1,7 +1,7 @@
-"""Changes of a plan that are tried, valued and taken back: what searches are made of.
+"""Trial changes of a plan, evaluated and reverted: the elements of searches.
 
 The kernels (``kernels/moves.py``, ``kernels/propose.py``) run without the GIL; the plan must be the search's
-own. What was found better is made by the plan's own operations.
+own. An improvement is then made by the plan's own operations.
 """
 
 from dataclasses import dataclass
@@ -20,25 +20,25 @@ from schedd.plan.plan import Plan
 __all__ = ["LEAST_GAIN", "MoveKind", "TrialOutcome", "TrialRound", "Trials", "requested_and_free_cpus"]
 
 LEAST_GAIN: Final = mv.LEAST_GAIN
-"""What a change must gain of the cost at least."""
+"""Minimum gain of a change."""
 
 
 class MoveKind(StrEnum):
-    """How moves are proposed."""
+    """Ways to propose moves."""
 
     RANDOM = "random"
-    """Jobs at random, in random order (Random Search)."""
+    """Random jobs, in random order (Random Search)."""
     GAP = "gap"
-    """A random job takes the place of an earlier one, which is then placed anew (Gap Search)."""
+    """A random job takes the place of an earlier one, which is then placed again (Gap Search)."""
     TABU = "tabu"
-    """The same, by what promises to gain, none of those tried lately, sometimes sorted (Tabu Search)."""
+    """The same, by expected gain, without recently tried jobs, sometimes sorted (Tabu Search)."""
 
 
 _KINDS: Final = {MoveKind.RANDOM: pr.RANDOM, MoveKind.GAP: pr.GAP, MoveKind.TABU: pr.TABU}
 
 
 class TrialOutcome(IntEnum):
-    """How a trial went."""
+    """Outcome of a trial."""
 
     BETTER = mv.BETTER
     NO_BETTER = mv.NO_BETTER
@@ -46,13 +46,13 @@ class TrialOutcome(IntEnum):
     """A job would start after its latest start."""
     STOPPED = mv.STOPPED
     FULL = mv.FULL
-    """There was no room to try the last one; by now there is."""
+    """There was no room for the last trial; now there is."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRound:
-    """What a round of trials came to: how its last one went, and the jobs of that; how many were ``decided``,
-    and how many of these were ``too_late``.
+    """Result of a round of trials: outcome and jobs of the last one; number of trials ``decided``, and of
+    these ``too_late``.
     """
 
     how: TrialOutcome
@@ -62,7 +62,7 @@ class TrialRound:
 
 
 class Trials:
-    """Tries changes of one plan against what it costs; ``latest`` are the last starts allowed, by slot."""
+    """Tries changes of one plan and compares costs; ``latest`` are the last starts allowed, by slot."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Trials:
         most: int,
         seed: int = 0,
     ) -> None:
-        """``most``: so many jobs at most are lifted at a time. ``seed``: of what is proposed, 64 bits."""
+        """``most``: maximum number of jobs per change. ``seed``: of the proposals, 64 bits."""
         self._plan, self._evaluation, self._now, self._latest = plan, evaluation, now, latest
         self._weights, self._reference = weights.array, reference.array
         self._trial = mv.trial(plan.tables, evaluation.scores, most)
@@ -85,14 +85,14 @@ class Trials:
 
     @property
     def placed(self) -> int:
-        """How many jobs of the last trial found a place in time."""
+        """Number of jobs of the last trial that found a place in time."""
         return int(self._trial.placed[0])
 
     def attempt(self, slots: Ints, cost: float, latest: Ints | None = None) -> tuple[TrialOutcome, float]:
-        """Try one given change: these planned jobs, lifted and placed in this order; ``latest`` counts for it
-        instead of the usual.
+        """Try one given change: these planned jobs, removed and placed in this order, with these ``latest``
+        starts instead of the usual ones.
 
-        Returns how it went, and what the plan, which costs ``cost``, would cost then.
+        Return the outcome, and the cost after it of the plan, which costs ``cost`` now.
         """
         k, full = slots.shape[0], 0
         latest = self._latest if latest is None else latest
@@ -117,7 +117,7 @@ class Trials:
     # ---- changes that are proposed --------------------------------------------------------------
 
     def order(self, movable: Ints) -> None:
-        """Propose changes of these jobs, by start, from now on; memory and generator go on."""
+        """Propose changes of these jobs, given by start, from now on; tabu list and generator continue."""
         old = self._proposals
         rows = self._plan.tables.rows.shape[0]
         self._proposals = pr.ProposalState(
@@ -153,8 +153,8 @@ class Trials:
     def try_before(
         self, slot: int, most: int, behind: int, tries: int, cost: float
     ) -> tuple[TrialRound, int]:
-        """Try one job in front of jobs that are planned before it, fewer than ``most`` at once, until that is
-        better; go on from ``behind``, which is 0 at first. Returns where to go on from, too.
+        """Try one job before jobs that are planned earlier, fewer than ``most`` at once, until that is
+        better; ``behind`` is 0 at first. Return the round and the value of ``behind`` to continue with.
         """
         proposals = self._proposal_state()
         place = np.flatnonzero(proposals.order == slot)
@@ -178,7 +178,7 @@ class Trials:
         return self._finish_round(how, k, decided, too_late), int(behind)
 
     def reset_growth(self) -> None:
-        """What follows is about another job: no room was made for it yet."""
+        """Start with another job, for which no room was made yet."""
         self._full = 0
 
     def _proposal_state(self) -> pr.ProposalState:
@@ -187,17 +187,17 @@ class Trials:
         return self._proposals
 
     def _finish_round(self, how: int, k: int, decided: int, too_late: int) -> TrialRound:
-        """What a kernel decided. Where its last change met a full slab, room is made for it."""
+        """Return the result of a kernel. If its last change met a full slab, make room for it."""
         slots = self._trial.slots[:k].copy()
         if how == mv.FULL:
-            # The one that met a full slab before was tried to its end where others were decided since.
+            # if others were decided since, the change that met a full slab before was completed
             self._full = 0 if decided else self._full
             self._make_room(slots, self._full)
             self._full += 1
         return TrialRound(TrialOutcome(how), slots, decided, too_late)
 
     def _make_room(self, slots: Ints, times: int) -> None:
-        """Make room for a change of these jobs, for which it was made so many ``times`` already."""
+        """Make room for a change of these jobs, for the ``times``-th time."""
         tb = self._plan.tables
         shapes = tb.jobs[at.SHAPE, slots]
         entries = int(tb.jobs[at.POOLS, slots].sum())
@@ -207,5 +207,5 @@ class Trials:
 
 
 def requested_and_free_cpus(plan: Plan, slots: Ints, now: int) -> tuple[Ints, int]:
-    """The cpus that each of the jobs asks for, (n,), and how many are free ``now`` on all usable nodes."""
+    """Return the cpus that each job requests, (n,), and the cpus free ``now`` on all usable nodes."""
     return pr.requested_and_free_cpus(plan.tables, slots, now)

@@ -1,12 +1,12 @@
-"""Compiles all kernels of a package together, once, and keeps their machine code in one file.
+"""Compilation of all kernels of a package together, and the cache file of their machine code.
 
-By itself numba makes machine code of every kernel, and then once more in each kernel that calls it; it
-compiles a kernel anew for each constant that it is called with, and keeps one file for each that Python
-calls. Here no kernel is finished by itself. The first call of one from Python compiles all kernels of its
-package for the types that their annotations say; their code is put together, optimised and finished once.
+By default numba generates machine code of every kernel, and again in each kernel that calls it; it compiles a
+kernel again for each constant argument, and keeps one file per kernel that Python calls. Here no kernel is
+finished by itself. The first call of a kernel from Python compiles all kernels of its package for the types
+of their annotations; their code is linked, optimised and finished once.
 
-This rests on parts of numba that are its own affair. Where a release of it has other ones, kernels are
-compiled as numba does by itself: they are the same, only later; ``tests/plan/test_compiler.py`` fails then.
+This depends on internals of numba. If a release differs, kernels are compiled by numba's default: with the
+same result, only slower; ``tests/plan/test_compiler.py`` fails then.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ _NEEDED: Final = (
     (registry.CPUDispatcher, ("compile", "get_call_template", "_compiler", "_insert", "overloads")),
     (targetconfig.TargetConfig, ("_values", "options", "__eq__", "__hash__")),
 )
-"""What is used of numba; fields of objects are looked for in the code of their class."""
+"""Internals of numba that are used here; fields of objects are looked up in the code of their class."""
 
 
 def _known() -> bool:
@@ -83,11 +83,13 @@ def _known() -> bool:
 
 
 KNOWN: Final = _known()
-"""Whether this release of numba is as expected."""
+"""Whether this release of numba has the expected internals."""
 
 
 def _machine() -> str:
-    """For what machine code is made here: processor, release of numba, and what changes the code."""
+    """Return the target of the machine code: processor, release of numba, and options that change the
+    code.
+    """
     target = registry.cpu_target.target_context.codegen().magic_tuple()
     wishes = (config.BOUNDSCHECK, config.OPT, config.LOOP_VECTORIZE, config.SLP_VECTORIZE)
     return repr((target, numba.__version__, sys.version, wishes, KNOWN))
@@ -97,7 +99,7 @@ def _machine() -> str:
 
 
 def _numba_type(hint: Any) -> Any:
-    """The type, as numba names it, of an annotation: a number, an array, or a named tuple of these."""
+    """Return numba's type of an annotation: a number, an array, or a named tuple of these."""
     if hint in (int, float, bool):
         return {int: types.int64, float: types.float64, bool: types.boolean}[hint]
     if hasattr(hint, "_fields"):
@@ -111,7 +113,7 @@ def _numba_type(hint: Any) -> Any:
 
 @functools.cache
 def declared_types(function: Callable[..., Any]) -> tuple[Any, ...]:
-    """The types of its arguments, as its annotations say."""
+    """Return the types of a function's arguments from its annotations."""
     hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
     return tuple(map(_numba_type, hints.values()))
 
@@ -123,7 +125,7 @@ _mode = threading.local()
 
 @contextlib.contextmanager
 def _unfinished(value: bool) -> Iterator[None]:
-    """What this thread compiles meanwhile is left unfinished, or is not."""
+    """Within this context, leave kernels that this thread compiles unfinished, or not."""
     before = getattr(_mode, "unfinished", False)
     _mode.unfinished = value
     try:
@@ -134,7 +136,9 @@ def _unfinished(value: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """Most of what the compiler makes lives until it is done: looks for garbage are a seventh of its time."""
+    """Reduce garbage collections, which take a seventh of the compiler's time: most of its objects live to
+    the end.
+    """
     before = gc.get_threshold()
     gc.set_threshold(200_000, 10, 1_000)
     try:
@@ -147,14 +151,14 @@ class _Kernel(registry.CPUDispatcher):  # type: ignore[misc]
     """A kernel that other kernels call."""
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """For a call from another kernel: constants are as good as any value."""
+        """Compile for a call from another kernel, treating constants as any other value."""
         plain = tuple(types.unliteral(one) for one in args)
         named = {name: types.unliteral(one) for name, one in kws.items()}
         with _unfinished(True):
             return super().get_call_template(plain, named)
 
     def compile(self, sig: Any) -> Any:
-        """As far as its callers need it."""
+        """Compile it as far as its callers need it."""
         args = tuple(getattr(sig, "args", sig))
         with compiler_lock.global_compiler_lock, _unfinished(True), self._compiling_counter:
             found: Any = self.overloads.get(args)
@@ -164,12 +168,12 @@ class _Kernel(registry.CPUDispatcher):  # type: ignore[misc]
 
 
 class _Entry(_Kernel):
-    """A kernel that Python calls, and other kernels may."""
+    """A kernel that Python, and other kernels, may call."""
 
     family: "_Family"
 
     def compile(self, sig: Any) -> Any:
-        """Compile it with all of its family; for other types than those declared, by itself."""
+        """Compile it with all of its family; for other than the declared types, by itself."""
         if getattr(_mode, "unfinished", False):
             return super().compile(sig)
         args = tuple(getattr(sig, "args", sig))
@@ -184,7 +188,7 @@ class _Entry(_Kernel):
 def dispatcher(
     function: Callable[..., Any], options: dict[str, Any], inner: bool, folder: Callable[[], Path]
 ) -> Any:
-    """The compiled form of ``function``, as ``numba.njit`` makes one; its code is kept in the ``folder``."""
+    """Return the compiled form of ``function``, like ``numba.njit``; its code is cached in the ``folder``."""
     made = (_Kernel if inner else _Entry)(py_func=function, targetoptions={"nopython": True, **options})
     if isinstance(made, _Entry):
         module = function.__module__
@@ -195,7 +199,7 @@ def dispatcher(
 
 
 class _Family:
-    """The kernels of this package, or those of another module."""
+    """The kernels of this package, or of another module."""
 
     def __init__(self, name: str, folder: Callable[[], Path]) -> None:
         self.name = name
@@ -204,7 +208,7 @@ class _Family:
         self._made: set[str] = set()
 
     def make(self) -> None:
-        """Let all of them have machine code, from the disk or from the compiler."""
+        """Load or compile the machine code of all of them."""
         with compiler_lock.global_compiler_lock:
             for module in pkgutil.iter_modules(getattr(sys.modules.get(self.name), "__path__", [])):
                 importlib.import_module(f"{self.name}.{module.name}")
@@ -243,7 +247,7 @@ class _Family:
         return saved
 
     def _load(self, path: Path, entries: Mapping[str, _Entry]) -> bool:
-        """Take the machine code from a file; False where there is none that can be used."""
+        """Load the machine code from a file. Return False if there is no usable file."""
         try:
             code, inits, kept, environments = pickle.loads(_checked(path.read_bytes()))
         except Exception:  # what a damaged file leads to nobody knows
@@ -280,7 +284,7 @@ class _Family:
         return True
 
     def _finish(self, name: str, result: Any, library: Any) -> Any:
-        """Let an entry have its code, which is in ``library``."""
+        """Assign its code, which is in ``library``, to an entry."""
         cfunc = _context().get_executable(library, result.fndesc, result.environment)
         _context().insert_user_function(cfunc, result.fndesc, [library])
         finished = result._replace(library=library, entry_point=cfunc)
@@ -292,15 +296,15 @@ _families: dict[str, _Family] = {}
 
 
 _COMPILER: Final = hashlib.sha256(Path(__file__).read_bytes()).digest()
-"""Of this module, which decides how kernels are compiled."""
+"""Digest of this module, which decides how kernels are compiled."""
 
 
 def _digest(entries: Mapping[str, _Entry]) -> str:
-    """The name of the machine code of these kernels: a digest of the kernels, of all that they use, and of
-    what their code is made for.
+    """Return the file name of the machine code of these kernels: a digest of the kernels, of everything they
+    use, and of the target.
 
-    It is made of what this process has in memory. The source on disk may be another one by now (an upgrade,
-    an editor): its digest would let later processes load machine code that was made of the former source.
+    It uses what this process has in memory. The source on disk may have changed meanwhile (an upgrade, an
+    editor): its digest would let later processes load machine code of the former source.
     """
     digest = hashlib.sha256(_COMPILER + _machine().encode())
     known: dict[FunctionType, int] = {}
@@ -312,7 +316,7 @@ def _digest(entries: Mapping[str, _Entry]) -> str:
 
 
 def _content(value: Any, known: dict[FunctionType, int]) -> Iterator[str]:
-    """What a value that kernels use means for their machine code; of each function only once."""
+    """Yield what a value that kernels use means for their machine code; each function only once."""
     if isinstance(value, registry.CPUDispatcher):
         yield repr(sorted(value.targetoptions.items()))
         value = value.py_func
@@ -367,7 +371,7 @@ def _register_environments(found: Any) -> None:
 
 
 def _checked(saved: bytes) -> bytes:
-    """What was saved, without the checksum before it. Raises ValueError where the file is damaged."""
+    """Return the content of a cache file, without its checksum. Raises ValueError if it is damaged."""
     checksum, content = saved[:_CHECKSUM], saved[_CHECKSUM:]
     if hashlib.sha256(content).digest() != checksum:
         raise ValueError("the machine code is damaged")
@@ -381,10 +385,10 @@ and damaged machine code would be run.
 
 
 def _write_file(path: Path, saved: bytes) -> None:
-    """Write a file that other processes may write at the same time.
+    """Write a cache file that other processes may write at the same time.
 
-    Each writes a file with a name of its own: containers that share a cache may have processes with the same
-    number.
+    Each process writes a temporary file of its own name: processes in containers with a common cache may have
+    equal process ids.
     """
     part = ""
     try:
@@ -405,8 +409,8 @@ def _write_file(path: Path, saved: bytes) -> None:
 
 
 def _finalize(self: Any) -> None:
-    """Put the code of all unfinished libraries that are called into this one; leave it unfinished itself
-    where that is wished.
+    """Link the code of all called, unfinished libraries into this one; leave it unfinished itself if
+    requested.
     """
     self._raise_if_finalized()
     if getattr(_mode, "unfinished", False):
@@ -435,8 +439,8 @@ def _finalize(self: Any) -> None:
 
 
 def _called(library: Any) -> list[Any]:
-    """The libraries that are called from this one, and from those that are unfinished; callers come before
-    whom they call: what nobody has called so far is left out of what is put together.
+    """Return the libraries that this one, or an unfinished one, calls; callers precede callees, since linking
+    omits functions without an earlier caller.
     """
     found: dict[Any, None] = {}
 
@@ -457,7 +461,7 @@ def _set_env(self: Any, env_name: str, env: Any) -> None:
 
 
 def _same_flags(self: Any, other: object) -> bool:
-    """As numba compares flags, without making a dictionary of all of them twice; it does so at every call."""
+    """Compare flags as numba does, at every call, without creating two dictionaries."""
     if not isinstance(other, targetconfig.TargetConfig):
         return NotImplemented
     mine, others = self._values, other._values
@@ -473,7 +477,7 @@ def _same_flags(self: Any, other: object) -> bool:
 
 
 def _hash_flags(self: Any) -> int:
-    """The hash that numba makes is one of the names of all flags, which it sorts at every call."""
+    """Return a hash without numba's sorting of the names of all flags at every call."""
     return hash(type(self))
 
 

@@ -1,6 +1,6 @@
-"""The one place that names numba: a typed decorator for kernels, and where their machine code is kept.
+"""The only module that imports numba: a typed decorator for kernels, and the location of their machine code.
 
-Kernels are compiled on first use, kept on disk, and run without the GIL, so that reads go on while the
+Kernels are compiled on first use, cached on disk, and run without the GIL, so that reads continue while the
 planner works.
 """
 
@@ -21,11 +21,11 @@ _R = TypeVar("_R")
 
 
 def cache_dir() -> Path:
-    """Where compiled kernels of exactly this source are kept.
+    """Return the cache directory of the kernels compiled from exactly this source.
 
-    Below ``SCHEDD_KERNEL_CACHE``, else systemd's ``CACHE_DIRECTORY``, else the user's cache directory. numba
-    itself looks only at the file of a kernel, not at those of the kernels that it calls; so the directory's
-    name is a digest of all of them.
+    It is below ``SCHEDD_KERNEL_CACHE``, else systemd's ``CACHE_DIRECTORY``, else the user's cache directory.
+    numba checks only the file of a kernel, not the files of kernels that it calls; so the directory's name is
+    a digest of all of them.
     """
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
@@ -41,28 +41,28 @@ numba.config.CACHE_DIR = str(cache_dir())  # type: ignore[attr-defined]
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile ``function`` to machine code on its first call; its types stay those it was written with."""
+    """Compile ``function`` to machine code on its first call; its type annotations stay valid."""
     return _compiled(function, counting=True, inner=False)
 
 
 def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A kernel that makes no arrays, and so need not count who refers to those that it is given.
+    """Compile a kernel that creates no arrays, so that reference counting can be omitted.
 
-    With some fifteen arrays handed from call to call, counting took half of the time of a repair.
+    With about fifteen arrays passed from call to call, counting took half of the time of a repair.
     """
     return _compiled(function, counting=False, inner=False)
 
 
 def inner(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A lean kernel that other kernels alone call; from Python it cannot be called.
+    """Compile a lean kernel that only other kernels call; it cannot be called from Python.
 
-    What takes the arguments of a call from Python is longer than most kernels, and costs as much to compile.
+    Unpacking arguments of a Python call is longer than most kernels, and takes as long to compile.
     """
     return _compiled(function, counting=False, inner=True)
 
 
 def maker(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A kernel that makes arrays, and that other kernels alone call."""
+    """Compile a kernel that creates arrays, and that only other kernels call."""
     return _compiled(function, counting=True, inner=True)
 
 
@@ -80,5 +80,7 @@ def _compiled(
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A kernel that becomes part of its callers: passing all the tables costs more than a short search."""
+    """Compile a kernel that is inlined into its callers: passing all tables costs more than a short
+    search.
+    """
     return _compiled(function, counting=False, inner=True, into_callers=True)

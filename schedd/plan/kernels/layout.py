@@ -1,7 +1,7 @@
-"""The arrays that kernels work on, and what stands where in them.
+"""Arrays of the kernels and the meaning of their columns.
 
 Rows are timelines: one per node, one per pool (a limit, a licence, a quota). A row is a run of segments in
-the slabs ``T`` (starts) and ``F`` (what is free), found through ``rows``. The first segment reaches back
+the slabs ``T`` (starts) and ``F`` (free capacity), located by ``rows``. The first segment extends backward
 without end, the last one forward; a segment ends where the next begins. All numbers are int64; times are
 seconds since the epoch, memory is KiB.
 """
@@ -13,12 +13,14 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Table = Annotated[Ints, 2]
-"""Of two dimensions. Kernels are compiled for what their annotations say: see kernels/compiler.py."""
+"""A two-dimensional array. Annotations decide for which types kernels are compiled: see
+kernels/compiler.py.
+"""
 
 FAR: Final = 1 << 61
 """An unknown end; the same as ``schedd.model.FOREVER``."""
 WHOLE: Final = 1 << 20
-"""Free shares of a node nobody uses. A job takes one, an exclusive job all: needs differ on no node."""
+"""Free shares of an idle node. A job takes one, an exclusive job all of them: the same on every node."""
 
 # Columns of F, of capacities and of needs. Further ones (vmem, node-locked resources) follow.
 CPUS: Final = 0
@@ -30,18 +32,18 @@ BASE_RESOURCES: Final = 4
 # rows[row, :]
 OFF: Final = 0  # first segment in the slabs
 LEN: Final = 1  # number of segments
-ROOM: Final = 2  # segments for which there is room
-USABLE: Final = 3  # 0: nothing new is placed here; else 1 + the tier of the node: the faster, the higher
-SLACK: Final = 4  # 1: a pool whose whole demand fits at once, so that nobody need look at it
+ROOM: Final = 2  # capacity in segments
+USABLE: Final = 3  # 0: unusable; else 1 + speed tier of the node
+SLACK: Final = 4  # 1: a pool with room for its total demand, which needs no check
 VERSION: Final = 5  # counts the changes of the row
-FREED_AT: Final = 6  # number of the last hole freed on the row
+FREED_AT: Final = 6  # number of the last freed interval on the row
 KIND: Final = 7  # NODE, POOL_ROW, or SPARE_ROW: a pool's row that is out of use
-MOST: Final = 8  # of a pool: the most that any job has ever asked of it
+MOST: Final = 8  # of a pool: the maximum that any job has requested
 ROW_FIELDS: Final = 9
 
 # rows[:, KIND]
 NODE: Final = 0
-POOL_ROW: Final = 1  # counts in the first column alone; in all others it has 0
+POOL_ROW: Final = 1  # uses only the first column; the others are 0
 SPARE_ROW: Final = 2
 
 # jobs[:, slot]
@@ -54,7 +56,7 @@ ALLOC: Final = 5  # first entry in alloc
 ALLOCS: Final = 6  # number of entries
 POOL: Final = 7  # first entry in pools
 POOLS: Final = 8  # number of entries
-SEEN: Final = 9  # number of the first freed hole that the job was not looked at for; -1: search it as a whole
+SEEN: Final = 9  # number of the first freed interval not yet tried for the job; -1: search it as a whole
 HELD: Final = 10  # of a placed job, a bit for each of its nodes' rows, by ``held_bit``
 JOB_FIELDS: Final = 11
 
@@ -68,9 +70,9 @@ FIXED: Final = 3  # runs, or blocks nodes: never moved by a search
 CHUNK: Final = 0  # first chunk
 CHUNKS: Final = 1
 EXCLUSIVE: Final = 2
-SETS: Final = 3  # sets of nodes, on one of which the job is to be kept; 0: anywhere
-HOLDERS: Final = 4  # so many of them, the first, could hold all of it
-WAIT: Final = 5  # how many seconds later it may start for that; -1: it never spreads over several
+SETS: Final = 3  # number of node sets from which one is preferred; 0: no sets
+HOLDERS: Final = 4  # the first HOLDERS sets could hold the whole job
+WAIT: Final = 5  # seconds that it may wait for one set; -1: it never uses several
 SHAPE_FIELDS: Final = 6
 # The chunks of a shape come once for all nodes, then once for each set, restricted to its rows.
 
@@ -86,72 +88,72 @@ NEED: Final = 5  # needs per unit, one per resource
 A_ROW: Final = 0
 A_CHUNK: Final = 1  # which chunk of the shape; -1 for a pool
 A_UNITS: Final = 2
-A_TAKE: Final = 3  # what is taken of the row, one per resource
+A_TAKE: Final = 3  # amounts taken of the row, one per resource
 
 # ctl[:]
 SLAB_TOP: Final = 0  # first unused segment of the slabs
 ALLOC_TOP: Final = 1  # first unused entry of alloc
-WORK: Final = 2  # segments visited so far: the unit of budgets
+WORK: Final = 2  # visited segments: the unit of budgets
 STOP: Final = 3  # set from outside: kernels that run long return at once
 GARBAGE: Final = 4  # unused segments below SLAB_TOP
 ALLOC_GARBAGE: Final = 5
-NOW: Final = 6  # the latest now any kernel was told: no search begins before it
-FREED: Final = 7  # entries in the log of freed holes
-FREED_BASE: Final = 8  # number of the first of them
+NOW: Final = 6  # present time: no search begins before it
+FREED: Final = 7  # entries in the log of freed intervals
+FREED_BASE: Final = 8  # number of the first entry
 SEARCH_FLAGS: Final = 9  # bits: see TO_SEARCH
-LIMIT: Final = 10  # a search that has worked beyond this may leave off; 0: none may
-CAME_TO: Final = 11  # the moment that a search which left off had come to: there is no start before it
-PARTIAL: Final = 12  # 1 + the slot whose search left off; 0: none did
-PARTIAL_START: Final = 13  # where it was planned then
-PARTIAL_TOP: Final = 14  # the number that the next hole would have had when the search began
-NO_ROOM: Final = 15  # 1: a slice of repair ended since a slab was full
-GATES: Final = 16  # a bit for each column that is a gate, of which even who has a whole node takes a little
-LEAST_TIER: Final = 17  # searches pass over nodes of lower tiers
+LIMIT: Final = 10  # a search may pause beyond this WORK; 0: never
+CAME_TO: Final = 11  # time reached by a paused search: there is no start before it
+PARTIAL: Final = 12  # 1 + slot of the paused search; 0: none
+PARTIAL_START: Final = 13  # planned start of that slot at the pause
+PARTIAL_TOP: Final = 14  # number of the next freed interval when the search began
+NO_ROOM: Final = 15  # 1: a slice of repair ended because a slab was full
+GATES: Final = 16  # a bit for each gate column, of which even an exclusive job takes only its need
+LEAST_TIER: Final = 17  # searches skip nodes of lower tiers
 PROTECT_TIER: Final = 18  # 1: repair moves no job to nodes of a lower tier than it has
-WANTED_SEGMENTS: Final = 19  # after GROW: so many unused segments of the slabs suffice; 0: there were enough
+WANTED_SEGMENTS: Final = 19  # after GROW: unused segments required in the slabs; 0: enough
 WANTED_ENTRIES: Final = 20  # the same of the allocations
-MOST_WORK: Final = 21  # WORK of one search at most
-SEARCH_END: Final = 22  # the present search gives up beyond this WORK
-WORK_END: Final = 23  # and so do all searches beyond this one; other threads may lower it
+MOST_WORK: Final = 21  # maximum WORK of one search
+SEARCH_END: Final = 22  # WORK limit of the present search
+WORK_END: Final = 23  # WORK limit of all searches; other threads may lower it
 CTL_FIELDS: Final = 24
 
 # ctl[LOOK]
-TO_SEARCH: Final = 1  # some planned job is to be searched as a whole by the next pass of the repair
-NAMED: Final = 2  # those whose SEEN is -1 were not yet tried as a whole for a start at once
-LOST: Final = 4  # the log of freed holes was lost: nobody was yet
+TO_SEARCH: Final = 1  # the next pass of repair must search some planned job as a whole
+NAMED: Final = 2  # jobs with SEEN -1 were not yet tried as a whole for an immediate start
+LOST: Final = 4  # the log was lost: no job was tried yet
 
-# entries[:, i] of the log of freed holes: see kernels/freed.py
+# entries[:, i] of the log of freed intervals: see kernels/freed.py
 T_ROW: Final = 0
 T_LO: Final = 1
 T_HI: Final = 2
-T_VERSION: Final = 3  # of the row, when its runs were measured
-T_BEFORE: Final = 4  # number of the entry before it on the same row
+T_VERSION: Final = 3  # VERSION of the row when its runs were measured
+T_BEFORE: Final = 4  # number of the previous entry on the same row
 T_FIELDS: Final = 5
 
 # bounds[level * DURATIONS + step, row]: see kernels/bounds.py
 DURATIONS: Final = 32
 
 # scratch[:, row]
-EXTRA: Final = 0  # segments that a change may bring
-UNITS: Final = 1  # the rest: searches for many units
+EXTRA: Final = 0  # segments that a change may add
+UNITS: Final = 1  # this and the rest: searches for many units
 NEXT: Final = 2
 FRESH: Final = 3
 KEY: Final = 4
 SORT: Final = 5
 POOL_NEED: Final = 6
-CLOSED: Final = 7  # 1 where units of several kinds are kept off meanwhile; 0 between searches
+CLOSED: Final = 7  # 1: row temporarily closed to units of several chunks; 0 between searches
 SCRATCH_ROWS: Final = 8
 
 MOST_RESOURCES: Final = 62
-"""Kernels keep a bit for each."""
+"""Kernels use one bit per resource."""
 
 # Return codes instead of a start.
 NONE: Final = -1  # no start before the bound
 GROW: Final = -2  # a slab is full: grow it and call again; nothing was changed
-LATER: Final = -3  # a search left off at its limit: it goes on from CAME_TO
-SPENT: Final = -4  # a search has done all the work that it may: nobody knows whether there is a start
+LATER: Final = -3  # a search paused at its limit: it continues from CAME_TO
+SPENT: Final = -4  # a search reached its work limit: the result is unknown
 
-# How a kernel went that changes places.
+# Return codes of kernels that change placements.
 DONE: Final = 0
 FULL: Final = 1
 """A slab is full: grow it and call again."""
@@ -163,7 +165,7 @@ class Tables(NamedTuple):
     T: Ints
     """(S,) starts of segments."""
     F: Table
-    """(R, S) what is free from there on."""
+    """(R, S) free capacity from that time on."""
     rows: Table
     """(N, ROW_FIELDS)."""
     cap: Table
@@ -177,7 +179,7 @@ class Tables(NamedTuple):
     sets: Ints
     """Row numbers of all row sets, one after another."""
     costs: Ints
-    """(as long as ``sets``) what each row costs jobs of the set, from 0 on: see ``plan/scarcity.py``."""
+    """(as long as ``sets``) cost of each row for jobs of the set, from 0 on: see ``plan/scarcity.py``."""
     pools: Table
     """(entries, 2) row and amount."""
     alloc: Table
@@ -187,8 +189,8 @@ class Tables(NamedTuple):
     bounds: Table
     """(levels * DURATIONS, N) lower bounds of starts."""
     exact: Table
-    """(levels * DURATIONS, N) the VERSION of the row for which a bound is a start, not only a bound."""
+    """(levels * DURATIONS, N) the VERSION of the row at which the bound was an actual start."""
     scratch: Table
     """(SCRATCH_ROWS, N) for searches."""
     out: Table
-    """(entries, 3) row, chunk, units: what a search found."""
+    """(entries, 3) row, chunk, units: result of a search."""

@@ -1,4 +1,4 @@
-"""What can be read off a plan: all windows for a request, what blocks a job, why a request can never run."""
+"""Read-only views of a plan: start windows of a request, blockers of a job, unmet requirements."""
 
 from schedd.plan.views.blockers import Blockers, LackingRow, PlanBlocker, find_blockers
 from schedd.plan.views.blocking_chain import BlockedInterval, blocking_chain

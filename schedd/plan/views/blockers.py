@@ -1,4 +1,4 @@
-"""What keeps a job from starting: a set of placed jobs and unusable nodes, sufficient and minimal."""
+"""Blockers of a job: a sufficient and minimal set of placed jobs and unusable nodes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["Blockers", "LackingRow", "PlanBlocker", "find_blockers"]
 
 @dataclass(frozen=True, slots=True)
 class LackingRow:
-    """A row of which a blocker holds what the job lacks there: the columns of these resources."""
+    """A row on which a blocker holds what the job lacks: the columns of these resources."""
 
     row: int
     columns: tuple[int, ...]
@@ -23,9 +23,9 @@ class LackingRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanBlocker:
-    """One blocker: a placed ``slot`` with what it ``holds``, or (slot -1) the unusable node of ``row``.
+    """One blocker: a placed ``slot`` with the rows it ``holds``, or (slot -1) the unusable node of ``row``.
 
-    ``sooner``: it belongs to those that keep the job from any start earlier than the one it has.
+    ``sooner``: it also prevents any start earlier than the present one.
     """
 
     slot: int
@@ -36,11 +36,11 @@ class PlanBlocker:
 
 @dataclass(frozen=True, slots=True)
 class Blockers:
-    """Why a job does not start at ``earliest``, the first moment at which it could if nothing was placed.
+    """Why a job does not start at ``earliest``, its first possible start in an empty plan.
 
-    Without ``items`` it would start then; with any one of them it would not. Without those of them that are
-    ``sooner`` it would start at ``without``, which is before its ``start``; with any one of these it would
-    not start before that. -1: no start.
+    Without ``items`` it would start then; with any one of them it would not. Without the ``sooner`` ones it
+    would start at ``without``, before its ``start``; with any one of these it would not start before that.
+    -1: no start.
     """
 
     earliest: int
@@ -54,7 +54,7 @@ _BlockerKey = tuple[int, int]
 
 
 class _RemovalTrial:
-    """Blockers are taken from the plan, and given back."""
+    """Removes blockers from the plan, and restores them."""
 
     def __init__(self, plan: Plan, slot: int, now: int, attempt: PlanAttempt) -> None:
         self.plan, self.slot, self.now = plan, slot, now
@@ -71,7 +71,7 @@ class _RemovalTrial:
             self._attempt.remove(slot)
 
     def restore(self, item: _BlockerKey) -> None:
-        """Put it back as it was."""
+        """Restore it."""
         slot, row = item
         del self.out[item]
         if slot < 0:
@@ -80,7 +80,7 @@ class _RemovalTrial:
             self._attempt.restore(slot)
 
     def remove_exactly(self, items: Sequence[_BlockerKey]) -> None:
-        """Let exactly these be removed."""
+        """Remove exactly these blockers."""
         wanted = dict.fromkeys(items)
         for item in [item for item in self.out if item not in wanted]:
             self.restore(item)
@@ -89,16 +89,16 @@ class _RemovalTrial:
                 self.remove(item)
 
     def starts(self, bound: int) -> int:
-        """Where the job would start before ``bound``; -1: it would not."""
+        """Return the job's start before ``bound``; -1: none."""
         return self.plan.probe(self.slot, self.now, bound)
 
 
 def find_blockers(fork: Plan, slot: int, now: int, horizon: int) -> Blockers:
-    """What keeps the unplaced job of ``slot`` from starting at once, or as soon as it may.
+    """Return the blockers that keep the unplaced job of ``slot`` from starting as early as it may.
 
-    Give a fork of the plan, which is changed meanwhile and left as it was. Of several sets that would do, one
-    on the nodes with the fewest jobs in the way is named; a node that cannot be used remove_exactly where
-    jobs do not suffice. Starts lie before ``horizon``.
+    Pass a fork of the plan, which is changed meanwhile and then restored. Of several sufficient sets, one on
+    the nodes with the fewest conflicting jobs is returned; an unusable node only if jobs do not suffice.
+    Starts lie before ``horizon``.
     """
     with PlanAttempt(fork, now) as attempt:
         trial = _RemovalTrial(fork, slot, now, attempt)
@@ -135,7 +135,7 @@ def _find_blockers(trial: _RemovalTrial, horizon: int) -> Blockers:
 
 
 def _shortest(trial: _RemovalTrial, ordered: Sequence[_BlockerKey], earliest: int) -> list[_BlockerKey]:
-    """The first of ``ordered``, as many as it takes to let the job start at ``earliest``."""
+    """Return the shortest prefix of ``ordered`` whose removal lets the job start at ``earliest``."""
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
@@ -150,10 +150,11 @@ def _shortest(trial: _RemovalTrial, ordered: Sequence[_BlockerKey], earliest: in
 def _minimal(
     trial: _RemovalTrial, items: Sequence[_BlockerKey], enough: Callable[[], bool]
 ) -> list[_BlockerKey]:
-    """Those of ``items`` that must be removed, given that all of them are ``enough``; exactly they are out.
+    """Return a minimal subset of ``items`` whose removal is ``enough``, given that removing all is; exactly
+    this subset is removed.
 
-    Repeated until nothing can be given back: kinds of chunks that share nodes are placed by first fit, where
-    less in the way may not always help.
+    Repeated until no blocker can be restored: several chunks are placed by first fit, where fewer conflicts
+    do not always help.
     """
     kept = list(items)
     trial.remove_exactly(kept)
@@ -170,9 +171,10 @@ def _minimal(
 
 
 def _candidates(plan: Plan, slot: int, begin: int, end: int | None = None) -> list[_BlockerKey]:
-    """What the job would meet from ``begin`` on for its duration, or until ``end``; best named first.
+    """Return the jobs and nodes that conflict with the job from ``begin`` on for its duration, or until
+    ``end``.
 
-    First what lies on nodes with few in the way, those that end soon before others; unusable nodes last.
+    Order: jobs on nodes with few conflicts first, then by end; unusable nodes last.
     """
     tb = plan.tables
     rows = usable_rows(plan, slot)
@@ -190,7 +192,7 @@ def _candidates(plan: Plan, slot: int, begin: int, end: int | None = None) -> li
     crowd = np.bincount(on, minlength=tb.rows.shape[0])
     latest = np.zeros(tb.rows.shape[0], np.int64)
     np.maximum.at(latest, on, ends[slots[owner]])
-    # Rows in order: few jobs first, then those that are free again soonest.
+    # order of rows: few jobs first, then by the time at which the row is free again
     rank = np.empty(tb.rows.shape[0], np.int64)
     rank[np.lexsort((latest, crowd, tb.rows[:, at.USABLE] == 0))] = np.arange(tb.rows.shape[0])
     best = np.full(slots.shape[0], tb.rows.shape[0], np.int64)
@@ -203,7 +205,7 @@ def _candidates(plan: Plan, slot: int, begin: int, end: int | None = None) -> li
 
 
 class _Lacking:
-    """Of which resources there is too little for the job, row by row, were it to start at a moment."""
+    """Resources that the job lacks on each row, if it started at a given time."""
 
     def __init__(self, plan: Plan, slot: int, start: int) -> None:
         self._plan, self._slot = plan, slot
@@ -212,7 +214,7 @@ class _Lacking:
         self._known: dict[int, frozenset[int]] = {}
 
     def held_by(self, blocker: int) -> tuple[LackingRow, ...]:
-        """What the job of slot ``blocker`` (-1: none) holds of it."""
+        """Return which of these the job of slot ``blocker`` (-1: none) holds."""
         if blocker < 0:
             return ()
         tb = self._plan.tables
@@ -230,7 +232,7 @@ class _Lacking:
         return self._known[row]
 
     def _columns(self, row: int) -> set[int]:
-        """Those resources that let the fewest units of the job fit on the row, where not all fit."""
+        """Return the resources that limit the job's units on the row, if not all units fit."""
         tb, slot = self._plan.tables, self._slot
         segments = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         times = tb.T[segments]

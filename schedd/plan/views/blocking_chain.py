@@ -1,4 +1,4 @@
-"""What holds the nodes of a planned job until its start, moment by moment: a chain without gaps."""
+"""Blocking chain: what holds the nodes of a planned job until its start, as adjacent intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ _NEVER: Final = at.FAR
 class BlockedInterval:
     """From ``start`` to before ``until`` (seconds since the epoch) the job cannot start on its nodes.
 
-    ``cause``: `held`: ``slot`` holds what it lacks on ``row``; `gap`: the row is free for too short a time,
-    until ``slot`` holds it; `room`: the row itself has too little, whoever holds it (slot -1); `ready`: the
-    job may not start yet (no slot, no row); `free`: nothing is in its way (no slot, no row).
+    ``cause``: `held`: ``slot`` holds what the job lacks on ``row``; `gap`: the row is free too briefly, until
+    ``slot`` holds it; `room`: the row itself has too little capacity (slot -1); `ready`: the job may not
+    start yet (no slot, no row); `free`: nothing blocks it (no slot, no row).
     """
 
     start: int
@@ -36,11 +36,11 @@ class BlockedInterval:
 def blocking_chain(
     plan: Plan, slot: int, takes: Sequence[Take], start: int, now: int, strength: Ints
 ) -> tuple[BlockedInterval, ...]:
-    """Why the job does not start on the nodes of ``takes`` before ``start``, in the order of time.
+    """Return why the job does not start on the nodes of ``takes`` before ``start``, in the order of time.
 
-    Give a fork of the plan from which the job of ``slot`` is lifted. The stretches meet each other: the first
-    begins ``now``, the last ends at ``start``. Where several jobs are in the way at a moment, one of the
-    largest ``strength`` (by slot) is named, of these the one that explains the longest time.
+    Pass a fork of the plan from which the job of ``slot`` is removed. Intervals are adjacent: the first
+    begins ``now``, the last ends at ``start``. Of several blocking jobs at one time, one of the largest
+    ``strength`` (by slot) is named, then the one that explains the longest time.
     """
     if start <= now:
         return ()
@@ -57,20 +57,20 @@ def blocking_chain(
 
 
 class _RowUse:
-    """The rows of one job, when each has too little for it, and who holds of them."""
+    """Rows of one job: when each has too little capacity for it, and which jobs hold it."""
 
     def __init__(self, plan: Plan, slot: int, takes: Sequence[Take], start: int, now: int) -> None:
         tb = plan.tables
         self._duration = int(tb.jobs[at.DUR, slot])
         need = _needs(plan, slot, takes)
         self._rows = np.array(sorted(need), np.int64)
-        # Where the plan does not hold, what lies after its start may be in its way, too.
+        # in an inconsistent plan, later entries may block the job as well
         end = start + self._duration
         self._lack(plan, need, now, end)
         self._holders(plan, now, end)
 
     def _lack(self, plan: Plan, need: dict[int, Ints], now: int, end: int) -> None:
-        """Where and when which resource of a row is too little: one column for each such segment."""
+        """Find when and where which resource of a row is insufficient: one column per such segment."""
         tb = plan.tables
         parts: list[Ints] = []
         for place, row in enumerate(self._rows.tolist()):
@@ -90,7 +90,7 @@ class _RowUse:
         self._resources = max((one.shape[0] for one in need.values()), default=1)
 
     def _holders(self, plan: Plan, now: int, end: int) -> None:
-        """The entries of placed jobs on the rows."""
+        """Collect the entries of placed jobs on the rows."""
         read = plan.read_view()
         starts, ends = read.starts, read.starts + read.durations
         slots = np.flatnonzero((starts >= 0) & (starts < end) & (ends > now))
@@ -102,7 +102,7 @@ class _RowUse:
         self._takes: npt.NDArray[np.bool_] = held.amounts[:, : self._resources] > 0
 
     def before(self, end: int, ready: int, strength: Ints) -> BlockedInterval:
-        """The stretch that ends at ``end``."""
+        """Return the interval that ends at ``end``."""
         last = end - 1
         here = (self._from <= last) & (self._to > last)
         if here.any():
@@ -119,7 +119,9 @@ class _RowUse:
         return BlockedInterval(max(floor, begins - self._duration + 1), end, "gap", holder.slot, holder.row)
 
     def _now(self, here: npt.NDArray[np.bool_], last: int, ready: int, strength: Ints) -> BlockedInterval:
-        """Who holds, at the moment ``last``, what is lacking in the segments ``here``; since when."""
+        """Return which job holds, at time ``last``, what is lacking in the segments ``here``, and since
+        when.
+        """
         since = np.full((self._rows.shape[0], self._resources), _NEVER, np.int64)
         since[self._place[here], self._column[here]] = self._from[here]
         lacking = np.where(self._takes, since[self._at], _NEVER).min(axis=1, initial=_NEVER)
@@ -137,7 +139,7 @@ class _RowUse:
 
 
 def _needs(plan: Plan, slot: int, takes: Sequence[Take]) -> dict[int, Ints]:
-    """What the job takes of each of its rows, by column; of a pool in the first."""
+    """Return what the job takes of each of its rows, by column; of a pool in the first."""
     tb = plan.tables
     width = tb.F.shape[0]
     need: dict[int, Ints] = {}

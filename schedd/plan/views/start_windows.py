@@ -1,4 +1,4 @@
-"""Free windows: every interval of starts at which a request fits into the plan, not only the first."""
+"""Start windows: all intervals of starts at which a request fits into the plan, not only the first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ __all__ = ["StartWindow", "find_windows"]
 
 @dataclass(frozen=True, slots=True)
 class StartWindow:
-    """The request may start at any second of ``[first, last]``; the nodes may differ from start to start."""
+    """The request may start at any second of ``[first, last]``; the nodes may differ between starts."""
 
     first: int
     last: int
@@ -32,16 +32,16 @@ def find_windows(
     pools: Mapping[str, int] | None = None,
     limit: int = 100,
 ) -> tuple[StartWindow, ...]:
-    """The first ``limit`` windows of starts in ``[begin, end)`` for ``duration`` seconds, in order.
+    """Return the first ``limit`` windows of starts in ``[begin, end)`` for ``duration`` seconds, in order.
 
-    Ask a fork of the plan: a slot is used while searching. For a set of nodes the request need not wait here.
+    Pass a fork of the plan: a slot is used during the search. The request does not wait for a node set.
     Raises KeyError for an unknown pool.
     """
     if request.together is not None and request.together.wait is not None:
         request = replace(request, together=replace(request.together, wait=0))
     slot = fork.add_job(request, duration, begin, pools)
     try:
-        # A request that fits can cease to fit only when its end passes a moment at which something changes.
+        # a request that fits stops fitting only when its end passes a change on a row
         edges = _edges(fork, slot) - duration + 1
         found: list[StartWindow] = []
         t = begin
@@ -59,7 +59,7 @@ def find_windows(
 
 
 def _end(fork: Plan, slot: int, begin: int, end: int, edges: Ints) -> int:
-    """The first of these moments at which the request does not fit, or ``end``."""
+    """Return the first of these times at which the request does not fit, or ``end``."""
     for t in edges.tolist():
         if t >= end:
             break
@@ -70,7 +70,7 @@ def _end(fork: Plan, slot: int, begin: int, end: int, edges: Ints) -> int:
 
 
 def _edges(plan: Plan, slot: int) -> Ints:
-    """All moments at which something changes on a row that the job may use, sorted."""
+    """Return all times at which anything changes on a candidate row of the job, sorted."""
     tb = plan.tables
     times = [
         tb.T[int(tb.rows[row, at.OFF]) :][: int(tb.rows[row, at.LEN])]

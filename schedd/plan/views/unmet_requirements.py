@@ -1,4 +1,4 @@
-"""Why a request can never run here: judged against all configured nodes, empty and up."""
+"""Requirements that the cluster can never meet, checked against all configured nodes, empty and up."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,17 +11,18 @@ __all__ = ["empty_plan", "find_unmet_requirement"]
 
 
 def empty_plan(plan: Plan) -> Plan:
-    """The same nodes, all up, with nothing planned; keep it until nodes change."""
+    """Return a plan with the same nodes, all up, and without jobs; cache it until nodes change."""
     return Plan([replace(node, state=NodeState.UP) for node in plan.nodes.values()], 0)
 
 
 def find_unmet_requirement(
     empty: Plan, request: Request, units: Mapping[str, str] = NO_UNITS
 ) -> Never | None:
-    """The first requirement that the cluster cannot meet, of ``empty`` = ``bare(plan)``; None: it could run.
+    """Return the first requirement that the cluster cannot meet, with ``empty`` = ``empty_plan(plan)``; None:
+    it could run.
 
-    First each chunk by itself, node by node; then whether as many units as asked fit at once; then the
-    chunks together, of which the first is named that finds no room beside those before it.
+    Order of checks: each chunk by itself, node by node; all units of a chunk at once; then the chunks
+    together, naming the first that does not fit next to those before it.
     """
     alone = empty.find_unmet_requirement(request, units)
     if alone is not None or _fits(empty, request):
@@ -52,7 +53,7 @@ def _fits(empty: Plan, request: Request) -> bool:
 
 
 def _most(empty: Plan, request: Request, i: int) -> int:
-    """How many units of a chunk fit at once: at least 1, fewer than it asks for."""
+    """Return the maximum number of units of a chunk that fit at once: at least 1, fewer than requested."""
     chunk = request.chunks[i]
     low, high = 1, chunk.count
     while low + 1 < high:

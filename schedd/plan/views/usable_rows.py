@@ -1,4 +1,4 @@
-"""The rows that a request may use: nodes that could hold a unit, and its pools."""
+"""Candidate rows of a request: nodes that could hold a unit, and its pools."""
 
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
@@ -7,7 +7,7 @@ __all__ = ["usable_rows"]
 
 
 def usable_rows(plan: Plan, slot: int) -> set[int]:
-    """The rows on which the job of ``slot`` may be placed, usable or not, and the rows of its pools."""
+    """Return the candidate rows of the job of ``slot``, usable or not, and the rows of its pools."""
     tb = plan.tables
     shape = int(tb.jobs[at.SHAPE, slot])
     first, n = int(tb.shapes[shape, at.CHUNK]), int(tb.shapes[shape, at.CHUNKS])
