@@ -1,4 +1,4 @@
-"""Access lists: whose jobs may use what is reserved."""
+"""Access lists of reservations."""
 
 from dataclasses import dataclass, fields
 
@@ -7,8 +7,8 @@ __all__ = ["Access"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Users, groups, accounts and queues; one match is enough, or a walltime that is ``shorter`` (seconds) or
-    equal. An empty list is false: it lets nobody in.
+    """Users, groups, accounts and queues; one match, or a walltime of at most ``shorter`` seconds, is
+    sufficient. An empty list is false and admits no job.
     """
 
     users: frozenset[str] = frozenset()
@@ -21,8 +21,8 @@ class Access:
         return any(getattr(self, field.name) for field in fields(self))
 
     def admits(self, owner: str, group: str, account: str, queue: str, walltime: int = 0) -> bool:
-        """Whether a job of this owner (``user`` or ``user@host``), group, account and queue may pass; 0: its
-        walltime is not known.
+        """Return whether a job of this owner (``user`` or ``user@host``), group, account and queue is
+        admitted; ``walltime`` 0: unknown.
         """
         return (
             owner.partition("@")[0] in self.users

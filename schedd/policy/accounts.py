@@ -1,7 +1,7 @@
-"""Accounts: what a group of people may use, in core-hours or money, and what a job takes of it.
+"""Accounts: budgets of groups of users in core-hours or money, and the charges of jobs.
 
-Amounts are whole numbers of the account's smallest unit, so that sums are exact: core-seconds, or millionths
-of the site's currency.
+Amounts are integers in the account's smallest unit, so that sums are exact: core-seconds, or millionths of
+the site's currency.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,15 +29,17 @@ __all__ = [
 Unit = Literal["core_hours", "money"]
 Period = Literal["", "month", "quarter", "year"]
 SCALE: Final[Mapping[Unit, int]] = {"core_hours": 3_600, "money": 1_000_000}
-"""Smallest units in one core-hour, or in one of the currency."""
+"""Smallest units in one core-hour, or in one unit of the currency."""
 _MONTHS: Final[Mapping[Period, int]] = {"": 0, "month": 1, "quarter": 3, "year": 12}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRules:
-    """What the site says of accounts. ``by``: the attribute of a job that names its account; who names none
-    uses ``otherwise`` (empty: none, and is not charged). Jobs of an account that is not ``known`` wait or run
-    uncharged; those of one that is ``empty`` wait, or go last. A gpu counts as ``gpu`` cores.
+    """Site rules for accounts. ``by`` is the job attribute that names the account; jobs without one use
+    ``otherwise`` (empty: uncharged).
+
+    Jobs of an account that is not ``known`` wait or run uncharged; jobs of an ``empty`` account wait or go
+    last. A gpu counts as ``gpu`` cores.
     """
 
     by: Literal["account", "project", "group", "user"] = "account"
@@ -46,16 +48,18 @@ class AccountRules:
     empty: Literal["wait", "last"] = "wait"
     gpu: float = 0.0
     logs: str = ""
-    """The server's accounting logs: a file, or the directory of the daily ones; empty: they are not read."""
+    """The server's accounting logs: a file, or the directory of daily files; empty: not read."""
     zone: str = "UTC"
-    """Where periods begin at midnight."""
+    """Time zone of the midnights at which periods begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One account. ``amount`` is for each period, or for good where it has none; ``moved`` came in or went
-    out since the period began at ``since``, ``charged`` was used since. It may be ``overdraft`` below zero.
-    ``until`` is when the period ends, 0 without one. ``users`` may use it; empty: everybody.
+    """State of one account. ``amount`` is the budget for each period, or in total without a period.
+
+    ``moved`` was transferred and ``charged`` was used since the period's begin at ``since``. The balance may
+    go ``overdraft`` below zero. ``until`` is the end of the period, or 0. ``users`` may use the account;
+    empty: all users.
     """
 
     name: str
@@ -73,16 +77,16 @@ class Account:
 
     @property
     def balance(self) -> int:
-        """What is left, before what is held for jobs."""
+        """Remaining amount, before holds for jobs."""
         return self.amount + self.moved - self.charged
 
     def lets(self, user: str) -> bool:
-        """Whether this user (without host) may use it."""
+        """Return whether this user (without host) may use the account."""
         return not self.users or user in self.users
 
 
 class Portion(NamedTuple):
-    """What a job holds of one node."""
+    """Resources of one node held by a job."""
 
     node: str
     properties: tuple[str, ...]
@@ -91,8 +95,8 @@ class Portion(NamedTuple):
 
 
 def period_at(period: Period, moment: int, zone: str) -> tuple[int, int]:
-    """The period ``[since, until)`` that ``moment`` lies in, by the calendar of ``zone``; (moment, 0) for
-    an account without periods.
+    """Return the calendar period ``[since, until)`` of ``moment`` in ``zone``; (moment, 0) for an account
+    without periods.
     """
     months = _MONTHS[period]
     if not months:
@@ -107,7 +111,7 @@ def period_at(period: Period, moment: int, zone: str) -> tuple[int, int]:
 
 
 def paid(unit: Unit, portions: Iterable[Portion], start: int, end: int, economy: Economy, gpu: float) -> int:
-    """What it takes to hold ``portions`` over ``[start, end)``, rounded to the smallest unit."""
+    """Return the charge for holding ``portions`` over ``[start, end)``, rounded to the smallest unit."""
     if end <= start:
         return 0
     if unit == "core_hours":
@@ -126,7 +130,7 @@ def paid(unit: Unit, portions: Iterable[Portion], start: int, end: int, economy:
 
 
 def dearest(unit: Unit, cpus: int, gpus: int, seconds: int, economy: Economy, gpu: float) -> int:
-    """The most that a job of this size can take, wherever and whenever it runs."""
+    """Return the maximum charge of a job of this size, at any place and time."""
     if unit == "core_hours":
         return round((cpus + gpu * gpus) * seconds)
     core = max((one.core_hour for one in economy.prices), default=0.0)

@@ -1,4 +1,4 @@
-"""Places that a job can pay for: of those that the plan finds, the first that costs no more than a limit."""
+"""Search for the first place of a job within its cost limit."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -15,15 +15,15 @@ from schedd.policy.economy import AHEAD, Economy, Rates
 __all__ = ["Tariff", "held_portions", "move_to_affordable_place", "too_expensive"]
 
 _ROUNDS: Final = 60
-"""So many places are tried at most."""
+"""Maximum number of places tried."""
 _ROUNDING: Final = 1e-9
 
 
 class Tariff:
-    """The prices of a cluster's nodes from a day's begin on, each worked out once."""
+    """Prices of a cluster's nodes from a given day on, computed once for each set of prices."""
 
     def __init__(self, economy: Economy, nodes: Mapping[str, Sequence[str]], day: int) -> None:
-        """``nodes``: names with their properties; ``day`` in seconds since the epoch."""
+        """Store the prices; ``nodes`` maps names to properties, ``day`` is in seconds since the epoch."""
         self.day = day
         self._economy = economy
         self._kinds = {name: economy.node_prices(name, properties) for name, properties in nodes.items()}
@@ -36,7 +36,7 @@ class Tariff:
         return found
 
     def cost(self, portions: Iterable[Portion], start: int, end: int) -> float:
-        """What it costs to hold ``portions`` over ``[start, end)``."""
+        """Return the cost of holding ``portions`` over ``[start, end)``."""
         total, span = 0.0, np.array([start, end], np.int64)
         for one in portions:
             rates = self._node_rates(self._kinds.get(one.node, ()))
@@ -45,8 +45,8 @@ class Tariff:
         return total
 
     def later(self, cpus: int, gpus: int, after: int, seconds: int, most: float) -> int | None:
-        """The first moment after ``after`` from which so much could cost no more than ``most``, on the
-        cheapest nodes; None: there is none.
+        """Return the first time after ``after`` at which this size may cost at most ``most`` on the cheapest
+        nodes, or None.
         """
         if not self._kinds:
             return None
@@ -62,7 +62,7 @@ class Tariff:
                 costs.append(cpus * core + gpus * gpu)
             return np.min(np.array(costs), axis=0)  # type: ignore[no-any-return]
 
-        # Between the moments at which its begin or its end passes a change of prices, costs are linear.
+        # Costs are linear between the times at which begin or end crosses a price change.
         edges = np.unique(np.concatenate([rates.edges for rates in kinds]))
         moments = np.unique(np.concatenate([[after + 1], edges, edges - seconds]))
         moments = moments[moments > after]
@@ -81,7 +81,7 @@ class Tariff:
 
 
 def held_portions(plan: Plan, slot: int) -> list[Portion]:
-    """What a placed job holds of nodes."""
+    """Return the node resources held by a placed job."""
     found: dict[str, Portion] = {}
     for take in plan.takes(slot):
         name = plan.node_names[take.row]
@@ -92,7 +92,7 @@ def held_portions(plan: Plan, slot: int) -> list[Portion]:
 
 
 def too_expensive(most: float, cost: float, currency: str) -> WaitingFor:
-    """What a job waits for that has no place at which it costs no more than ``most``."""
+    """Return the wait for a job without a place within its cost limit."""
     words = f"a time at which it costs at most {most:,.2f} {currency}; it would cost {cost:,.2f} {currency}"
     return WaitingFor("cost", words)
 
@@ -100,11 +100,11 @@ def too_expensive(most: float, cost: float, currency: str) -> WaitingFor:
 def move_to_affordable_place(
     plan: Plan, slot: int, tariff: Tariff, most: float, now: int, place: Callable[[], int]
 ) -> tuple[int, float]:
-    """Move a job that was just placed to the first place that costs no more than ``most``: its start, or -1
-    with the job unplaced, and what its first place costs. ``place`` puts it into its earliest gap.
+    """Move a placed job to the first place that costs at most ``most``. Return its start (-1: unplaced) and
+    the cost of the first place.
 
-    Nodes are those that the plan takes at a time: that others would be cheaper then is not tried. Raises
-    WorkSpent.
+    ``place`` places the job into its earliest gap. The plan chooses the nodes at each time; cheaper other
+    nodes at the same time are not tried. Raises WorkSpent.
     """
     seconds = int(plan.jobs.durations[slot])
     start, first = plan.start(slot), -1.0

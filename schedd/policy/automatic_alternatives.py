@@ -1,4 +1,4 @@
-"""When alternative plans are sought by themselves, and which of them is put in force."""
+"""Rules for automatic searches of alternative plans and for applying one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ __all__ = ["AlternativeRules"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlternativeRules:
-    """Seconds unless said otherwise; ``every`` 0: never. ``limits`` by objective: a plan beyond one is not
-    taken, unless the live plan is beyond it as far. It must be better by the share ``gain``.
+    """Rules in seconds; ``every`` 0: no searches. ``limits`` by objective exclude a plan beyond a limit,
+    unless the live plan is as far beyond it. The plan must be better by the share ``gain``.
     """
 
     every: int = 0

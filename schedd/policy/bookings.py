@@ -1,4 +1,4 @@
-"""Bookings of users: what the site allows, and in which order those that may still move are planned anew.
+"""Rules for users' bookings, and the order in which flexible bookings are replanned.
 
 After Netto, *Adaptive co-allocation of distributed resources* (2009), chapter 3: flexible advance
 reservations.
@@ -13,41 +13,42 @@ __all__ = ["BookingRules", "Order", "Window", "nearest", "sort_key", "stretch"]
 
 
 class Order(StrEnum):
-    """In which order bookings are planned anew that may still move."""
+    """Order in which flexible bookings are replanned."""
 
     EDF = "edf"
-    """The earliest deadline first."""
+    """Earliest deadline first."""
     LFF = "lff"
-    """The least flexible first."""
+    """Least flexible first."""
     BJF = "bjf"
-    """The biggest first: cores times seconds."""
+    """Largest first, by cores times seconds."""
     FIFO = "fifo"
-    """Who asked first."""
+    """First requested first."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookingRules:
-    """What users may book; nothing unless the site says how much. Times in seconds."""
+    """Limits of users' bookings; none are allowed by default. Times in seconds."""
 
     most: int = 0
-    """Bookings of one user at once that are not over; 0: users may book nothing."""
+    """Maximum open bookings of one user; 0: users may not book."""
     cpus: int = 0
-    """Cores of one booking at most; 0: as many as there are."""
+    """Maximum cores of one booking; 0: unlimited."""
     longest: int = 86_400
     ahead: int = 7 * 86_400
-    """How far ahead the deadline may lie."""
+    """Maximum time between now and the deadline."""
     cost: float = 0.0
-    """What it costs, as a share of what a job costs on as many cores for as long.
-    Its jobs pay beside that."""
+    """Charge as a share of that of a job with as many cores and as much time. Jobs in the booking are charged
+    separately.
+    """
     order: Order = Order.EDF
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What counts of a booking where several are put in order. Times in seconds."""
+    """Properties of a booking that determine its order. Times in seconds."""
 
     asked: int
-    """When it was asked for."""
+    """Time of the request."""
     ready: int
     deadline: int
     duration: int
@@ -55,12 +56,12 @@ class Window:
     name: str
 
     def spare(self, now: int) -> int:
-        """By how much it may still be moved: its flexibility (section 1.2)."""
+        """Return how far the start may still move: the booking's flexibility (section 1.2)."""
         return self.deadline - max(self.ready, now) - self.duration
 
 
 def sort_key(order: Order, one: Window, now: int) -> tuple[int, int, str]:
-    """By which ``one`` is put in order; among equals who asked first, then by name."""
+    """Return the sort key of ``one``; ties go to the earlier request, then to the name."""
     match order:
         case Order.EDF:
             first = one.deadline
@@ -74,7 +75,9 @@ def sort_key(order: Order, one: Window, now: int) -> tuple[int, int, str]:
 
 
 def stretch(one: Window, start: int) -> float:
-    """How far a place outside the window is from what was wanted, in its own lengths; below 0 before it."""
+    """Return the distance of a start from the window in lengths of the booking; negative before the
+    window.
+    """
     if start < one.ready:
         return (start - one.ready) / one.duration
     return max(0, start + one.duration - one.deadline) / one.duration
@@ -91,7 +94,7 @@ _Option = TypeVar("_Option", bound=_Off)
 
 
 def nearest(options: Iterable[_Option], most: int) -> tuple[_Option, ...]:
-    """So many places outside a window, the nearest first, and of both sides where there are both."""
+    """Return up to ``most`` places outside a window, nearest first, from both sides if possible."""
     found = sorted(options, key=_distance)
     before = [one for one in found if one.stretch < 0]
     after = [one for one in found if one.stretch >= 0]

@@ -1,4 +1,4 @@
-"""What all jobs together come to at one moment: the circumstances under which priorities are computed."""
+"""Demand of all jobs at one time: the circumstances for computing priorities."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,10 +11,10 @@ __all__ = ["Demand", "demand"]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is asked for and has been used; implements ``protocol.Shares``.
+    """Total demand and past usage; implements ``protocol.Shares``.
 
-    ``factors`` are fair-share factors by leaf of ``tree``; ``pressures`` by licence: copies asked for by
-    waiting jobs and held by running ones, over the copies there are.
+    ``factors`` are fair-share factors by leaf of ``tree``. ``pressures`` by licence are (copies requested by
+    waiting jobs + copies held by running jobs) / existing copies.
     """
 
     tree: FairShare | None = None
@@ -24,15 +24,15 @@ class Demand:
     relaxed: int = 0
 
     def usage(self, job: Applicant) -> float:
-        """1 less the fair-share factor of whom the job belongs to; 0 without a tree."""
+        """Return 1 - fair-share factor of the job's leaf; 0 without a tree."""
         return 1.0 - self.factors.get(self.tree.path(job), 1.0) if self.tree is not None else 0.0
 
     def pressure(self, licence: str) -> float:
-        """How much is asked of ``licence``, over what there is."""
+        """Return the demand for ``licence`` over its copies."""
         return self.pressures.get(licence, 0.0)
 
     def beside(self, walltime: int) -> "Demand":
-        """With one more waiting job of this length, which may be the shortest."""
+        """Return the demand with one more waiting job of this walltime."""
         if walltime > 0 and not 0 < self.shortest <= walltime:
             return replace(self, shortest=walltime)
         return self
@@ -46,10 +46,10 @@ def demand(
     tree: FairShare | None = None,
     used: Mapping[Path, tuple[float, float]] | None = None,
 ) -> Demand:
-    """The demand of these jobs; ``copies`` are how many there are of each licence, ``used`` what
-    ``Usage.decayed`` says.
+    """Return the demand of these jobs. ``copies`` are the copies of each licence, ``used`` comes from
+    ``Usage.decayed``.
 
-    Source: multilevel.md §3.3 (rho; of running jobs the copies they hold count too) and §3.4 (minext).
+    Source: multilevel.md §3.3 (rho; copies held by running jobs are included) and §3.4 (minext).
     """
     waiting = list(waiting)
     copies = copies or {}

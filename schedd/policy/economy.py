@@ -1,4 +1,4 @@
-"""What nodes draw and what their time costs: watts, and prices by node and window of time."""
+"""Power draw of nodes and prices of node time by node and window."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from schedd.policy.recurrence import Recurrence, occurrences
 __all__ = ["AHEAD", "ALL_OTHERS", "Draw", "Economy", "PowerCap", "Price", "Rates"]
 
 ALL_OTHERS: Final = "*"
-"""Stands for the nodes that no table names."""
+"""Key for nodes without an entry."""
 AHEAD: Final = 400 * 86_400
-"""Windows of prices are worked out so many seconds ahead; later, prices without a window hold."""
+"""Price windows are expanded for this many seconds; later, prices without a window apply."""
 _HOUR: Final = 3600.0
 
 Floats = npt.NDArray[np.float64]
@@ -22,9 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Watts of one node: while it is on and ``idle``, more for each busy ``core`` and each ``gpu`` held, and
-    what is left while it is ``off``.
-    """
+    """Watts of one node: ``idle`` while on, plus ``core`` and ``gpu`` for each one in use, and ``off``."""
 
     idle: float
     core: float = 0.0
@@ -34,7 +32,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerCap:
-    """At most so many ``watts`` are drawn by all nodes together, always or within ``window``."""
+    """Maximum ``watts`` of all nodes together, always or within ``window``."""
 
     watts: float
     window: Recurrence | None = None
@@ -42,7 +40,7 @@ class PowerCap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What an hour of a core and of a gpu costs on ``nodes`` (names or properties; empty: on all), always or
+    """Price of one hour of a core and of a gpu on ``nodes`` (names or properties; empty: all), always or
     within ``window``.
     """
 
@@ -53,7 +51,7 @@ class Price:
 
 
 class Rates(NamedTuple):
-    """Prices of one node's second over time: ``core[i]`` and ``gpu[i]`` hold in ``[edges[i], edges[i+1])``,
+    """Prices of one node's second over time: ``core[i]`` and ``gpu[i]`` apply in ``[edges[i], edges[i+1])``,
     the last ones without end. ``edges`` are seconds since the epoch.
     """
 
@@ -62,7 +60,7 @@ class Rates(NamedTuple):
     gpu: Floats
 
     def paid(self, rate: Floats, moments: npt.NDArray[np.int64]) -> Floats:
-        """What one unit at ``rate`` costs from the first edge up to each of ``moments``."""
+        """Return the cost of one unit at ``rate`` from the first edge to each of ``moments``."""
         lengths = np.diff(self.edges)
         until = np.concatenate([[0.0], np.cumsum(rate[:-1] * lengths)])
         at = np.clip(np.searchsorted(self.edges, moments, side="right") - 1, 0, None)
@@ -72,8 +70,8 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Economy:
-    """What the site says of watts and prices. ``draws`` by node or property, ``*`` for all others;
-    ``measured`` by node goes before them.
+    """Site settings of watts and prices. ``draws`` by node or property, ``*`` for all others; ``measured`` by
+    node overrides them.
     """
 
     draws: Mapping[str, Draw] = field(default_factory=dict)
@@ -83,28 +81,27 @@ class Economy:
     caps: tuple[PowerCap, ...] = ()
 
     def draw(self, name: str, properties: Iterable[str]) -> Draw | None:
-        """The watts of a node: those measured, else its own, else those of the first of its properties that
-        the site names, else those of all others; None where there are none.
+        """Return the watts of a node: measured, else its own, else of its first listed property, else of all
+        others; None without any.
         """
         found = self.measured.get(name)
         return found if found is not None else self.draw_set(name, properties)
 
     def draw_set(self, name: str, properties: Iterable[str]) -> Draw | None:
-        """The same by the site's settings alone."""
+        """Return the same from the site's settings only."""
         for one in (name, *(key for key in self.draws if key in frozenset(properties)), ALL_OTHERS):
             if one in self.draws:
                 return self.draws[one]
         return None
 
     def node_prices(self, name: str, properties: Iterable[str]) -> tuple[int, ...]:
-        """Which of the prices are about a node: their numbers in order."""
+        """Return the indices of the prices that apply to a node."""
         known = {name, *properties}
         return tuple(i for i, one in enumerate(self.prices) if not one.nodes or known.intersection(one.nodes))
 
     def rates(self, which: tuple[int, ...], begin: int, end: int) -> Rates:
-        """The prices of these numbers over ``[begin, end)``: of several that hold at once the last counts.
-
-        Where none holds, time is free.
+        """Return the rates of these prices over ``[begin, end)``. The last of several overlapping prices
+        applies; without a price, time is free.
         """
         end = max(begin + 1, min(end, begin + AHEAD))
         windows = [self._windows(self.prices[i], begin, end) for i in which]

@@ -1,4 +1,4 @@
-"""Which of the nodes that are free a job goes to: those that draw least for its work."""
+"""Preference for nodes with the least energy for a job's work."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ __all__ = ["EnergyPlacement", "joules_for_work"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyPlacement:
-    """With ``prefer``, of the nodes that are free at its start a job goes to those that draw least for it;
-    one that would end less than ``urgent`` seconds before its deadline to the fastest.
+    """With ``prefer``, among free nodes a job gets those with the least energy for it; a job within
+    ``urgent`` seconds of its deadline gets the fastest.
     """
 
     prefer: bool = False
@@ -21,8 +21,8 @@ class EnergyPlacement:
 def joules_for_work(
     draws: Mapping[str, Draw | None], speeds: Mapping[str, float], gpus: float
 ) -> dict[str, float]:
-    """By node, the joules that a core draws, with so many ``gpus`` for it, while a node of speed 1 would need
-    a second. A node of which no watts are known counts as the worst of those that are.
+    """Return joules per core-second of speed-1 work by node, with ``gpus`` per core. Nodes without known
+    watts count as the worst known node.
     """
     known = {
         name: (draw.core + gpus * draw.gpu) / speeds[name] for name, draw in draws.items() if draw is not None

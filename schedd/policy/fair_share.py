@@ -28,17 +28,17 @@ __all__ = [
 Level = Literal["account", "project", "group", "user", "queue"]
 
 Path = tuple[str, ...]
-"""A place in the tree: one name for each level, from the top; shorter for what is not a leaf."""
+"""Place in the tree: one name for each level from the top; shorter for an inner node."""
 
 MOST_WINDOWS: Final = 1000
-"""The largest depth."""
+"""Maximum depth."""
 
 _NOBODY = "-"
-"""The name of an account, project, group or queue that a job does not name."""
+"""Name for a missing account, project, group or queue."""
 
 
 class JobOwner(Protocol):
-    """A job, as far as it matters whose it is."""
+    """The owner attributes of a job."""
 
     @property
     def owner(self) -> str:
@@ -72,7 +72,7 @@ _NAMES: Mapping[Level, Callable[[JobOwner], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a job holds or held: ``cpus`` over ``[start, end)``, having waited ``waited`` seconds for it."""
+    """Resources held by a job: ``cpus`` over ``[start, end)``, after ``waited`` seconds of waiting."""
 
     path: Path
     cpus: int
@@ -83,10 +83,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """Who is meant to get how much, and how soon usage is forgotten.
+    """Target shares and decay of usage. ``levels`` define the tree from the top.
 
-    ``levels`` make the tree, from the top. ``shares`` are relative to those of the same parent; what is not
-    listed has ``unlisted``. ``interval`` is in seconds, ``depth`` in intervals. Raises ValueError.
+    ``shares`` are relative to siblings; missing entries have ``unlisted``. ``interval`` is in seconds,
+    ``depth`` in intervals. Raises ValueError.
     """
 
     levels: tuple[Level, ...] = ("group", "user")
@@ -112,21 +112,20 @@ class FairShare:
                 raise ValueError(f"share of {'/'.join(path)}: {share} is negative")
 
     def path(self, job: "JobOwner") -> Path:
-        """The leaf to which a job belongs."""
+        """Return the leaf of a job."""
         return tuple(_NAMES[level](job) or _NOBODY for level in self.levels)
 
     def share(self, path: Path) -> float:
-        """What is meant for ``path``, relative to its siblings."""
+        """Return the share of ``path`` relative to its siblings."""
         return (self.shares or {}).get(path, self.unlisted)
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRow:
-    """One place of the tree.
+    """One node of the tree. ``target`` and ``usage`` are parts of the whole, ``used`` decayed cpu-seconds.
 
-    ``target`` and ``usage`` are parts of the whole, ``used`` decayed cpu-seconds. ``factor`` is 1 for who has
-    used nothing, 0.5 for who has used just what is meant for it, and goes to 0. ``waited`` is the normalised
-    wait: seconds waited per cpu-second used (thesis, NUWT), 0 without use.
+    ``factor`` is 1 without usage, 0.5 for usage equal to the target, and approaches 0. ``waited`` is the
+    normalised wait: seconds waited per cpu-second used (thesis, NUWT), 0 without usage.
     """
 
     path: Path
@@ -139,7 +138,7 @@ class ShareRow:
 
 
 class Usage:
-    """What ended jobs have used, in whole cpu-seconds by leaf and window. Changed by its owner alone."""
+    """Usage of ended jobs in integer cpu-seconds by leaf and window. Not thread-safe."""
 
     __slots__ = ("_forgotten", "_interval", "_leaves", "_sums", "_sums_of", "depth")
 
@@ -149,12 +148,12 @@ class Usage:
         """In windows; of a run that touches more only the last ones are booked."""
         self._leaves: dict[Path, dict[int, tuple[int, int]]] = {}
         self._forgotten = -1
-        # What a leaf's windows come to changes only when a run is booked on it or a window is over.
+        # A leaf's sum changes only when a run is recorded or a window ends.
         self._sums: dict[Path, tuple[float, float]] = {}
         self._sums_of: tuple[FairShare, int] | None = None
 
     def book(self, held: Held) -> None:
-        """A job has ended. What it held more than ``depth`` windows before its end counts for nothing."""
+        """Record an ended job. Usage more than ``depth`` windows before its end is ignored."""
         windows = self._leaves.setdefault(held.path, {})
         self._sums.pop(held.path, None)
         interval = self._interval
@@ -167,7 +166,7 @@ class Usage:
         windows[last] = (before, waited + held.waited)
 
     def forget(self, settings: FairShare, now: int) -> None:
-        """Let go of what no longer counts."""
+        """Drop windows that no longer count."""
         oldest = now // self._interval - settings.depth + 1
         if oldest == self._forgotten:
             return
@@ -181,9 +180,8 @@ class Usage:
     def decayed(
         self, settings: FairShare, now: int, running: Iterable[Held] = ()
     ) -> dict[Path, tuple[float, float]]:
-        """By leaf, in order: cpu-seconds used and seconds waited, as much as they still count.
-
-        Of what runs, what it has held up to ``now`` counts too.
+        """Return decayed cpu-seconds used and seconds waited by leaf, in order. Running jobs count up to
+        ``now``.
         """
         newest = now // self._interval
         oldest = newest - settings.depth + 1
@@ -208,13 +206,13 @@ class Usage:
         return found
 
     def copy(self) -> "Usage":
-        """The same, to be changed by another."""
+        """Return an independent copy."""
         new = Usage(self._interval, self.depth)
         new._leaves = {path: dict(windows) for path, windows in self._leaves.items()}
         return new
 
     def saved(self) -> dict[str, Any]:
-        """The same as plain values, for a checkpoint; equal usage gives equal values."""
+        """Return plain values for a checkpoint; equal usage gives equal values."""
         leaves = [
             [list(path), [[window, *windows[window]] for window in sorted(windows)]]
             for path, windows in sorted(self._leaves.items())
@@ -223,7 +221,7 @@ class Usage:
 
     @classmethod
     def load(cls, saved: Mapping[str, Any], settings: FairShare) -> Self:
-        """What was saved; nothing where it was kept by other levels or other windows. Raises KeyError,
+        """Restore saved usage; empty if it was saved with other levels or windows. Raises KeyError,
         TypeError, ValueError.
         """
         usage = cls(settings.interval, settings.depth)
@@ -235,7 +233,7 @@ class Usage:
 
 
 def _sum(windows: Mapping[int, tuple[int, int]], newest: int, weights: list[float]) -> tuple[float, float]:
-    """What is left of cpu-seconds used and of seconds waited, the newest window first."""
+    """Return the decayed sums of cpu-seconds used and seconds waited, newest window first."""
     cpus = seconds = 0.0
     for window in sorted(windows, reverse=True):
         if 0 <= newest - window < len(weights):
@@ -246,7 +244,9 @@ def _sum(windows: Mapping[int, tuple[int, int]], newest: int, weights: list[floa
 
 
 class _UsageByWindow:
-    """Cpu-seconds by window of jobs that overlap. A job costs the same however many windows it touches."""
+    """Cpu-seconds by window of overlapping jobs. The cost of a job does not depend on the number of its
+    windows.
+    """
 
     __slots__ = ("_interval", "_parts", "_steps")
 
@@ -256,7 +256,7 @@ class _UsageByWindow:
         self._steps: dict[int, int] = {}
 
     def add(self, cpus: int, begin: int, end: int) -> None:
-        """A job holds ``cpus`` over ``[begin, end)``."""
+        """Add a job that holds ``cpus`` over ``[begin, end)``."""
         if begin >= end:
             return
         interval = self._interval
@@ -271,7 +271,7 @@ class _UsageByWindow:
         self._steps[last] = self._steps.get(last, 0) - cpus * interval
 
     def amounts(self) -> list[tuple[int, int]]:
-        """(window, cpu-seconds) of each window in which anything is held, in order."""
+        """Return (window, cpu-seconds) of each window with usage, in order."""
         found: list[tuple[int, int]] = []
         edges = sorted({*self._parts, *self._steps})
         whole = 0
@@ -290,11 +290,12 @@ _NONE: Final = _UsageByWindow(1)
 def share_rows(
     settings: FairShare, used: Mapping[Path, tuple[float, float]], rated: Iterable[Path] = ()
 ) -> list[ShareRow]:
-    """Every place of the tree, parents before children: all that have a share, use, or are ``rated``.
+    """Return all tree nodes with a share, usage or a place in ``rated``, parents before children.
 
-    Usage is that of ``Usage.decayed``. The factor is ``2**(-e/t)`` with the target t and the effective usage
-    e: at the top the usage itself; below, ``u + (e' - u) * s``, so that who has used nothing inherits its
-    part s of what its parent has used (e'). That is the classic fair share of multifactor priorities.
+    Usage comes from ``Usage.decayed``. ``factor = 2**(-e/t)`` with target t and effective usage e. At the
+    top, e is the usage; below, ``e = u + (e' - u) * s`` with the parent's effective usage e' and the share s,
+    so that an unused child inherits its part of the parent's usage. This is the classic fair share of
+    multifactor priorities.
     """
     leaves = {*used, *rated}
     places = {
@@ -320,7 +321,7 @@ def share_rows(
             usage = mine / everything if everything else 0.0
             counted = usage + (effective - usage) * part if parent else usage
             meant = target * part
-            # Never quite 0, however small the target: 0 is for those for whom nothing is meant.
+            # Keep factors above 0 for any positive target; 0 is for a target of 0.
             factor = max(2.0 ** (-counted / meant), float_info.min) if meant else 0.0
             found.append(
                 ShareRow(
@@ -342,6 +343,6 @@ def share_rows(
 def factors(
     settings: FairShare, used: Mapping[Path, tuple[float, float]], rated: Iterable[Path]
 ) -> dict[Path, float]:
-    """The factor of every leaf in ``rated``."""
+    """Return the factor of every leaf in ``rated``."""
     wanted = set(rated)
     return {row.path: row.factor for row in share_rows(settings, used, wanted) if row.path in wanted}

@@ -1,8 +1,7 @@
-"""What a priority is computed from and what it comes to: the agreement between the engine and the terms.
+"""Interface between the engine and the priority terms.
 
-The engine asks ``Priority`` for every job that waits, at its arrival and every few minutes, and compares
-totals alone. A total is a whole number, so that jobs whose priorities differ by less than a point are equal:
-among equals nobody gives way.
+The engine calls ``Priority`` for every waiting job, at its arrival and every few minutes, and compares only
+totals. A total is an integer, so that jobs within one point are equal: equal jobs never displace each other.
 """
 
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ __all__ = ["Applicant", "Breakdown", "Priority", "Shares", "Term", "Weights"]
 class Applicant:
     """A waiting job as terms see it. Times are seconds since the epoch, ``walltime`` is in seconds.
 
-    ``eligible`` is since when it may be planned, None when it may not yet. ``cpus`` and ``nodes`` are totals
-    of its request (``nodes``: an upper bound where units may share nodes). ``priority`` is its owner's wish
-    (``-p``, -1024 to 1023), ``queue_priority`` the server's for its queue. ``licences`` are names and
-    amounts.
+    ``eligible`` is the time since which it may be planned, or None. ``cpus`` and ``nodes`` are totals of its
+    request (``nodes``: an upper bound if units may share nodes). ``priority`` is the owner's (``-p``, -1024
+    to 1023), ``queue_priority`` the server's for its queue. ``licences`` are names and amounts.
     """
 
     id: str
@@ -41,7 +39,7 @@ class Applicant:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One term of a sum: ``points`` is what it adds, ``value`` what it found before it was weighted."""
+    """One term of a sum: ``points`` after weighting, ``value`` before."""
 
     name: str
     weight: float
@@ -51,41 +49,43 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A priority and what it is the sum of; ``total`` is the sum of the points, rounded."""
+    """A priority with its terms; ``total`` is the rounded sum of the points."""
 
     total: int
     terms: tuple[Term, ...] = ()
 
 
 class Shares(Protocol):
-    """What all jobs together come to at one moment: what terms need to know beside the job itself."""
+    """Aggregate facts about all jobs at one time, as needed by the terms."""
 
     @property
     def shortest(self) -> int:
-        """The least walltime of all waiting jobs, in seconds; 0 when none waits."""
+        """Minimum walltime of the waiting jobs in seconds; 0 without any."""
         ...
 
     @property
     def relaxed(self) -> int:
-        """How many licences waiting jobs ask for that are asked for no more than there is of them."""
+        """Number of licences whose requested copies do not exceed the existing ones."""
         ...
 
     def usage(self, job: Applicant) -> float:
-        """What the job's user, group and account have used of their share, in [0, 1]: 0.5 is just so much."""
+        """Return the used part of the share of the job's user, group and account, in [0, 1]; 0.5 equals the
+        target.
+        """
         ...
 
     def pressure(self, licence: str) -> float:
-        """What is asked of a licence by all jobs, running ones included, over how much of it there is."""
+        """Return the demand for a licence, including running jobs, over its copies."""
         ...
 
 
 class Weights(Protocol):
-    """The site's weights; their fields are the affair of the terms."""
+    """The site's weights; the terms define the fields."""
 
 
 class Priority(Protocol):
-    """Pure: the same job, moment, shares and weights give the same breakdown."""
+    """Pure: equal job, time, shares and weights give an equal breakdown."""
 
     def __call__(self, job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown:
-        """The priority of ``job`` at ``now``."""
+        """Return the priority of ``job`` at ``now``."""
         ...

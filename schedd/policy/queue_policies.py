@@ -1,8 +1,8 @@
 """Queue policies as three hooks of one loop: order, may-start-now, reserve.
 
-They decide at the last moment and plan nothing but what they reserve; the planning policy (conservative gap
-filling with repair) is the engine itself. Sources: planning.md §3.1 (FCFS), §3.2 (EDF), §3.3 (SJF), §3.4
-(EASY), §3.6 (aggressive backfilling without reservations), §3.8 (flexible backfilling).
+They decide at the last moment and plan only reservations; the planning policy (conservative gap filling with
+repair) is the engine itself. Sources: planning.md §3.1 (FCFS), §3.2 (EDF), §3.3 (SJF), §3.4 (EASY), §3.6
+(aggressive backfilling without reservations), §3.8 (flexible backfilling).
 """
 
 from collections.abc import Callable, Mapping
@@ -18,16 +18,16 @@ _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 
 AGE_CAPS_H: Final = (12, 24, 48)
-"""Hours of waiting after which a job goes before all younger ones, whatever else orders the queue."""
+"""A job goes before all younger ones after this many hours of waiting, regardless of the order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The queue in order of arrival, as columns of one length.
+    """The queue in order of arrival, as columns of equal length.
 
-    ``now`` and ``since`` (when each began to wait) are seconds since the epoch, ``duration`` is the seconds
-    asked for, above 0. ``due`` is when a job should have ended, far beyond all else where it has no deadline.
-    ``cpus`` works out how many each asks for; few orders ask.
+    ``now`` and ``since`` (begin of the wait) are seconds since the epoch, ``duration`` is the walltime in
+    seconds, above 0. ``due`` is the deadline, or a very late time. ``cpus`` computes the requested cpus on
+    demand; few orders use them.
     """
 
     now: int
@@ -39,11 +39,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
-    """One queue policy.
+    """One queue policy. ``order`` returns the positions of the waiting jobs in trial order.
 
-    ``order`` returns the positions of the waiting jobs in the order in which they are tried. ``may_start``
-    says whether a job may start when this many before it could not. ``reserves`` says whether a job that
-    cannot start gets a reservation, likewise.
+    ``may_start`` returns whether a job may start after this many jobs could not. ``reserves`` returns whether
+    a job that cannot start gets a reservation, likewise.
     """
 
     name: str
@@ -60,7 +59,7 @@ def _by_arrival(queue: Waiting) -> _Ints:
 
 
 def _first(key: Callable[[Waiting], _Ints | _Floats]) -> Callable[[Waiting], _Ints]:
-    """Smallest key first; equal ones by arrival."""
+    """Order by ascending key; ties by arrival."""
 
     def order(queue: Waiting) -> _Ints:
         return np.argsort(key(queue), kind="stable")
@@ -69,7 +68,9 @@ def _first(key: Callable[[Waiting], _Ints | _Floats]) -> Callable[[Waiting], _In
 
 
 def _capped(key: Callable[[Waiting], _Ints | _Floats], cap: int) -> Callable[[Waiting], _Ints]:
-    """The same among those that wait for less than ``cap`` seconds; before them the others, by arrival."""
+    """As ``_first`` for jobs that wait for less than ``cap`` seconds; the older jobs precede them by
+    arrival.
+    """
 
     def order(queue: Waiting) -> _Ints:
         young = queue.now - queue.since < cap
@@ -88,7 +89,7 @@ def _area(queue: Waiting) -> _Ints:
 
 
 def _expansion(queue: Waiting) -> _Floats:
-    """The expansion factor (wait + estimate) / estimate, largest first."""
+    """The expansion factor (wait + estimate) / estimate, descending."""
     factor: _Floats = (queue.now - queue.since + queue.duration) / queue.duration
     return -factor
 
@@ -98,16 +99,16 @@ def _deadline(queue: Waiting) -> _Ints:
 
 
 _AGING: Final = 0.01
-"""For each second of waiting."""
+"""Priority for each second of waiting."""
 _LEAD: Final = 2.0
-"""The pressure of a deadline begins so many times the job's length before its latest start."""
+"""Deadline pressure begins this many job lengths before the latest start."""
 _LEAST, _MOST = 0.1, 20.0
 _BOOST: Final = 2.0
-"""For the shortest job; less for longer ones."""
+"""Priority of the shortest job; less for longer ones."""
 
 
 def _flexible(queue: Waiting) -> _Floats:
-    """Aging, deadline and shortness, largest sum first; a deadline that cannot be met presses nobody."""
+    """Sum of aging, deadline and shortness, descending; a deadline that cannot be met adds no pressure."""
     length = queue.duration
     lead = _LEAD * length
     laxity = queue.due - length - queue.now
@@ -115,7 +116,7 @@ def _flexible(queue: Waiting) -> _Floats:
     deadline = np.where(pressed, _LEAST + (_MOST - _LEAST) * (lead - laxity) / lead, _LEAST)
     aging = _AGING * (queue.now - queue.since)
     value: _Floats = aging + deadline + _BOOST * length.min() / length
-    # Sums that differ by the last bits alone are ties, which go by arrival.
+    # Sums that differ only in the last bits are ties, ordered by arrival.
     return -value.round(9)
 
 
@@ -135,12 +136,12 @@ def _never(_blocked: int) -> bool:
 
 
 def _strict(name: str, order: Callable[[Waiting], _Ints]) -> QueuePolicy:
-    """Nobody passes a job that cannot start."""
+    """No job passes a job that cannot start."""
     return QueuePolicy(name, order, _nobody_blocked, _never)
 
 
 def _easy(name: str, order: Callable[[Waiting], _Ints]) -> QueuePolicy:
-    """The first that cannot start has a reservation; others start where they do not delay it."""
+    """The first job that cannot start gets a reservation; others start if they do not delay it."""
     return QueuePolicy(name, order, _always, _nobody_blocked)
 
 
@@ -166,4 +167,6 @@ QUEUE_POLICIES: Final[Mapping[str, QueuePolicy]] = {
         ),
     )
 }
-"""By name. ``easy-KEY-CAP``: EASY whose queue is ordered shortest first, by area, or by expansion factor."""
+"""Policies by name. ``easy-KEY-CAP`` is EASY with the queue ordered shortest first, by area, or by expansion
+factor.
+"""

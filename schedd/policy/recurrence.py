@@ -1,8 +1,8 @@
-"""Standing windows: recurring intervals of wall-clock time, as seconds UTC.
+"""Recurring windows of wall-clock time, as seconds UTC.
 
-The rule is that of RFC 5545 (section 3.3.10), expanded on the wall clock of a time zone. A window from 20:00
-to 08:00 is so on every day, also when clocks are changed in between: it is then an hour shorter or longer,
-and the window that begins at 08:00 joins it without gap or overlap.
+The rule follows RFC 5545 (section 3.3.10), expanded on the wall clock of a time zone. A window from 20:00 to
+08:00 has these times on every day, also across clock changes: it is then an hour shorter or longer, and a
+window that begins at 08:00 follows without gap or overlap.
 """
 
 import re
@@ -30,41 +30,41 @@ _NUMBERS: Final = {
     "INTERVAL": (1, 1000),
     "COUNT": (1, 10_000),
 }
-"""Parts that are numbers, and between which they lie; below 0 they count from the end, and 0 is none then."""
+"""Numeric parts and their ranges; negative values count from the end, and 0 is then invalid."""
 _ONE: Final = frozenset({"INTERVAL", "COUNT"})
-"""Parts that are one number; the others list several."""
+"""Parts with a single number; other parts are lists."""
 _PARTS: Final = (*_NUMBERS, "BYDAY", "FREQ", "UNTIL", "WKST")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,5}")
 _DAY: Final = re.compile(r"([+-]?[0-9]{1,2})?(MO|TU|WE|TH|FR|SA|SU)")
 _WEEKS: Final = {"MONTHLY": 5, "YEARLY": 53}
-"""How large the number before a day of the week may be: the second Monday is ``2MO``."""
+"""Maximum ordinal before a weekday: the second Monday is ``2MO``."""
 _MOST_A_DAY: Final = 96
-"""Begins in one day, BYHOUR times BYMINUTE."""
+"""Maximum begins in one day, BYHOUR times BYMINUTE."""
 _DAYS: Final = {"DAILY": 1, "WEEKLY": 7, "MONTHLY": 31, "YEARLY": 366}
 """Days in one period."""
 _SHOWN: Final = 200
-"""Characters of a rule that a message repeats."""
+"""Maximum characters of a rule in a message."""
 _YEARS: Final = (1970, 2399)
 _CYCLE: Final = 400
-"""Years after which the calendar is the same again, days of the week included."""
+"""Years after which the calendar repeats, including weekdays."""
 _FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 _PERIODS: Final = {"DAILY": 1, "WEEKLY": 7}
-"""Days from one period of a rule to the next, where all are as long."""
+"""Days from one period of a rule to the next, for periods of equal length."""
 _CHECKED = 64, timedelta(days=8 * 366 + 1)
-"""So many of the first windows, within so long, are looked at to see that they do not overlap."""
+"""Number of first windows, and time span, that are checked for overlaps."""
 
 
 class RecurrenceError(ValueError):
-    """A rule that cannot be followed; the message says which part, and what is allowed."""
+    """An invalid rule; the message names the part and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """A window that comes again.
+    """A recurring window. ``first`` and ``last`` are begin and end of the first window on the clock of
+    ``zone`` (an IANA name).
 
-    ``first`` and ``last`` are begin and end of the first window on the clock of ``zone`` (an IANA name);
-    ``rule`` is an RRULE such as ``FREQ=WEEKLY;BYDAY=MO``, empty for a window that comes once. The window of a
-    day in ``without`` is left out; the day is the one on which it would begin. Raises RecurrenceError.
+    ``rule`` is an RRULE such as ``FREQ=WEEKLY;BYDAY=MO``, or empty for a single window. Days in ``without``
+    are excluded, by the day of the begin. Raises RecurrenceError.
     """
 
     first: datetime
@@ -98,19 +98,19 @@ class Recurrence:
 
     @classmethod
     def parse(cls, text: str) -> "Recurrence":
-        """The window that ``text`` says. Raises RecurrenceError, ValueError."""
+        """Return the window of the text. Raises RecurrenceError, ValueError."""
         return _parse_text(text)
 
     @property
     def text(self) -> str:
-        """The same on one line: begin and end, rule, zone, days left out."""
+        """One line with begin and end, rule, zone and excluded days."""
         window = f"{self.first.isoformat()}/{self.last.isoformat()}"
         without = ",".join(day.isoformat() for day in self.without)
         return " ".join((window, self.rule or "once", self.zone, without)).rstrip()
 
     @property
     def description(self) -> str:
-        """As a person would say it."""
+        """Description for users."""
         short = self.length <= timedelta(days=1)
         until = f"{self.last:%H:%M}" if short else f"{self.last:%Y-%m-%d %H:%M}"
         when = f"from {self.first:%H:%M} to {until} {self.zone}"
@@ -118,7 +118,7 @@ class Recurrence:
 
     @property
     def length(self) -> timedelta:
-        """From begin to end on the wall clock."""
+        """Duration on the wall clock."""
         return self.last - self.first
 
 
@@ -136,10 +136,11 @@ def _parse_text(text: str) -> Recurrence:
 
 
 def occurrences(recurrence: Recurrence, begin: int, end: int) -> tuple[tuple[int, int], ...]:
-    """The windows that overlap ``[begin, end)``, as half-open intervals in seconds UTC, in order and whole.
+    """Return the complete windows that overlap ``[begin, end)``, as half-open intervals in seconds UTC, in
+    order.
 
-    A time that clocks skip is the moment of the skip; of one that comes twice the first is meant. A window
-    that lies wholly in a skipped hour does not take place.
+    A skipped clock time maps to the time of the skip; for a repeated time the first is used. A window within
+    a skipped hour does not occur.
     """
     if begin >= end:
         return ()
@@ -157,7 +158,7 @@ def occurrences(recurrence: Recurrence, begin: int, end: int) -> tuple[tuple[int
 
 
 def _starts(recurrence: Recurrence, after: datetime, before: datetime) -> Iterator[datetime]:
-    """Begins on the wall clock within ``[after, before]``."""
+    """Return the begins on the wall clock within ``[after, before]``."""
     if not recurrence.rule:
         starts = iter((recurrence.first,))
     else:
@@ -170,11 +171,10 @@ def _starts(recurrence: Recurrence, after: datetime, before: datetime) -> Iterat
 
 
 def _expanded(recurrence: Recurrence, after: datetime, before: datetime) -> Iterator[datetime]:
-    """The begins that the rule says, perhaps some before ``after``, up to ``before``.
+    """Yield the begins of the rule up to ``before``, perhaps some before ``after``.
 
-    The work does not depend on how long ago the first window was, nor on how far away the next one is: where
-    a rule fits no day, dateutil follows it to the end of its calendar, the year 9999. So all is moved there,
-    by whole cycles of the calendar.
+    The work is independent of the distance of the first and the next window: dateutil would follow an
+    unsatisfiable rule to the year 9999, so everything is moved near that year by whole calendar cycles.
     """
     rule, count, until, period = _rule(recurrence.rule, recurrence.first, recurrence.zone)
     last = before if until is None else min(before, until)
@@ -194,9 +194,8 @@ def _moved(moment: datetime, years: int) -> datetime:
 
 
 class _Rule(NamedTuple):
-    """A rule without its bounds; how often at most, and the last possible begin on the wall clock.
-
-    ``period``: the rule says the same when it begins so much later; None where months differ in length.
+    """A rule without bounds, with its maximum count and last possible begin on the wall clock. ``period``:
+    the rule repeats after this duration; None if months differ in length.
     """
 
     rule: rrule
@@ -224,7 +223,7 @@ def _rule(text: str, first: datetime, zone: str) -> _Rule:
 
 
 def _until(value: str, zone: str) -> datetime:
-    """A bound in UTC (as RFC 5545 wants it), or as a date or time of the zone, on the zone's wall clock."""
+    """Return a bound in UTC (as in RFC 5545), or a date or time of the zone, on the zone's wall clock."""
     for form in ("%Y%m%dT%H%M%SZ", "%Y%m%dT%H%M%S", "%Y%m%d"):
         try:
             found = datetime.strptime(value, form)  # noqa: DTZ007  (on the wall clock)
@@ -237,7 +236,7 @@ def _until(value: str, zone: str) -> datetime:
 
 
 def _check_rule(text: str) -> None:
-    """Refuse a rule that cannot be followed, before anything is expanded."""
+    """Reject an invalid rule before expansion."""
     if not text:
         return
     parts = [part.partition("=")[::2] for part in text.upper().split(";")]
@@ -273,7 +272,7 @@ def _check_rule(text: str) -> None:
 
 
 def _check_numbers(text: str, name: str, numbers: list[str]) -> None:
-    """A part's numbers are in their range, and no more than there are in it."""
+    """Check ranges and count of a part's numbers."""
     least, most = _NUMBERS[name]
     for number in numbers:
         good = _NUMBER.fullmatch(number) is not None and least <= int(number) <= most
@@ -298,7 +297,9 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _seconds(wall: datetime, zone: ZoneInfo) -> int:
-    """When the clock of ``zone`` first shows ``wall`` or, if it skips it, a later time."""
+    """Return the time at which the clock of ``zone`` first shows ``wall``, or a later time if ``wall`` is
+    skipped.
+    """
     second = int(wall.replace(tzinfo=zone, fold=0).timestamp())
     early = int(wall.replace(tzinfo=zone, fold=1).timestamp())
     if early >= second:  # it is shown, once or twice

@@ -1,8 +1,8 @@
-"""How often nodes fail, by their own history, and what a run is expected to lose by that.
+"""Failure rates of nodes from their history, and the expected loss of a run.
 
-Failures of a node are taken to come at a constant rate; D. Paul (2013) names mean times to failure as future
-work and gives no formula. Rates are those of a gamma prior with the weight of one failure at the
-cluster's mean rate, so that a node that was seen for an hour is not told to be perfect.
+Failures of a node are assumed to occur at a constant rate; D. Paul (2013) names mean times to failure as
+future work without a formula. Rates use a gamma prior with the weight of one failure at the cluster's mean
+rate, so that a node observed for an hour is not considered perfect.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ __all__ = ["Life", "Reliability", "expected_loss", "failure_rates"]
 
 _LN2: Final = log(2)
 _SMALL: Final = 1e-5
-"""Below so many failures expected within a run a series is exact, and the formula is not."""
+"""Below this number of expected failures a series is exact, and the closed formula is not."""
 _RARE: Final = 1e-30
 
 Floats = npt.NDArray[np.float64]
@@ -25,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """Jobs of at least ``avoid`` seconds of walltime go to nodes that fail less; 0: none does. What was
-    seen of a node counts half after ``half_life`` seconds.
+    """Jobs of at least ``avoid`` seconds of walltime go to nodes with fewer failures; 0: none. Observations
+    lose half their weight after ``half_life`` seconds.
     """
 
     avoid: int = 0
@@ -35,8 +35,8 @@ class Reliability:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What was seen of a node up to ``as_of`` (seconds since the epoch): for how many seconds it was ``up``,
-    and how many ``failures`` it had; the older the less of both. ``fell``: it was up when it went down.
+    """Observations of a node up to ``as_of`` (seconds since the epoch): decayed uptime ``up`` in seconds and
+    number of ``failures``. ``fell``: it was up when it went down.
     """
 
     as_of: int
@@ -46,7 +46,7 @@ class Life:
     fell: bool = False
 
     def aged(self, now: int, half_life: int) -> "Life":
-        """The same as it counts at ``now``; an earlier moment changes nothing."""
+        """Return the observations decayed to ``now``; an earlier time changes nothing."""
         seconds = max(0, now - self.as_of)
         left = 0.5 ** (seconds / half_life)
         # The integral of what is left of each second that it was up since.
@@ -57,7 +57,7 @@ class Life:
 
 
 def failure_rates(lives: Mapping[str, Life], now: int, half_life: int) -> dict[str, float]:
-    """Failures per second of each node; all 0 where none has ever failed."""
+    """Return failures per second of each node; all 0 without any failure."""
     aged = {name: life.aged(now, half_life) for name, life in lives.items()}
     failures = sum(life.failures for life in aged.values())
     up = sum(life.up for life in aged.values())
@@ -68,10 +68,10 @@ def failure_rates(lives: Mapping[str, Life], now: int, half_life: int) -> dict[s
 
 
 def expected_loss(rates: Floats, begun: Floats, left: Floats) -> Floats:
-    """Seconds of work that runs are expected to lose, since their nodes fail ``rates`` times a second.
+    """Return the expected lost seconds of work of runs on nodes with failure rates ``rates``.
 
-    They have run for ``begun`` seconds and are to run for ``left`` more; the first failure loses all that was
-    done. By element: the integral over t of (begun + t) rate exp(-rate t), from 0 to left.
+    The runs have run for ``begun`` seconds and will run for ``left`` more; the first failure loses all work.
+    Elementwise ``integral from 0 to left of (begun + t) * rate * exp(-rate * t) dt``.
     """
     x = rates * left
     few = x < _SMALL

@@ -1,7 +1,7 @@
-"""The site's policy as a whole: what schedd.toml says beyond what the server knows.
+"""Complete site policy: the settings of schedd.toml beyond the server's configuration.
 
-As plain values it is what stands below ``[clusters.NAME.site]``: tables, lists, texts and numbers. In that
-form it is checked at the edge and given to the engine; ``site_policy`` reads it.
+As plain values it is the content of ``[clusters.NAME.site]``: tables, lists, texts and numbers. It is
+validated at the edge and passed to the engine in this form; ``site_policy`` parses it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,12 +35,12 @@ __all__ = [
 ]
 
 STALE = 600
-"""Seconds after which the count of a licence is old, unless the site says otherwise."""
+"""Default age in seconds at which a licence count is outdated."""
 _WINDOW = frozenset({"first", "last", "rule", "without"})
 
 
 class Placing(StrEnum):
-    """Where a job goes that arrives or is placed anew; see docs/developers/optimisation.md."""
+    """Placement of a job that arrives or is replanned; see docs/developers/optimisation.md."""
 
     FIRST_GAP = "first_gap"
     BEST_GAP = "best_gap"
@@ -49,9 +49,8 @@ class Placing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingReservation:
-    """Nodes that are reserved in windows that come again: named, by features, or all.
-
-    Jobs of the users, groups, accounts or queues named may use them all the same.
+    """Nodes reserved in recurring windows: named, by features, or all. Jobs of the listed users, groups,
+    accounts or queues may use them.
     """
 
     name: str
@@ -64,62 +63,61 @@ class StandingReservation:
     accounts: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     shorter: int = 0
-    """Jobs of so short a walltime may use them, too, in seconds."""
+    """Jobs with at most this walltime in seconds may use them, too."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy:
-    """What the site wants. By default all jobs are equal, but for the priorities of the server's queues."""
+    """The site's policy. By default all jobs are equal, except for the priorities of the server's queues."""
 
     weights: SiteWeights = field(default_factory=SiteWeights)
     fair_share: FairShare | None = None
     limits: tuple[Limit, ...] = ()
     reservations: tuple[StandingReservation, ...] = ()
     node_sets: NodeSets | None = None
-    """Of jobs that ask for nothing else themselves."""
+    """Default node sets for jobs without own ones."""
     speeds: Mapping[str, float] = field(default_factory=dict)
-    """How fast nodes are beside others, by name or property."""
+    """Relative speed of nodes by name or property."""
     throughput: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By application, units of its work a second by node or property; ``*``: on all others, of speed 1."""
+    """Units of work per second by application, and by node or property; ``*``: all others, at speed 1."""
     spare_scarce: bool = True
-    """Of nodes that allow the same start, a job gets the one that leaves the least of what is scarce; else
-    the one that is left with the fewest cpus.
+    """Among nodes with the same start, prefer those that leave most scarce resources free; otherwise those
+    with fewest remaining cpus.
     """
     placement: Placing = Placing.FIRST_GAP
     coordinate_arrays: bool = False
-    """Whether room that comes back goes to who ends first, an array's jobs counting as one; else to who
-    waits longest. Netto 2009, algorithm 7.
+    """Whether a repair prefers the job with the earliest end, counting an array as one job, over the longest
+    wait. Netto 2009, algorithm 7.
     """
     polled: Mapping[str, int] = field(default_factory=dict)
-    """Licences that a program is asked for: after how many seconds without an answer their count is old."""
+    """Licences counted by a program, with the age in seconds at which a count is outdated."""
     economy: Economy = field(default_factory=Economy)
-    """Watts of nodes, and what their time costs."""
+    """Watts and prices of nodes."""
     choosing: AlternativeRules = field(default_factory=AlternativeRules)
-    """When another plan is chosen by itself."""
+    """Rules for automatic alternatives."""
     hard_limits: bool = False
-    """Whether a job is planned only where it costs no more than its owner said."""
+    """Whether a job is planned only within its cost limit."""
     accounts: AccountRules = field(default_factory=AccountRules)
-    """Which account a job uses, and what becomes of jobs whose account is empty."""
+    """Account rules."""
     reliability: Reliability = field(default_factory=Reliability)
-    """Which jobs avoid nodes that fail."""
+    """Rules for avoiding failing nodes."""
     bookings: BookingRules = field(default_factory=BookingRules)
-    """What users may book."""
+    """Rules for users' bookings."""
     thrift: EnergyPlacement = field(default_factory=EnergyPlacement)
-    """Whether jobs go to nodes that draw less."""
+    """Rules for placement by energy."""
     power_saving: PowerSaving = field(default_factory=PowerSaving)
-    """When idle nodes are switched off."""
+    """Rules for switching off idle nodes."""
 
     def speed(self, name: str, properties: Iterable[str], otherwise: float) -> float:
-        """The speed of a node: the largest of those that its name and properties have."""
+        """Return the speed of a node: the maximum for its name and properties."""
         found = [self.speeds[one] for one in (name, *properties) if one in self.speeds]
         return max(found, default=otherwise)
 
 
 def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
-    """The policy that ``plain`` says; what is left out has its default.
-
-    Raises ValueError, TypeError or KeyError for what the edge should not have let through.
+    """Parse the policy from plain values; missing values have defaults. Raises ValueError, TypeError or
+    KeyError for values that validation should have rejected.
     """
     if plain.get("criteria") is not None:  # searches read them by themselves
         CriterionWeights(parse_criteria(plain["criteria"]))
@@ -164,7 +162,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
 
 
 def parse_economy(plain: Mapping[str, Any]) -> Economy:
-    """What ``plain``, see ``site_policy``, says of watts and prices. Raises what that raises."""
+    """Parse watts and prices, as ``site_policy``."""
     zone = plain.get("zone", "UTC")
     return Economy(
         draws={name: Draw(**one) for name, one in (plain.get("power") or {}).items()},
@@ -178,7 +176,7 @@ def parse_economy(plain: Mapping[str, Any]) -> Economy:
 
 
 def parse_reliability(plain: Mapping[str, Any]) -> Reliability:
-    """What ``plain``, see ``site_policy``, says of nodes that fail. Raises what that raises."""
+    """Parse the reliability rules, as ``site_policy``."""
     return Reliability(**(plain.get("reliability") or {}))
 
 

@@ -36,7 +36,9 @@ def bag_specification(tasks: int, deadline: int = 210, **more: Any) -> BagSpecif
 class BagFederation(SimulatedFederation):
     """Clusters of two nodes of four cpus each, and bags over them."""
 
-    def bag(self, tasks: int, *, run: int = 100, key: str = "", alone: bool = False, **more: Any) -> str:
+    def bag(
+        self, tasks: int, *, run: int = 100, key: str = "", only_if_planned: bool = False, **more: Any
+    ) -> str:
         """Asked for and taken."""
         self.array_figures(more.pop("array", 1000))
         one = bag_specification(tasks, self.now + more.pop("deadline", 210), **more)
@@ -61,7 +63,7 @@ class BagFederation(SimulatedFederation):
         }
         ends = share_ends(found.offers, split)
         return self.federation.bag_operations.submit(
-            "ann@org", submission, one, split.shares, ends, key, only_if_planned=alone
+            "ann@org", submission, one, split.shares, ends, key, only_if_planned=only_if_planned
         ).id
 
     def array_figures(self, tasks: int) -> None:

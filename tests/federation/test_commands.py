@@ -82,7 +82,7 @@ def test_submit_names_unsupported_options(words: tuple[str, ...], said: str) -> 
 class TerminalInput:
     """A standard input that never ends."""
 
-    def read_submission(self) -> str:
+    def read(self) -> str:
         raise AssertionError("it waits for a script")
 
 

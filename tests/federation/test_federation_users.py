@@ -235,7 +235,7 @@ claim = "hpc.north"
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (GOOD[GOOD.index("[clusters") :], "clusters.north.claim: there is no table [oidc]"),
+        (GOOD[GOOD.index("[clusters") :], "clusters.north.claim: needs a table [oidc]"),
         (GOOD.replace("https:", "http:"), "oidc.issuer: only https"),
         (GOOD.replace('client_id = "schedd"\n', ""), "oidc.client_id: Field required"),
         (GOOD.replace('groups = ["hpc"]\n', ""), "a grant names groups or users"),
