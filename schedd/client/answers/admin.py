@@ -39,10 +39,10 @@ __all__ = [
 
 
 class ResourceFacts(TypedDict):
-    """A resource as the server defines it.
+    """A resource as defined by the server.
 
-    ``type`` is ``long``, ``size``, ``float``, ``boolean``, ``string`` or ``string_array``; ``flags`` are the
-    letters that qmgr shows: ``h`` of a host, ``n`` and ``f`` counted on nodes, ``q`` on queues and server.
+    ``type`` is ``long``, ``size``, ``float``, ``boolean``, ``string`` or ``string_array``; ``flags`` are
+    qmgr's letters: ``h`` for host level, ``n`` and ``f`` for consumable on nodes, ``q`` on queues and server.
     """
 
     type: str
@@ -50,9 +50,10 @@ class ResourceFacts(TypedDict):
 
 
 class ServerFacts(TypedDict):
-    """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
-    users may see each other's jobs. ``family`` is that of its dialect; an older adapter does not say.
-    ``resources`` are those that the server defines, by name; empty where it did not tell them.
+    """The server: scheduling flag, defaults, limits and version.
+
+    ``open`` means that users may see each other's jobs. ``family`` is its dialect; older adapters do not
+    report it. ``resources`` are the server's resource definitions by name; empty if not reported.
     """
 
     scheduling: bool

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class ShareFacts(TypedDict):
-    """What a job holds, or is to hold, of one node; ``mem`` in KiB."""
+    """Resources of one node held by a job; ``mem`` in KiB."""
 
     node: str
     cpus: int
