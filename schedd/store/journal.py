@@ -287,8 +287,8 @@ class DurableJournal:
             marked = LogWatermark(
                 batch=self._tail.batch,
                 event=self._tail.event,
-                digest_batch=at.batch,
-                digest=chain.hex(),
+                chain_batch=at.batch,
+                chain=chain.hex(),
                 last_decision=self._decided,
                 term=self._term(),
             )

@@ -24,14 +24,14 @@ _SLOT: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWatermark:
-    """The last stored batch and its last event; the digest of the log (hex) up to ``digest_batch``; the
+    """The last stored batch and its last event; the digest of the log (hex) up to ``chain_batch``; the
     number of the last decision, the leader's term, and the number of writes of this file.
     """
 
     batch: int = 0
     event: int = 0
-    digest_batch: int = 0
-    digest: str = ""
+    chain_batch: int = 0
+    chain: str = ""
     last_decision: int = 0
     term: int = 0
     count: int = 0

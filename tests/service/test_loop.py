@@ -291,7 +291,7 @@ class _Unsettled(MemoryJournal):
         super().__init__()
         self.asked, self.go_on = threading.Event(), threading.Event()
 
-    def settle(self) -> None:
+    def sync_events(self) -> None:
         self.asked.set()
         assert self.go_on.wait(WAIT)
 

@@ -67,7 +67,7 @@ def mail(relay: str, **more: Any) -> NotifySettings:
 
 
 def wish(name: str = "", **more: Any) -> NoticeSubscription:
-    asked = {"moved": 600, "ahead": None, "way": "mail", "to": "ann@example.org", **more}
+    asked = {"min_move_s": 600, "lead_s": None, "channel": "mail", "address": "ann@example.org", **more}
     return NoticeSubscription("ann", name, created=T, **asked)
 
 
@@ -94,7 +94,7 @@ def sooner(loop: PlanLoop) -> None:
 
 
 def test_what_is_due() -> None:
-    both = wish(ahead=900)
+    both = wish(lead_s=900)
     # First sight: only what comes soon is news.
     assert decide_notice(both, None, "2", T + 5000, T) == (LastNotice(T + 5000), None)
     mark, notice = decide_notice(both, None, "2", T + 900, T)
@@ -113,13 +113,13 @@ def test_what_is_due() -> None:
     assert decide_notice(both, LastNotice(-1), "2", T + 9000, T)[1] is not None
     # That it comes soon is told once, and again when it was put off by more than that.
     soon = LastNotice(T + 900, T + 900)
-    assert decide_notice(wish(moved=None, ahead=900), soon, "2", T + 1200, T + 400)[1] is None
-    assert decide_notice(wish(moved=None, ahead=900), soon, "2", T + 1801, T + 1000)[1] is not None
+    assert decide_notice(wish(min_move_s=None, lead_s=900), soon, "2", T + 1200, T + 400)[1] is None
+    assert decide_notice(wish(min_move_s=None, lead_s=900), soon, "2", T + 1801, T + 1000)[1] is not None
     assert decide_notice(both, LastNotice(T - 10), "2", T - 10, T)[1] is None  # it is over
 
 
 def test_a_lost_deadline_is_told_once_a_loss_and_before_all_else() -> None:
-    asked = wish(moved=600, ahead=900, lost=True)
+    asked = wish(min_move_s=600, lead_s=900, on_lost_deadline=True)
 
     def told_now(last: LastNotice | None, told: int, lost: int) -> tuple[LastNotice, tuple[Any, ...]]:
         mark, notice = decide_notice(asked, last, "2", told, T, lost=lost, walltime=300)
@@ -238,7 +238,7 @@ def test_a_lost_deadline_is_told_by_mail_once_also_over_a_restart(
         mine = job("2", user="ann", walltime="100", **{"x.deadline": str(T + 200)})
         loop.submit([node("n1"), job("1", user="bob"), mine]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
-        kept = desk.add(wish(moved=None, lost=True))
+        kept = desk.add(wish(min_move_s=None, on_lost_deadline=True))
         assert desk.subscriptions("ann") == [kept]
         desk.find_due()
         clock.moment += 101
@@ -257,7 +257,7 @@ def test_all_own_jobs_are_told_of_and_nobody_elses(post: tuple[Post, str], store
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(wish(ahead=90_000, moved=None))
+        desk.add(wish(lead_s=90_000, min_move_s=None))
         desk.find_due()
         desk.send()
         assert [letter["Subject"].split(":")[0] for letter in office.letters] == [f"[{loop.name}] job 2"]
@@ -268,7 +268,7 @@ def test_a_relay_that_is_away_is_tried_again(post: tuple[Post, str], store: Stor
     moment = [0.0]
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store, clock=lambda: moment[0])
-        desk.add(wish(ahead=90_000, moved=None))
+        desk.add(wish(lead_s=90_000, min_move_s=None))
         office.away = True
         desk.find_due()
         desk.send()
@@ -299,7 +299,7 @@ def test_only_so_many_an_hour_are_told_and_the_rest_then_also_over_a_restart(
     with busy() as loop:
         loop.submit([job("4"), job("5")]).result(WAIT)
         desk = new(loop)
-        desk.add(wish(ahead=90_000, moved=None))
+        desk.add(wish(lead_s=90_000, min_move_s=None))
         for _ in range(3):
             desk.find_due()
             desk.send()
@@ -327,7 +327,7 @@ def test_an_hour_does_not_last_longer_when_the_clock_is_set_back(
     with busy() as loop:
         loop.submit([job("4")]).result(WAIT)
         desk = Notifier(loop, mail(relay, hourly=1), lambda: store, wall=lambda: moment[0])
-        desk.add(wish(ahead=90_000, moved=None))
+        desk.add(wish(lead_s=90_000, min_move_s=None))
         desk.find_due()
         moment[0] -= 86_400
         desk.find_due()
@@ -339,13 +339,13 @@ def test_a_notice_that_is_given_up_or_too_late_is_counted(store: Store) -> None:
     moment = [0.0]
     with busy() as loop:
         desk = Notifier(loop, mail("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
-        desk.add(wish("2", ahead=90_000, moved=None))
+        desk.add(wish("2", lead_s=90_000, min_move_s=None))
         desk.find_due()
         for _ in range(6):
             desk.send()
             moment[0] += 300.0
         assert counted(loop) == {"failed": 6, "given_up": 1}
-        desk.add(wish("3", ahead=90_000, moved=None, to="bob@example.org"))
+        desk.add(wish("3", lead_s=90_000, min_move_s=None, address="bob@example.org"))
         desk.find_due()
         clock = loop._clock
         assert isinstance(clock, StillClock)
@@ -409,7 +409,7 @@ def guarded(tmp_path: Path) -> Iterator[tuple[Post, Guarded, dict[str, Any]]]:
 def told(store: Store, settings: NotifySettings) -> dict[str, float]:
     with busy() as loop:
         desk = Notifier(loop, settings, lambda: store)
-        desk.add(wish(ahead=90_000, moved=None))
+        desk.add(wish(lead_s=90_000, min_move_s=None))
         desk.find_due()
         desk.send()
         return counted(loop)
@@ -469,7 +469,7 @@ def test_who_stands_by_and_a_plan_that_is_out_of_date_tell_nothing(
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(wish(ahead=90_000, moved=None))
+        desk.add(wish(lead_s=90_000, min_move_s=None))
         loop.standing_by = True
         desk.find_due()
         loop.standing_by = False
@@ -492,7 +492,7 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
     script.chmod(0o700)
     with busy() as loop:
         desk = Notifier(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
-        desk.add(wish("2", ahead=90_000, way="command", to="sms"))
+        desk.add(wish("2", lead_s=90_000, channel="command", address="sms"))
         desk.find_due()
         desk.send()
         told = json.loads((tmp_path / "said").read_text())

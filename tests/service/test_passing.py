@@ -320,15 +320,15 @@ def test_a_thread_whose_call_was_ended_can_be_profiled() -> None:
     """In a process of its own: where the exception was called back, Python 3.11 never returned from this."""
     script = """if True:
         import sys, time
-        from schedd.service.cluster.engine_calls import Watch, _CallTimedOut
-        watch = Watch()
+        from schedd.service.cluster.engine_calls import CallWatchdog, _CallTimedOut
+        watch = CallWatchdog()
         try:
-            with watch.limit(0.01):
+            with watch.time_limit(0.01):
                 while True:
                     pass
         except _CallTimedOut:
             print("ended")
-        with watch.limit(30):
+        with watch.time_limit(30):
             sys.setprofile(lambda *_: None)
             time.localtime()
             sum(one for one in range(3))

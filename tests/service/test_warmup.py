@@ -13,7 +13,7 @@ from dataclasses import replace
 from schedd.engine.improve import improvement, movable
 from schedd.plan.placements import allocation_of
 from schedd.plan.kernel_status import compiled
-from schedd.service.warmup import told, warm_up
+from schedd.service.warmup import log_compilation, warm_up
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
 
@@ -35,7 +35,7 @@ def note(_, __, line):
     begun.set()
     raise structlog.DropEvent
 structlog.configure(processors=[note])
-with told(0.01):
+with log_compilation(0.01):
     assert begun.wait(60)
     warm_up()
 told_all, still = compiled()

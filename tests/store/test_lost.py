@@ -277,13 +277,11 @@ def test_a_mark_survives_a_torn_write_and_is_read_again(tmp_path: Path) -> None:
     assert mark.read() == LogWatermark()
     for number in range(1, 6):
         mark.write(
-            LogWatermark(
-                batch=number, event=number, digest_batch=number, digest="aa", last_decision=7, term=2
-            )
+            LogWatermark(batch=number, event=number, chain_batch=number, digest="aa", last_decision=7, term=2)
         )
     mark.close()
     assert LogWatermarkFile(path).read() == LogWatermark(
-        batch=5, event=5, digest_batch=5, digest="aa", last_decision=7, term=2, count=5
+        batch=5, event=5, chain_batch=5, digest="aa", last_decision=7, term=2, count=5
     )
     data = bytearray(path.read_bytes())
     data[512 + 20] ^= 0xFF  # the fifth stands in the second slot

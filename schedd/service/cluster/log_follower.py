@@ -338,10 +338,10 @@ class LogFollower:
             damage.append(
                 f"decisions up to number {marked.last_decision} were made, the last there is {last or 0}"
             )
-        if marked.digest_batch and marked.digest_batch <= at.batch:
-            link = self._store.log_digest(self._number, marked.digest_batch)
-            if link is not None and link.hex() != marked.digest:
-                damage.append(f"up to batch {marked.digest_batch} it is another one than was written")
+        if marked.chain_batch and marked.chain_batch <= at.batch:
+            link = self._store.log_digest(self._number, marked.chain_batch)
+            if link is not None and link.hex() != marked.chain:
+                damage.append(f"up to batch {marked.chain_batch} it is another one than was written")
         if not damage and not self.rebuilt:
             return None
         words = "; ".join(damage[:_SHOWN]) + ("; and more" if len(damage) > _SHOWN else "")

@@ -1,1 +1,1 @@
-"""What goes out by itself: notices to users, webhooks."""
+"""Outgoing notifications: notices to users, and webhooks."""

@@ -1,4 +1,4 @@
-"""How the site's mail relay is spoken to: whom it trusts, who we are."""
+"""The site's mail relay: address, TLS and login."""
 
 import os
 import ssl
@@ -14,7 +14,9 @@ __all__ = ["MailRelay", "load_relay"]
 
 @dataclass(frozen=True, slots=True)
 class MailRelay:
-    """``tls`` is None where mail goes unencrypted, ``user`` empty where the relay knows us by our address."""
+    """``tls`` is None for unencrypted mail; ``user`` is empty if the relay accepts this host without
+    login.
+    """
 
     host: str
     port: int
@@ -24,7 +26,7 @@ class MailRelay:
 
 
 def load_relay(settings: NotifySettings) -> MailRelay | None:
-    """The relay, with its password; None where the settings name none. Raises SettingsError."""
+    """Return the relay with its password; None if none is configured. Raises SettingsError."""
     host, _, port = settings.relay.rpartition(":")
     if not host:
         return None

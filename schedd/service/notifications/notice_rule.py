@@ -1,6 +1,4 @@
-"""Of what somebody is to be told: a start that moved or comes soon, a deadline that is lost. Pure; nothing is
-kept here.
-"""
+"""Rules for notices: a start that moved or is near, a deadline that is lost. Pure functions."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -18,22 +16,22 @@ _NOT_YET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing that somebody is told of a job. Times are seconds since the epoch, -1 where none is known."""
+    """A notice about a job. Times are seconds since the epoch, -1 if unknown."""
 
     subscription: NoticeSubscription
     job: str
     kind: NoticeKind
     start: int
     before: int = -1
-    """Of one that moved: what was told before."""
+    """For `moved`: the start in the last notice."""
     deadline: int = -1
-    """Of one that is lost: which it is."""
+    """For `lost`: the deadline."""
     end: int = -1
-    """Of one that is lost: the planned end."""
+    """For `lost`: the planned end."""
 
 
 def lost_deadline(record: JobRecord, now: int) -> int:
-    """The deadline that a waiting job cannot meet any more though it started ``now``; -1: there is none."""
+    """Return the deadline that a queued job can no longer meet, even if it started ``now``; -1: none."""
     deadline = read_deadline(record.facts.resources, record.facts.submitted)
     if deadline is None or latest_start(deadline, record.understood.walltime) >= now:
         return _NOT_YET
@@ -50,11 +48,11 @@ def decide_notice(
     lost: int = -1,
     walltime: int = 0,
 ) -> tuple[LastNotice, Notice | None]:
-    """What is told of a job by then, and what is to be told now, if anything.
+    """Return the new state of the job's notices, and the notice to send now, if any.
 
-    ``told`` is the start that people are shown, -1 where none is; ``lost`` the deadline that is lost, -1
-    where none is; ``walltime`` is in seconds. At first sight a start that moved is no news. That a deadline
-    is lost is told first, with the start as it is then; that a start comes soon says also that it moved.
+    ``told`` is the displayed start, ``lost`` the lost deadline (both -1: none); ``walltime`` is in seconds.
+    The first displayed start causes no notice. A lost deadline has priority; a reminder also reports a moved
+    start.
     """
     start, soon = (last.start, last.soon) if last is not None else (told, _NOT_YET)
     if not wish.on_lost_deadline:

@@ -1,7 +1,7 @@
-"""Sends one notice: by mail over the site's relay, or to a command of the site's settings.
+"""Sends one notice: by mail over the site's relay, or to a command in the site's settings.
 
-Nothing that a user wrote goes into a command's arguments or environment: the notice is JSON on its standard
-input, and no shell is run.
+No user input is passed in a command's arguments or environment: the notice is JSON on its standard input, and
+no shell is used.
 """
 
 import json
@@ -24,7 +24,7 @@ _SAID: Final = 200
 
 
 class NoticeSender:
-    """One cluster's. Raises SettingsError when the relay's password or certificates cannot be read."""
+    """Sender of one cluster's notices. Raises SettingsError if the relay's files cannot be read."""
 
     def __init__(self, settings: NotifySettings, cluster: str) -> None:
         self._settings = settings
@@ -32,7 +32,7 @@ class NoticeSender:
         self._relay = load_relay(settings)
 
     def send(self, notice: Notice, now: int) -> str:
-        """Send it; returns why it was not taken, empty where it was."""
+        """Send a notice; return why it failed, empty on success."""
         if notice.subscription.channel == "mail":
             return self._mail(notice)
         return self._run_command(notice, now)
@@ -112,7 +112,7 @@ class NoticeSender:
 
 
 def _one_line(text: str) -> str:
-    """The text without characters that end a line or do not print: a header cannot hold them."""
+    """Replace line ends and unprintable characters, which a mail header cannot hold."""
     return "".join(one if one.isprintable() else "?" for one in text)
 
 
@@ -127,7 +127,7 @@ def _headline(notice: Notice) -> str:
 
 
 def _format_time(time: int) -> str:
-    """In the time zone of the daemon's host."""
+    """Return the time in the time zone of the daemon's host."""
     return f"{datetime.fromtimestamp(time).astimezone():%a %Y-%m-%d %H:%M %Z}"
 
 

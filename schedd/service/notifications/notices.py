@@ -1,10 +1,8 @@
-"""Mail and commands for users who ask for them: when a start moved by more than they said, or comes soon, and
-when a deadline is lost.
+"""Notices to users by mail or command: a start moved, a start is near, a deadline is lost.
 
-A notice is marked in the database before it goes out, and goes out at most once: one that was marked and not
-sent when the daemon ends is lost, one that was not marked is told by the daemon that goes on. A relay that is
-away, or a command that fails, is tried again for some minutes. How many one user was told in the last hour is
-in the database, too.
+A notice is recorded in the database before it is sent, and is sent at most once: if the daemon ends in
+between, a recorded notice is lost, an unrecorded one is sent by the next leader. A failed relay or command is
+retried for some minutes. The notices to each user in the last hour are in the database, too.
 """
 
 import asyncio
@@ -34,13 +32,13 @@ _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 5.0
 _HOUR_S: Final = 3600
 _WAITS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
-"""Between tries of one notice; then it is given up."""
+"""Backoff between attempts of one notice; after the last it is given up."""
 _MOST_WAITING: Final = 10_000
 _Key = tuple[int, str]
 
 
 class TooManySubscriptions(Exception):
-    """Somebody has as many as one may have."""
+    """The user has the maximum number of subscriptions."""
 
 
 @dataclass(slots=True)
@@ -51,7 +49,9 @@ class _QueuedNotice:
 
 
 class Notifier:
-    """One cluster's. ``store`` is None while the database is not open. Any thread may call add and remove."""
+    """Notices of one cluster. ``store`` returns None until the database is open. Any thread may add and
+    remove.
+    """
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Notifier:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``clock`` counts what is waited for; ``wall`` (UTC seconds) is kept over a restart."""
+        """``clock`` (monotonic) is for waits; ``wall`` (UTC seconds) for times in the database."""
         self.settings = settings
         self.cluster = loop.name
         self._loop = loop
@@ -77,17 +77,17 @@ class Notifier:
         self._sent: dict[str, deque[int]] = {}
         self._postponed: set[_Key] = set()
         self._failed: set[str] = set()
-        """Jobs of which it could not be found out whether anything is to be told."""
+        """Jobs for which the rules raised an error."""
 
     # ---- wishes ----------------------------------------------------------------------------------
 
     def subscriptions(self, who: str) -> list[NoticeSubscription]:
-        """Those of one user, the oldest first. Raises StoreError."""
+        """Return the subscriptions of a user, oldest first. Raises StoreError."""
         store = self._open_store()
         return [wish for wish in store.notice_subscriptions(self._cluster(store)) if wish.user == who]
 
     def add(self, wish: NoticeSubscription) -> NoticeSubscription:
-        """Keep a wish. Raises StoreError and TooManyWishes."""
+        """Store a subscription. Raises StoreError and TooManySubscriptions."""
         store = self._open_store()
         if len(self.subscriptions(wish.user)) >= self.settings.most:
             raise TooManySubscriptions(f"{wish.user} has {self.settings.most} already; remove one")
@@ -96,7 +96,7 @@ class Notifier:
         return replace(wish, number=number)
 
     def remove(self, who: str, number: int) -> NoticeSubscription | None:
-        """Forget a wish of this user; None where there is no such. Raises StoreError."""
+        """Delete a subscription of this user; return None if there is none. Raises StoreError."""
         found = next((wish for wish in self.subscriptions(who) if wish.number == number), None)
         if found is not None:
             self._open_store().remove_notice_subscription(number)
@@ -117,7 +117,7 @@ class Notifier:
     # ---- notices ---------------------------------------------------------------------------------
 
     async def follow(self, pause: float = _LOOK_S) -> None:
-        """Tell users until the planner stops; who stands by tells nothing."""
+        """Send notices until the planner stops; none on standby."""
         bell = self._loop.feed.signal
         while not bell.closed:
             with suppress(StoreError):  # what is due stays so; the alarms say that the database fails
@@ -126,7 +126,7 @@ class Notifier:
             await asyncio.sleep(pause)
 
     def find_due(self) -> None:
-        """Find what is due, and mark it. Raises StoreError."""
+        """Find the notices that are due, and record them. Raises StoreError."""
         loop, published = self._loop, self._loop.published
         if loop.standing_by or self._store() is None:
             self._subscriptions = None  # the daemon that leads tells, and keeps others
@@ -186,7 +186,7 @@ class Notifier:
     def _decide(
         self, published: Published, wish: NoticeSubscription, record: JobRecord, now: int
     ) -> tuple[LastNotice, Notice | None]:
-        """What is told of a job by then, and what is to be told now."""
+        """Return the new state of the job's notices, and the notice to send now."""
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
         told = told_of(published, record, start)
         lost = lost_deadline(record, now) if wish.on_lost_deadline else -1
@@ -206,7 +206,7 @@ class Notifier:
         return wishes
 
     def _within_hourly_limit(self, who: str, others: list[Notice]) -> bool:
-        """Whether one more may be told this hour."""
+        """Whether the user may get another notice this hour."""
         sent = self._sent.get(who, deque())
         now = self._wall()
         while sent and not now - _HOUR_S < sent[0] <= now + _HOUR_S:  # a clock may have been set back
@@ -216,7 +216,7 @@ class Notifier:
     def _forget_ended(
         self, store: Store, wishes: Mapping[int, NoticeSubscription], published: Published
     ) -> None:
-        """A wish about one job ends with the job."""
+        """Delete the subscriptions to ended jobs."""
         for wish in wishes.values():
             if not wish.job or record_of(published, wish.job) is not None:
                 continue
@@ -228,7 +228,7 @@ class Notifier:
     # ---- sending ---------------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Send what waits and may be tried now."""
+        """Send the queued notices whose backoff has passed."""
         for _ in range(len(self._queue)):
             letter = self._queue.popleft()
             notice, now = letter.notice, self._loop.now()
@@ -262,7 +262,7 @@ class Notifier:
 def _subscribed_jobs(
     published: Published, wishes: Mapping[int, NoticeSubscription]
 ) -> Iterator[tuple[NoticeSubscription, JobRecord]]:
-    """The wishes with the jobs that each is about."""
+    """Yield the subscriptions with their jobs."""
     of_all: dict[str, list[NoticeSubscription]] = {}
     for wish in wishes.values():
         if not wish.job:

@@ -1,8 +1,8 @@
-"""Telling others of starts that moved and of alerts: signed POST requests, tried again until they are taken.
+"""Webhooks: signed POST requests about moved starts and alerts, with retries.
 
-Each hook is followed by a task of its own, so that one that hangs delays no other. Changes that wait are
-merged by job: what is told at last is from where to where its start moved since the last telling. Of an alert
-that opened and closed while nobody took it nothing is told.
+Each webhook has its own task, so that a hanging one does not delay others. Pending moves are merged by job: a
+request reports the total move since the last request. An alert that opened and closed while the webhook was
+unreachable is not reported.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ SIGNATURE: Final = "Schedd-Signature"
 _log = structlog.get_logger(__name__)
 _TIMEOUT_S: Final = 10.0
 _WHOLE_S: Final = 30.0
-"""Until its answer has begun; each step of it may take `_TIMEOUT_S`."""
+"""Timeout until the answer begins; each step has `_TIMEOUT_S`."""
 _PAUSE_S: Final = 1.0
-"""Between two requests to one hook: what changes meanwhile is told together."""
+"""Minimum time between two requests to one webhook; changes in between are sent together."""
 _MOST: Final = 1_000
-"""Changes in a request."""
+"""Maximum number of changes in a request."""
 _LONGEST_WAIT_S: Final = 300.0
 _AGAIN: Final = frozenset({408, 425, 429})
 
@@ -68,13 +68,13 @@ class StartMoved:
 
 
 def signature(secret: bytes, moment: int, body: bytes) -> str:
-    """What the header says: the moment, and HMAC-SHA256 of `moment.body` in hexadecimal."""
+    """Return the signature header: the time, and HMAC-SHA256 of `time.body` in hexadecimal."""
     digest = hmac.new(secret, b"%d." % moment + body, hashlib.sha256).hexdigest()
     return f"t={moment},v1={digest}"
 
 
 class _StartTracker:
-    """What one hook was told last of each job's start."""
+    """The last reported start of each job, for one webhook."""
 
     def __init__(self, loop: PlanLoop, settings: WebhookSettings) -> None:
         self._loop = loop
@@ -83,7 +83,9 @@ class _StartTracker:
         self._generation: int | None = None
 
     def moved(self) -> dict[str, StartMoved]:
-        """The starts that moved by more than the threshold since they were told; first sights are silent."""
+        """Return the starts that moved by more than the threshold since they were reported; new jobs
+        are not.
+        """
         published = self._loop.published
         found: dict[str, StartMoved] = {}
         for record in self._changed(published):
@@ -144,20 +146,20 @@ class _StartTracker:
 
 
 class _AlertTracker:
-    """Which open alerts one hook was told of."""
+    """The open alerts that were reported to one webhook."""
 
     def __init__(self, loop: PlanLoop) -> None:
         self._loop = loop
         self.told: dict[tuple[str, str], OpenAlert] = {}
 
     def news(self) -> tuple[list[OpenAlert], list[OpenAlert]]:
-        """Those that opened and those that closed since."""
+        """Return the alerts that opened and those that closed since the last report."""
         found = {(one.kind, one.about): one for one in self._loop.alerts.current}
         opened = [one for key, one in found.items() if key not in self.told]
         return opened, [one for key, one in self.told.items() if key not in found]
 
     def tell(self, opened: Iterable[OpenAlert], closed: Iterable[OpenAlert]) -> None:
-        """These were told."""
+        """Record that these were reported."""
         for one in closed:
             self.told.pop((one.kind, one.about))
         self.told |= {(one.kind, one.about): one for one in opened}
@@ -171,7 +173,7 @@ async def run_webhook(
     pause: float = _PAUSE_S,
     wait: Callable[[int], float] = lambda tries: min(2.0**tries, _LONGEST_WAIT_S),
 ) -> None:
-    """Tell the hook of one cluster's moves and alerts until the planner stops; a follower tells nothing."""
+    """Report the moves and alerts of one cluster until the planner stops; nothing on standby."""
     watch, alerts = _StartTracker(loop, hook.settings), _AlertTracker(loop)
     waiting: dict[str, StartMoved] = {}
     tries, not_before = 0, 0.0
@@ -214,7 +216,7 @@ async def run_webhook(
 
 
 def _merge(earlier: StartMoved, later: StartMoved) -> StartMoved | None:
-    """Both moves as one; None: it is where it was told to be."""
+    """Merge two moves; None if the start is back at its reported time."""
     if earlier.before == later.after:
         return None
     return StartMoved(**{**asdict(later), "before": earlier.before})
@@ -228,7 +230,7 @@ async def _post(
     what: Mapping[str, list[Any]],
     tries: int,
 ) -> bool:
-    """Whether the hook took what is told, or will never take it."""
+    """Send a request; return whether it was accepted or permanently rejected."""
     settings = hook.settings
     where = urlsplit(settings.url).hostname or ""  # the rest may be a secret
     told = {
@@ -267,7 +269,7 @@ async def _post(
 async def _send(
     targets: Sequence[RequestTarget], client: httpx2.AsyncClient, body: bytes, headers: Mapping[str, str]
 ) -> httpx2.Response:
-    """The answer of the first that takes a connection. Raises httpx2.HTTPError."""
+    """Return the answer of the first target that accepts a connection. Raises httpx2.HTTPError."""
     for place, target in enumerate(targets, start=1):
         sending = client.stream(
             "POST",

@@ -1,1 +1,1 @@
-"""Questions about a plan, answered on copies: what if, why not sooner, when, at what cost."""
+"""Questions about a plan, answered on forks: what-if, explanation, expected start, cost."""

@@ -1,8 +1,7 @@
-"""Whether the server would take a job that somebody asks about, and the queue in which it would wait.
+"""Admission check: would the server accept a hypothetical job, and in which queue?
 
-After what both families do when a job is submitted (``chk_resc_limits`` and ``default_router``): a limit of
-the queue goes before that of the server; a routing queue gives the job to the first destination that takes
-it.
+Follows both server families at submission (``chk_resc_limits`` and ``default_router``): a limit of the queue
+overrides that of the server; a routing queue passes the job to the first destination that accepts it.
 """
 
 from collections.abc import Mapping
@@ -18,12 +17,12 @@ __all__ = ["Admission", "admit", "over_limit"]
 
 _TIMES: Final = frozenset({"walltime", "cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"})
 _DEEP: Final = 5
-"""Routing queues behind each other that are followed."""
+"""Maximum depth of nested routing queues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The job in the queue that would take it, or ``refusal``: why the server refuses it; with ``notes``."""
+    """The job in its execution queue, or ``refusal``: why the server rejects it; with ``notes``."""
 
     facts: JobFacts
     refusal: str = ""
@@ -33,10 +32,10 @@ class Admission:
 def admit(
     facts: JobFacts, request: Request | None, queues: Mapping[str, QueueFacts], server: ServerFacts
 ) -> Admission:
-    """Let the server take a new job: follow routes, then compare it with the limits of queue and server.
+    """Follow the routes of a new job, then check the limits of queue and server.
 
-    A job without a walltime gets that of ``resources_max``, as on the server. Of a job without a queue, and
-    where no queue is known, only the server's limits count.
+    A job without a walltime gets that of ``resources_max``, as on the server. Without a queue, or without
+    known queues, only the server's limits apply.
     """
     name = facts.queue.partition("@")[0]
     if not name or not queues:
@@ -60,9 +59,9 @@ def admit(
 def over_limit(
     resources: Mapping[str, str], request: Request | None, queue: QueueFacts | None, server: ServerFacts
 ) -> str:
-    """The first of the resources that is more, or less, than queue or server allow; empty: none is.
+    """Return the first resource beyond a limit of queue or server, as a sentence; empty if there is none.
 
-    What cannot be compared is passed over.
+    Values that cannot be compared are skipped.
     """
     asked = {**_counts(request, resources), **{name.lower(): value for name, value in resources.items()}}
     for name, text in sorted(asked.items()):
@@ -89,7 +88,7 @@ def _accepting_queue(
     server: ServerFacts,
     deep: int,
 ) -> tuple[str, str]:
-    """The execution queue that takes the job; or empty, and why none does."""
+    """Return (execution queue, "") or ("", reason of the rejection)."""
     queue = queues.get(name)
     if queue is None:
         names = sorted(queues)
@@ -117,7 +116,7 @@ def _accepting_queue(
 
 
 def _limit(name: str, queue: QueueFacts | None, server: ServerFacts | None) -> tuple[str, str] | None:
-    """Whose limit counts, and its value: that of the queue, else the server's."""
+    """Return the owner and the value of the limit: the queue's, else the server's."""
     if queue is not None and name in queue.limits:
         return f"queue {queue.name}", queue.limits[name]
     if server is not None and name in server.limits:
@@ -126,7 +125,7 @@ def _limit(name: str, queue: QueueFacts | None, server: ServerFacts | None) -> t
 
 
 def _counts(request: Request | None, resources: Mapping[str, str]) -> dict[str, str]:
-    """What the server itself counts of a request."""
+    """Return the resources that the server derives from a request."""
     if request is None:
         return {}
     chunks = request.chunks
@@ -141,7 +140,7 @@ def _counts(request: Request | None, resources: Mapping[str, str]) -> dict[str, 
 
 
 def _difference(name: str, text: str, limit: str) -> float | None:
-    """How much more the text says than the limit; None where they cannot be compared."""
+    """Return value minus limit; None if they cannot be compared."""
     try:
         if name in _TIMES:
             return parse_walltime(text) - parse_walltime(limit)

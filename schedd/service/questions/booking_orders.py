@@ -1,4 +1,4 @@
-"""What each order of replanning bookings would make of those that there are, on copies of an engine."""
+"""Comparison of the orders in which bookings can be planned again, on copies of an engine."""
 
 from schedd.engine import Engine
 from schedd.engine.machine.orders import OrderFigures, ordered
@@ -9,7 +9,7 @@ __all__ = ["booking_order_figures"]
 
 
 def booking_order_figures(engine: Engine, now: int) -> tuple[OrderFigures, ...]:
-    """One row for each order; ``engine`` is a copy and stays as it is. Raises WorkSpent."""
+    """Return one row per order; ``engine`` is a copy and stays unchanged. Raises WorkSpent."""
     found = []
     for order in Order:
         copy = engine.fork()

@@ -1,4 +1,4 @@
-"""Where a job would cost least that ends by a moment: tried at every moment at which its price may change."""
+"""Cheapest start of a job with an end by a given time, by trying all starts at which the price may change."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from schedd.plan.views import StartWindow
 __all__ = ["CheapestStart", "candidate_starts", "cheapest_start"]
 
 _MOST: Final = 200
-"""Starts that are tried at most, evenly spread where there are more."""
+"""Maximum number of starts to try, evenly spread."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheapestStart:
-    """The place that costs least, of several the first: a start, what it costs, and the nodes."""
+    """The cheapest placement, the earliest of several: start, cost, and nodes."""
 
     start: int
     cost: float
@@ -26,11 +26,11 @@ class CheapestStart:
 
 
 def candidate_starts(windows: Iterable[StartWindow], edges: Sequence[int], walltime: int) -> list[int]:
-    """The starts within ``windows`` at which what the job costs may be least.
+    """Return the starts within ``windows`` that can have the minimum cost.
 
-    Prices are constant between ``edges``, so what a job costs on given nodes is linear in its start between
-    the moments at which its begin or its end passes an edge: it is least at one of these, or at an end of a
-    window.
+    Prices are constant between ``edges``, so the cost on given nodes is a linear function of the start
+    between the times at which the job's start or end passes an edge. The minimum is at one of these times, or
+    at an end of a window.
     """
     found: set[int] = set()
     for window in windows:
@@ -44,8 +44,9 @@ def candidate_starts(windows: Iterable[StartWindow], edges: Sequence[int], wallt
 def cheapest_start(
     plan: Plan, slot: int, walltime: int, starts: Sequence[int], books: NodeEconomics, now: int
 ) -> CheapestStart | None:
-    """The best of ``starts`` for an unplaced job, on the nodes that the plan would take then. Raises
-    WorkSpent.
+    """Return the cheapest of ``starts`` for an unplaced job, on the nodes that the plan would choose.
+
+    Raises WorkSpent.
     """
     return min(_try_starts(plan, slot, walltime, starts, books, now), key=lambda one: one.cost, default=None)
 

@@ -1,4 +1,4 @@
-"""When a job that nobody submitted is expected to start: tried in the plan with predicted run times."""
+"""Expected start of a hypothetical job, from a plan with predicted run times."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,23 +32,23 @@ __all__ = ["UNKNOWN", "Expectation", "ExpectationSource", "expectation_source", 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is expected of a job. Seconds since the epoch; -1 where nothing is."""
+    """Expected start of a job. Seconds since the epoch; -1 if unknown."""
 
     start: int
-    """In half of the cases by then,"""
+    """P50."""
     by: int
-    """in nine of ten by then."""
+    """P90."""
     as_of: int
-    """When the plan with predicted run times was made."""
+    """Time of the plan with predicted run times."""
     run_time: int
-    """How long it is predicted to run, in seconds: half of such jobs run no longer."""
+    """Predicted run time (P50), in seconds."""
 
 
 UNKNOWN: Final = Expectation(-1, -1, -1, -1)
 
 
 def hypothetical_promise(fork: PlanFork, asked: WhatIfAnswer, queue: str) -> int:
-    """The start that would be promised to a job that arrives now; FOREVER: none would be."""
+    """Return the start that would be promised to a job that arrives now; FOREVER: none."""
     if not isinstance(asked.answer, StartKnown):
         return FOREVER
     planned = asked.answer.placement.start
@@ -58,31 +58,32 @@ def hypothetical_promise(fork: PlanFork, asked: WhatIfAnswer, queue: str) -> int
 def expectation_source(
     fork: PlanFork, found: Foretold, predict: Callable[[JobFeatures], Prediction | None]
 ) -> "ExpectationSource":
-    """To ask of further jobs; ``fork`` has the plan of ``found.scene``."""
+    """Return the source for questions about further jobs; ``fork`` has the plan of ``found.scene``."""
     after = tuple(fork.with_plan(one.plan) for one in found.drawn)
     return ExpectationSource(fork, found, predict, after, fork.with_plan(found.plan))
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectationSource:
-    """What the latest round of predictions found, to ask of further jobs. Any thread may ask."""
+    """Result of the last round of predictions, for questions about further jobs. Any thread may use it."""
 
     fork: PlanFork
-    """Its plan goes by walltimes: the one that the round began with."""
+    """With the plan by walltimes from which the round started."""
     found: Foretold
     predict: Callable[[JobFeatures], Prediction | None]
-    """How long a job runs; None where that cannot be said soon."""
+    """Predicts a job's run time; None if that takes too long."""
     after: tuple[PlanFork, ...]
-    """Of each draw of run times the plan that it ended with."""
+    """For each draw of run times, the plan at its end."""
     medians: PlanFork
-    """Its plan has the medians of predicted run times."""
+    """With the plan by median predicted run times."""
 
     def expect_start(
         self, facts: JobFacts, asked: WhatIfAnswer, promise: int, *, instead_of: str = ""
     ) -> Expectation:
-        """When a job is expected to start of which the plan said ``asked``.
+        """Return the expected start of a job with the what-if result ``asked``.
 
-        ``instead_of`` a job of the plan; ``promise`` is the latest start that is promised. Raises WorkSpent.
+        ``instead_of``: a job of the plan that it replaces; ``promise``: the latest promised start. Raises
+        WorkSpent.
         """
         settings = self.fork.published.settings
         if not isinstance(asked.answer, StartKnown) or not settings.predicts(facts.queue):
@@ -112,7 +113,7 @@ class ExpectationSource:
         promise: int,
         instead_of: str,
     ) -> Ints:
-        """When it starts in each draw, (draws, 1); -1: not at all."""
+        """Return its start in each draw, shape (draws, 1); -1: no start."""
         scene = self.found.scene
         expected = walltime if prediction is None else min(prediction.quantiles[EXPECTED_QUANTILE], walltime)
         starts = self.fork.with_job(
@@ -132,10 +133,9 @@ class ExpectationSource:
 
 
 def _run_on(scene: StartSampler, expected: int, latest: int, plan: Plan, slot: int) -> Ints:
-    """When a further job of the scene's plan, ``expected`` to run for so long, starts in each draw, by the
-    ``latest`` start that it would be promised.
+    """Return the start of a further job in each draw, by its ``latest`` promised start.
 
-    -1: not within the work that a draw may do. Raises WorkSpent.
+    ``expected`` is its predicted run time. -1: not found within the work limit of a draw. Raises WorkSpent.
     """
     size = plan.jobs.starts.shape[0]
     rule = scene.rule.with_job(size, slot, scene.now, expected, latest) if scene.rule is not None else None

@@ -1,4 +1,4 @@
-"""Why a job does not start sooner: what is in its way, exactly. Found on a copy of the plan."""
+"""Explanation of a planned start: the exact blockers of a job, found on a fork of the plan."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -34,35 +34,35 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class BlockedResource:
-    """What a blocker holds where the job lacks it."""
+    """A resource that a blocker holds and the job lacks."""
 
     name: str
     """The node; or the limit or licence, in words."""
     what: tuple[str, ...]
-    """The resources of the node that are lacking: `cpus`, `mem`, `gpus`, ...; `node` where the whole node is
-    wanted; `access` where a reservation lets others in alone."""
+    """The lacking resources of the node: `cpus`, `mem`, `gpus`, ...; `node`: the whole node; `access`: a
+    reservation admits only others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One thing that is in a job's way."""
+    """A job, reservation, node or condition that delays a job."""
 
     kind: str
-    """`job`, `reservation` or `node`; of a job that may not be planned yet what it waits for: `hold`,
+    """`job`, `reservation` or `node`; for a job that may not be planned yet, its condition: `hold`,
     `dependency`, `queue`, `server`, `policy`, `quarantine`, `returned`, ..."""
     name: str
-    """The job, reservation or node; else in words what must happen."""
+    """The job, reservation or node; or the condition in words."""
     owner: str
-    """Of a job."""
+    """Only for a job."""
     state: Standing | None
-    """Of a job."""
+    """Only for a job."""
     start: int | None
-    """Of a job or a reservation: from when it holds its nodes."""
+    """For a job or a reservation: when its nodes are held from."""
     until: int | None
-    """Until when, as planned now."""
+    """Planned end."""
     on: tuple[BlockedResource, ...]
     sooner: bool
-    """Whether it is one of those without which the job would start earlier than it is planned."""
+    """Whether it is one of the blockers without which the job would start earlier than planned."""
     words: str
 
 
@@ -70,38 +70,37 @@ class Blocker:
 class Explanation:
     """Why a job does not start sooner. Times are seconds since the epoch (UTC).
 
-    Without all `blockers` it would start at `earliest`; with any one of them it would not. Without those that
-    are `sooner` it would start at `without`, which is before the start that it has; with any one of these it
-    would not start before that. A job that may not be planned yet has no `earliest`; its blockers are what it
-    waits for.
+    Without all `blockers` it would start at `earliest`; with any one of them it would not. Without the
+    `sooner` blockers it would start at `without`, which is before its planned start; with any one of them it
+    would not. A job that may not be planned yet has no `earliest`; its blockers are its conditions.
     """
 
     job: str
     state: Standing
     planned_start: int | None
     expected_start: int | None
-    """About when it starts, by how long jobs really run; see `JobView`."""
+    """P50 by real run times; see `JobView`."""
     expected_by: int | None
-    """By when it starts in nine of ten cases."""
+    """P90."""
     earliest: int | None
-    """The first moment at which it could start if nothing was in its way."""
+    """First possible start without any blocker."""
     earliest_why: str
-    """What allows no start before `earliest`; empty when that is now."""
+    """Why no start before `earliest` is possible; empty if `earliest` is now."""
     without: int | None
     node_choice: str
     """How its nodes were chosen among those that allow the same start; empty where it is not planned."""
     has_room_sooner: bool
-    """Whether the plan has room for it before its start, which it does not take; `why` says why."""
+    """Whether the plan has an earlier gap for it that it does not use; `why` gives the reason."""
     blockers: tuple[Blocker, ...]
     hidden: int
-    """How many more are jobs of other users, which you may not see."""
+    """Number of further blockers that are jobs of other users, which you may not see."""
     chain: tuple[ChainLink, ...]
-    """What holds the nodes that it will use, from now until its planned start; each link meets the next.
-    Empty without a planned start in the future."""
+    """What holds its nodes from now until its planned start, as contiguous links. Empty without a planned
+    start in the future."""
     ahead: tuple[JobsAhead, ...]
-    """How many queued jobs go before it on these nodes, by what right."""
+    """Number of queued jobs before it on these nodes, by right."""
     why: str
-    """All this in short."""
+    """Summary."""
     last_change: Change | None
     """Why the planned start last moved."""
     as_of: int
@@ -110,7 +109,7 @@ class Explanation:
 
 
 def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
-    """Why a job does not start before its planned start, asked at ``now``; None when it is not known."""
+    """Return why a job does not start before its planned start; None if the job is unknown."""
     published = fork.published
     record = record_of(published, job_id)
     if record is None:
@@ -180,9 +179,7 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
 
 
 def _fix_node_set_choice(plan: Plan, slot: int, start: int, now: int) -> None:
-    """Ask for one set of nodes alone, or for any nodes, as the job is planned now: what is in its way is
-    asked of the one or of the other.
-    """
+    """Fix the choice between one node set and any nodes as in the present plan, before finding blockers."""
     request = plan.request(slot)
     if request.together is None or request.together.wait is None:
         return
@@ -196,7 +193,7 @@ def _fix_node_set_choice(plan: Plan, slot: int, start: int, now: int) -> None:
 
 
 def _preconditions(published: Published, record: JobRecord) -> list[Blocker]:
-    """What must happen before the job may be planned at all."""
+    """Return the conditions before the job can be planned."""
     found = waits(record.facts, published.why_stopped(record.facts.queue))
     if record.behind:
         found = [one for one in found if one[0] != "dependency"]
@@ -229,7 +226,7 @@ def _precondition(kind: str, words: str) -> Blocker:
 
 
 def _start_once_eligible(fork: PlanFork, record: JobRecord, now: int) -> int:
-    """When a job that may not be planned yet would start if it might; -1: not known."""
+    """Return the start of a job that may not be planned yet, if it might; -1: unknown."""
     if record.slot < 0 or fork.published.settings.policy != "conservative":
         return -1
     plan = fork.copy()
@@ -323,7 +320,7 @@ def _node_blocker(published: Published, name: str, sooner: bool) -> Blocker:
 
 
 def _scarce(published: Published, plan: Plan, record: JobRecord) -> str:
-    """The limits and licences of which a job needs some, where others than jobs leave no room."""
+    """Return the limits and licences of the job that are used up by others than jobs, as a clause."""
     rows = [plan.pools[pool] for pool in plan.pool_amounts(record.slot) if plan.is_scarce(pool)]
     words = [format_limit(limit) for row in rows if (limit := published.limits.get(row)) is not None]
     return f"{' and '.join(words)}: that leaves no room" if words else ""
@@ -349,7 +346,7 @@ def _summarise(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: 
 
 
 def _describe_held(on: tuple[BlockedResource, ...]) -> str:
-    """`cpus and mem of n1, n2`, by what is held."""
+    """Return `cpus and mem of n1, n2`, grouped by resources."""
     by_what: dict[tuple[str, ...], list[BlockedResource]] = {}
     for one in on:
         by_what.setdefault(one.what, []).append(one)

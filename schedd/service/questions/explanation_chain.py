@@ -1,4 +1,4 @@
-"""Why a job does not start sooner, as people ask it: what holds its nodes until then, and who goes first."""
+"""Explanation of a planned start: what holds the job's nodes until then, and which jobs go first."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -50,37 +50,37 @@ class StartBarrier:
     """Why a job may not start before a moment."""
 
     name: str
-    """What does not let it, by name."""
+    """Name of the obstacle."""
     words: str
-    """The same as a clause; "before" and a moment may follow."""
+    """The same as a clause, which may be followed by "before" and a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobsAhead:
-    """How many planned jobs hold nodes of this one before it starts, by what right they go first."""
+    """Number of planned jobs that hold nodes of this job before its start, by their right to go first."""
 
     right: Right
-    """`priority`: theirs is higher; `earlier`: they have waited for longer; `promise`: their promised start
-    does not allow them to go after it; `placement`: none of these: they fit into a gap before it, or the plan
-    as a whole is better for it."""
+    """`priority`: a higher priority; `earlier`: a longer wait; `promise`: their promised start does not allow
+    them to go later; `placement`: none of these: they fit into a gap before this job, or the plan as a whole
+    is better."""
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ChainJob:
-    """A job of a link."""
+    """A job in a link of the chain."""
 
     id: str
     owner: str
     until: int
-    """Until when it holds its nodes."""
+    """When it releases its nodes."""
     right: Right | None
-    """By what right it goes first; null when it runs."""
+    """Its right to go first; null if it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """From `start` to before `until` this keeps the job off its planned nodes. Each link meets the next."""
+    """What keeps the job off its planned nodes from `start` until `until`. Links are contiguous."""
 
     kind: LinkKind
     """`running`, `queued`: jobs; `reservation`; `limit`: a limit or licence; `node`: the node has too little
@@ -90,11 +90,11 @@ class ChainLink:
     nodes: tuple[str, ...]
     """Some of the planned nodes that are held."""
     name: str
-    """Of a reservation or a limit; of what does not let the job start yet."""
+    """Name of the reservation, the limit, or the reason why the job may not start yet."""
     jobs: tuple[ChainJob, ...]
     """The first of them, by time."""
     count: int
-    """How many jobs there are in all."""
+    """Total number of jobs."""
     words: str
 
 
@@ -107,10 +107,10 @@ def explanation_chain(
     now: int,
     because: StartBarrier | None,
 ) -> tuple[tuple[ChainLink, ...], tuple[JobsAhead, ...]]:
-    """The chain from ``now`` to the planned ``start`` of a job, and who goes first on its nodes.
+    """Return the chain from ``now`` to the planned ``start`` of a job, and the jobs ahead of it on its nodes.
 
-    ``plan`` is a copy from which the job is lifted, ``takes`` what it held of nodes, ``because`` why it may
-    not start at once if it may not.
+    ``plan`` is a copy without the job, ``takes`` are its former placements, ``because`` is why it may not
+    start at once, if so.
     """
     if start <= now:
         return (), ()
@@ -128,7 +128,7 @@ def explanation_chain(
 
 
 def summarise_chain(links: Sequence[ChainLink]) -> str:
-    """The chain in one sentence."""
+    """Return the chain as one sentence."""
     words = [one.words for one in links[:_LINKS]]
     if len(links) > _LINKS:
         words.append(f"{len(links) - _LINKS} more steps until {moment_in_words(links[-1].until)}")
@@ -136,7 +136,7 @@ def summarise_chain(links: Sequence[ChainLink]) -> str:
 
 
 def describe_jobs_ahead(ahead: Sequence[JobsAhead]) -> str:
-    """`3 earlier jobs go first`; `3 queued jobs go first: 2 came earlier, 1 has a higher priority`."""
+    """Return `3 earlier jobs go first`; `3 queued jobs go first: 2 came earlier, 1 has a higher priority`."""
     counts = {one.right: one.count for one in ahead if one.count}
     count = sum(counts.values())
     if not count:
@@ -155,7 +155,7 @@ def describe_jobs_ahead(ahead: Sequence[JobsAhead]) -> str:
 
 
 def hide_other_jobs(link: ChainLink, sees: Callable[[str], bool]) -> ChainLink:
-    """The link with the jobs of those owners alone that the caller ``sees``; their number stays."""
+    """Return the link with only the jobs of visible owners; the number of jobs stays."""
     return replace(link, jobs=tuple(one for one in link.jobs if sees(one.owner)))
 
 
@@ -164,7 +164,7 @@ def _count_by_right(counts: dict[Right, int]) -> str:
 
 
 class _LinkBuilder:
-    """What the links of one job are told from."""
+    """Builds the links for one job."""
 
     def __init__(self, fork: PlanFork, plan: Plan, record: JobRecord, start: int) -> None:
         self.published: Published = fork.published
@@ -182,7 +182,7 @@ class _LinkBuilder:
         return self.published.records[slot] if 0 <= slot < len(self.published.records) else None
 
     def key(self, one: BlockedInterval) -> tuple[str, str]:
-        """What is told in one link."""
+        """Return the key by which stretches are merged into one link."""
         kind = self._kind(one)
         if kind == "reservation":
             return kind, self.published.blocks.get(one.slot, "")
@@ -279,7 +279,7 @@ class _LinkBuilder:
         return f"its nodes are free {end}; the plan is being repaired"
 
     def ahead(self, takes: Sequence[Take], start: int) -> tuple[JobsAhead, ...]:
-        """Who is planned on the nodes before the job starts there, by right."""
+        """Count the planned jobs on the nodes before the job, by right."""
         read = self.plan.read_view()
         slots = np.flatnonzero((read.states == PLANNED) & (read.starts >= 0) & (read.starts < start))
         held = read.held(slots)
@@ -292,11 +292,13 @@ class _LinkBuilder:
 
 
 _ORDER: Final[tuple[Right, ...]] = ("placement", "promise", "earlier", "priority")
-"""The stronger the later."""
+"""Weakest first."""
 
 
 def _rights(fork: PlanFork, mine: int, end: int) -> Ints:
-    """(slots,) by which right of ``_ORDER`` each goes before the job ``mine``, which ends at ``end``."""
+    """Return, by slot, the index in ``_ORDER`` of its right before the job ``mine``, which ends at
+    ``end``.
+    """
     published = fork.published
     slots = published.starts.shape[0]
     rank, release, born = fork.ranks[:slots], fork.columns.release[:slots], published.born[:slots]

@@ -1,4 +1,4 @@
-"""The objectives of a cluster's live plan, and what single jobs cost by it."""
+"""Objectives of a cluster's live plan, and the cost of single jobs."""
 
 from dataclasses import dataclass, replace
 
@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveChange:
-    """One objective before and after the plan changed; only what is known of both."""
+    """An objective before and after a change of the plan; only if both values are known."""
 
     objective: str
     unit: str
@@ -46,7 +46,7 @@ class ObjectiveChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeCost:
-    """What a job costs and draws on one node; null where the site says no prices or watts."""
+    """Cost and energy of a job on one node; null without configured prices or watts."""
 
     node: str
     cpus: int
@@ -57,27 +57,27 @@ class NodeCost:
 
 @dataclass(frozen=True, slots=True)
 class JobCost:
-    """What a job costs from its (planned) start to the end of its walltime."""
+    """Cost of a job from its (planned) start to the end of its walltime."""
 
     cost: float | None
-    """None where the site has no prices, or the job has no start."""
+    """None without prices or without a start."""
     kwh: float | None
-    """What the job's cores and gpus draw beyond what idle nodes do."""
+    """Energy of the job's cores and gpus beyond that of idle nodes."""
     loss: float | None
-    """Core-hours that it is expected to lose since nodes fail; None where nothing is known of that."""
+    """Expected loss in core-hours by node failures; None if failure rates are unknown."""
     limit: float | None
-    """The most that its owner would pay."""
+    """The owner's cost limit."""
     currency: str
     nodes: tuple[NodeCost, ...]
 
     @property
     def over(self) -> bool:
-        """Whether it costs more than its owner would pay."""
+        """Whether the cost exceeds the owner's limit."""
         return self.cost is not None and self.limit is not None and self.cost > self.limit
 
 
 def node_economics(published: Published, begin: int) -> NodeEconomics:
-    """The watts and prices of the site, from ``begin`` to the last planned end."""
+    """Return the watts and prices of the site, from ``begin`` to the last planned end."""
     placed = published.starts >= 0
     end = int((published.starts[placed] + published.durations[placed]).max(initial=begin))
     failing = node_failure_rates(published) if published.lives else None
@@ -87,18 +87,18 @@ def node_economics(published: Published, begin: int) -> NodeEconomics:
 
 
 def economy_in_force(published: Published) -> Economy:
-    """The watts and prices of the site; what was measured of nodes goes before what is set."""
+    """Return the watts and prices of the site; measured watts override configured ones."""
     return replace(parse_economy(published.settings.site), measured=published.measured_draws)
 
 
 def node_failure_rates(published: Published) -> dict[str, float]:
-    """How often nodes fail in a second, by what was seen of them."""
+    """Return the observed failures per second, by node."""
     half_life = parse_reliability(published.settings.site).half_life
     return failure_rates(published.lives, published.as_of, half_life)
 
 
 def objective_input(fork: PlanFork) -> ObjectiveInput:
-    """What an evaluation of the objectives must know."""
+    """Return the input for measuring the objectives."""
     published = fork.published
     begin = int(min(published.as_of, published.starts[published.starts >= 0].min(initial=published.as_of)))
     return ObjectiveInput(fork.columns, node_economics(published, begin), _limits(published))
@@ -113,12 +113,12 @@ def _limits(published: Published) -> npt.NDArray[np.float64]:
 
 
 def measure_fork(fork: PlanFork) -> ObjectiveVector:
-    """The objective vector of the plan that was copied."""
+    """Return the objectives of the plan in ``fork``."""
     return measure_objectives(fork.copy(), objective_input(fork), fork.as_of)
 
 
 def objective_changes(before: ObjectiveVector, after: ObjectiveVector) -> tuple[ObjectiveChange, ...]:
-    """What changed from one vector to another."""
+    """Return the changes between two vectors."""
     return tuple(
         ObjectiveChange(one.objective.value, one.unit, one.value, other.value)
         for one, other in zip(before, after, strict=True)
@@ -127,12 +127,12 @@ def objective_changes(before: ObjectiveVector, after: ObjectiveVector) -> tuple[
 
 
 def known_values(vector: ObjectiveVector) -> dict[str, float]:
-    """The values that are known, by name."""
+    """Return the known values by name."""
     return {one.objective.value: one.value for one in vector if one.value is not None}
 
 
 def placement_cost(published: Published, placement: Placement) -> float | None:
-    """What a place in the plan costs from its start to its end; None where the site has no prices."""
+    """Return the cost of a placement; None without prices."""
     economy = parse_economy(published.settings.site)
     if not economy.prices:
         return None
@@ -145,7 +145,7 @@ def placement_cost(published: Published, placement: Placement) -> float | None:
 
 
 def job_cost(published: Published, record: JobRecord) -> JobCost:
-    """What a job that runs or is planned costs; without a start nothing is known of it."""
+    """Return the cost of a running or planned job; without a start it is unknown."""
     limit = read_cost_limit(record.facts.resources)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
     if start < 0:
@@ -158,7 +158,7 @@ def job_cost(published: Published, record: JobRecord) -> JobCost:
 def cost_between(
     published: Published, books: NodeEconomics, held: HeldEntries, start: int, end: int, limit: float | None
 ) -> JobCost:
-    """What one job costs that holds ``held`` over ``[start, end)``."""
+    """Return the cost of a job that holds ``held`` over ``[start, end)``."""
     n = len(held)
     costs = books.entry_costs(held, np.full(n, start, np.int64), np.full(n, end, np.int64))
     kwh = books.entry_joules(held, np.full(n, end - start, np.int64)) / 3.6e6

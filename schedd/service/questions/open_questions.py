@@ -1,4 +1,4 @@
-"""Questions that are worked on: each may be ended from outside, and all of them at the end of the daemon."""
+"""Open questions: each can be cancelled, and all are cancelled when the daemon stops."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -18,11 +18,11 @@ __all__ = [
 ]
 
 QUESTION_WORK: Final = 200_000_000
-"""Segments of the plan that the searches for one answer may visit."""
+"""Maximum number of plan segments that the searches for one answer may visit."""
 
 
 class Question:
-    """The work on one question. Any thread may end it; its searches then raise WorkSpent."""
+    """A question in progress. Any thread may cancel it; its searches then raise WorkSpent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,14 +30,14 @@ class Question:
         self._ended = False
 
     def end(self) -> None:
-        """Let the search under way, and all that would follow, end at once."""
+        """Cancel the present search and all later ones."""
         with self._lock:
             self._ended = True
             for plan in self._plans:
                 plan.abort_searches()
 
     def add_limited_plan(self, plan: Plan) -> None:
-        """From here on it searches this plan, too, which is nobody else's meanwhile."""
+        """Limit the work on this plan, and stop it on cancellation. The plan must not be shared."""
         with self._lock:
             plan.limit_work(all_of_them=QUESTION_WORK)
             self._plans.append(plan)
@@ -45,17 +45,17 @@ class Question:
                 plan.abort_searches()
 
     def add_plan(self, plan: Plan) -> None:
-        """From here on an engine works on this plan, which sets the limits of its searches itself."""
+        """Stop the work on this plan on cancellation; an engine limits it."""
         with self._lock:
             self._plans.append(plan)
 
     def check(self) -> None:
-        """Raises WorkSpent when somebody ended it."""
+        """Raise WorkSpent if the question was cancelled."""
         if self._ended:
             raise WorkSpent("the question was given up")
 
     def release_plan(self) -> None:
-        """It is done with the plan of which it spoke last, which others may search next."""
+        """Remove the last plan, which another question may use next."""
         with self._lock:
             self._plans.pop()
 
@@ -65,7 +65,7 @@ _present: ContextVar[Question | None] = ContextVar("question", default=None)
 
 @contextmanager
 def limit_searches(plan: Plan) -> Iterator[None]:
-    """Searches of ``plan`` meanwhile do no more work than one question may, and end with the question."""
+    """Limit searches of ``plan`` within the block to the work of one question, and cancel them with it."""
     question = _present.get()
     if question is None:
         plan.limit_work(all_of_them=QUESTION_WORK)
@@ -79,7 +79,7 @@ def limit_searches(plan: Plan) -> Iterator[None]:
 
 
 def limit_plan_work(plan: Plan) -> None:
-    """The same for a plan that is of no use to anybody else afterwards."""
+    """Limit searches of ``plan``, which is not used afterwards, in the same way."""
     question = _present.get()
     if question is None:
         plan.limit_work(all_of_them=QUESTION_WORK)
@@ -88,8 +88,8 @@ def limit_plan_work(plan: Plan) -> None:
 
 
 def cancellation_check(plan: Plan) -> Callable[[], None]:
-    """What an engine that works on this plan calls between two steps: it raises WorkSpent when the question
-    was ended, and the step under way ends soon.
+    """Return a function that raises WorkSpent if the question was cancelled; an engine calls it between
+    steps.
     """
     question = _present.get()
     if question is None:
@@ -99,7 +99,7 @@ def cancellation_check(plan: Plan) -> Callable[[], None]:
 
 
 class OpenQuestions:
-    """Those that a daemon works on."""
+    """The open questions of a daemon."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -108,7 +108,7 @@ class OpenQuestions:
 
     @contextmanager
     def open_question(self) -> Iterator[Question]:
-        """A question that is asked here; what is called meanwhile works on it."""
+        """Open a question for the block; functions called within it use it."""
         question = Question()
         with self._lock:
             self._open.add(question)
@@ -123,7 +123,7 @@ class OpenQuestions:
                 self._open.discard(question)
 
     def end(self) -> None:
-        """End all of them, and all that are asked from now on: the daemon stops."""
+        """Cancel all open questions and all later ones, because the daemon stops."""
         with self._lock:
             self._ended = True
             for question in self._open:

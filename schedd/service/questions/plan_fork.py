@@ -1,4 +1,4 @@
-"""A copy of the plan for questions. One copy per generation, shared by all who ask."""
+"""Forks of the plan for questions: one per generation, shared by all callers."""
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -42,16 +42,16 @@ _T = TypeVar("_T")
 
 
 class NotUnderstood(ValueError):
-    """The request of a what-if cannot be read: what, where in it, and what is allowed."""
+    """A what-if request cannot be parsed: the message has the place and the allowed values."""
 
 
 _WINDOWS = 100
-"""Of starts, in which the cheapest is looked for."""
+"""Maximum number of start windows in the search for the cheapest start."""
 
 
 @dataclass(frozen=True, slots=True)
 class TasksEnd:
-    """So many such jobs, each placed by itself, have all ended by then."""
+    """When this many equal jobs, each placed by itself, would all have ended."""
 
     tasks: int
     end: int
@@ -59,7 +59,7 @@ class TasksEnd:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfAnswer:
-    """The answer to a what-if: when the job would start if it came at ``now``, and how it was understood."""
+    """Answer to a what-if: the start of the job if it arrived at ``now``, and its interpretation."""
 
     answer: Answer
     walltime: int
@@ -68,17 +68,17 @@ class WhatIfAnswer:
     now: int
     generation: int
     request: str
-    """What is asked for, in canonical words."""
+    """The request in canonical form."""
     windows: tuple[StartWindow, ...] = ()
-    """Where it could start, from the earliest on."""
+    """Possible starts, from the earliest on."""
     changes: tuple[SmallerRequest, ...] = ()
     cheapest: CheapestStart | None = None
-    """Where it would cost least and end in time, if that was asked, and some place does."""
+    """The cheapest start that ends in time, if requested and found."""
     many: tuple[TasksEnd, ...] = ()
 
 
 class PlanFork:
-    """The plan as it was at a batch boundary. Any thread may ask; questions are answered one at a time."""
+    """The plan at a batch boundary. Any thread may ask questions; they are answered one at a time."""
 
     def __init__(
         self,
@@ -107,16 +107,16 @@ class PlanFork:
 
     @property
     def generation(self) -> int:
-        """Of the plan that was copied."""
+        """Generation of the plan."""
         return self.published.generation
 
     @property
     def as_of(self) -> int:
-        """When that plan was brought up to date."""
+        """Time of the plan."""
         return self.published.as_of
 
     def copy(self) -> Plan:
-        """A plan that is the caller's own, with as much work as one question may take."""
+        """Return a copy of the plan, limited to the work of one question."""
         with self._lock:
             plan = self._plan.fork()
         limit_plan_work(plan)
@@ -134,13 +134,13 @@ class PlanFork:
         cheapest_by: int | None = None,
         tasks: Sequence[int] = (),
     ) -> WhatIfAnswer:
-        """Where the plan would put this job if it arrived at ``now``; the plan stays as it is.
+        """Return where the plan would place this job if it arrived at ``now``; the plan stays unchanged.
 
-        ``instead_of`` a job of the plan, whose place is then free, as is that of these ``bookings``. Also the
-        first ``most_windows`` windows of starts, the smallest ``changes`` that let the job start at once, and
-        where it would cost least that ends by ``cheapest_by``, and when how many of ``tasks`` such jobs would
-        have ended (ascending numbers; those that cannot be, or take too long to find, are left out). Raises
-        NotUnderstood, and WorkSpent where an answer takes more than QUESTION_WORK.
+        ``instead_of``: a job of the plan whose placement is free then, as are those of ``bookings``.
+        Optionally also the first ``most_windows`` windows of starts, the smallest ``changes`` with which the
+        job could start at once, the cheapest start with an end by ``cheapest_by``, and the common end of each
+        number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
+        NotUnderstood, and WorkSpent beyond QUESTION_WORK.
         """
         moment = max(now, self.as_of)
         with self._lock, ExitStack() as stack:
@@ -183,14 +183,14 @@ class PlanFork:
         )
 
     def understand(self, facts: JobFacts) -> Understood:
-        """How a job would be understood. Raises NotUnderstood."""
+        """Return the interpretation of a job. Raises NotUnderstood."""
         with self._lock:
             return self._read(facts)[1]
 
     def earliest_start(self, facts: JobFacts, now: int, lasts: int, *, instead_of: str = "") -> int | None:
-        """The first moment at which this job could start if it came at ``now`` and ran for ``lasts`` seconds.
+        """Return the first possible start if the job arrived at ``now`` and ran for ``lasts`` seconds.
 
-        None: there is no such moment. Raises NotUnderstood, and WorkSpent.
+        None: there is none. Raises NotUnderstood, and WorkSpent.
         """
         with self._earliest(facts, now, instead_of) as (asking, request, _):
             found = asking.start(request, lasts) if asking is not None else None
@@ -199,10 +199,10 @@ class PlanFork:
     def with_job(
         self, facts: JobFacts, now: int, ask: Callable[[Plan, int], _T], *, instead_of: str = ""
     ) -> _T | None:
-        """What ``ask`` says of the plan with this job, as if it came at ``now``, in its earliest place.
+        """Return ``ask(plan, slot)`` for the plan with this job in its earliest placement, as if it arrived
+        at ``now``.
 
-        It gets the plan, which it must not change, and the job's slot. None: there is no such place. Raises
-        NotUnderstood, and WorkSpent.
+        ``ask`` must not change the plan. None: there is no placement. Raises NotUnderstood, and WorkSpent.
         """
         with self._earliest(facts, now, instead_of) as (asking, request, walltime):
             return asking.tried(request, walltime, ask) if asking is not None else None
@@ -211,7 +211,7 @@ class PlanFork:
     def _earliest(
         self, facts: JobFacts, now: int, instead_of: str
     ) -> Iterator[tuple["_Trial | None", Request, int]]:
-        """Who asks for a job's earliest place, None where it may not be planned; its request and walltime."""
+        """Yield a trial (None if the job may not be planned), the request, and the walltime."""
         moment = max(now, self.as_of)
         with self._lock:
             request, understood = self._read(facts)
@@ -222,7 +222,7 @@ class PlanFork:
                 yield asking, request, understood.walltime
 
     def with_plan(self, plan: Plan) -> "PlanFork":
-        """The same with another plan, which is of no use to anybody else then."""
+        """Return this fork with another plan, which must not be used elsewhere then."""
         return PlanFork(
             plan, self.published, self._limits, self.columns, self.walltime_use, self.ranks, self._uncounted
         )
@@ -245,7 +245,7 @@ class PlanFork:
         )  # fmt: skip
 
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
-        """The prices, the most that a job may cost, and their currency; None where it may cost anything."""
+        """Return the prices, the job's cost limit, and the currency; None without a hard limit."""
         site = self.published.settings.site
         most, economy = read_cost_limit(facts.resources), parse_economy(site)
         if site.get("cost_limits") != "hard" or most is None or not economy.prices:
@@ -254,7 +254,7 @@ class PlanFork:
         return Tariff(economy, nodes, moment - moment % 86_400), most, economy.currency
 
     def _immediate_answer(self, facts: JobFacts, request: Request) -> Answer | None:
-        """The answer for a job that never fits or may not be planned."""
+        """Return the answer for a job that never fits or may not be planned; None otherwise."""
         never = not_counted(request, self._uncounted) or self._plan.find_unmet_requirement(
             request, self._limits.types.units
         )
@@ -296,7 +296,7 @@ class PlanFork:
         return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
 
     def _plan_without(self, job_id: str, now: int, bookings: tuple[str, ...] = ()) -> Plan:
-        """The plan without a job; kept, since what is asked about one job is asked about it again."""
+        """Return the plan without a job, cached for further questions about it."""
         key = " ".join((job_id, *bookings))
         if self._other is None or self._other[0] != key:
             plan = self._plan.fork()
@@ -313,7 +313,7 @@ class PlanFork:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One question's plan and moment; ``ready`` is when the job may start at the earliest."""
+    """Plan and time of one question; ``ready`` is the first time at which the job may start."""
 
     plan: Plan
     limits: LimitBook
@@ -325,13 +325,13 @@ class _Trial:
     ready: int
     columns: ScoringColumns
     weights: CriterionWeights | None
-    """By which gaps are valued; None: the first is taken."""
+    """Weights for choosing among gaps; None: the first gap."""
     within: tuple[Tariff, float, str] | None = None
-    """Prices, a hard limit of cost, and the currency."""
+    """Prices, a hard cost limit, and the currency."""
 
     @contextmanager
     def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:
-        """The job, for as long as it is asked about; or the limit that it can never meet."""
+        """Yield the slot of the temporary job, or the limit that it can never meet."""
         pools = self._pools(request, walltime)
         too_much = self.limits.too_much(pools)
         if too_much is not None:
@@ -349,7 +349,7 @@ class _Trial:
         return self.limits.needs(self.plan, self.facts, understood, self.now)
 
     def start(self, request: Request, walltime: int) -> StartKnown | WaitingFor | None:
-        """The earliest place; None: there is none."""
+        """Return the earliest placement; None if there is none."""
         with self._slot(request, walltime) as slot:
             if isinstance(slot, WaitingFor):
                 return slot
@@ -367,14 +367,14 @@ class _Trial:
             return StartKnown(Placement(start, start + walltime, shares))
 
     def tried(self, request: Request, walltime: int, ask: Callable[[Plan, int], _T]) -> _T | None:
-        """What ``ask`` says of the plan with the job in its earliest place; None: there is none."""
+        """Return ``ask(plan, slot)`` with the job in its earliest placement; None if there is none."""
         with self._slot(request, walltime) as slot:
             if isinstance(slot, WaitingFor) or self._place(slot) < 0:
                 return None
             return ask(self.plan, slot)
 
     def many(self, request: Request, walltime: int, tasks: Sequence[int]) -> Iterator[TasksEnd]:
-        """The ends of so many jobs like this one, as far as they have places that can be found in time."""
+        """Yield the common end of each number of equal jobs, as long as there are placements."""
         pools = self._pools(request, walltime)
         request = as_planned(request, self.facts, self.gates, self.node_sets)
         slots: list[int] = []
@@ -395,7 +395,7 @@ class _Trial:
                 self.plan.drop_job(slot, self.now)
 
     def _place(self, slot: int) -> int:
-        """Place the job as the engine would if nobody made way for it; returns its start, or -1."""
+        """Place the job as the engine would, without displacing others; return its start, or -1."""
         bound = self.now + HORIZON
         if self.weights is None or self.plan.tiers == 1:
             return self.plan.place(slot, self.now, bound)
@@ -406,14 +406,14 @@ class _Trial:
         return found.start if found is not None else -1
 
     def fits(self, request: Request, walltime: int) -> bool:
-        """Whether it starts as soon as it may."""
+        """Whether the job starts as soon as it may."""
         with self._slot(request, walltime) as slot:
             return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, self.ready + 1) >= 0
 
     def cheapest(
         self, request: Request, walltime: int, by: int, published: Published
     ) -> CheapestStart | None:
-        """Where the job costs least and ends by then; None where it cannot."""
+        """Return the cheapest start with an end by then; None if there is none."""
         last = by - walltime
         if last < self.ready:
             return None
@@ -433,7 +433,7 @@ class _Trial:
             return cheapest_start(self.plan, slot, walltime, starts, books, self.now)
 
     def windows(self, request: Request, walltime: int, most: int) -> tuple[StartWindow, ...]:
-        """The first windows of starts."""
+        """Return the first windows of starts."""
         pools = self._pools(request, walltime)
         if not most or self.limits.too_much(pools) is not None:
             return ()
@@ -443,9 +443,9 @@ class _Trial:
 
 
 def fork_plan(state: EngineState, published: Published, plan: Plan | None = None) -> PlanFork:
-    """A copy of the state's plan, or ``plan`` that is one, of which ``published`` tells.
+    """Fork the state's plan, or wrap ``plan``, a fork of it that ``published`` describes.
 
-    To be called between batches, by the thread that owns the state.
+    Call it between batches, in the thread that owns the state.
     """
     return PlanFork(
         plan if plan is not None else state.plan.fork(),

@@ -1,4 +1,4 @@
-"""The smallest changes of a request that let it start at once, each kind tried by itself."""
+"""Smallest changes of a request with which it could start at once, one resource at a time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,21 +18,21 @@ _MIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class SmallerRequest:
-    """The smallest change of this kind that lets the job start at once."""
+    """The smallest change of one resource with which the job could start at once."""
 
     change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
-    """`cpus` and `mem` are those of a unit (a node of `nodes=`, a chunk of `select=`)."""
+    """`cpus` and `mem` are per unit (a node of `nodes=`, a chunk of `select=`)."""
     asked: str
     enough: str
-    """As `qsub -l` takes it; empty for a feature that must be left out."""
+    """In the syntax of `qsub -l`; empty for a feature to leave out."""
     value: int | None
     """The same as a number: seconds, cpus, KiB or nodes."""
 
 
 def smaller_requests(request: Request, walltime: int, fits: Fits) -> tuple[SmallerRequest, ...]:
-    """The changes that suffice, in no order of merit; for a request that does not start at once as it is.
+    """Return the sufficient changes for a request that cannot start at once, in no particular order.
 
-    Walltime is found to the second, memory to the MiB.
+    Walltime has a precision of a second, memory of a MiB.
     """
     return tuple(
         found
@@ -100,7 +100,7 @@ def _change_chunks(request: Request, change: Callable[[Chunk], Chunk]) -> Reques
 
 
 def _first_units(request: Request, units: int) -> Request:
-    """The request with its first so many units alone."""
+    """Return the request with only its first units."""
     chunks: list[Chunk] = []
     for chunk in request.chunks:
         count = min(chunk.count, units)
@@ -111,7 +111,7 @@ def _first_units(request: Request, units: int) -> Request:
 
 
 def _largest_fitting(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
-    """The largest number in ``[least, most]`` that fits, where all smaller ones do, too."""
+    """Return the largest number in ``[least, most]`` that fits, by bisection (all smaller ones fit, too)."""
     if most < least or not fits(least):
         return None
     low, high = least, most + 1

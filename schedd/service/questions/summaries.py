@@ -1,4 +1,4 @@
-"""What a plan comes to: for each user, and by the criteria that plans are judged by."""
+"""Summaries of a plan: by user, and by the criteria of searches."""
 
 from dataclasses import dataclass
 
@@ -13,31 +13,31 @@ __all__ = ["CriterionValue", "UserSummary", "evaluate_criteria", "summarise_user
 
 @dataclass(slots=True)
 class UserSummary:
-    """One user's jobs, counted."""
+    """Job counts of one user."""
 
     user: str
     running: int = 0
-    """Running or being started."""
+    """Including jobs that are being started."""
     planned: int = 0
     without_start: int = 0
-    """Waiting for something, or never to run."""
+    """Blocked jobs, and jobs that can never run."""
     cpus: int = 0
-    """Asked for by those that run."""
+    """Requested by running jobs."""
     cpus_planned: int = 0
-    """Asked for by those that are planned."""
+    """Requested by planned jobs."""
     cpu_seconds_planned: int = 0
     """The same times their walltimes."""
     next_start: int | None = None
-    """The first planned start."""
+    """First planned start."""
     last_end: int | None = None
-    """When the last of them ends, as planned."""
+    """Last planned end."""
     longest_wait: int = 0
-    """Seconds for which the oldest job in the queue has waited by now."""
+    """Wait of the oldest queued job by now, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionValue:
-    """What the plan is worth by one criterion; `docs/developers/optimisation.md` has the formulas."""
+    """Value of one criterion for the plan; `docs/developers/optimisation.md` has the formulas."""
 
     criterion: str
     value: float
@@ -51,7 +51,7 @@ def _jobs(published: Published) -> list[JobRecord]:
 
 
 def summarise_users(published: Published) -> tuple[UserSummary, ...]:
-    """All users with jobs, by name."""
+    """Return a summary for each user with jobs, by name."""
     found: dict[str, UserSummary] = {}
     for record in _jobs(published):
         name = record.facts.owner.partition("@")[0]
@@ -77,6 +77,6 @@ def summarise_users(published: Published) -> tuple[UserSummary, ...]:
 
 
 def evaluate_criteria(fork: PlanFork) -> tuple[CriterionValue, ...]:
-    """The plan's value by each criterion, over the jobs that are planned."""
+    """Return the value of each criterion, over the planned jobs."""
     values = Evaluation(fork.copy(), fork.columns, fork.as_of).values()
     return tuple(CriterionValue(one.value, float(values[one]), UNITS[one]) for one in Criterion)

@@ -1,1 +1,1 @@
-"""What is read from publications and the database: jobs, nodes, gaps, the past, and who may see what."""
+"""Read access to plan snapshots and the database: jobs, nodes, gaps, history, and visibility rules."""

@@ -1,4 +1,4 @@
-"""A job array as a whole: how its jobs stand, and how far the first end and the last lie apart."""
+"""Summary of a job array: counts by state, and the spread of the ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ __all__ = ["Array", "Spread", "full_array_id", "spread_of", "summarise_array"]
 
 
 class Spread(NamedTuple):
-    """The stretch factor of an array or a bag (Netto 2009, 5.2): ``seconds`` between the first end of a task
-    and the last, and their ``share`` of the response, from submission to the last end.
+    """Stretch of an array or bag (Netto 2009, 5.2): seconds between the first and the last end of its tasks.
+
+    ``share``: relative to the response time, from submission to the last end.
     """
 
     seconds: int
@@ -25,7 +26,7 @@ class Spread(NamedTuple):
 
 
 def spread_of(submitted: int, first: int | None, last: int | None) -> Spread | None:
-    """None where one of the ends is not known."""
+    """Return the spread; None if one of the ends is unknown."""
     if first is None or last is None or last < first:
         return None
     return Spread(last - first, (last - first) / max(1, last - submitted))
@@ -33,8 +34,10 @@ def spread_of(submitted: int, first: int | None, last: int | None) -> Spread | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Array:
-    """Times are seconds since the epoch. ``first_end`` and ``last_end`` are of jobs that ended, and of those
-    that run or are planned as the plan has them: by walltimes. ``last_end`` is None while a job has no start.
+    """Summary of an array. Times are seconds since the epoch.
+
+    ``first_end`` and ``last_end`` are actual ends, or planned ones by walltimes. ``last_end`` is None while a
+    job has no start.
     """
 
     array: str
@@ -51,9 +54,7 @@ class Array:
 
 
 def full_array_id(published: Published, wanted: str) -> str:
-    """The id of an array in the plan that may lack its brackets or the server's name; else what was asked
-    for, with brackets.
-    """
+    """Return the id of an array in the plan for an id without brackets or server name; else add brackets."""
     known = {one.facts.array for one in published.records if one is not None and one.facts.array}
     known |= {one.facts.array for one in published.slotless.values() if one.facts.array}
     if wanted in known:
@@ -73,7 +74,7 @@ def _matches(name: str, number: str, server: str) -> bool:
 
 
 def summarise_array(published: Published, array: str, past: Sequence[JobHistory]) -> Array | None:
-    """Of its jobs in the plan, and of ``past`` ones; None where there are none."""
+    """Return the summary of the array's jobs in the plan and of ``past`` ones; None without jobs."""
     own = published.array_of == array_number(array)
     slots = np.flatnonzero(own & (published.states != VACANT))
     starts = published.starts[slots]

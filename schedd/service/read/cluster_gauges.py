@@ -1,4 +1,4 @@
-"""Gauges and counters of clusters for Prometheus: read from the publications when it asks."""
+"""Prometheus gauges and counters of clusters, read from the plan snapshots at each scrape."""
 
 import math
 from collections import Counter
@@ -20,14 +20,14 @@ __all__ = ["ClusterGauges", "FilteredCollector"]
 
 
 class ClusterGauges(Collector):
-    """A collector over the clusters of a daemon, or those among them that are ``shown``."""
+    """Collector for the clusters ``shown``."""
 
     def __init__(self, clusters: Clusters, shown: Sequence[PlanLoop]) -> None:
         self._clusters = clusters
         self._shown = shown
 
     def collect(self) -> Iterator[Metric]:
-        """One family after another."""
+        """Yield the metric families."""
         jobs = GaugeMetricFamily("schedd_jobs", "Jobs by where they stand", labels=["cluster", "state"])
         nodes = GaugeMetricFamily("schedd_nodes", "Nodes by state", labels=["cluster", "state"])
         waiting = _gauge("schedd_events_waiting", "Events that came and are not handled yet")
@@ -146,14 +146,14 @@ class ClusterGauges(Collector):
 
 
 class FilteredCollector(Collector):
-    """What another collector says of some clusters, and what it says of none."""
+    """Another collector's metrics of some clusters, and those without a cluster."""
 
     def __init__(self, whole: Collector, clusters: frozenset[str]) -> None:
         self._whole = whole
         self._clusters = clusters
 
     def collect(self) -> Iterator[Metric]:
-        """One family after another."""
+        """Yield the filtered metric families."""
         for family in self._whole.collect():
             kept = Metric(family.name, family.documentation, family.type, family.unit)
             kept.samples = [

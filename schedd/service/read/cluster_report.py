@@ -1,7 +1,7 @@
-"""What clusters were worth over a period: balance, deadlines, slowdown, use of processors and licences.
+"""Report on clusters over a period: balance, deadlines, slowdown, use of processors and licences.
 
-The measures are those of Pasquali, Baraglia, Capannini, Ricci and Laforenza (multilevel.md §4); jobs that
-ended come from the database, those that wait from the plan as it is.
+The measures are those of Pasquali, Baraglia, Capannini, Ricci and Laforenza (multilevel.md §4). Ended jobs
+come from the database, queued ones from the plan.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,12 +33,12 @@ __all__ = [
 ]
 
 MOST_RUNS: Final = 500_000
-"""Of more jobs in one cluster and period nothing is worked out."""
+"""Maximum number of jobs per cluster and period."""
 _NOTHING: Final = PeriodUsage((), ())
 
 
 class TooManyError(Exception):
-    """The period has more jobs than are worked out at once."""
+    """The period has too many jobs for a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class QueueReport:
     ended: int
     """Jobs that ran and ended by themselves in the period."""
     with_deadline: int
-    """Of these, those with a deadline."""
+    """Ended jobs with a deadline."""
     late: int
-    """Of these, those that ended after it."""
+    """Ended jobs that missed it."""
     mean_wait: float | None
-    """Seconds from the submission to the last start, of those that ended; null: none did."""
+    """Seconds from the submission to the last start, for ended jobs; null without any."""
     longest_wait: int | None
-    """The same, of the one that waited longest."""
+    """Maximum of the same."""
     waiting: int
-    """Jobs that wait now; those on hold do not count."""
+    """Jobs queued now, without held ones."""
     longest_waiting: int
-    """Seconds for which the oldest of these has waited by now, since it may run; 0: none waits."""
+    """Wait of the oldest queued job since it became eligible, in seconds; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class LicenceReport:
 
     name: str
     copies: int
-    """How many there are now; earlier numbers are not kept."""
+    """Number of copies now; earlier numbers are not stored."""
     used: float
-    """In use, in the mean over the period."""
+    """Mean number of copies in use over the period."""
     share: float | None
-    """In use of the smaller of what there is and what was asked for at each moment; null: nobody asked."""
+    """Use relative to the smaller of supply and demand at each moment; null without demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +81,27 @@ class ClusterReport:
 
     cluster: str
     kept: bool
-    """Whether there is a database that jobs are read from; without one, queues alone are told."""
+    """Whether there is a database with past jobs; otherwise only queues are reported."""
     cpus: float
-    """Cpus of nodes that were not down, in the mean since the first was known."""
+    """Mean number of cpus on nodes that were not down, since the first node was known."""
     cpus_used: float
-    """Held by jobs, in the mean."""
+    """Mean number of cpus held by jobs."""
     processors: float | None
-    """In use of the smaller of what there was and what was asked for at each moment; null: nobody asked."""
+    """Use relative to the smaller of supply and demand at each moment; null without demand."""
     work: float
-    """Cpu-seconds that jobs held."""
+    """Cpu-seconds held by jobs."""
     share: float | None
-    """Of the work of all clusters told here; null: there was none."""
+    """Share of the work of all reported clusters; null without work."""
     optimal: float | None
-    """Of the cpus of all clusters told here: the share that balances them."""
+    """Share of the cpus of all reported clusters: the balanced share of the work."""
     ended: int
     """Jobs that ran and ended by themselves."""
     with_deadline: int
-    """Of these, those with a deadline."""
+    """Ended jobs with a deadline."""
     late: int
-    """Of these, those that ended after it."""
+    """Ended jobs that missed it."""
     slowdown: float | None
-    """Of those without a deadline: (wait + run) / run, in the mean; 1: nobody waited."""
+    """Mean of (wait + run) / run for jobs without a deadline; 1: no wait."""
     licences: tuple[LicenceReport, ...]
     """By name."""
     queues: tuple[QueueReport, ...]
@@ -111,9 +111,9 @@ class ClusterReport:
 def report_clusters(
     clusters: Clusters, loops: Iterable[PlanLoop], since: int, until: int
 ) -> tuple[ClusterReport, ...]:
-    """Of these clusters over ``[since, until)``, which is not empty; each is told up to its present second.
+    """Return a report for each cluster over the non-empty period ``[since, until)``, up to its present time.
 
-    Waits for the database. Raises StoreError and TooManyError.
+    Blocks. Raises StoreError and TooManyError.
     """
     found = [_report_cluster(clusters, loop, since, until) for loop in loops]
     work, cpus = sum(one.work for one in found), sum(one.cpus for one in found)
@@ -124,7 +124,7 @@ def report_clusters(
 
 
 def longest_waits(published: Published) -> dict[str, int]:
-    """For how many seconds the oldest job of each queue waits that may run: 0 where none does."""
+    """Return the wait of the oldest eligible job by queue, in seconds; 0 without any."""
     found = dict.fromkeys(published.queues, 0)
     for record, since in _eligible_jobs(published):
         queue = record.facts.queue
@@ -181,12 +181,12 @@ def _report_cluster(clusters: Clusters, loop: PlanLoop, since: int, until: int) 
 
 
 def _cpus_now(published: Published) -> int:
-    """Cpus of nodes that are not down."""
+    """Return the number of cpus on nodes that are not down."""
     return sum(node.cpus for node in published.nodes.values() if node.state != "down")
 
 
 def _make_spans(rows: Iterable[tuple[int, int | None, int]], until: int) -> Spans:
-    """Of (begin, end, amount); what has no end lasts."""
+    """Convert (begin, end, amount) to spans; without an end, they last until ``until``."""
     table = np.array([(a, until if b is None else b, n) for a, b, n in rows], np.int64).reshape(-1, 3)
     return Spans(table[:, 0], np.maximum(table[:, 0], table[:, 1]), table[:, 2])
 
@@ -249,7 +249,7 @@ def _missed_deadline(one: RunUsage, due: int | None) -> bool:
 
 
 def _queued_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
-    """Jobs that are in a queue and do not run, and since when each may run, or else is there."""
+    """Yield the jobs that do not run, with the time at which they became or become eligible."""
     for record in (*published.records, *published.slotless.values()):
         if record is not None and record.phase is not Phase.RUNNING:
             facts = record.facts
@@ -258,7 +258,7 @@ def _queued_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
 
 
 def _eligible_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
-    """Those of them that may run."""
+    """Return the queued jobs that may run."""
     now = published.as_of
     return (
         (record, since)

@@ -1,4 +1,4 @@
-"""How right expected starts were: of a period, a queue, a user, by when they were told and how far ahead."""
+"""Accuracy of expected starts: by period, queue, user, kind of estimate and lead time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from schedd.store.records import ExpectedStartRecord
 __all__ = ["LEADS", "EstimateAccuracy", "Horizon", "estimate_accuracy"]
 
 LEADS: Final = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
-"""Seconds from telling to the expected start: each up to the next."""
+"""Lower bounds of the classes of lead time, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Starts told of one ``kind``, at least ``lead`` seconds ahead (None: any)."""
+    """Accuracy of estimates of one ``kind`` with a lead time of at least ``lead`` seconds (None: all)."""
 
     kind: EstimateKind
     lead: int | None
@@ -29,22 +29,25 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True)
 class EstimateAccuracy:
-    """Of a period: by kind, those told at submission by how far ahead, too; and promises that were broken."""
+    """Accuracy in a period, by kind; for estimates at submission also by lead time; and broken promises."""
 
     horizons: tuple[Horizon, ...]
     breaches: int
     since: int | None = None
-    """When the first of them was told, where no more than the latest were looked at; None: all were."""
+    """Time of the oldest estimate, if the number of estimates was limited; None: all are included."""
 
     def figures_of_kind(self, kind: EstimateKind) -> AccuracyFigures:
-        """Of one kind, however far ahead."""
+        """Return the figures of one kind, with all lead times."""
         return next(one.figures for one in self.horizons if (one.kind, one.lead) == (kind, None))
 
 
 def estimate_accuracy(
     store: Store, cluster: int, since: int, until: int, now: int, *, queue: str = "", user: str = ""
 ) -> EstimateAccuracy:
-    """Of what was told in ``[since, until)``, the latest 100,000. Raises StoreError."""
+    """Return the accuracy of the estimates published in ``[since, until)``, at most the newest 100,000.
+
+    Raises StoreError.
+    """
     rows = store.expected_starts(cluster, since, until, queue=queue, user=user, kinds=ESTIMATE_KINDS)
     known = [row for row in rows if _is_decided(row, now)]
     found = []
@@ -62,8 +65,8 @@ def estimate_accuracy(
 
 
 def _is_decided(row: ExpectedStartRecord, now: int) -> bool:
-    """Whether it came true or not, as far as that can be said: who waits beyond P90 is a miss already, and
-    of who was deleted before nobody knows.
+    """Whether the estimate's outcome is known: a job that waits beyond P90 is a miss; a deleted job is
+    unknown.
     """
     return row.actual is not None or row.latest < (row.ended if row.ended is not None else now)
 

@@ -1,4 +1,4 @@
-"""What is free, where, and from when until when: the gaps of a published plan."""
+"""Gaps of a published plan: free capacity by node and time."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -17,18 +17,18 @@ _USED = 4  # cpus, shares, memory, gpus
 
 @dataclass(frozen=True, slots=True)
 class CapacityStep:
-    """Over `[start, end)` so much is free on all usable nodes together."""
+    """Free capacity of all usable nodes together over `[start, end)`."""
 
     start: int
     end: int
     cpus: int
     idle_nodes: int
-    """Nodes on which nothing is planned."""
+    """Nodes without planned jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Over `[start, end)` so much is free on one node. A memory of null is not known."""
+    """Free capacity of one node over `[start, end)`. A memory of null is unknown."""
 
     node: str
     start: int
@@ -40,7 +40,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Totals over the whole window, and the gaps of some nodes; ``next`` is the cursor of the nodes left."""
+    """Totals over the window, and the gaps of some nodes; ``next`` is the cursor of the next page."""
 
     totals: tuple[CapacityStep, ...]
     gaps: tuple[Gap, ...]
@@ -57,12 +57,11 @@ def find_gaps(
     cursor: str = "",
     limit: int = 1_000,
 ) -> Gaps:
-    """What is free in ``[begin, end)`` on nodes that are up, in pieces of at least
-    ``cpus`` cpus; nothing is free before the plan's own time.
+    """Return the gaps of at least ``cpus`` cpus in ``[begin, end)`` on nodes that are up.
 
-    Nodes come by name, from the first behind ``cursor`` on; all gaps of a node are on one page, and a page
-    ends with the node that fills it to ``limit``. With ``from_begin`` there are no totals, and only the gaps
-    that follow each other from ``begin`` on.
+    Nothing is free before the plan's present time. Nodes are in order of name, after ``cursor``; all gaps of
+    a node are on one page, and a page ends with the node that reaches ``limit``. With ``from_begin`` there
+    are no totals, and only contiguous gaps from ``begin`` on.
     """
     begin = max(begin, published.as_of)
     if begin >= end:
@@ -96,7 +95,7 @@ def find_gaps(
 
 
 def gaps_on(published: Published, begin: int, end: int, names: AbstractSet[str]) -> Iterator[Gap]:
-    """The gaps in ``[begin, end)`` of these nodes, as far as they are up: by name, each node's in order."""
+    """Yield the gaps in ``[begin, end)`` of these nodes if they are up, by name, in order of time."""
     begin = max(begin, published.as_of)
     if begin >= end:
         return
@@ -108,7 +107,7 @@ def gaps_on(published: Published, begin: int, end: int, names: AbstractSet[str])
 
 
 def _contiguous_gaps(found: list[Gap], begin: int) -> Iterator[Gap]:
-    """The first gaps of a node, as far as each begins where the one before it ends."""
+    """Yield the first gaps of a node, as long as they are contiguous."""
     for gap in found:
         if gap.start != begin:
             return
@@ -117,7 +116,7 @@ def _contiguous_gaps(found: list[Gap], begin: int) -> Iterator[Gap]:
 
 
 def _cpus_in_use(published: Published, moment: int) -> dict[str, int]:
-    """By node, the cpus that are taken at a moment."""
+    """Return the cpus in use at a moment, by node."""
     starts, durations = published.starts, published.durations
     held = published.on_nodes(
         np.flatnonzero((starts <= moment) & (starts >= 0) & (starts + durations > moment))
@@ -131,9 +130,9 @@ def _cpus_in_use(published: Published, moment: int) -> dict[str, int]:
 def _usage_changes(
     published: Published, begin: int, end: int, names: AbstractSet[str] | None = None
 ) -> dict[str, Ints]:
-    """By node: (5, n) moments in order and what is taken from there on, more or less than before.
+    """Return, by node, (5, n): times in order, and the changes of the used amounts.
 
-    Of the nodes that are named, or of all.
+    For the named nodes, or for all.
     """
     starts, durations = published.starts, published.durations
     slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + durations > begin))
@@ -161,7 +160,7 @@ def _usage_changes(
 
 
 def _steps(begin: int, held: Ints | None) -> tuple[Ints, Ints]:
-    """(n,) moments from ``begin`` on, and (4, n) what is used from each of them."""
+    """Return times (n,) from ``begin`` on, and the amounts in use (4, n) from each of them."""
     if held is None:
         return np.array([begin], np.int64), np.zeros((_USED, 1), np.int64)
     used = np.cumsum(held[1:], axis=1)

@@ -27,7 +27,7 @@ class JobVisibility:
 
     @property
     def cache_tag(self) -> str:
-        """Tells answers apart that differ by who sees them."""
+        """Part of the entity tag that distinguishes answers to different users."""
         return f"-{self.viewer.name}" if self.viewer is not None else ""
 
     def shows(self, record: JobRecord) -> bool:

@@ -1,7 +1,7 @@
-"""Work for readers in small pieces, each only while the planner rests: a cooperative priority.
+"""Cooperative priority: long work for readers yields to the planner.
 
-Python threads share one interpreter lock, and do not know of priorities. So long work for a reader asks again
-and again whether the planner is at work, and lets it go first.
+Python threads share one interpreter lock without priorities. Long work for a reader therefore checks often
+whether the planner is busy, and pauses then.
 """
 
 import threading
@@ -14,16 +14,16 @@ __all__ = ["paced", "pacing", "yield_to_planner"]
 
 _T = TypeVar("_T")
 _PIECE_S: Final = 0.001
-"""Processor time between two looks at the planner."""
+"""Processor time between two checks."""
 _LOOK_S: Final = 0.0005
 _MOST_S: Final = 0.05
-"""So long a piece waits at most for a planner that is always busy: readers are slow then, not shut out."""
+"""Maximum pause, so that a busy planner slows readers but does not starve them."""
 _present = threading.local()
 
 
 @contextmanager
 def pacing(busy: Callable[[], bool]) -> Iterator[None]:
-    """Within it ``breathe`` waits while ``busy``. For the present thread."""
+    """Let ``yield_to_planner`` pause while ``busy``, within the block and in this thread."""
     _present.busy, _present.worked = busy, time.thread_time()
     try:
         yield
@@ -32,7 +32,9 @@ def pacing(busy: Callable[[], bool]) -> Iterator[None]:
 
 
 def yield_to_planner() -> None:
-    """Let the planner go first, if this thread worked for a while. Without ``pacing`` it does nothing."""
+    """Pause while the planner is busy, if this thread has worked for a while. No effect without
+    ``pacing``.
+    """
     busy: Callable[[], bool] | None = getattr(_present, "busy", None)
     if busy is None or time.thread_time() - _present.worked < _PIECE_S:
         return
@@ -44,7 +46,7 @@ def yield_to_planner() -> None:
 
 
 def paced(items: Iterable[_T]) -> Iterator[_T]:
-    """The same items, with a breath after each."""
+    """Yield the items, and yield to the planner after each."""
     for one in items:
         yield one
         yield_to_planner()

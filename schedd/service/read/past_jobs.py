@@ -1,4 +1,4 @@
-"""What became of jobs that have left the plan, read from the database."""
+"""Jobs that have left the plan, read from the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ _MOST = 500
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """A job, and the latest of what happened to it, in order. ``left_out``: how many moments came before."""
+    """A job with the latest entries of its timeline; ``left_out``: number of earlier entries."""
 
     job: JobHistory
     moments: Sequence[TimelineEntry]
@@ -23,18 +23,19 @@ class PastJob:
 
     @property
     def published_start(self) -> int | None:
-        """The start that was told last."""
+        """The last published start."""
         return next((one.start for one in reversed(self.moments) if one.kind == "told"), None)
 
     @property
     def promised_start(self) -> int | None:
-        """The start that was promised last."""
+        """The last promised start."""
         return next((one.start for one in reversed(self.moments) if one.kind == "promise"), None)
 
 
 def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: JobVisibility) -> PastJob | None:
-    """The job of this id, which may lack the server's name; None when nothing is known of it, or nothing is
-    kept, or it is not shown to who asks. Waits for the database. Raises StoreError.
+    """Return a past job; its id may lack the server's name. None if it is unknown or not visible.
+
+    None without a database, too. Blocks. Raises StoreError.
     """
     if clusters.durable is None:
         return None
@@ -49,8 +50,9 @@ def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: JobVisibilit
 
 
 def ended_jobs(clusters: Clusters, loop: PlanLoop, since: int, most: int) -> Sequence[JobHistory]:
-    """The last jobs that ran and ended at ``since`` or later; none where nothing is kept. Waits for the
-    database. Raises StoreError.
+    """Return the newest jobs that ran and ended at ``since`` or later; none without a database.
+
+    Blocks. Raises StoreError.
     """
     if clusters.durable is None:
         return ()
@@ -60,9 +62,7 @@ def ended_jobs(clusters: Clusters, loop: PlanLoop, since: int, most: int) -> Seq
 
 
 def jobs_of_array(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> Sequence[JobHistory]:
-    """Jobs of an array that have ended, at most so many; none where nothing is kept. Waits for the database.
-    Raises StoreError.
-    """
+    """Return up to ``most`` ended jobs of an array; none without a database. Blocks. Raises StoreError."""
     if clusters.durable is None:
         return ()
     store = clusters.durable.store
@@ -71,7 +71,7 @@ def jobs_of_array(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> 
 
 
 def _redact_entry(moment: TimelineEntry, seen: JobVisibility, loop: PlanLoop) -> TimelineEntry:
-    """With other people's jobs as a number; events name jobs, too."""
+    """Replace other users' jobs by their number; the event of a breach names jobs, too."""
     words = moment.text
     if moment.kind in ("breach", "risk") and seen.viewer is not None:
         words = words.partition(", by ")[0]

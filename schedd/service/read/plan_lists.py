@@ -1,4 +1,4 @@
-"""Lists read from a publication, page by page: jobs in order, what is placed in a window, nodes."""
+"""Paged lists from a plan snapshot: jobs, bars of a time window, nodes."""
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
@@ -42,12 +42,12 @@ def _all(_record: JobRecord) -> bool:
 
 
 class CursorError(ValueError):
-    """A cursor that no page gave out."""
+    """A cursor that no page returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[_T]):
-    """Some rows in order; ``next`` leads to those that follow, None after the last."""
+    """Rows in order; ``next`` is the cursor of the next page, None at the end."""
 
     rows: tuple[_T, ...]
     next: str | None
@@ -55,7 +55,7 @@ class Page(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class JobListing:
-    """Some jobs in order, each with its start (-1: none); ``next`` as in ``Page``."""
+    """Jobs in order, each with its start (-1: none); ``next`` as in ``Page``."""
 
     records: tuple[JobRecord, ...]
     starts: tuple[int, ...]
@@ -64,18 +64,18 @@ class JobListing:
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """How many jobs stand where."""
+    """Number of jobs by state."""
 
     running: int
     starting: int
     planned: int
     without_start: int
-    """Waiting for something, or never to run."""
+    """Blocked jobs, and jobs that can never run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A job's place in the plan: over `[start, end)` it holds these nodes."""
+    """Placement of a job: over `[start, end)` it holds these nodes."""
 
     job: str
     owner: str
@@ -83,24 +83,24 @@ class Bar:
     state: Standing
     start: int
     end: int
-    """Of a running job: until when the plan keeps its nodes, also beyond its walltime."""
+    """For a running job: when the plan releases its nodes, possibly after its walltime."""
     nodes: tuple[ShareFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node and what is free of it now. Memory in KiB; a memory of 0 is not known."""
+    """A node and its free capacity now. Memory in KiB; a memory of 0 is unknown."""
 
     name: str
     state: str
-    """`up`, `drain` (offline, or closed: nothing new is started) or `down`."""
+    """`up`, `drain` (offline or closed: nothing new is started) or `down`."""
     closed: str
-    """Why nothing new is planned here though the server may have it up: an admin holds it, a job is long past
-    its walltime, or jobs fail on it; empty when that is not so."""
+    """Why nothing new is planned here although the server may have it up: held by an administrator, a job far
+    beyond its walltime, or repeated job failures; empty otherwise."""
     held: str
-    """Why an admin holds its planning; empty when none does."""
+    """Why an administrator holds its planning; empty otherwise."""
     power: str
-    """`on`; or where we switched it: `stopping`, `off`, `booting`, `failed` (it did not come up)."""
+    """`on`; or, if switched by schedd: `stopping`, `off`, `booting`, `failed` (it did not come up)."""
     cpus: int
     mem: int
     gpus: int
@@ -108,16 +108,16 @@ class NodeView:
     free_mem: int
     free_gpus: int
     mtbf: int | None
-    """Seconds between two failures, by what was seen of this node and of all; null where none has failed."""
+    """Mean seconds between failures, estimated from this node and all nodes; null before any failure."""
     watts: float | None
-    """What it drew when its board was last read; null: nobody read it."""
+    """Power at the last reading of its meter; null: never read."""
     properties: tuple[str, ...]
     jobs: tuple[str, ...]
-    """Jobs that run here or are being started, as far as the caller may see them."""
+    """Visible jobs that run here or are being started."""
 
 
 def find_record(published: Published, wanted: str) -> JobRecord | None:
-    """The job of this id, or the only one that an abbreviated id can mean: see ``alike``."""
+    """Return the job with this id, or the only one that the abbreviated id matches."""
     record = record_of(published, wanted)
     if record is None:
         near = list(islice(matching_jobs(published, wanted), 2))
@@ -126,9 +126,9 @@ def find_record(published: Published, wanted: str) -> JobRecord | None:
 
 
 def matching_jobs(published: Published, wanted: str) -> Iterator[JobRecord]:
-    """The jobs that an id may mean which lacks the server's name or a part of it.
+    """Yield the jobs that an id without the server's name, or with a part of it, matches.
 
-    `123` and `123.server` may both mean `123.server.site`; the job array `123[].server` is `123[]` or `123`.
+    `123` and `123.server` both match `123.server.site`; `123[]` and `123` match the array `123[].server`.
     """
     number, _, server = wanted.partition(".")
 
@@ -143,7 +143,7 @@ def matching_jobs(published: Published, wanted: str) -> Iterator[JobRecord]:
 
 
 def count_jobs(published: Published) -> JobCounts:
-    """Where the jobs stand, counted over columns."""
+    """Return the number of jobs by state."""
     states = published.states
     starting = sum(
         1
@@ -169,10 +169,10 @@ def page_of_jobs(
     cursor: str | None = None,
     limit: int = 100,
 ) -> JobListing:
-    """Jobs by (planned) start, those without one (-1) last. ``sees`` of None: all are shown.
+    """Return a page of jobs by (planned) start, those without a start (-1) last. ``sees`` None: all are
+    visible.
 
-    A page goes on where the one before it ended, by start: a job that moves past the cursor in between may be
-    missed or seen twice.
+    The next page continues by start: a job that moves past the cursor in between may be missed or repeated.
     """
 
     def wanted(record: JobRecord, start: int) -> bool:
@@ -196,12 +196,12 @@ def page_of_jobs(
 
 
 def matches_owner(owner: str, wanted: str) -> bool:
-    """Whether ``ann@host`` is ``wanted``: `ann`, or `ann@host`."""
+    """Whether ``wanted`` (`ann` or `ann@host`) denotes the owner ``ann@host``."""
     return wanted in (owner, owner.partition("@")[0])
 
 
 def _jobs_after_cursor(published: Published, cursor: str | None) -> Iterator[tuple[int, int, JobRecord, int]]:
-    """(sort key, second sort key, record, start) of all jobs behind the cursor."""
+    """Yield (sort key, second sort key, record, start) of all jobs after the cursor."""
     after = _parse_cursor(cursor) if cursor else (-1, -1)
     slots = np.flatnonzero(published.states)
     starts = published.starts[slots]
@@ -229,7 +229,7 @@ def bars_in_window(
     cursor: str | None = None,
     limit: int = 1_000,
 ) -> Page[Bar]:
-    """What is placed anywhere in ``[begin, end)``, by start; nameless where ``sees`` says so."""
+    """Return the placements that overlap ``[begin, end)``, by start; anonymous where ``sees`` is False."""
     after = _parse_cursor(cursor) if cursor else (-1, -1)
     starts = published.starts
     slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + published.durations > begin))
@@ -263,7 +263,7 @@ def bars_in_window(
 def node_views(
     published: Published, accept: Callable[[str], bool] = lambda _name: True, sees: Sees = _all
 ) -> tuple[NodeView, ...]:
-    """The nodes by name, with what jobs hold of them now."""
+    """Return the accepted nodes by name, with their free capacity now."""
     slots = np.flatnonzero(published.states == FIXED)
     now = published.as_of
     starts, durations = published.starts[slots], published.durations[slots]
@@ -301,7 +301,7 @@ def node_views(
 def _in_use(
     published: Published, slots: Ints, names: AbstractSet[str], sees: Sees
 ) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
-    """Of these nodes: cpus, memory and gpus that jobs of ``slots`` hold; the jobs that the reader may see."""
+    """Return, for these nodes, the amounts (cpus, memory, gpus) in use and the visible jobs."""
     rows = {row: name for row, name in published.names.items() if name in names}
     held = published.on_nodes(slots)
     of_these = np.isin(held.rows, np.fromiter(rows, np.int64, len(rows)))

@@ -1,4 +1,4 @@
-"""How long a job is predicted to run, from what, on which nodes, and how good such predictions were."""
+"""Predicted run time of a job: source, by node, and the errors of past predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,34 +22,33 @@ _PLAUSIBLE: Final = 1 << 36
 
 @dataclass(frozen=True, slots=True)
 class RateOn:
-    """Nodes on which a process of the job would do so many units a second, and run so many seconds. A job on
-    nodes of several kinds runs as long as on the slowest.
+    """Rate and run time of the job on a group of nodes. A job on several groups runs as long as on the
+    slowest.
     """
 
     rate: float
     run_time: int
     nodes: int
     some: tuple[str, ...]
-    """Their names, the first ten."""
+    """The first ten names."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastError:
-    """Of the latest jobs of the same owner that were predicted from a throughput and ran to their end."""
+    """Errors of past predictions from a throughput, for ended jobs of the same owner."""
 
     jobs: int
     median_error: float | None
-    """Median of abs(run time - predicted) / predicted, with the nodes on which they ran; null: of none."""
+    """Median of abs(run time - predicted) / predicted, by the nodes that were used; null without jobs."""
     longer: float | None
-    """The share of them that ran longer than predicted."""
+    """Share of the jobs that ran longer than predicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """``source``: `throughput`, `templates` (how long others like it ran), or empty: nothing is predicted.
+    """``source``: `throughput`, `templates` (run times of similar jobs), or empty: no prediction.
 
-    ``p50`` and ``p90`` seconds are not exceeded in half and in nine of ten cases; of a job that runs, by
-    those that run longer than it has.
+    ``p50`` and ``p90`` in seconds; for a running job, conditional on its run time so far.
     """
 
     source: str
@@ -57,12 +56,12 @@ class RunTime:
     p90: int | None
     units: float | None
     longest: int | None
-    """By its throughput where it is planned; ``p50`` is never above the walltime."""
+    """By its throughput on the planned nodes; ``p50`` is never above the walltime."""
     on: tuple[RateOn, ...]
 
 
 def predicted_run_time(published: Published, record: JobRecord, found: Foretold | None) -> RunTime:
-    """By the latest round of predictions; what the job would need on each kind of nodes is known at once."""
+    """Return the run time by the latest round of predictions, and by group of nodes."""
     work = read_work(record.facts.resources)
     site = site_policy(published.settings.site)
     on = tuple(_rates_by_kind(published, work, site)) if work is not None else ()
@@ -91,7 +90,7 @@ def _rates_by_kind(published: Published, work: Work, site: SitePolicy) -> Iterab
 
 
 def node_kinds(published: Published, site: SitePolicy) -> Mapping[str, Kind]:
-    """Name, properties and speed of each node."""
+    """Return name, properties and speed of each node."""
     return {
         name: (name, one.properties, site.speed(name, one.properties, one.speed))
         for name, one in published.nodes.items()
@@ -99,9 +98,7 @@ def node_kinds(published: Published, site: SitePolicy) -> Mapping[str, Kind]:
 
 
 def past_error(published: Published, owner: str, past: Sequence[JobHistory]) -> PastError:
-    """Of ``past``, those of the owner that ended by themselves and say their throughput: how long they ran,
-    beside what that says of the nodes on which they ran.
-    """
+    """Return the errors for the owner's ended jobs with a throughput among ``past``."""
     site = site_policy(published.settings.site)
     kinds = node_kinds(published, site)
     errors = []

@@ -1,5 +1,5 @@
-"""Beside the incumbent: how near its starts were to those that we told, how long its jobs waited, and the
-window itself as a log, so that a replay can say how long they would have.
+"""Report for the shadow mode: published against actual starts of the present scheduler, waits of its jobs,
+and the period as a log for replay.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,23 +13,23 @@ from schedd.store.records import JobHistory, PublishedStart
 __all__ = ["DUE_S", "ShadowReport", "report_shadow", "swf_lines"]
 
 DUE_S: Final = 60
-"""A told start so near to the actual one counts as met: smaller moves are not told again."""
+"""Maximum error of a published start that counts as met; smaller moves are not published."""
 _FLOOR_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowReport:
-    """Of jobs that began in a window of time; None where there was none to tell of. Times are seconds.
+    """Figures for the jobs that started in a period; None without such jobs. Times are seconds.
 
-    Errors are ``actual - told``: above 0 the job began later than it was told last. ``slowdown`` is bounded,
-    with a floor of 10 s on the run time (Feitelson et al. 1997).
+    Errors are ``actual - published``: positive if the job started later than last published. ``slowdown`` is
+    bounded, with a floor of 10 s on the run time (Feitelson et al. 1997).
     """
 
     started: int
     told: int
-    """Of these, a start had been told."""
+    """Jobs with a published start."""
     due: int
-    """Of these, within a minute of the start told last."""
+    """Jobs that started within a minute of their last published start."""
     earlier: int
     later: int
     error_mean: float | None
@@ -42,7 +42,7 @@ class ShadowReport:
 
 
 def report_shadow(jobs: Sequence[JobHistory], told: Mapping[str, PublishedStart]) -> ShadowReport:
-    """What these jobs, which have all begun, say of the incumbent and of us."""
+    """Return the figures for these jobs, which have all started."""
     errors = [told[job.id].actual - told[job.id].start for job in jobs if job.id in told]
     sizes = [abs(error) for error in errors]
     waits = [job.started - job.submitted for job in jobs if job.started is not None]
@@ -74,7 +74,7 @@ def _percentile(values: Sequence[int], percent: int) -> float | None:
 
 
 def swf_lines(jobs: Sequence[JobHistory], cpus: int) -> Iterator[str]:
-    """Those that have ended as lines of the Standard Workload Format, by submission.
+    """Yield the ended jobs as lines of the Standard Workload Format, by submission.
 
     Users and queues are numbers.
     """

@@ -1,1 +1,1 @@
-"""The daemon's settings: what may stand in schedd.toml, how it is read, checked, told and compared."""
+"""Settings of the daemon (schedd.toml): declaration, parsing, checks, display, and comparison."""

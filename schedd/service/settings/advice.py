@@ -1,4 +1,4 @@
-"""What is allowed in the settings but seldom meant."""
+"""Warnings about valid settings that are probably unintended."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ __all__ = ["settings_advice"]
 
 
 def settings_advice(settings: Settings) -> Iterator[str]:
-    """One line for each thing that an admin should have decided and not overlooked."""
+    """Yield one line for each such setting."""
     server, auth = settings.server, settings.auth
     if not server.local and server.tls_certificate is None:
         yield f"server.allow_remote: tokens travel readably to {server.host}, as there is no tls_certificate"

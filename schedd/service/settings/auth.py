@@ -1,4 +1,4 @@
-"""Settings of who may do what."""
+"""Settings of authentication and roles."""
 
 import ipaddress
 import re
@@ -72,7 +72,7 @@ class OidcGrantSettings(Section):
 
 
 class IdTokenSettings(Section):
-    """An identity provider whose ID tokens (OpenID Connect) say who somebody is."""
+    """An identity provider that authenticates users by ID tokens (OpenID Connect)."""
 
     issuer: str = Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", max_length=2_000)
     """The provider's own URL: `https://id.example.org/realms/hpc`. `http://` only on this host."""
@@ -117,7 +117,7 @@ class OidcSettings(IdTokenSettings):
 
 
 def is_secure(url: str) -> bool:
-    """Whether it is https, or http to this host alone."""
+    """Whether the URL uses https, or http to this host only."""
     parts = urlsplit(url)
     if parts.scheme == "https":
         return bool(parts.hostname)

@@ -1,4 +1,4 @@
-"""What differs between two settings, and what of it counts without a restart."""
+"""Comparison of settings: which changes apply without a restart?"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ __all__ = ["SettingsChanges", "compare_settings"]
 
 _LIVE: Final = ("auth", "limits", "log")
 _AT_START: Final = frozenset({"policy"})
-"""Of a cluster's settings those that its planner takes at its start alone."""
+"""Settings of a cluster that only apply at the start of its planner."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanges:
-    """``settings`` are those in force from now on: the new ones, but for what needs a ``restart``."""
+    """``settings`` apply from now on: the new ones, except for those that need a ``restart``."""
 
     settings: Settings
     now: tuple[str, ...]
-    """What counts from now on, in words."""
+    """Changes that apply now, in words."""
     restart: tuple[str, ...]
-    """Names of settings that wait for a restart."""
+    """Names of settings that need a restart."""
 
 
 def compare_settings(old: Settings, new: Settings) -> SettingsChanges:
-    """What changes where ``new`` are read while ``old`` are in force."""
+    """Return the changes from ``old``, the present settings, to ``new``."""
     now: list[str] = []
     restart = [
         f"{section}.{name}"

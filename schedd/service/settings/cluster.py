@@ -1,4 +1,4 @@
-"""What one cluster is told: how its engine plans, and what the site wants."""
+"""Settings of one cluster: its engine, and the site's policy."""
 
 import json
 from typing import Annotated, Any, Final, Literal, Self
@@ -34,7 +34,7 @@ _MOVED: Final = {
     "weights": "write it as criteria in [clusters.NAME.site]",
     "slack_share": 'write it into slack, such as slack = "1h+0.5w"',
 }
-"""Settings that had two homes, or two names: docs/developers/decisions/011."""
+"""Settings that were moved or renamed: docs/developers/decisions/011."""
 
 
 class ClusterSettings(Section):
@@ -174,7 +174,7 @@ class ClusterSettings(Section):
 
     @property
     def engine(self) -> EngineSettings:
-        """The same for the engine."""
+        """The settings in the engine's form."""
         slack = Slack.parse(self.slack)
         plain = self.model_dump(by_alias=True, exclude={"site", "slack", "tell_rate"})
         return EngineSettings(
@@ -199,7 +199,7 @@ class ClusterSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _one_home(cls, given: Any) -> Any:
-        """What stood in two places is refused in the one that it left."""
+        """Refuse settings that were moved, with their new place."""
         for name, words in _MOVED.items():
             if isinstance(given, dict) and name in given:
                 raise ValueError(f"{name} stands elsewhere: {words}")

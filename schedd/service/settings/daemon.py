@@ -1,4 +1,4 @@
-"""What the daemon as a whole is told: where it listens, who may ask what, what it keeps and says."""
+"""Settings of the daemon as a whole: server, request limits, notifications, log and database."""
 
 import ipaddress
 from pathlib import Path
@@ -155,7 +155,7 @@ class NotifySettings(Section):
 
     @property
     def on(self) -> bool:
-        """Whether any notice is ever sent."""
+        """Whether notices can be sent."""
         return bool(self.relay or self.commands)
 
     @model_validator(mode="after")
@@ -229,7 +229,7 @@ class StoreSettings(Section):
 
     @property
     def limits(self) -> RetentionLimits:
-        """The same for the store."""
+        """The retention times in the store's form."""
         return RetentionLimits(
             events=int(self.keep_events * _DAY),
             decisions=int(self.keep_decisions * _DAY),

@@ -1,4 +1,4 @@
-"""The settings in force as TOML, each with where it comes from."""
+"""The effective settings as TOML, each with its source."""
 
 import json
 import os
@@ -22,9 +22,7 @@ _PREFIX: Final = "SCHEDD_"
 
 
 def effective_settings(settings: Settings, path: Path | None) -> Iterator[str]:
-    """Lines of TOML. Passwords and the hashes of tokens are not shown; what is not set and has no value is
-    left out.
-    """
+    """Yield lines of TOML, without passwords, digests of tokens, and settings without a value."""
     file = tomllib.loads(path.read_text(encoding="utf-8")) if path is not None else {}
     for section in Settings.model_fields:
         if section == "clusters":
@@ -71,7 +69,7 @@ def _section(where: tuple[str, ...], values: BaseModel, file: Mapping[str, Any])
 
 
 def _without_secrets(url: str) -> str:
-    """A web address without user, password and query."""
+    """Return the URL without user, password and query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     user, query = ("***@" if host != parts.netloc else ""), ("***" if parts.query else "")

@@ -1,4 +1,4 @@
-"""The daemon's settings: a TOML file, overridden by the environment (``SCHEDD_SERVER__PORT=8081``)."""
+"""Settings file of the daemon (TOML), overridden by environment variables (``SCHEDD_SERVER__PORT=8081``)."""
 
 import re
 from collections.abc import Iterator
@@ -52,11 +52,11 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SECRET = (("sha256",), ("url",))
-"""What somebody may have put a token or a password into."""
+"""Settings whose values may contain a token or password and are not shown in errors."""
 
 
 class SettingsError(Exception):
-    """Settings that make no sense: which, where, and what is allowed."""
+    """Invalid settings: the message has the name, the problem and the allowed values."""
 
 
 def _one_cluster() -> dict[str, ClusterSettings]:
@@ -88,7 +88,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _know_scopes(self) -> Self:
-        """A scope with a cluster that is not there is a slip: who has it could do nothing."""
+        """Reject a scope with an unknown cluster, which would be without effect."""
         scopes = [(f"auth.tokens: {one.name}", one.clusters) for one in self.auth.tokens]
         scopes += [(f"auth.grants.{place}", one.clusters) for place, one in enumerate(self.auth.grants)]
         if self.auth.oidc is not None:
@@ -143,14 +143,14 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (pydantic names them)
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What the caller says, else the environment, else the file."""
+        """Return the sources by precedence: arguments, environment, file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
 def read_settings_file(path: Path | None, **overrides: Any) -> Settings:
-    """The settings of the file ``path`` (None: the defaults), the environment on top, then ``overrides``.
+    """Return the settings of the file ``path`` (None: defaults), overridden by environment and ``overrides``.
 
-    Raises SettingsError, one line for each thing that is wrong.
+    Raises SettingsError, with one line per problem.
     """
     if path is not None and (why := toml_error(path)):
         raise SettingsError(f"{path}: {why}")
@@ -191,7 +191,7 @@ def _hint(problem: ErrorDetails) -> str:
 
 
 def _section_of(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:
-    """The section that is meant by ``step`` in ``section``; itself for a key of its tables or lists."""
+    """Return the section for ``step`` in ``section``; itself for a key of its tables or lists."""
     field = section.model_fields.get(step) if section is not None else None
     if field is None:
         return section

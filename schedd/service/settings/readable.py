@@ -1,4 +1,4 @@
-"""Whether a settings file can be read as TOML at all, found before anything large is imported."""
+"""Check that a settings file is valid TOML, without slow imports."""
 
 import tomllib
 from pathlib import Path
@@ -7,7 +7,7 @@ __all__ = ["toml_error"]
 
 
 def toml_error(path: Path) -> str:
-    """What keeps the file from being read, in words; empty where nothing does."""
+    """Return why the file cannot be read; empty if it can."""
     try:
         if path.is_dir():
             return "is a directory, not a file"

@@ -1,4 +1,4 @@
-"""What all tables of the settings have in common."""
+"""Base class of all settings tables."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -6,6 +6,6 @@ __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """A table of the file: nothing in it is passed over, and nothing changes it later."""
+    """A table of the file: unknown keys are rejected, and values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

@@ -1,4 +1,4 @@
-"""The site's policy in schedd.toml: what stands below ``[clusters.NAME.site]``."""
+"""Settings of the site's policy: ``[clusters.NAME.site]``."""
 
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
@@ -533,5 +533,5 @@ class SiteSettings(Section):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As ``schedd.policy.site`` reads it: what is said, without what has its default."""
+        """The explicit settings, without defaults, as ``schedd.policy.site`` reads them."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)

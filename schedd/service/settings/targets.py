@@ -1,6 +1,8 @@
-"""Where a webhook's requests may go: to addresses of the world, to one that stands in the settings, and to
-what they allow. The address that was looked at is the one that is connected to, so that a name that is
-resolved otherwise a moment later leads nowhere else.
+"""Allowed targets of webhooks: public addresses, an address in the setting itself, and the setting's
+exceptions.
+
+The checked address is the one that is connected to, so that a later change of the name's resolution has no
+effect.
 """
 
 import asyncio
@@ -22,12 +24,12 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class TargetRefused(Exception):
-    """The host has no address to which requests may go."""
+    """The host has no allowed address."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """A request's URL with the address for the name, and what tells the server the name all the same."""
+    """A request's URL with an address instead of the name, and the headers and extensions with the name."""
 
     url: str
     headers: dict[str, str] = field(default_factory=dict)
@@ -35,7 +37,9 @@ class RequestTarget:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is none of this host, of its link, of a private or a reserved range, nor a way to one."""
+    """Whether the address is public: not of this host, link-local, private or reserved, nor mapped
+    to such.
+    """
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:
@@ -46,7 +50,7 @@ def is_public(address: Address) -> bool:
 
 
 def parse_allowed(allowed: Sequence[str]) -> tuple[tuple[Network, ...], frozenset[str]]:
-    """The networks and the names among what is allowed. Raises ValueError: a network with host bits set."""
+    """Split the exceptions into networks and names. Raises ValueError for a network with host bits set."""
     networks: list[Network] = []
     names: set[str] = set()
     for one in allowed:
@@ -66,9 +70,9 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
 async def resolve_targets(
     url: str, allowed: Sequence[str], resolve: Resolve = _resolve
 ) -> tuple[RequestTarget, ...]:
-    """What to send to, the first address first. A host that a proxy reaches is the proxy's matter.
+    """Return the targets for a URL, in order of preference. For a proxied host, the proxy is responsible.
 
-    Raises TargetRefused, and OSError where the name is not known.
+    Raises TargetRefused, and OSError if the name is unknown.
     """
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
@@ -92,7 +96,7 @@ async def resolve_targets(
 
 
 def _literal(host: str) -> Address | None:
-    """The address that stands in the settings; other ways to write one (127.1, 0x7f000001) are names."""
+    """Return the address in the setting; other notations (127.1, 0x7f000001) are treated as names."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
