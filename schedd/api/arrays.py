@@ -13,8 +13,8 @@ from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.clusters import Clusters
-from schedd.service.read.arrays import full_array_id, spread_of, summarise_array
-from schedd.service.read.past_jobs import jobs_of_array
+from schedd.service.read.arrays import compute_spread, full_array_id, summarise_array
+from schedd.service.read.past_jobs import ended_array_jobs
 
 __all__ = ["ArrayView", "router"]
 
@@ -68,11 +68,11 @@ async def get_array(
     published = cluster.published
     name = full_array_id(published, array)
     with database_errors():
-        past = await run_in_threadpool(jobs_of_array, clusters, cluster, name, _MOST)
+        past = await run_in_threadpool(ended_array_jobs, clusters, cluster, name, _MOST)
     found = summarise_array(published, name, past)
     if found is None or not visibility.shows_owner(found.owner):
         raise ProblemError("unknown-job", f"cluster {cluster.name} knows no job array {array}")
-    spread = spread_of(found.submitted, found.first_end, found.last_end)
+    spread = compute_spread(found.submitted, found.first_end, found.last_end)
     view = ArrayView(
         **asdict(found),
         stretch_s=spread.seconds if spread is not None else None,

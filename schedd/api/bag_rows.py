@@ -6,7 +6,7 @@ from typing import Any, Final
 from schedd.federation.bags.bags import Bag, bag_outcome, count_tasks, unassigned_tasks
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState
-from schedd.service.read.arrays import spread_of
+from schedd.service.read.arrays import compute_spread
 
 __all__ = ["bag_row"]
 
@@ -22,7 +22,7 @@ def bag_row(federation: FederationState, bag: Bag) -> dict[str, Any]:
     ends = [one["end"] for one in there]
     end = max(ends) if ends and not left and None not in ends else None
     firsts = [one["first_end"] for one in there if one["first_end"] is not None]
-    spread = spread_of(bag.submitted, min(firsts, default=None), end)
+    spread = compute_spread(bag.submitted, min(firsts, default=None), end)
     return {
         "id": bag.id,
         "owner": bag.owner,

@@ -23,7 +23,7 @@ from schedd.service.read.job_columns import PLAIN, columns
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.pacing import paced
 from schedd.service.read.past_jobs import PastJob, past_job
-from schedd.service.read.plan_lists import find_record, matching_jobs, page_of_jobs
+from schedd.service.read.plan_lists import find_record, job_listing, matching_jobs
 
 __all__ = ["find_job", "find_past_job", "job_reply", "router"]
 
@@ -82,7 +82,7 @@ def list_jobs(
     """
     only = parse_field_selection(fields, JobView)
     published = cluster.published
-    page = page_of_jobs(
+    page = job_listing(
         published,
         state=state,
         owner=user,

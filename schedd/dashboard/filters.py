@@ -10,7 +10,7 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from schedd.dashboard.criterion_help import criterion_help
-from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_ahead
+from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
 
 __all__ = [
     "FILTERS",
@@ -166,7 +166,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "kib": format_memory,
     "number": format_number,
     "plural": pluralise,
-    "ahead": describe_jobs_ahead,
+    "ahead": describe_jobs_before,
     "linked": describe_link,
     "request": format_request,
     "meaning": criterion_help,

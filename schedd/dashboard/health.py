@@ -50,7 +50,7 @@ def _check_adapter(loop: PlanLoop) -> ComponentHealth:
     why = loop.silence or (published.stale if not loop.stale_reason else "")
     if why:
         return ComponentHealth("Adapter", "bad", why + waiting)
-    if loop.standing_by:
+    if loop.on_standby:
         return ComponentHealth("Adapter", "good", "connected to the leader")
     heard = (
         f"last contact {format_duration(loop.adapter_contact.age_s)} ago"
@@ -76,7 +76,7 @@ def _check_planner(loop: PlanLoop) -> ComponentHealth:
         return ComponentHealth("Planner", "bad", f"waiting for the database: {loop.trouble}")
     if loop.failing:
         return ComponentHealth("Planner", "bad", loop.failing)
-    if loop.standing_by:
+    if loop.on_standby:
         return ComponentHealth("Planner", "warn", "standby: another daemon leads, or no leader yet")
     return ComponentHealth("Planner", "good", "running")
 

@@ -79,7 +79,7 @@ def render_page(
         no_starts=dispatch_obstacle(about),
         clusters=viewer.visible_clusters(request),
         root=f"{dashboard_path(request)}/{cluster.name}",
-        standing_by=cluster.standing_by,
+        on_standby=cluster.on_standby,
         pages=menu_pages(viewer, cluster.published),
         live_state=state,
         alerts=alerts,

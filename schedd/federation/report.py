@@ -13,7 +13,7 @@ from schedd.federation.bags.bags import Bag, bag_end, bag_outcome
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.coallocation.coallocations import CoAllocation, PlacementRound
 from schedd.federation.routing.jobs import FederationJob, FederationJobs
-from schedd.service.read.arrays import spread_of
+from schedd.service.read.arrays import compute_spread
 
 __all__ = [
     "ArrayFigures",
@@ -209,7 +209,7 @@ def _first_and_last_end(of: Iterable[FederationJob], counts: TaskCountQuery) -> 
 
 def _stretch_figures(ends: Iterable[tuple[int, int | None, int | None]]) -> StretchFigures:
     """Return mean stretches; each item is (submitted, first end, last end)."""
-    known = [found for one in ends if (found := spread_of(*one)) is not None]
+    known = [found for one in ends if (found := compute_spread(*one)) is not None]
     if not known:
         return StretchFigures(0, None, None)
     return StretchFigures(len(known), mean(one.seconds for one in known), mean(one.share for one in known))

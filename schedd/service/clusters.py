@@ -91,7 +91,7 @@ class Clusters:
         self._loops = {
             name: PlanLoop(
                 name,
-                # With a store another engine takes the place of this one: the one that is recovered.
+                # With a store, the recovered engine replaces this one.
                 _engine_with_history(chosen, name, now) if durable is None else new_engine(chosen, now),
                 journal(),
                 clock,

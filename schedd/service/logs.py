@@ -13,7 +13,7 @@ __all__ = ["configure_logging"]
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Send all messages, also those of libraries, to standard error in the configured form."""
+    """Send all messages, including those from libraries, to standard error in the configured form."""
     level = getattr(logging, settings.level.upper())
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -55,7 +55,7 @@ def configure_logging(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # The server's own chatter: what it says at "info" the daemon says itself.
-    # And the addresses of webhooks, which a client would name in full, may be secrets.
+    # The daemon logs the same events itself. Webhook addresses, which a client would log in full, may be
+    # secrets.
     for name in ("uvicorn", "httpx2", "httpcore2", "alembic"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))

@@ -30,7 +30,7 @@ def clusters(tmp_path: Path) -> Iterator[Clusters]:
     durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
     found = Clusters({"main": EngineSettings(site=RULES)}, StillClock(), durable=durable)
     found.start(warm=False)
-    while found["main"].standing_by:
+    while found["main"].on_standby:
         time.sleep(0.01)
     yield found
     found.stop()

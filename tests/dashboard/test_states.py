@@ -75,7 +75,7 @@ def kept(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[Site]:
     clock = StillClock()
     clusters = Clusters({"main": EngineSettings()}, clock, durable=durable)
     clusters.start(warm=False)
-    while clusters["main"].standing_by:
+    while clusters["main"].on_standby:
         time.sleep(0.01)
     site = put(server, clusters, clock)
     site.happen(node("n1"), job("1.server"))

@@ -16,7 +16,7 @@ from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, T
 from schedd.federation.routing.decisions import decide, pending_actions
 from schedd.federation.routing.events import AttemptRefused, ClusterChosen, JobSubmitted
 from schedd.federation.routing.jobs import FederationJobs, PlanQuestion
-from schedd.service.read.arrays import Spread, spread_of
+from schedd.service.read.arrays import Spread, compute_spread
 from tests.federation.federation_harness import HERE, JOB, FederationHarness
 from tests.federation.live_federation import LiveFederation
 from tests.federation.test_cluster_worker import WorkerHarness
@@ -201,11 +201,11 @@ def test_commands_submit_and_show_an_array(
 
 
 def test_stretch_factor_has_seconds_and_share() -> None:
-    assert spread_of(100, 200, 500) == Spread(300, 0.75)
-    assert spread_of(100, 500, 500) == Spread(0, 0.0)
-    assert spread_of(100, None, 500) is None
-    assert spread_of(100, 200, None) is None
-    assert spread_of(100, 600, 500) is None, "ends of two different looks"
+    assert compute_spread(100, 200, 500) == Spread(300, 0.75)
+    assert compute_spread(100, 500, 500) == Spread(0, 0.0)
+    assert compute_spread(100, None, 500) is None
+    assert compute_spread(100, 200, None) is None
+    assert compute_spread(100, 600, 500) is None, "ends of two different looks"
 
 
 def test_report_averages_known_arrays_and_bags() -> None:

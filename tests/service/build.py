@@ -13,7 +13,7 @@ from schedd.engine.show.view import Published
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import new_engine
-from schedd.service.read.plan_lists import Page, page_of_jobs
+from schedd.service.read.plan_lists import Page, job_listing
 from schedd.store import BatchJournal, MemoryJournal
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
@@ -83,5 +83,5 @@ def planner(
 
 def views(published: Published, **options: Any) -> Page[JobView]:
     """A page of jobs in full."""
-    page = page_of_jobs(published, **options)
+    page = job_listing(published, **options)
     return Page(tuple(view_of(published, record) for record in page.records), page.next)

@@ -17,7 +17,7 @@ def raised(loop: PlanLoop, kind: str) -> float:
     return float(loop.metrics._alerts[kind]._value.get())
 
 
-def test_alerts_of_the_engine_and_of_what_is_around_it_are_open_together() -> None:
+def test_open_alerts_include_engine_and_daemon_alerts() -> None:
     with planner() as loop:
         cut_short(loop)
         loop.adapter_contact.last -= 61
@@ -30,7 +30,7 @@ def test_alerts_of_the_engine_and_of_what_is_around_it_are_open_together() -> No
         assert raised(loop, "adapter") == 1
 
 
-def test_who_follows_is_woken_when_an_alert_opens_or_closes_and_not_else() -> None:
+def test_followers_are_woken_only_by_alert_changes() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         loop.alerts.update()

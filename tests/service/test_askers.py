@@ -17,7 +17,7 @@ from schedd.service.settings.file import AuthSettings, LimitSettings
 from schedd.store import Store, Token
 
 
-def test_tokens_of_the_store_count_until_they_are_revoked_or_expire(tmp_path: Path) -> None:
+def test_stored_tokens_are_valid_until_revoked_or_expired(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
     tokens = Tokens((), complete=False)
     good, old = store.add_token("portal", "reader", 1), store.add_token("old", "admin", 1, 2)
@@ -33,7 +33,7 @@ def test_tokens_of_the_store_count_until_they_are_revoked_or_expire(tmp_path: Pa
     store.close()
 
 
-def test_only_what_hashes_to_a_kept_digest_counts() -> None:
+def test_only_tokens_with_a_stored_digest_are_valid() -> None:
     tokens = Tokens([(Bearer("a", "admin"), hashlib.sha256(b"x" * 32).digest())])
     tokens.set_stored([Token(1, hashlib.sha256(b"y" * 32).digest(), "b", "reader", 1, None, None)])
     assert tokens.bearer("x" * 32) == Bearer("a", "admin")
@@ -42,7 +42,7 @@ def test_only_what_hashes_to_a_kept_digest_counts() -> None:
         assert tokens.bearer(digest) is None
 
 
-def test_users_have_the_role_that_the_settings_give_them() -> None:
+def test_users_get_their_configured_role() -> None:
     callers = Callers(Tokens(()), AuthSettings(admins=("ann",), operators=("bob",)))
     assert [callers.authenticate_user(name).role for name in ("ann", "bob", "eve", "root")] == [
         *("admin", "operator", "user", "user")
@@ -72,24 +72,24 @@ def test_nobody_gets_more_than_the_rate_and_two_seconds_worth(
     rates, now, granted = RequestRateLimiter(), 0.0, [0] * keys
     for i, gap in enumerate(gaps):
         now += gap
-        wait = rates.take_token(i % keys, rate, now)
+        wait = rates.consume_token(i % keys, rate, now)
         granted[i % keys] += not wait
         if wait:
             # What it says of the next one is true.
-            assert rates.take_token(i % keys, rate, now + wait * 1.001 + 1e-9) == 0
+            assert rates.consume_token(i % keys, rate, now + wait * 1.001 + 1e-9) == 0
             now += wait * 1.001 + 1e-9
             granted[i % keys] += 1
     assert all(count <= max(1, 2 * rate) + rate * now + 1e-6 for count in granted)
 
 
-def test_of_many_who_ask_those_of_long_ago_are_forgotten() -> None:
+def test_least_recently_used_buckets_are_dropped() -> None:
     rates = RequestRateLimiter(most=10)
     for key in range(100):
-        rates.take_token(key, 1, 0.0)
+        rates.consume_token(key, 1, 0.0)
     assert len(rates._buckets) == 10
 
 
-def test_a_rate_of_zero_is_no_limit_and_users_are_counted_one_by_one() -> None:
+def test_rate_0_means_unlimited_and_users_have_separate_limits() -> None:
     callers = Callers(Tokens(()), limits=LimitSettings(user_rate=1, token_rate=0))
     ann, bob = Bearer("ann", "user"), Bearer("bob", "user")
     assert [bool(callers.count_request(ann, "h")) for _ in range(3)] == [False, False, True]

@@ -38,7 +38,7 @@ def test_a_question_that_was_ended_searches_no_more_and_the_next_is_answered() -
     assert isinstance(ask(copy), StartKnown)
 
 
-def test_one_that_is_ended_while_it_works_ends_at_its_next_search() -> None:
+def test_cancelled_question_ends_at_its_next_search() -> None:
     copy, questions = copy_of(NodeFacts(name="a", cpus=8)), OpenQuestions()
     working, go_on = threading.Event(), threading.Event()
 

@@ -15,7 +15,7 @@ from schedd.plan.views import blocking_chain
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import Explanation, explain
-from schedd.service.questions.explanation_chain import describe_jobs_ahead
+from schedd.service.questions.explanation_chain import describe_jobs_before
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.wire import (
@@ -138,9 +138,7 @@ def _is_true(copy: PlanFork, job_id: str, link: Any) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(busy(), st.data())
-def test_any_start_has_a_chain_also_one_that_nothing_explains(
-    events: list[Event], data: st.DataObject
-) -> None:
+def test_every_start_has_a_chain(events: list[Event], data: st.DataObject) -> None:
     """A plan that is not tight: the job is asked about as if it were planned later than it is."""
     with planner(tell=False) as loop:
         loop.submit(events).result(WAIT)
@@ -172,7 +170,7 @@ def a_line(loop: PlanLoop) -> None:
     loop.submit([job("5.s", user="ann")]).result(WAIT)
 
 
-def test_a_running_job_then_those_who_came_earlier() -> None:
+def test_chain_has_the_running_job_then_earlier_jobs() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         a_line(loop)
         found = explained(loop, "5.s")
@@ -185,7 +183,7 @@ def test_a_running_job_then_those_who_came_earlier() -> None:
         (f"{i}.s", "bob@login", T + 3600 + 600 * (i - 1), "earlier") for i in (2, 3, 4)
     ]
     assert [(one.right, one.count) for one in found.ahead] == [("earlier", 3)]
-    assert describe_jobs_ahead(found.ahead) == "3 earlier jobs go first"
+    assert describe_jobs_before(found.ahead) == "3 earlier jobs go first"
     assert found.why == (
         "job 1.s holds n1 until 2023-11-14 23:13:20 UTC; then 3 queued jobs are planned on n1 until "
         "2023-11-14 23:43:20 UTC: 3 came earlier (jobs 2.s, 3.s, 4.s)"
@@ -204,7 +202,7 @@ def test_other_peoples_jobs_are_a_number() -> None:
     assert "2.s" not in seen.why
 
 
-def test_the_rights_by_which_others_go_first() -> None:
+def test_jobs_ahead_are_counted_by_right() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         high = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="high", priority=100))
         loop.submit([node("n1"), high, job("1"), job("2")]).result(WAIT)
@@ -219,7 +217,7 @@ def test_the_rights_by_which_others_go_first() -> None:
         assert "job 3, which has a higher priority, is planned on n1" in found.why
 
 
-def test_a_gap_that_is_too_short_is_told_with_what_ends_it() -> None:
+def test_short_gap_is_explained_with_its_end() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T + 500, end=T + 900)
         loop.submit([node("n1"), reserve, job("1")]).result(WAIT)
@@ -229,7 +227,7 @@ def test_a_gap_that_is_too_short_is_told_with_what_ends_it() -> None:
     assert link.words == "reservation repair keeps n1 until 2023-11-14 22:28:20 UTC"
 
 
-def test_a_refused_start_is_told_with_the_moment_of_the_next_try() -> None:
+def test_refused_start_is_explained_with_the_next_attempt() -> None:
     cluster = Cluster(nodes=1)
     cluster.obeys = False
     cluster.submit("1")

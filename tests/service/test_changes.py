@@ -45,7 +45,7 @@ def test_every_setting_counts_at_once_or_waits_for_a_restart(section: str, field
 
 
 @pytest.mark.parametrize("field", ClusterSettings.model_fields)
-def test_every_setting_of_a_cluster_too(field: str) -> None:
+def test_every_cluster_setting_is_documented(field: str) -> None:
     before = BASE.clusters["main"]
     changed = before.model_copy(update={field: other(getattr(before, field))})
     found = compare_settings(BASE, BASE.model_copy(update={"clusters": {"main": changed}}))
@@ -67,12 +67,12 @@ def test_clusters_that_come_or_go_wait_for_a_restart() -> None:
     assert found.settings == BASE
 
 
-def test_what_is_said_of_changes_has_no_secrets() -> None:
+def test_reported_changes_contain_no_secrets() -> None:
     new = BASE.model_copy(update={"auth": BASE.auth.model_copy(update={"tokens": ("geheim",)})})
     assert compare_settings(BASE, new).now == ("auth.tokens",)
     store = BASE.store.model_copy(update={"url": "postgresql://x:geheim@y/z"})
     assert compare_settings(BASE, BASE.model_copy(update={"store": store})).restart == ("store.url",)
 
 
-def test_without_a_change_there_is_nothing_to_say() -> None:
+def test_equal_settings_have_no_changes() -> None:
     assert (compare_settings(BASE, BASE).now, compare_settings(BASE, BASE).restart) == ((), ())

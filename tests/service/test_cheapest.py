@@ -38,7 +38,7 @@ def ask(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -
         return found
 
 
-def test_a_job_that_has_time_is_put_into_the_night() -> None:
+def test_cheapest_start_is_at_night() -> None:
     found = ask(SITE, T + DAY, walltime=4 * 3600)
     # T is 22:13:20: the night is on, but the node is held until 00:13:20.
     assert found.cheapest is not None
@@ -50,7 +50,7 @@ def test_a_job_that_has_time_is_put_into_the_night() -> None:
     assert late.cheapest.cost == pytest.approx(4 * 8 * 0.25)
 
 
-def test_who_cannot_end_in_time_has_no_cheapest_place() -> None:
+def test_job_that_cannot_end_in_time_has_no_cheapest_start() -> None:
     assert ask(SITE, T + 7200 + 3599).cheapest is None
     exact = ask(SITE, T + 7200 + 3600).cheapest
     assert exact is not None
@@ -70,7 +70,7 @@ def test_without_prices_nothing_is_cheaper() -> None:
     st.integers(0, 300),
     st.integers(0, 200),
 )
-def test_no_other_start_of_a_window_costs_less(
+def test_cheapest_start_is_minimal_within_the_window(
     edges: list[int], prices: list[int], walltime: int, first: int, length: int
 ) -> None:
     """On one node, whose price is another from each edge on."""

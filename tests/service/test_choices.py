@@ -57,7 +57,7 @@ def starts(loop: PlanLoop) -> dict[str, int | None]:
     return {str(i): view(loop, str(i)).planned_start for i in range(1, 10)}
 
 
-def test_a_set_is_found_and_the_live_plan_stays_until_a_plan_is_put_in_force() -> None:
+def test_live_plan_stays_until_an_alternative_is_applied() -> None:
     with cluster() as (loop, choices):
         before, generation = starts(loop), loop.published.generation
         found = choices.search(HOW, None, "ann")
@@ -116,7 +116,7 @@ def test_a_plan_that_has_moved_on_too_far_takes_no_alternative() -> None:
         loop.submit([JobDeleted(id=event_id(), time=T, job_id="10")]).result(WAIT)
 
 
-def test_what_is_gone_by_then_is_left_out_and_the_others_are_moved() -> None:
+def test_ended_jobs_are_left_out_of_an_applied_plan() -> None:
     with cluster() as (loop, choices):
         gone = choices.search(HOW, None, "ann").plans[0].moves[0].job
         loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone)]).result(WAIT)
@@ -124,7 +124,7 @@ def test_what_is_gone_by_then_is_left_out_and_the_others_are_moved() -> None:
         assert job_view(loop.published, gone) is None
 
 
-def test_only_the_latest_set_is_kept() -> None:
+def test_only_the_newest_alternative_set_is_stored() -> None:
     with cluster() as (_, choices):
         with pytest.raises(NoSuchPlan, match="none was sought yet"):
             choices.apply(1, 1, "ann", 0.1)
@@ -136,7 +136,7 @@ def test_only_the_latest_set_is_kept() -> None:
             choices.apply(2, len(found.plans) + 1, "ann", 0.1)
 
 
-def test_what_the_site_cannot_know_may_not_be_asked_for() -> None:
+def test_unknown_objectives_are_refused() -> None:
     with cluster(site={}) as (_, choices):
         assert list(choices.search(HOW, None, "ann").weights) == ["wait", "makespan"]
         with pytest.raises(ValueError, match=r"energy is not known here: .*site\.power"):
@@ -145,12 +145,12 @@ def test_what_the_site_cannot_know_may_not_be_asked_for() -> None:
             choices.search(HOW, {"speed": 1}, "ann")
 
 
-def test_the_weights_of_the_site_are_those_unless_others_are_named() -> None:
+def test_site_weights_apply_unless_overridden() -> None:
     with cluster(site={**SITE, "objectives": {"cost": 1, "wait_max": 2, "energy": 0}}) as (_, choices):
         assert choices.search(HOW, None, "ann").weights == {"cost": 1, "wait_max": 2}
 
 
-def test_promises_are_kept() -> None:
+def test_promises_are_stored() -> None:
     with cluster(slack=0) as (loop, choices):
         found = choices.search(HOW, None, "ann")
         before = starts(loop)
@@ -159,7 +159,7 @@ def test_promises_are_kept() -> None:
         assert before["3"] is not None
 
 
-def test_a_run_is_stopped_and_only_one_runs_at_a_time() -> None:
+def test_search_for_alternatives_is_exclusive_and_can_be_stopped() -> None:
     with cluster() as (_, choices):
         found: list[Any] = []
         long = ParetoSettings(seconds=600.0)
@@ -182,7 +182,7 @@ def test_a_run_is_stopped_and_only_one_runs_at_a_time() -> None:
 CHOOSE: dict[str, Any] = {"every": 600, "seconds": 1.0}
 
 
-def test_the_best_plan_is_put_in_force_by_itself_when_it_is_due() -> None:
+def test_best_plan_is_applied_automatically_when_due() -> None:
     site = {**SITE, "choose": CHOOSE}
     with cluster(site=site) as (loop, choices):
         chooser = AutomaticAlternatives(loop, choices)
@@ -197,7 +197,7 @@ def test_the_best_plan_is_put_in_force_by_itself_when_it_is_due() -> None:
         assert not chooser.run_once(), "it is not due again"
 
 
-def test_nothing_is_chosen_where_nobody_said_so_or_somebody_looks_at_a_set() -> None:
+def test_no_plan_is_applied_without_setting_or_while_a_user_views_a_set() -> None:
     with cluster() as (loop, choices):
         assert not AutomaticAlternatives(loop, choices).run_once()
         assert choices.latest is None
@@ -232,7 +232,7 @@ def of(live: dict[str, float], *plans: OfferedPlan) -> AlternativeSet:
     )
 
 
-def test_of_a_set_the_best_is_chosen_that_keeps_the_limits_and_gains_enough() -> None:
+def test_best_plan_within_limits_and_minimum_gain_is_applied() -> None:
     live = {"wait": 100.0, "energy": 10.0}
     thrifty, quick = offered(1, wait=110, energy=6), offered(2, wait=80, energy=9.9)
     found = of(live, thrifty, quick)
@@ -245,7 +245,7 @@ def test_of_a_set_the_best_is_chosen_that_keeps_the_limits_and_gains_enough() ->
     assert best_acceptable_plan(of(live), {}, 0.0) is None
 
 
-def test_a_plan_that_was_put_in_force_is_so_after_a_restart(tmp_path: Path) -> None:
+def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
     settings = EngineSettings(slack=10**6, search_every=0, end_allowance=0, tell=False, site=SITE)
 
     def daemon() -> Clusters:

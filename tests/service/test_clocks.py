@@ -25,7 +25,7 @@ def submitted(number: int, after: int) -> JobQueued:
 @pytest.mark.parametrize(
     ("ahead", "words"), [(-90.0, "90 s behind the daemon's"), (7.4, "7 s ahead of the daemon's")]
 )
-def test_an_adapter_whose_clock_is_apart_is_an_alert_until_it_is_right(ahead: float, words: str) -> None:
+def test_adapter_clock_difference_opens_an_alert_until_corrected(ahead: float, words: str) -> None:
     with planner() as loop:
         for _ in range(3):
             loop.record_adapter_report("1.0", loop.now() + ahead)
@@ -36,24 +36,24 @@ def test_an_adapter_whose_clock_is_apart_is_an_alert_until_it_is_right(ahead: fl
         assert said(loop) == []
 
 
-def test_one_answer_that_came_late_is_no_alert() -> None:
+def test_single_late_report_opens_no_alert() -> None:
     with planner() as loop:
         for late in (0.0, 40.0, 40.0):
             loop.record_adapter_report("1.0", loop.now() - late)
         assert said(loop) == []
 
 
-def test_how_far_is_a_setting_and_who_stands_by_does_not_know() -> None:
+def test_clock_tolerance_is_a_setting_and_standby_reports_none() -> None:
     with planner(clock_apart=60) as loop:
         loop.record_adapter_report("1.0", loop.now() + 50)
         assert said(loop) == []
         loop.record_adapter_report("1.0", loop.now() + 70)
         assert len(said(loop)) == 1
-        loop.standing_by = True
+        loop.on_standby = True
         assert said(loop) == []
 
 
-def test_a_server_that_stamps_jobs_in_the_future_is_ahead() -> None:
+def test_server_clock_lead_follows_from_future_job_stamps() -> None:
     with planner() as loop:
         loop.submit([node("n1"), submitted(1, 30)]).result(WAIT)
         (text,) = said(loop)

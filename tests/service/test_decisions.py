@@ -44,7 +44,7 @@ def test_decisions_are_read_in_order_and_again() -> None:
     assert (page.last, [d.id for d in log.page_after(page.last).decisions]) == ("d002", ["d003"])
 
 
-def test_outcomes_and_newer_decisions_take_decisions_out() -> None:
+def test_outcomes_and_newer_decisions_close_decisions() -> None:
     log = DecisionLog()
     log.append([tell(1), tell(2, "b")])
     log.append([tell(3)])
@@ -65,7 +65,7 @@ def test_a_snapshot_ends_decisions_about_jobs_that_are_gone() -> None:
     assert ids(log) == []
 
 
-def test_a_reader_from_another_life_begins_anew_and_is_told() -> None:
+def test_reader_with_an_unknown_id_restarts_and_is_informed() -> None:
     log = DecisionLog()
     log.append([run(1)])
     page = log.page_after("d999")
@@ -73,7 +73,7 @@ def test_a_reader_from_another_life_begins_anew_and_is_told() -> None:
     assert [decision.id for decision in page.decisions] == ["d001"]
 
 
-def test_readers_are_told_when_the_log_had_to_drop_something() -> None:
+def test_readers_are_informed_about_dropped_decisions() -> None:
     log = DecisionLog(most=10)
     log.append([run(i, str(i)) for i in range(1, 8)])
     assert log.page_after("d001").missed is False
@@ -83,13 +83,13 @@ def test_readers_are_told_when_the_log_had_to_drop_something() -> None:
     assert ids(log)[-1] == "d019"
 
 
-def test_only_the_latest_alerts_are_kept() -> None:
+def test_only_the_newest_alerts_stay_in_the_log() -> None:
     log = DecisionLog(alerts=2)
     log.append([alert(1), alert(2), alert(3)])
     assert ids(log) == ["d002", "d003"]
 
 
-def test_a_poll_ends_when_something_comes() -> None:
+def test_poll_returns_with_the_first_decision() -> None:
     log = DecisionLog()
 
     async def read() -> list[str]:
@@ -104,7 +104,7 @@ def test_a_poll_ends_when_something_comes() -> None:
     assert asyncio.run(read()) == ["d001"]
 
 
-def test_a_poll_ends_empty_when_its_time_is_over_or_the_daemon_stops() -> None:
+def test_poll_returns_empty_at_its_timeout_or_when_the_daemon_stops() -> None:
     log = DecisionLog()
     log.append([run(1)])
     assert asyncio.run(log.wait_for_page("d001", 0)).decisions == ()

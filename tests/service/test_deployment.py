@@ -44,7 +44,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, name: str) -
 
 @pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="no systemd-sysusers here")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes users")
-def test_the_users_and_directories_are_those_of_the_units(tmp_path: Path) -> None:
+def test_sysusers_and_tmpfiles_match_the_units(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     assert ran("systemd-sysusers", f"--root={tmp_path}", str(UNITS / "sysusers.d" / "schedd.conf"))[0] == 0
     made = {line.split(":")[0] for line in (tmp_path / "etc" / "passwd").read_text().splitlines()}
@@ -81,7 +81,7 @@ def composed() -> dict[str, Any]:
     return found
 
 
-def test_the_compose_file_sets_what_the_daemon_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compose_file_sets_existing_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = from_environment(monkeypatch, composed()["schedd"]["environment"])
     assert settings.server.allow_remote
     database = composed()["database"]["environment"]
@@ -95,7 +95,7 @@ def test_nothing_in_the_compose_file_can_be_reached_from_other_machines() -> Non
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
 
 
-def test_our_containers_have_no_rights_and_no_disk_of_their_own() -> None:
+def test_containers_are_unprivileged_and_read_only() -> None:
     ours = [service for service in composed().values() if service["image"] == "schedd"]
     assert len(ours) == 4
     for service in ours:
@@ -120,13 +120,13 @@ def test_the_compose_file_is_valid() -> None:
     pytest.skip("no docker compose here")
 
 
-def test_the_adapter_of_the_trial_understands_its_settings() -> None:
+def test_trial_adapter_settings_are_valid() -> None:
     settings = load_settings(TRIAL / "pbs-adapter.toml", {})
     assert (settings.mode, settings.server.auth, settings.listen.any_port) == ("scheduler", "none", True)
     assert settings.daemon.url == ("http://schedd:8080",)
 
 
-def test_the_image_has_what_it_copies_and_runs_as_nobody_special() -> None:
+def test_image_copies_existing_files_and_runs_unprivileged() -> None:
     text = (ROOT / "Dockerfile").read_text()
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     copied = [
@@ -159,20 +159,20 @@ def test_promtool_finds_nothing_wrong_with_the_alarms_and_the_configuration(chec
     assert code == 0, said
 
 
-def test_alarms_ring_when_they_should_and_not_before(checker: str, tmp_path: Path) -> None:
+def test_prometheus_alerts_fire_at_their_thresholds(checker: str, tmp_path: Path) -> None:
     told = (Path(__file__).parent / "alerts_test.yml").read_text()
     (tmp_path / "test.yml").write_text(told.replace("RULES", str(TRIAL / "alerts.yml")))
     code, said = ran(checker, "test", "rules", str(tmp_path / "test.yml"))
     assert code == 0, said
 
 
-def test_promtool_finds_what_is_wrong_with_an_alarm(checker: str, tmp_path: Path) -> None:
+def test_promtool_detects_a_wrong_alert(checker: str, tmp_path: Path) -> None:
     wrong = (TRIAL / "alerts.yml").read_text().replace("schedd_failing == 1", "schedd_failing === 1")
     (tmp_path / "alerts.yml").write_text(wrong)
     assert ran(checker, "check", "rules", str(tmp_path / "alerts.yml"))[0] != 0
 
 
-def test_panels_of_the_dashboard_do_not_overlap() -> None:
+def test_grafana_panels_do_not_overlap() -> None:
     board = json.loads((TRIAL / "dashboard.json").read_text())
     taken: dict[tuple[int, int], str] = {}
     for panel in board["panels"]:
@@ -184,7 +184,7 @@ def test_panels_of_the_dashboard_do_not_overlap() -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
-def test_dashboard_and_alarms_ask_for_numbers_that_there_are() -> None:
+def test_grafana_dashboard_and_alerts_use_existing_metrics() -> None:
     page = (ROOT / "docs" / "reference" / "monitoring.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(schedd_\w+)`", page, re.MULTILINE))
     board = json.loads((TRIAL / "dashboard.json").read_text())

@@ -67,7 +67,7 @@ def view(loop: PlanLoop, name: str) -> JobView:
     user=st.sampled_from(("ann", "bob")),
     backfill=st.sampled_from(("oldest", "shortest")),
 )
-def test_a_what_if_says_what_the_job_is_told_when_it_comes(
+def test_what_if_equals_the_answer_at_submission(
     lengths: list[int], cpus: int, walltime: int, user: str, backfill: str
 ) -> None:
     with planner(end_allowance=0, tell=False, predict=True, backfill=backfill) as loop:
@@ -91,7 +91,7 @@ def test_a_what_if_says_what_the_job_is_told_when_it_comes(
         assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == new.promised_start
 
 
-def test_where_all_are_of_one_priority_a_what_if_is_given_free_room_like_them() -> None:
+def test_what_if_is_backfilled_like_jobs_of_equal_priority() -> None:
     with planner(end_allowance=0, tell=False, predict=True, backfill="shortest") as loop:
         taught(loop, "ann")
         queue = QueueFacts(name="batch", priority=100)
@@ -108,7 +108,7 @@ def test_where_all_are_of_one_priority_a_what_if_is_given_free_room_like_them() 
         assert found.start == view(loop, "new").expected_start == T + 60
 
 
-def test_predicted_run_times_are_those_of_who_asks() -> None:
+def test_predicted_run_times_belong_to_the_requesting_user() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         taught(loop, "ann")
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
@@ -131,7 +131,7 @@ def view_facts(loop: PlanLoop, name: str) -> JobFacts:
     return facts
 
 
-def test_what_starts_at_once_never_starts_or_is_not_predicted() -> None:
+def test_expectations_of_immediate_impossible_and_unpredicted_jobs() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT)
         teller = ExpectedStartWorker(loop)
@@ -156,7 +156,7 @@ def test_a_run_time_that_cannot_be_had_soon_is_the_walltime() -> None:
         assert found.start > T
 
 
-def test_where_slack_is_off_nothing_would_be_promised() -> None:
+def test_no_promise_when_slack_is_off() -> None:
     with planner(end_allowance=0, tell=False, slack=1 << 40) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         copy = loop.fork().result(WAIT)

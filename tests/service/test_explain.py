@@ -85,7 +85,7 @@ def clusters(draw: st.DrawFn) -> list[Event]:
 
 @settings(max_examples=60, deadline=None)
 @given(clusters())
-def test_without_the_blockers_what_if_starts_earlier_and_with_any_one_it_does_not(
+def test_blockers_are_minimal(
     events: list[Event],
 ) -> None:
     with planner(tell=False) as loop:
@@ -120,7 +120,7 @@ def explained(loop: PlanLoop, job_id: str) -> Explanation:
     return found
 
 
-def test_it_says_who_holds_what_until_when_and_why_it_last_moved() -> None:
+def test_explanation_names_holders_ends_and_the_last_move() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit([node("n1"), node("n2"), job("1", nodes="1:ppn=3", mem="7gb")]).result(WAIT)
         started = JobStarted(id=event_id(), time=T, job_id="1", shares=(ShareFacts("n1", 3),))
@@ -155,7 +155,7 @@ def test_a_reservation_and_a_node_are_named() -> None:
     assert [b.words for b in two.blockers if b.kind == "node"] == ["node n2 is offline"]
 
 
-def test_a_reservation_for_others_is_told_from_one_for_nobody() -> None:
+def test_reservation_for_others_and_for_none_are_explained_differently() -> None:
     with planner(tell=False) as loop:
         reserve = Reserve(
             id=event_id(), time=T, name="course", nodes=("n1",), start=T, end=T + 500, users=("ann",)
@@ -169,7 +169,7 @@ def test_a_reservation_for_others_is_told_from_one_for_nobody() -> None:
     assert (found.planned_start, found.earliest, found.without) == (T + 500, T, T)
 
 
-def test_all_that_a_job_waits_for_is_named_and_when_it_would_start_then() -> None:
+def test_all_conditions_of_a_job_are_named_with_its_later_start() -> None:
     with planner(tell=False) as loop:
         stopped = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch", started=False))
         loop.submit([node("n1"), job("1"), stopped]).result(WAIT)
@@ -185,7 +185,7 @@ def test_all_that_a_job_waits_for_is_named_and_when_it_would_start_then() -> Non
     assert found.why == words
 
 
-def test_a_dependency_is_named_and_when_it_is_over() -> None:
+def test_dependency_is_named_with_its_end() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         dependent = changed(job("2", nodes="1:ppn=1"), state="H", holds="s", depend="afterok:1")
         loop.submit([node("n1"), node("n2"), job("1"), dependent]).result(WAIT)
@@ -200,7 +200,7 @@ def test_a_dependency_is_named_and_when_it_is_over() -> None:
     assert waiting.planned_start is None
 
 
-def test_what_the_owner_allows_is_said() -> None:
+def test_owner_conditions_are_explained() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), changed(job("1"), not_before=T + 900)]).result(WAIT)
         found = explained(loop, "1")
@@ -213,7 +213,7 @@ def changed(queued: JobQueued, **facts: object) -> JobQueued:
     return replace(queued, job=replace(queued.job, **facts))  # type: ignore[arg-type]
 
 
-def test_never_and_a_policy_without_starts_are_said() -> None:
+def test_impossible_jobs_and_queue_policies_are_explained() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=9"), job("2", nodes="1:ppn=x")]).result(WAIT)
         assert explained(loop, "1").why.startswith("never on this cluster: 9 cpus of a node")
@@ -235,7 +235,7 @@ def test_a_quota_that_leaves_no_room_is_named_though_nobody_uses_it() -> None:
     assert found.why.endswith(": that leaves no room before 2023-11-15 02:13:20 UTC")
 
 
-def test_a_limit_is_named_with_those_who_use_it_up() -> None:
+def test_limit_is_named_with_its_users() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         limited = ServerFacts(limits={"max_user_run": "1"})
         change = ServerChanged(id=event_id(), time=T, server=limited)

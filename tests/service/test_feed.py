@@ -76,7 +76,7 @@ def test_changes_lead_to_the_same_jobs_as_reading_anew(
         assert known == lines(loop.published)
 
 
-def test_who_stayed_away_too_long_must_read_anew() -> None:
+def test_late_reader_must_read_everything_again() -> None:
     with planner(tell=False) as loop:
         loop._publisher.feed = PlanFeed(loop.published, most=3)
         loop.submit([node("n1")]).result(WAIT)
@@ -90,7 +90,7 @@ def test_who_stayed_away_too_long_must_read_anew() -> None:
         assert found[1] == ["d"]
 
 
-def test_only_wanted_jobs_are_told() -> None:
+def test_only_jobs_of_the_configured_users_are_posted() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1")]).result(WAIT)
         first = loop.published.generation

@@ -38,7 +38,7 @@ def expected(loop: PlanLoop, name: str) -> int | None:
     return found.expected_start
 
 
-def test_a_round_tells_the_engine_which_shows_it_to_all_who_follow() -> None:
+def test_prediction_round_publishes_through_the_engine() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         fill(loop)
         before = loop.published.generation
@@ -50,7 +50,7 @@ def test_a_round_tells_the_engine_which_shows_it_to_all_who_follow() -> None:
         assert {record.id for record in changed} == {"2", "3"}
 
 
-def test_rounds_begin_by_themselves_when_jobs_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prediction_rounds_start_after_submissions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expected_starts, "_LOOK_S", 0.02)
     monkeypatch.setattr(expected_starts, "_SOON_S", 0.1)
     with planner(end_allowance=0, tell=False, predict=True) as loop:
@@ -69,7 +69,7 @@ def test_rounds_begin_by_themselves_when_jobs_came(monkeypatch: pytest.MonkeyPat
         assert not teller._thread.is_alive()
 
 
-def test_where_prediction_is_off_or_nobody_waits_nothing_is_worked_out() -> None:
+def test_no_round_without_prediction_or_queued_jobs() -> None:
     with planner(predict=False) as loop:
         fill(loop)
         teller = ExpectedStartWorker(loop)
@@ -81,7 +81,7 @@ def test_where_prediction_is_off_or_nobody_waits_nothing_is_worked_out() -> None
         assert not ExpectedStartWorker(loop)._due(time.monotonic())
 
 
-def test_a_round_takes_a_tenth_of_the_time_at_most() -> None:
+def test_prediction_rounds_take_at_most_a_tenth_of_the_time() -> None:
     with planner(predict=True) as loop:
         fill(loop)
         teller = ExpectedStartWorker(loop)
@@ -90,7 +90,7 @@ def test_a_round_takes_a_tenth_of_the_time_at_most() -> None:
         assert teller._due(1301.0)
 
 
-def test_a_round_under_way_ends_when_the_daemon_stops() -> None:
+def test_running_prediction_round_ends_with_the_daemon() -> None:
     with planner(predict=True, tell=False) as loop:
         fill(loop)
         teller = ExpectedStartWorker(loop)
@@ -101,7 +101,7 @@ def test_a_round_under_way_ends_when_the_daemon_stops() -> None:
         teller.run_once()
 
 
-def test_what_was_learned_is_rebuilt_from_the_log() -> None:
+def test_learned_run_times_are_rebuilt_from_the_log() -> None:
     """A daemon that starts again comes to the same, by its log alone and by a checkpoint."""
     settings = EngineSettings(end_allowance=0, tell=False, predict=True)
     engines = [Engine(settings, T), Engine(settings, T)]
@@ -125,7 +125,7 @@ def _saved(outlook: RunTimePredictor | None) -> object:
     return plain, {name: array.tolist() for name, array in arrays.items()}
 
 
-def test_the_expected_plan_is_worth_what_predicted_run_times_make_of_it() -> None:
+def test_expected_plan_metrics_use_predicted_run_times() -> None:
     """Jobs of ann run a tenth of their walltime; so the last ends, by what is expected, much sooner."""
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         loop.submit([node("n1")]).result(WAIT)

@@ -26,7 +26,7 @@ def copy_of(*nodes: NodeFacts) -> PlanFork:
     return fork_plan(engine.state, publish(engine.state))
 
 
-def test_parts_that_fit_one_by_one_but_never_together_are_never_planned() -> None:
+def test_chunks_that_only_fit_separately_are_never_planned() -> None:
     copy = copy_of(NodeFacts(name="a", cpus=8, properties=("big",)), NodeFacts(name="b", cpus=2))
     answer = ask(copy, "1:ppn=5:big+1:ppn=4:big")
     assert isinstance(answer, Never)
@@ -34,7 +34,7 @@ def test_parts_that_fit_one_by_one_but_never_together_are_never_planned() -> Non
     assert isinstance(ask(copy, "1:ppn=8:big+1:ppn=2"), StartKnown)
 
 
-def test_what_fits_when_a_node_returns_waits_for_it() -> None:
+def test_job_that_needs_a_down_node_waits_for_it() -> None:
     copy = copy_of(NodeFacts(name="a", cpus=8, state="down"), NodeFacts(name="b", cpus=8))
     answer = ask(copy, "2:ppn=8")
     assert isinstance(answer, WaitingFor)
@@ -42,7 +42,7 @@ def test_what_fits_when_a_node_returns_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize(("kinds", "nodes"), [(16, 1), (40, 4), (64, 8)])
-def test_a_question_about_many_kinds_of_chunks_is_answered(kinds: int, nodes: int) -> None:
+def test_what_if_with_many_chunk_types_has_an_answer(kinds: int, nodes: int) -> None:
     copy = copy_of(*(NodeFacts(name=f"n{i}", cpus=128, mem=1 << 30) for i in range(nodes)))
     select = "+".join(f"1:ncpus=1:mem={100 + i}mb" for i in range(kinds))
     resources = {"select": select, "walltime": "60"}

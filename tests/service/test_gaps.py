@@ -25,7 +25,7 @@ def clusters(draw: st.DrawFn) -> list[NodeChanged | JobQueued]:
 
 @settings(max_examples=40)
 @given(clusters(), st.integers(-100, 8_000), st.integers(1, 20_000))
-def test_free_and_taken_make_up_the_node_at_every_moment(
+def test_free_plus_used_equals_node_capacity_at_every_time(
     events: list[NodeChanged | JobQueued], first: int, length: int
 ) -> None:
     begin, end = T + first, T + first + length
@@ -57,7 +57,7 @@ def test_free_and_taken_make_up_the_node_at_every_moment(
 
 @settings(max_examples=40)
 @given(clusters(), st.integers(0, 8_000), st.integers(1, 20_000), st.integers(1, 5))
-def test_what_is_free_from_the_begin_on_is_the_first_unbroken_gaps_of_each_node(
+def test_from_begin_returns_the_first_contiguous_gaps(
     events: list[NodeChanged | JobQueued], first: int, length: int, cpus: int
 ) -> None:
     begin, end = T + first, T + first + length
@@ -105,7 +105,7 @@ def test_reserved_and_blocked_nodes_have_no_gap() -> None:
     assert find_gaps(published, T + 150, T + 300, from_begin=True).gaps == ()
 
 
-def test_small_pieces_can_be_left_out() -> None:
+def test_gaps_with_few_cpus_can_be_left_out() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=3", mem="8gb")]).result(WAIT)
         published = loop.published

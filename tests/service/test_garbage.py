@@ -21,7 +21,7 @@ def no_looks() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_what_a_thorough_look_leaves_is_set_aside_until_the_end() -> None:
+def test_survivors_of_a_full_collection_are_frozen() -> None:
     garbage = GarbageCollectorTuning()
     garbage.begin()
     try:

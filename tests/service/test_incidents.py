@@ -18,7 +18,7 @@ WAIT = 120
 """Real seconds after which a test gives up."""
 
 
-def test_what_led_to_a_call_that_failed_is_kept_and_can_be_run_again(tmp_path: Path) -> None:
+def test_failed_call_is_written_as_an_incident_and_reruns(tmp_path: Path) -> None:
     folder = tmp_path / "incidents"
     with planner(incidents=IncidentFiles(folder, most=2)) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
@@ -68,7 +68,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     assert IncidentFiles(tmp_path / "file").write("main", "stopped", incident, T) is None
 
 
-def test_old_incidents_make_way(tmp_path: Path) -> None:
+def test_oldest_incidents_are_deleted(tmp_path: Path) -> None:
     incidents, incident = IncidentFiles(tmp_path, most=2), new_engine(EngineSettings(), T).incident()
     kept = [incidents.write("main", "stopped", incident, T + i) for i in range(4)]
     assert (

@@ -53,14 +53,14 @@ def test_events_are_handled_once_however_often_they_come() -> None:
         assert {view.id for view in views(loop.published).rows} == {"1", "2", "3"}
 
 
-def test_an_event_that_comes_twice_in_one_delivery_is_its_own_duplicate() -> None:
+def test_repeated_event_in_one_delivery_is_a_duplicate() -> None:
     with planner() as loop:
         event = job("1")
         handled = loop.submit([event, event]).result(WAIT)
         assert (handled.accepted, handled.duplicates) == (1, (event.id,))
 
 
-def test_an_answer_comes_when_the_published_plan_holds_the_events() -> None:
+def test_answer_follows_publication_of_the_events() -> None:
     with planner() as loop:
         handled = loop.submit([node("n1"), *(job(str(i)) for i in range(450))]).result(WAIT)
         assert handled.accepted == 451
@@ -86,7 +86,7 @@ def test_reading_does_not_wait_for_a_busy_planner() -> None:
         assert job_view(loop.published, "3") is not None
 
 
-def test_what_was_read_stays_as_it_was() -> None:
+def test_published_snapshot_is_immutable() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         before = loop.published
@@ -106,7 +106,7 @@ def test_a_snapshot_is_not_reordered_among_the_events_around_it() -> None:
         assert {view.id for view in views(loop.published).rows} == {"2", "3"}
 
 
-def test_due_jobs_are_decided_and_outcomes_end_the_decision() -> None:
+def test_due_jobs_get_run_decisions_that_outcomes_close() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         (run,) = loop.decisions.page_after("").decisions
@@ -117,7 +117,7 @@ def test_due_jobs_are_decided_and_outcomes_end_the_decision() -> None:
         assert loop.decisions.page_after("").decisions == ()
 
 
-def test_while_paused_nothing_is_started_and_resuming_starts_what_is_due() -> None:
+def test_pause_stops_starts_and_resume_starts_due_jobs() -> None:
     with planner(tell=False) as loop:
         loop.pause("the disks are full").result(WAIT)
         loop.submit([node("n1"), job("1")]).result(WAIT)
@@ -128,7 +128,7 @@ def test_while_paused_nothing_is_started_and_resuming_starts_what_is_due() -> No
         assert [decision.type for decision in loop.decisions.page_after("").decisions] == ["run"]
 
 
-def test_a_copy_of_the_plan_is_shared_until_something_happens() -> None:
+def test_fork_is_shared_until_the_next_event() -> None:
     with planner() as loop:
         loop.submit([node("n1")]).result(WAIT)
         first = loop.fork().result(WAIT)
@@ -137,7 +137,7 @@ def test_a_copy_of_the_plan_is_shared_until_something_happens() -> None:
         assert loop.fork().result(WAIT) is not first
 
 
-def test_too_many_waiting_events_are_refused_and_taken_later() -> None:
+def test_excess_events_are_refused_and_accepted_later() -> None:
     with planner(most_pending=3) as loop:
         with busy(loop):
             kept = loop.submit([node("n1"), job("1")])
@@ -167,7 +167,7 @@ class _Failing(MemoryJournal):
         return super().commit_events(events, now, paused)
 
 
-def test_events_are_acknowledged_only_when_the_journal_took_them() -> None:
+def test_events_are_acknowledged_after_the_journal_stored_them() -> None:
     journal = _Failing([DatabaseUnavailable("away"), DatabaseUnavailable("away")])
     with planner(journal) as loop:
         handled = loop.submit([node("n1"), job("1")]).result(WAIT)
@@ -187,7 +187,7 @@ def test_a_journal_that_will_never_work_stops_the_planner_and_says_so() -> None:
             loop.submit([node("n2")])
 
 
-def test_a_planner_without_a_database_goes_on_after_an_error_of_its_own_and_wants_a_snapshot(
+def test_planner_without_database_continues_after_an_error_and_requests_a_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner(tell=False) as loop:
@@ -214,7 +214,7 @@ def test_a_planner_without_a_database_goes_on_after_an_error_of_its_own_and_want
         assert {"1", "3"} <= set(loop.published.ids)
 
 
-def test_decisions_of_a_later_life_are_numbered_above_those_of_an_earlier_one() -> None:
+def test_decision_ids_increase_across_restarts() -> None:
     ids = []
     for _ in range(2):
         with planner(tell=False) as loop:
@@ -224,7 +224,7 @@ def test_decisions_of_a_later_life_are_numbered_above_those_of_an_earlier_one() 
     assert int(ids[0][1:]) > T
 
 
-def test_one_jobs_unreadable_request_is_that_jobs_own_trouble() -> None:
+def test_unreadable_request_affects_only_its_job() -> None:
     with planner() as loop:
         bad = job("1", nodes="1:ppn=many")
         loop.submit([node("n1"), bad, job("2")]).result(WAIT)
@@ -252,7 +252,7 @@ def test_many_senders_at_once_are_all_answered() -> None:
         assert sum(answer.result(WAIT).accepted for answer in answers) == 160
 
 
-def test_a_job_as_it_is_shown_is_what_was_sent() -> None:
+def test_displayed_job_equals_the_sent_job() -> None:
     with planner() as loop:
         sent: JobQueued = job("1", mem="2gb")
         sent = replace(sent, job=replace(sent.job, name="relax", group="chem", priority=7))
@@ -274,7 +274,7 @@ def _sizes(*deliveries: Sequence[Event]) -> list[list[int]]:
     return [[len(part.events) for part in parts] for parts in found]
 
 
-def test_deliveries_are_cut_into_batches_of_bounded_size() -> None:
+def test_deliveries_are_cut_into_bounded_batches() -> None:
     many = [node(f"n{i}") for i in range(450)]
     whole = Snapshot(id=event_id(), time=T, jobs=(), nodes=())
     assert _sizes(many) == [[200], [200], [50]]
@@ -296,7 +296,7 @@ class _Unsettled(MemoryJournal):
         assert self.go_on.wait(WAIT)
 
 
-def test_events_are_acknowledged_only_when_they_are_durable() -> None:
+def test_events_are_acknowledged_after_sync() -> None:
     journal = _Unsettled()
     with planner(journal) as loop:
         answer = loop.submit([node("n1"), job("1")])

@@ -24,7 +24,7 @@ def sums(meters: PlannerMetrics) -> dict[str, tuple[float, float]]:
     return {kind: (value(kind, "count"), value(kind, "sum")) for kind in ("submission", "waiting", "hour")}
 
 
-def test_the_error_of_expected_starts_is_of_those_told_first() -> None:
+def test_expected_start_error_uses_the_first_estimate() -> None:
     cluster = Cluster(predict=True)
     meters = PlannerMetrics()
     counted = meters.for_cluster("main")

@@ -65,7 +65,7 @@ def credential(munged: Path, payload: str = "schedd", *more: str) -> str:
     return made.stdout.strip()
 
 
-def test_a_credential_says_who_made_it_and_counts_once(munged: Path) -> None:
+def test_credential_identifies_its_creator_and_is_valid_once(munged: Path) -> None:
     made = credential(munged)
     assert decode(made, munged) == os.geteuid()
     with pytest.raises(MungeError, match=r"[Rr]eplay") as refused:
@@ -102,7 +102,7 @@ def app() -> Iterator[FastAPI]:
     clusters.stop()
 
 
-def test_over_http_the_user_has_the_role_of_the_settings(munged: Path, app: FastAPI) -> None:
+def test_http_user_gets_the_configured_role(munged: Path, app: FastAPI) -> None:
     def ask(auth: AuthSettings, made: str) -> tuple[int, str]:
         app.state.callers = Callers(Tokens(()), auth)
         with TestClient(app) as client:
@@ -120,7 +120,7 @@ def test_over_http_the_user_has_the_role_of_the_settings(munged: Path, app: Fast
     assert (status, "MUNGE" in said) == (503, True)
 
 
-def test_who_vouches_is_asked_for_the_user(munged: Path) -> None:
+def test_munge_credential_determines_the_user(munged: Path) -> None:
     callers = Callers(Tokens(()), AuthSettings(munge=True, munge_socket=munged))
     assert callers.authenticate_munge(credential(munged)) == Bearer(ME, "user")
 

@@ -32,5 +32,5 @@ _MIB_64 = 64 << 20
         ),
     ],
 )
-def test_the_rule_is_named_with_what_the_nodes_have_or_spare(choice: NodeChoice, words: str) -> None:
+def test_node_choice_names_the_rule_and_the_scarce_resources(choice: NodeChoice, words: str) -> None:
     assert describe_node_choice(choice) == words

@@ -93,7 +93,7 @@ def sooner(loop: PlanLoop) -> None:
 # ---- the rule ------------------------------------------------------------------------------------
 
 
-def test_what_is_due() -> None:
+def test_notices_due_for_moves_and_reminders() -> None:
     both = wish(lead_s=900)
     # First sight: only what comes soon is news.
     assert decide_notice(both, None, "2", T + 5000, T) == (LastNotice(T + 5000), None)
@@ -118,7 +118,7 @@ def test_what_is_due() -> None:
     assert decide_notice(both, LastNotice(T - 10), "2", T - 10, T)[1] is None  # it is over
 
 
-def test_a_lost_deadline_is_told_once_a_loss_and_before_all_else() -> None:
+def test_lost_deadline_is_reported_once_and_first() -> None:
     asked = wish(min_move_s=600, lead_s=900, on_lost_deadline=True)
 
     def told_now(last: LastNotice | None, told: int, lost: int) -> tuple[LastNotice, tuple[Any, ...]]:
@@ -148,20 +148,18 @@ def test_a_lost_deadline_is_told_once_a_loss_and_before_all_else() -> None:
 # ---- mail ----------------------------------------------------------------------------------------
 
 
-def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
-    post: tuple[Post, str], store: Store
-) -> None:
+def test_moved_start_is_mailed_once_across_restarts(post: tuple[Post, str], store: Store) -> None:
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
         kept = desk.add(wish("2"))
-        desk.find_due()
+        desk.find_notices()
         before = start(loop, "2")
         sooner(loop)
         # Another daemon goes on before this one told anything: what is due is not lost.
         desk = Notifier(loop, mail(relay), lambda: store)
         assert start(loop, "2") < before - 600
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         (letter,) = office.letters
         assert letter["To"] == "ann@example.org"
@@ -170,7 +168,7 @@ def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
         assert letter["Subject"].startswith(f"[{loop.name}] job 2: its start moved to ")
         assert f"schedd notify remove {kept.number}" in str(letter.get_payload())
         for _ in range(2):  # nor is it told again, by this one or the next
-            desk.find_due()
+            desk.find_notices()
             desk.send()
             desk = Notifier(loop, mail(relay), lambda: store)
         assert len(office.letters) == 1
@@ -184,16 +182,16 @@ def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[Post, str], store
         loop.submit([node("n1"), *jobs]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish())
-        desk.find_due()
+        desk.find_notices()
         sooner(loop)
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         told = sorted(str(letter["Subject"]) for letter in office.letters)
         assert [subject.partition(":")[0] for subject in told] == ["[main] job 2?Bcc", "[main] job 3"]
         assert {letter["Bcc"] for letter in office.letters} == {None}
 
 
-def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
+def test_error_in_one_notice_or_job_does_not_delay_others(
     post: tuple[Post, str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office, relay = post
@@ -202,7 +200,7 @@ def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
         loop.submit([node("n1"), *jobs]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish())
-        desk.find_due()
+        desk.find_notices()
         sooner(loop)
         find, write = desk._decide, desk._messenger._compose_mail
 
@@ -218,7 +216,7 @@ def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
 
         monkeypatch.setattr(desk, "_decide", no_finding)
         monkeypatch.setattr(desk._messenger, "_compose_mail", no_writing)
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         assert [letter["Subject"].partition(":")[0] for letter in office.letters] == ["[main] job 4"]
         assert loop.supervisor.record("notices", "main").failures == 2
@@ -227,7 +225,7 @@ def test_an_error_over_one_notice_or_one_job_holds_up_no_other(
 @pytest.mark.parametrize(
     ("lost", "said"), [("demote", "; it is planned to end at "), ("hold", ", and has no planned start.")]
 )
-def test_a_lost_deadline_is_told_by_mail_once_also_over_a_restart(
+def test_lost_deadline_is_mailed_once_across_restarts(
     post: tuple[Post, str], store: Store, lost: str, said: str
 ) -> None:
     office, relay = post
@@ -240,37 +238,37 @@ def test_a_lost_deadline_is_told_by_mail_once_also_over_a_restart(
         desk = Notifier(loop, mail(relay), lambda: store)
         kept = desk.add(wish(min_move_s=None, on_lost_deadline=True))
         assert desk.subscriptions("ann") == [kept]
-        desk.find_due()
+        desk.find_notices()
         clock.moment += 101
         loop.submit([job("3", user="bob")]).result(WAIT)
         for _ in range(2):  # a daemon that goes on tells what is due, and no more than once
             desk = Notifier(loop, mail(relay), lambda: store)
-            desk.find_due()
-            desk.find_due()
+            desk.find_notices()
+            desk.find_notices()
             desk.send()
         (letter,) = office.letters
         assert letter["Subject"].startswith(f"[{loop.name}] job 2: its deadline is lost, ")
         assert said in str(letter.get_payload())
 
 
-def test_all_own_jobs_are_told_of_and_nobody_elses(post: tuple[Post, str], store: Store) -> None:
+def test_notices_cover_all_own_jobs_only(post: tuple[Post, str], store: Store) -> None:
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish(lead_s=90_000, min_move_s=None))
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         assert [letter["Subject"].split(":")[0] for letter in office.letters] == [f"[{loop.name}] job 2"]
 
 
-def test_a_relay_that_is_away_is_tried_again(post: tuple[Post, str], store: Store) -> None:
+def test_unreachable_relay_is_retried(post: tuple[Post, str], store: Store) -> None:
     office, relay = post
     moment = [0.0]
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store, clock=lambda: moment[0])
         desk.add(wish(lead_s=90_000, min_move_s=None))
         office.away = True
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         assert office.letters == []
         office.away = False
@@ -287,9 +285,7 @@ def counted(loop: PlanLoop) -> dict[str, float]:
     return {name: count for name, count in found.items() if count}
 
 
-def test_only_so_many_an_hour_are_told_and_the_rest_then_also_over_a_restart(
-    post: tuple[Post, str], store: Store
-) -> None:
+def test_hourly_limit_postpones_notices_across_restarts(post: tuple[Post, str], store: Store) -> None:
     office, relay = post
     moment = [float(T)]
 
@@ -301,17 +297,17 @@ def test_only_so_many_an_hour_are_told_and_the_rest_then_also_over_a_restart(
         desk = new(loop)
         desk.add(wish(lead_s=90_000, min_move_s=None))
         for _ in range(3):
-            desk.find_due()
+            desk.find_notices()
             desk.send()
         assert len(office.letters) == 2
         assert counted(loop) == {"sent": 2, "limited": 1}
         moment[0] += 3599
         desk = new(loop)  # a daemon that goes on
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         assert len(office.letters) == 2
         moment[0] += 1
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         assert len(office.letters) == 3
         assert store.notified_users(store.register_cluster(loop.name, T), 0) == [
@@ -319,34 +315,32 @@ def test_only_so_many_an_hour_are_told_and_the_rest_then_also_over_a_restart(
         ]  # older ones are forgotten
 
 
-def test_an_hour_does_not_last_longer_when_the_clock_is_set_back(
-    post: tuple[Post, str], store: Store
-) -> None:
+def test_hourly_limit_is_not_extended_by_a_clock_set_back(post: tuple[Post, str], store: Store) -> None:
     office, relay = post
     moment = [float(T)]
     with busy() as loop:
         loop.submit([job("4")]).result(WAIT)
         desk = Notifier(loop, mail(relay, hourly=1), lambda: store, wall=lambda: moment[0])
         desk.add(wish(lead_s=90_000, min_move_s=None))
-        desk.find_due()
+        desk.find_notices()
         moment[0] -= 86_400
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         assert len(office.letters) == 2
 
 
-def test_a_notice_that_is_given_up_or_too_late_is_counted(store: Store) -> None:
+def test_failed_and_late_notices_are_counted(store: Store) -> None:
     moment = [0.0]
     with busy() as loop:
         desk = Notifier(loop, mail("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
         desk.add(wish("2", lead_s=90_000, min_move_s=None))
-        desk.find_due()
+        desk.find_notices()
         for _ in range(6):
             desk.send()
             moment[0] += 300.0
         assert counted(loop) == {"failed": 6, "given_up": 1}
         desk.add(wish("3", lead_s=90_000, min_move_s=None, address="bob@example.org"))
-        desk.find_due()
+        desk.find_notices()
         clock = loop._clock
         assert isinstance(clock, StillClock)
         clock.moment += 90_000
@@ -410,7 +404,7 @@ def told(store: Store, settings: NotifySettings) -> dict[str, float]:
     with busy() as loop:
         desk = Notifier(loop, settings, lambda: store)
         desk.add(wish(lead_s=90_000, min_move_s=None))
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         return counted(loop)
 
@@ -426,7 +420,7 @@ def test_mail_goes_over_tls_with_a_password(
 @pytest.mark.parametrize(
     "other", [{"ca_file": None}, {"starttls": False, "user": "", "password_file": None, "ca_file": None}]
 )
-def test_no_mail_goes_to_a_relay_whose_certificate_is_not_known_or_without_tls(
+def test_no_mail_goes_to_an_untrusted_or_unencrypted_relay(
     guarded: tuple[Post, Guarded, dict[str, Any]], store: Store, other: dict[str, Any]
 ) -> None:
     office, door, settings = guarded
@@ -434,7 +428,7 @@ def test_no_mail_goes_to_a_relay_whose_certificate_is_not_known_or_without_tls(
     assert (office.letters, door.known) == ([], [])
 
 
-def test_a_wrong_password_is_said_and_nothing_is_sent(
+def test_wrong_relay_password_is_logged_and_no_mail_sent(
     guarded: tuple[Post, Guarded, dict[str, Any]], store: Store, tmp_path: Path
 ) -> None:
     office, _, settings = guarded
@@ -463,22 +457,20 @@ def test_a_password_that_others_may_read_is_refused(tmp_path: Path) -> None:
 # ---- who is told ---------------------------------------------------------------------------------
 
 
-def test_who_stands_by_and_a_plan_that_is_out_of_date_tell_nothing(
-    post: tuple[Post, str], store: Store
-) -> None:
+def test_standby_and_stale_plan_send_no_notices(post: tuple[Post, str], store: Store) -> None:
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
         desk.add(wish(lead_s=90_000, min_move_s=None))
-        loop.standing_by = True
-        desk.find_due()
-        loop.standing_by = False
+        loop.on_standby = True
+        desk.find_notices()
+        loop.on_standby = False
         loop.adapter_contact.last -= 1_000
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         assert office.letters == []
         loop.record_adapter_request()
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         assert len(office.letters) == 1
 
@@ -493,7 +485,7 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
     with busy() as loop:
         desk = Notifier(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
         desk.add(wish("2", lead_s=90_000, channel="command", address="sms"))
-        desk.find_due()
+        desk.find_notices()
         desk.send()
         told = json.loads((tmp_path / "said").read_text())
         assert told == {
@@ -510,14 +502,14 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
         assert (tmp_path / "args").read_text() == "0||"
 
 
-def test_wishes_are_kept_counted_and_removed_by_who_has_them(store: Store) -> None:
+def test_subscriptions_are_stored_counted_and_removed_by_their_user(store: Store) -> None:
     with busy() as loop:
         desk = Notifier(loop, mail("127.0.0.1:9", most=1), lambda: store)
         kept = desk.add(wish("2"))
         assert Notifier(loop, mail("127.0.0.1:9"), lambda: store).subscriptions("ann") == [kept]
         with pytest.raises(TooManySubscriptions):
             desk.add(wish())
-        desk.find_due()
+        desk.find_notices()
         assert desk.remove("bob", kept.number) is None
         assert desk.remove("ann", kept.number) == kept
         assert desk.subscriptions("ann") == []

@@ -44,7 +44,7 @@ def identity(client: Any, token: str) -> Identity:
         ({"aud": None}, False),
     ],
 )
-def test_of_several_audiences_one_is_ours_and_it_was_made_for_us(
+def test_token_with_several_audiences_needs_our_authorized_party(
     provider: Any, claims: dict[str, Any], counts: bool
 ) -> None:
     client = provider.schedd()
@@ -68,7 +68,7 @@ def test_of_several_audiences_one_is_ours_and_it_was_made_for_us(
         (NOW, {"exp": None}, False),
     ],
 )
-def test_clocks_may_be_half_a_minute_apart(
+def test_clock_difference_of_half_a_minute_is_tolerated(
     provider: Any, moment: int, claims: dict[str, Any], counts: bool
 ) -> None:
     client = provider.schedd(moment)
@@ -89,19 +89,19 @@ def test_clocks_may_be_half_a_minute_apart(
         ("https://site.org/groups", {"https://site.org/groups": ["/hpc/admins"]}),
     ],
 )
-def test_groups_are_found_where_providers_put_them(provider: Any, path: str, claims: dict[str, Any]) -> None:
+def test_groups_are_read_from_nested_claims(provider: Any, path: str, claims: dict[str, Any]) -> None:
     client = provider.schedd(groups_claim=path)
     bearer = client.bearer(identity(client, provider.token(**claims)))
     assert (bearer.name, bearer.role) == ("ann", "admin")
 
 
 @pytest.mark.parametrize("groups", [None, 7, {"/hpc/admins": True}, [["/hpc/admins"]], ["/hpc/admins/x"], []])
-def test_groups_of_another_form_give_nothing(provider: Any, groups: Any) -> None:
+def test_invalid_groups_claim_gives_no_groups(provider: Any, groups: Any) -> None:
     client = provider.schedd()
     assert client.bearer(identity(client, provider.token(groups=groups))) is None
 
 
-def test_keys_of_kinds_that_are_not_known_are_passed_over(provider: Any) -> None:
+def test_keys_of_unknown_types_are_skipped(provider: Any) -> None:
     strange: list[Any] = [
         {"kty": "OKP", "crv": "X1", "x": "AA", "kid": "new-curve"},
         {"kid": "without a kind"},
@@ -119,7 +119,7 @@ def test_keys_of_kinds_that_are_not_known_are_passed_over(provider: Any) -> None
     assert error.value.ours
 
 
-def test_one_key_needs_no_name(provider: Any) -> None:
+def test_single_key_needs_no_key_id(provider: Any) -> None:
     provider.keys = [NAMELESS.as_dict(private=False)]
     assert identity(provider.schedd(), provider.token(NAMELESS)).name == "ann"
 
@@ -130,7 +130,7 @@ def later(client: Any, seconds: float) -> None:
     client._metadata = oidc._ProviderMetadata(about.authorize, about.token, about.keys, about.then - seconds)
 
 
-def test_both_keys_count_while_they_change_and_the_old_one_no_longer(provider: Any) -> None:
+def test_key_rotation_accepts_both_keys_then_only_the_new(provider: Any) -> None:
     client = provider.schedd()
     assert identity(client, provider.token()).name == "ann"
     provider.keys.append(NEXT.as_dict(private=False))

@@ -74,7 +74,7 @@ def once(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Ca
 
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("hangs", [False, True])
-def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked_for(
+def test_failing_batch_is_skipped_and_a_snapshot_requested(
     hangs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with planner(incidents=IncidentFiles(tmp_path), batch_limit=1 if hangs else 30) as loop:
@@ -95,7 +95,7 @@ def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked
 
 
 @pytest.mark.parametrize("times", [3, 100], ids=["once", "each time"])
-def test_own_starts_are_nobody_elses_where_an_error_was_met_on_the_way_through_the_log(
+def test_own_starts_are_recognised_after_an_error_in_the_replay(
     times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine that is rebuilt did not start them; three of them stopped the cluster."""
@@ -143,9 +143,7 @@ def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
 
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("hangs", [False, True])
-def test_a_job_that_the_planner_does_not_come_back_from_is_set_aside_alone(
-    hangs: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_hanging_job_is_quarantined(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seat = placement._place_job
 
     def fails(state: EngineState, record: Any, *rest: Any, **named: Any) -> None:
@@ -165,7 +163,7 @@ def test_a_job_that_the_planner_does_not_come_back_from_is_set_aside_alone(
         assert "an administrator: planning it failed" in view(loop, "2").why
 
 
-def test_when_everything_fails_the_planner_tries_again_and_goes_on_as_soon_as_it_can(
+def test_planner_recovers_from_continuous_failures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
@@ -193,7 +191,7 @@ def test_when_everything_fails_the_planner_tries_again_and_goes_on_as_soon_as_it
         assert answers(loop, "1", "2", "3", "4") == ["start_known", "start_known", "", "start_known"]
 
 
-def test_what_concerns_the_whole_cluster_is_tried_again_with_a_snapshot(
+def test_cluster_wide_step_is_retried_with_a_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
@@ -237,14 +235,14 @@ def beside_fails(loop: PlanLoop, monkeypatch: pytest.MonkeyPatch, where: str, wo
     assert answers(loop, "1", "2", "3") == ["start_known"] * 3
 
 
-def test_a_plan_that_cannot_be_shown_is_kept_right_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_stays_correct_when_publication_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         publish = "schedd.service.cluster.publisher.publish"
         beside_fails(loop, monkeypatch, publish, "the plan cannot be shown")
 
 
-def test_an_engine_that_does_not_know_when_it_is_to_be_called_is_called_all_the_same(
+def test_engine_is_called_although_next_wake_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
@@ -253,7 +251,7 @@ def test_an_engine_that_does_not_know_when_it_is_to_be_called_is_called_all_the_
         beside_fails(loop, monkeypatch, where, "the engine does not know when it is to be called")
 
 
-def test_what_follows_from_a_batch_and_cannot_be_found_has_it_passed_over(
+def test_batch_with_failing_results_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
@@ -281,7 +279,7 @@ def test_a_checkpoint_that_cannot_be_made_stops_nobody(
         assert answers(loop, "1", "2", "3") == ["start_known"] * 3
 
 
-def test_events_that_cannot_be_written_down_are_refused_and_others_are_taken(
+def test_only_events_that_cannot_be_stored_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
@@ -316,7 +314,7 @@ def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again(
             passing.record_success()
 
 
-def test_a_thread_whose_call_was_ended_can_be_profiled() -> None:
+def test_profiler_works_after_an_interrupted_call() -> None:
     """In a process of its own: where the exception was called back, Python 3.11 never returned from this."""
     script = """if True:
         import sys, time

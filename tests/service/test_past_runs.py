@@ -42,7 +42,7 @@ def learned(where: Path, **more: Any) -> RunTimes:
     return found
 
 
-def test_a_new_site_knows_from_the_first_moment_how_long_jobs_run(tmp_path: Path) -> None:
+def test_new_site_predicts_run_times_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("".join(record(NOW - DAY + 100 * i) for i in range(50)))
     told = learned(log).predict(ASK)
@@ -51,7 +51,7 @@ def test_a_new_site_knows_from_the_first_moment_how_long_jobs_run(tmp_path: Path
     assert learned(log).ends == 50
 
 
-def test_jobs_of_an_array_are_known_by_the_name_of_the_whole(tmp_path: Path) -> None:
+def test_subjobs_are_learned_under_the_array_name(tmp_path: Path) -> None:
     log = tmp_path / "log"
     arrays = (record(NOW - 2 * DAY + 100 * i).replace(".head", f"[{i}].head") for i in range(20))
     named = [line.replace("=relax", f"=relax-{i}") for i, line in enumerate(arrays)]
@@ -60,7 +60,7 @@ def test_jobs_of_an_array_are_known_by_the_name_of_the_whole(tmp_path: Path) -> 
     assert learned(log).predict(ASK).p50 < 600
 
 
-def test_what_is_learned_is_the_same_in_whatever_order_the_files_have_it(tmp_path: Path) -> None:
+def test_learning_is_independent_of_file_order(tmp_path: Path) -> None:
     lines = [record(NOW - DAY + 37 * i, 20 + i % 7 * 50) for i in range(200)]
     for name, order in (("a", lines), ("b", lines[::-1])):
         (tmp_path / name).write_text("".join(order))
@@ -68,7 +68,7 @@ def test_what_is_learned_is_the_same_in_whatever_order_the_files_have_it(tmp_pat
     assert first == second
 
 
-def test_what_says_nothing_is_passed_over(tmp_path: Path) -> None:
+def test_runs_without_walltime_are_skipped(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(
         record(NOW - 60)
@@ -94,7 +94,7 @@ def test_without_logs_or_prediction_nothing_is_read(tmp_path: Path) -> None:
     assert past_runs(EngineSettings(predict_from=str(tmp_path)), "main", NOW) is None
 
 
-def test_a_daemon_reads_the_logs_when_it_starts_for_the_first_time(tmp_path: Path) -> None:
+def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None:
     log = tmp_path / "log"
     now = int(SystemClock().now())
     log.write_text("".join(record(now - DAY + 100 * i) for i in range(30)))

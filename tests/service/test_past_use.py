@@ -43,7 +43,7 @@ def used(usage: Usage | None) -> dict[tuple[str, ...], tuple[float, float]]:
     return usage.decayed(FairShare(decay=1.0, depth=10), NOW)
 
 
-def test_runs_of_the_days_that_count_are_read_also_when_packed(tmp_path: Path) -> None:
+def test_recent_log_files_are_read_plain_and_gzipped(tmp_path: Path) -> None:
     recent, older, old = NOW - 3600, NOW - 5 * DAY, NOW - 20 * DAY
     daily(tmp_path, recent).write_text(record(recent) + record(recent, user="bob"))
     packed = daily(tmp_path, older).with_suffix(".gz")
@@ -54,7 +54,7 @@ def test_runs_of_the_days_that_count_are_read_also_when_packed(tmp_path: Path) -
     assert found == {("phys", "ann"): (6 * 3600.0, 200.0), ("phys", "bob"): (4 * 3600.0, 100.0)}
 
 
-def test_reading_comes_to_the_same_as_hearing_of_the_ends(tmp_path: Path) -> None:
+def test_usage_from_logs_equals_usage_from_events(tmp_path: Path) -> None:
     ends = [NOW - 3600 * i for i in range(1, 200, 7)]
     log = tmp_path / "log"
     log.write_text("".join(record(end, length=5 * 3600) for end in ends))
@@ -66,7 +66,7 @@ def test_reading_comes_to_the_same_as_hearing_of_the_ends(tmp_path: Path) -> Non
     assert read.saved() == heard.saved()
 
 
-def test_malformed_lines_and_missing_files_are_told_and_passed_over(tmp_path: Path) -> None:
+def test_malformed_lines_and_missing_files_are_logged_and_skipped(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(record(NOW - 60) + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n;E;\n")
     with capture_logs() as said:
@@ -90,7 +90,7 @@ def test_without_fair_share_or_logs_nothing_is_read(tmp_path: Path) -> None:
     assert past_usage(EngineSettings(site={"fair_share": {}}), "main", NOW) is None
 
 
-def test_the_engine_begins_with_what_was_used_and_keeps_it(tmp_path: Path) -> None:
+def test_engine_starts_with_past_usage(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(record(NOW - 60))
     chosen = settings(log)
@@ -101,7 +101,7 @@ def test_the_engine_begins_with_what_was_used_and_keeps_it(tmp_path: Path) -> No
     assert fair_shares(again.state) == fair_shares(engine.state)
 
 
-def test_a_daemon_reads_the_logs_when_it_starts_for_the_first_time(tmp_path: Path) -> None:
+def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None:
     log = tmp_path / "log"
     now = int(SystemClock().now())
     log.write_text(record(now - 60))

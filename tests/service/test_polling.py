@@ -47,7 +47,7 @@ def wait_for(clusters: Clusters, amount: int) -> None:
         time.sleep(0.01)
 
 
-def test_the_number_on_the_first_line_is_taken(tmp_path: Path) -> None:
+def test_count_is_read_from_the_first_line(tmp_path: Path) -> None:
     assert read_count(script(tmp_path / "s", "echo ' 12 '; echo 13")) == 12
     assert read_count(["echo", "0"]) == 0
 
@@ -64,7 +64,7 @@ def test_the_number_on_the_first_line_is_taken(tmp_path: Path) -> None:
         ("sleep 60", "did not answer within"),
     ],
 )
-def test_what_is_no_count_is_an_error_that_says_why(
+def test_invalid_count_is_an_error_with_a_reason(
     tmp_path: Path, text: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "sleep" in text:
@@ -83,25 +83,25 @@ def test_the_daemons_environment_is_not_the_programs(monkeypatch: pytest.MonkeyP
     assert read_count(["sh", "-c", "echo ${SCHEDD_SECRET:-0}"]) == 0
 
 
-def test_what_a_program_says_counts_in_the_plan(clusters: Clusters) -> None:
+def test_polled_count_is_used_in_the_plan(clusters: Clusters) -> None:
     wait_for(clusters, 7)
 
 
-def test_an_answer_that_fails_leaves_the_last_count_and_is_told(
+def test_failed_poll_keeps_the_last_count_and_is_logged(
     clusters: Clusters, count: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wait_for(clusters, 7)
     poller = LicencePoller(clusters["main"])
     now = time.monotonic() + 1000
     count.write_text("9\n")
-    poller.poll_due(now)
+    poller.poll_licences(now)
     wait_for(clusters, 9)
     count.unlink()
-    poller.poll_due(now + 1)  # not due yet
+    poller.poll_licences(now + 1)  # not due yet
     assert "was not counted" not in capsys.readouterr().out
-    poller.poll_due(now + 5)
+    poller.poll_licences(now + 5)
     assert "a licence was not counted" in capsys.readouterr().out
-    poller.poll_due(now + 10)
-    poller.poll_due(now + 15)
+    poller.poll_licences(now + 10)
+    poller.poll_licences(now + 15)
     assert capsys.readouterr().out.count("the count of a licence is old") == 1
     assert copies(clusters) == {"matlab": 9}

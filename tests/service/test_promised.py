@@ -55,7 +55,7 @@ def test_a_promise_is_news_once_and_a_breach_is_news_once() -> None:
     assert looked(engine, promised, [], late + 1) == ([], [])
 
 
-def test_what_was_promised_before_the_first_look_is_no_news() -> None:
+def test_promises_before_the_first_check_are_not_new() -> None:
     engine = Engine(EngineSettings(), T)
     engine.handle([node("a"), job(1), job(2)], T)
     promised = PromiseTracker()
@@ -63,7 +63,7 @@ def test_what_was_promised_before_the_first_look_is_no_news() -> None:
     assert promised.changes(engine) == ([], [])
 
 
-def test_a_slot_that_is_used_again_tells_of_its_new_job() -> None:
+def test_reused_slot_reports_its_new_job() -> None:
     engine = Engine(EngineSettings(), T)
     promised = PromiseTracker()
     promised.reset(engine)

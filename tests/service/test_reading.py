@@ -30,13 +30,13 @@ def published() -> Published:
         return loop.published
 
 
-def test_jobs_come_by_start_and_those_without_one_last(published: Published) -> None:
+def test_jobs_are_listed_by_start_with_unplanned_jobs_last(published: Published) -> None:
     rows = views(published).rows
     assert [row.id for row in rows] == ["1", "4", "2", "3", "5", "6"]
     assert [row.state for row in rows] == ["running", "starting", "planned", "planned", "never", "never"]
 
 
-def test_pages_together_are_the_whole_list(published: Published) -> None:
+def test_pages_add_up_to_the_complete_list(published: Published) -> None:
     seen: list[str] = []
     cursor: str | None = None
     while True:
@@ -72,7 +72,7 @@ def test_a_cursor_that_no_page_gave_out_is_refused(published: Published, cursor:
         bars_in_window(published, T, T + 10, cursor=cursor)
 
 
-def test_a_window_shows_what_touches_it(published: Published) -> None:
+def test_time_window_includes_overlapping_jobs(published: Published) -> None:
     assert [bar.job for bar in bars_in_window(published, T, T + 1).rows] == ["1", "4"]
     assert [bar.job for bar in bars_in_window(published, T + 3600, T + 3601).rows] == ["2"]
     first = bars_in_window(published, T, T + 86_400, limit=3)

@@ -27,7 +27,7 @@ def test_the_page_has_all_settings_as_the_code_declares_them() -> None:
     assert settings_page(PAGE) == PAGE, "run `make docs`"
 
 
-def test_each_section_and_each_setting_of_a_cluster_belongs_to_one_feature() -> None:
+def test_every_section_and_cluster_setting_belongs_to_a_single_feature() -> None:
     entries = [entry for feature in FEATURES.values() for entry in feature]
     sections = [entry for entry in entries if isinstance(entry, str)]
     assert sorted([*sections, "[clusters.NAME]"]) == sorted(SECTIONS)
@@ -48,7 +48,7 @@ def test_no_section_is_left_out() -> None:
     assert sections == set(Settings.model_fields)
 
 
-def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults_but_for_a_few() -> None:
+def test_cluster_settings_match_engine_settings_except_some_defaults() -> None:
     expected = EngineSettings(
         slack=SITE_SLACK,
         slack_share=SITE_SLACK_SHARE,
@@ -63,12 +63,12 @@ def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults_but_f
 
 
 @pytest.mark.parametrize("name", ADAPTER_SECTIONS)
-def test_every_setting_of_the_adapter_is_explained(name: str) -> None:
+def test_every_adapter_setting_is_documented(name: str) -> None:
     for setting, field in ADAPTER_SECTIONS[name].model_fields.items():
         assert len(field.description or "") > 10, setting
 
 
-def test_no_section_of_the_adapter_is_left_out() -> None:
+def test_every_adapter_section_is_documented() -> None:
     tables = {name for name, field in AdapterSettings.model_fields.items() if is_table(field.annotation)}
     assert {name.rpartition(" ")[2].strip("[]") for name in ADAPTER_SECTIONS} == tables | {"pbs-adapter.toml"}
 
@@ -77,7 +77,7 @@ def is_table(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def test_25_settings_come_first_and_each_is_one_there_is() -> None:
+def test_first_25_settings_of_the_reference_exist() -> None:
     assert len(DECIDE) == 10
     assert len(NEEDED) == 25 == len(set(NEEDED))
     assert PAGE.index(needed(ADAPTER_SECTIONS)) < PAGE.index("### `[server]`")

@@ -57,7 +57,7 @@ def until_there_is_a_run(searcher: SearchWorker) -> None:
         time.sleep(0.02)
 
 
-def test_a_search_lets_a_short_job_go_first_where_the_promise_of_the_long_one_allows_it() -> None:
+def test_search_moves_a_short_job_first_within_the_promise_of_a_long_job() -> None:
     with searching(slack=300, search_seconds=0.2) as (loop, searcher):
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3600, T + 39600)
         run = searcher.search_now().result(WAIT)
@@ -83,7 +83,7 @@ def test_a_search_moves_nobody_past_a_promise() -> None:
         assert view(loop, "2").planned_start == T + 3600
 
 
-def test_there_is_nothing_to_search_for_where_one_job_waits() -> None:
+def test_no_search_with_a_single_queued_job() -> None:
     with planner() as loop:
         searcher = SearchWorker(loop, MemoryPlanMetricsLog())
         searcher.start()
@@ -95,7 +95,7 @@ def test_there_is_nothing_to_search_for_where_one_job_waits() -> None:
             searcher.search_now()
 
 
-def test_searches_begin_by_themselves_when_the_plan_changed() -> None:
+def test_searches_start_when_the_plan_changed() -> None:
     with searching(slack=300, search_every=1, search_pause=1, search_seconds=0.1) as (loop, searcher):
         until_there_is_a_run(searcher)
         assert runs(searcher)[0].why == "periodic"
@@ -105,7 +105,7 @@ def test_searches_begin_by_themselves_when_the_plan_changed() -> None:
         assert view(loop, "3").planned_start == T + 3600
 
 
-def test_what_changes_while_a_search_runs_is_searched_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_during_a_search_trigger_the_next_search(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = PlanSearch.search
     how = {"search_every": 1, "search_pause": 1, "search_newcomers": 0, "search_seconds": 0.2}
     with searching(slack=300, **how) as (loop, searcher):
@@ -123,7 +123,7 @@ def test_what_changes_while_a_search_runs_is_searched_by_the_next(monkeypatch: p
         assert runs(searcher)[-1].taken == 2, "the first search found something"
 
 
-def test_a_search_begins_when_room_was_freed() -> None:
+def test_search_starts_after_capacity_was_freed() -> None:
     with searching(slack=300, search_every=3600, search_pause=1, search_seconds=0.1) as (loop, searcher):
         loop.submit([job("4", walltime="7200"), job("5", walltime="60")]).result(WAIT)
         loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
@@ -131,7 +131,7 @@ def test_a_search_begins_when_room_was_freed() -> None:
         assert runs(searcher)[0].why == "room was freed"
 
 
-def test_a_job_that_came_is_tried_in_front_of_others_before_the_next_search() -> None:
+def test_new_job_is_tried_before_others_ahead_of_the_next_search() -> None:
     how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1, "search_seconds": 600}
     with searching(slack=300, **how) as (loop, searcher):
         until_there_is_a_run(searcher)
@@ -151,7 +151,7 @@ def test_a_job_that_came_is_tried_in_front_of_others_before_the_next_search() ->
         assert searcher._history.whole < searcher._history.tried - 1
 
 
-def test_who_fits_into_room_that_came_back_early_is_tried_before_the_next_search() -> None:
+def test_job_that_fits_into_freed_capacity_is_tried_before_the_next_search() -> None:
     how: dict[str, Any] = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1}
     with planner(slack=36_000, end_allowance=0, tell=False, search_seconds=600, **how) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=2"), job("2", nodes="1:ppn=2")]).result(WAIT)
@@ -171,7 +171,7 @@ def test_who_fits_into_room_that_came_back_early_is_tried_before_the_next_search
         searcher.stop()
 
 
-def test_nobody_is_tried_where_newcomers_wait_for_the_next_search() -> None:
+def test_newcomers_wait_for_the_next_search_if_configured() -> None:
     how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 0}
     with searching(slack=300, **how) as (loop, searcher):
         time.sleep(2.5)
@@ -179,13 +179,13 @@ def test_nobody_is_tried_where_newcomers_wait_for_the_next_search() -> None:
         assert view(loop, "3").planned_start == T + 39600
 
 
-def test_none_begins_where_searches_are_off() -> None:
+def test_no_search_starts_when_searches_are_off() -> None:
     with searching(search_every=0, search_pause=1) as (_, searcher):
         time.sleep(2.5)
         assert runs(searcher) == ()
 
 
-def test_the_end_of_the_daemon_ends_a_search() -> None:
+def test_daemon_stop_ends_a_search() -> None:
     with searching(slack=300, search_seconds=600) as (_, searcher):
         answer = searcher.search_now()
         end = time.monotonic() + WAIT

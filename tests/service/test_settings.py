@@ -99,7 +99,7 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         ('[[auth.tokens]]\nname = "x"\nrole = "boss"\nsha256 = "00"', "auth.tokens.0.role"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_name_and_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_file_is_refused_with_its_name_and_the_error(tmp_path: Path, text: str, said: str) -> None:
     path = write(tmp_path / "schedd.toml", text)
     with pytest.raises(SettingsError) as refused:
         read_settings_file(path)
@@ -147,7 +147,7 @@ def test_with_tls_or_an_override_other_machines_may_reach_it(tmp_path: Path) -> 
         assert not read_settings_file(write(path, f'[server]\nhost = "0.0.0.0"\n{text}')).server.local
 
 
-def test_the_engine_gets_what_the_cluster_says(tmp_path: Path) -> None:
+def test_engine_gets_the_cluster_settings(tmp_path: Path) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 7\nvalidate = true")
     engine = read_settings_file(path).clusters["main"].engine
     assert (engine.slack, engine.validate) == (7, True)
@@ -169,7 +169,7 @@ def test_a_setting_that_moved_is_refused_with_its_new_home(tmp_path: Path, line:
     assert said in str(refused.value)
 
 
-def test_times_are_written_in_one_notation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_have_a_single_notation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = """
 [store]
 lease = "3s"
@@ -198,7 +198,7 @@ waiting_most = "5d"
         read_settings_file(path)
 
 
-def test_a_rate_of_0_tells_nothing(tmp_path: Path) -> None:
+def test_rate_0_publishes_no_starts(tmp_path: Path) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\ntell_rate = 0\n")
     assert read_settings_file(path).clusters["main"].engine.silent
 
@@ -214,7 +214,7 @@ def test_a_cluster_may_promise_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert read_settings_file(path).clusters["main"].engine.slack == 600
 
 
-def test_tokens_of_a_file_are_known_by_their_role_and_name(tmp_path: Path) -> None:
+def test_token_file_defines_roles_and_names(tmp_path: Path) -> None:
     path = write(tmp_path / "tokens", f"# who\n\nadapter pbs1 {TOKEN}\nadmin ann {TOKEN[::-1]}\n")
     tokens = Tokens.from_settings(AuthSettings(token_file=path))
     found = tokens.bearer(TOKEN)
@@ -286,7 +286,7 @@ def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_token_file(tmp_path / "nothing-here")
 
 
-def test_the_engine_gets_what_the_site_wants_and_nothing_else(tmp_path: Path) -> None:
+def test_engine_gets_only_explicit_site_settings(tmp_path: Path) -> None:
     text = """
         [clusters.main.site.priority]
         class = 2
@@ -314,7 +314,7 @@ def test_the_engine_gets_what_the_site_wants_and_nothing_else(tmp_path: Path) ->
     assert read_settings_file(write(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}
 
 
-def test_a_wait_for_accepted_starts_by_which_a_job_could_start_twice_is_refused(tmp_path: Path) -> None:
+def test_start_wait_that_allows_double_starts_is_refused(tmp_path: Path) -> None:
     text = AUTH + "[clusters.main]\nstart_wait = 89\n"
     with pytest.raises(SettingsError, match=r"start_wait = 89: .* = 90, or a job could start twice"):
         read_settings_file(write(tmp_path / "schedd.toml", text))

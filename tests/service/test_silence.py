@@ -13,7 +13,7 @@ def silent(loop: PlanLoop, seconds: float) -> None:
     loop.adapter_contact.last -= seconds
 
 
-def test_after_a_while_of_silence_the_plan_is_out_of_date_until_the_adapter_is_heard_of_again() -> None:
+def test_plan_is_stale_while_the_adapter_is_silent() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         loop.record_adapter_request()
@@ -35,7 +35,7 @@ def test_an_adapter_that_never_came_is_missed_too() -> None:
         assert loop.published.stale == "no contact with an adapter since the daemon started"
 
 
-def test_how_long_is_a_setting() -> None:
+def test_silence_threshold_is_a_setting() -> None:
     with planner(adapter_silence=300) as loop:
         silent(loop, 240)
         assert loop.published.stale == ""
@@ -53,21 +53,21 @@ def test_the_same_publication_is_shown_while_nothing_changes() -> None:
         assert (loop.published.stale, set(loop.published.nodes)) == (first.stale, {"n1"})
 
 
-def test_a_pause_stays_the_reason_why_no_jobs_are_started() -> None:
+def test_pause_remains_the_reason_for_no_starts() -> None:
     with planner() as loop:
         loop.pause("the disks are full").result(WAIT)
         silent(loop, 61)
         assert loop.published.halted == "paused: the disks are full"
 
 
-def test_who_stands_by_expects_no_adapter() -> None:
+def test_standby_expects_no_adapter() -> None:
     with planner() as loop:
-        loop.standing_by = True
+        loop.on_standby = True
         silent(loop, 61)
         assert loop.published.stale == ""
 
 
-def test_the_log_says_when_the_silence_began_and_when_it_was_over() -> None:
+def test_silence_is_logged_at_its_start_and_end() -> None:
     with planner() as loop, structlog.testing.capture_logs() as said:
         loop.alerts.update()
         silent(loop, 61)
@@ -84,7 +84,7 @@ def test_the_log_says_when_the_silence_began_and_when_it_was_over() -> None:
     ]
 
 
-def test_who_follows_the_plan_is_woken_when_the_silence_begins_and_ends() -> None:
+def test_followers_are_woken_when_silence_begins_and_ends() -> None:
     with planner() as loop:
         rung: list[str] = []
         loop.feed.signal.notify = lambda: rung.append(loop.published.stale)  # type: ignore[method-assign]

@@ -86,7 +86,7 @@ def post(url: str, *allow: str) -> bool:
 
 
 @pytest.mark.parametrize("address", INSIDE)
-def test_addresses_of_this_host_of_a_link_of_a_site_and_ways_to_them_are_not_of_the_world(
+def test_local_and_private_addresses_are_not_public(
     address: str,
 ) -> None:
     assert not is_public(ipaddress.ip_address(address))
@@ -100,7 +100,7 @@ def test_others_are(address: str) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "localhost.", "127.1", "0x7f000001", "2130706433", "017700000001"]
 )
-def test_a_name_of_this_host_is_not_asked_unless_that_is_allowed(host: str) -> None:
+def test_name_of_this_host_is_no_target_unless_allowed(host: str) -> None:
     with listening("127.0.0.1") as (port, asked):
         assert not post(f"http://{host}:{port}/hook")
         assert asked == []
@@ -122,7 +122,7 @@ def test_a_redirect_is_not_followed_whatever_the_client_does() -> None:
         assert asked == [f"127.0.0.1:{port}/away"]
 
 
-def test_a_name_that_is_another_address_the_next_moment_leads_to_the_one_that_was_looked_at() -> None:
+def test_request_goes_to_the_checked_address_after_dns_changes() -> None:
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     calls: list[str] = []
 
@@ -147,7 +147,7 @@ def test_a_name_that_is_another_address_the_next_moment_leads_to_the_one_that_wa
         assert len(calls) == 2  # once for each request: nobody resolves the name again
 
 
-def test_of_several_addresses_only_good_ones_are_asked_and_the_next_when_one_does_not_answer() -> None:
+def test_only_allowed_addresses_are_tried_in_order() -> None:
     async def several(_host: str, _port: int) -> Sequence[str]:
         return ["127.0.0.3", "10.0.0.1", "127.0.0.1"]
 
@@ -162,7 +162,7 @@ def test_of_several_addresses_only_good_ones_are_asked_and_the_next_when_one_doe
         assert asked == [f"many.test:{port}/hook"]
 
 
-def test_the_certificate_must_be_that_of_the_name_though_an_address_is_asked(tmp_path: Path) -> None:
+def test_certificate_is_checked_against_the_name(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl here")
     words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /O=t -keyout key.pem"
@@ -185,7 +185,7 @@ def test_the_certificate_must_be_that_of_the_name_though_an_address_is_asked(tmp
         assert asked == [f"hook.test:{port}/hook"]
 
 
-def test_what_a_proxy_reaches_is_the_proxy_s_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxied_hosts_are_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_host: str, _port: int) -> Sequence[str]:
         raise AssertionError("the proxy resolves it")
 
@@ -194,7 +194,7 @@ def test_what_a_proxy_reaches_is_the_proxy_s_matter(monkeypatch: pytest.MonkeyPa
     assert (target.url, target.extensions) == ("http://hook.test/x", {})
 
 
-def test_what_user_and_port_the_address_has_stays_with_it() -> None:
+def test_user_and_port_of_the_url_are_preserved() -> None:
     async def six(_host: str, _port: int) -> Sequence[str]:
         return ["2606:4700::1111"]
 

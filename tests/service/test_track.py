@@ -61,7 +61,7 @@ def track(request: pytest.FixtureRequest) -> PlanMetricsLog:
     return StoredPlanMetricsLog(request.getfixturevalue("durable"), "main")
 
 
-def test_searches_come_back_as_they_were_page_by_page(track: PlanMetricsLog) -> None:
+def test_stored_searches_are_read_back_by_page(track: PlanMetricsLog) -> None:
     assert (track.last_search(), track.searches(5).runs) == (0, ())
     for number in (1, 2, 3):
         track.record_search(run(number))
@@ -73,7 +73,7 @@ def test_searches_come_back_as_they_were_page_by_page(track: PlanMetricsLog) -> 
     assert track.searches(3).following is None
 
 
-def test_evaluations_come_back_thinned_where_that_is_asked(track: PlanMetricsLog) -> None:
+def test_plan_metrics_are_thinned_on_request(track: PlanMetricsLog) -> None:
     made = [PlanMetricsSample(at, 1, 5, {"wait": at / 7}) for at in (60, 90, 120, 121, 200)]
     for one in made:
         track.record_metrics(one)
@@ -84,7 +84,7 @@ def test_evaluations_come_back_thinned_where_that_is_asked(track: PlanMetricsLog
     assert track.metrics(0, 1000, 10, 60) == [made[1], made[3], made[4]]
 
 
-def test_what_another_version_wrote_is_left_out(durable: DaemonStore) -> None:
+def test_unreadable_reports_of_other_versions_are_left_out(durable: DaemonStore) -> None:
     track = StoredPlanMetricsLog(durable, "main")
     track.record_search(run(1))
     durable.store.save_search(1, SearchRecord(2, T, '{"kind": "of a later version"}'))
@@ -129,10 +129,10 @@ def test_nothing_is_evaluated_while_nothing_goes_on_or_another_leads() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         sampler = PlanMetricsSampler(loop, track, 60)
-        loop.standing_by = True
+        loop.on_standby = True
         sampler.sample()
         assert track.metrics(0, 2 * T, 9) == []
-        loop.standing_by = False
+        loop.on_standby = False
         sampler.sample()
         made = track.metrics(0, 2 * T, 9)
         assert len(made) == 1

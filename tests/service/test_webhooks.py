@@ -142,7 +142,7 @@ def delete(loop: PlanLoop, job_id: str) -> str:
     return event.id
 
 
-def test_a_start_that_moved_is_told_with_its_cause_and_signed(loop: PlanLoop, receiver: Receiver) -> None:
+def test_moved_start_is_posted_with_cause_and_signature(loop: PlanLoop, receiver: Receiver) -> None:
     with following(loop, receiver.url, threshold=60):
         cause = delete(loop, "1")
         moves = {move["job"]: move for move in receiver.moves(2)}
@@ -166,7 +166,9 @@ def test_a_start_that_moved_is_told_with_its_cause_and_signed(loop: PlanLoop, re
     assert receiver.refused == 0
 
 
-def test_moves_below_the_threshold_are_told_when_they_add_up(loop: PlanLoop, receiver: Receiver) -> None:
+def test_small_moves_are_posted_when_their_sum_exceeds_the_threshold(
+    loop: PlanLoop, receiver: Receiver
+) -> None:
     short = [job(name, walltime="300") for name in ("a", "b")]
     loop.submit([JobDeleted(id=event_id(), time=T, job_id="2"), *short, job("2", user="bob")]).result(WAIT)
     with following(loop, receiver.url, threshold=500, users=("bob",)):
@@ -186,7 +188,7 @@ def start_of(loop: PlanLoop, job_id: str) -> int:
     return view.planned_start
 
 
-def test_a_start_that_is_lost_or_found_is_told(loop: PlanLoop, receiver: Receiver) -> None:
+def test_lost_or_found_start_is_reported(loop: PlanLoop, receiver: Receiver) -> None:
     with following(loop, receiver.url, threshold=100_000):
         loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
         assert [(one["job"], one["after"]) for one in receiver.moves(1)] == [("3", None)]
@@ -196,7 +198,7 @@ def test_a_start_that_is_lost_or_found_is_told(loop: PlanLoop, receiver: Receive
 
 
 @pytest.mark.parametrize("status", [500, 429])
-def test_what_was_not_taken_is_told_again_merged(loop: PlanLoop, receiver: Receiver, status: int) -> None:
+def test_failed_changes_are_posted_again_merged(loop: PlanLoop, receiver: Receiver, status: int) -> None:
     receiver.statuses = [status] * 3
     with following(loop, receiver.url, threshold=60, users=("ann",)):
         delete(loop, "2")
@@ -214,7 +216,7 @@ def until(words: str, log: Callable[[], str]) -> None:
     raise AssertionError(log())
 
 
-def test_a_hook_that_is_down_gets_it_when_it_is_back(
+def test_unreachable_webhook_gets_changes_when_it_returns(
     loop: PlanLoop, tmp_path: Path, log: Callable[[], str]
 ) -> None:
     """The hook is the example of docs/reference/api.md."""
@@ -236,7 +238,7 @@ def test_a_hook_that_is_down_gets_it_when_it_is_back(
         until("the webhook takes events again", log)
 
 
-def test_the_example_in_the_docs_refuses_what_is_not_signed_or_old(tmp_path: Path) -> None:
+def test_documented_receiver_refuses_unsigned_and_old_requests(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
     command = [sys.executable, str(DOCS / "examples" / "webhook_receiver.py"), str(secret), "0"]
@@ -277,9 +279,7 @@ def log() -> Iterator[Callable[[], str]]:
     structlog.configure(**before)
 
 
-def test_the_address_of_a_hook_may_be_a_secret_and_is_not_logged(
-    loop: PlanLoop, receiver: Receiver, log: Callable[[], str]
-) -> None:
+def test_webhook_address_is_not_logged(loop: PlanLoop, receiver: Receiver, log: Callable[[], str]) -> None:
     receiver.statuses = [503]
     with following(loop, f"{receiver.url}/of-ours?token=geheim", threshold=60):
         delete(loop, "1")
@@ -291,7 +291,7 @@ def test_the_address_of_a_hook_may_be_a_secret_and_is_not_logged(
     assert "geheim" not in said
 
 
-def test_what_a_hook_refuses_is_dropped(loop: PlanLoop, receiver: Receiver) -> None:
+def test_rejected_changes_are_dropped(loop: PlanLoop, receiver: Receiver) -> None:
     receiver.statuses = [410]
     with following(loop, receiver.url, threshold=60):
         delete(loop, "1")
@@ -325,7 +325,7 @@ def test_a_hook_leads_nowhere_else(loop: PlanLoop, receiver: Receiver) -> None:
     assert receiver.paths == ["/hook", "/hook"]
 
 
-def test_there_and_back_is_no_move(loop: PlanLoop, receiver: Receiver) -> None:
+def test_moves_that_cancel_out_are_not_posted(loop: PlanLoop, receiver: Receiver) -> None:
     receiver.statuses = [503] * 4
     with following(loop, receiver.url, threshold=60):
         loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
@@ -343,7 +343,7 @@ def _settings(path: Path) -> WebhookSettings:
     return WebhookSettings(url="https://x/hook", secret_file=path)
 
 
-def test_the_secret_is_read_and_must_be_kept(tmp_path: Path) -> None:
+def test_secret_file_is_read_and_must_be_private(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     check: Callable[[], Webhook] = lambda: load_webhook(_settings(path))  # noqa: E731
     with pytest.raises(SettingsError, match="cannot read the webhook's secret"):
@@ -371,9 +371,7 @@ def alerts_told(receiver: Receiver, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("statuses", [[], [500, 503]])
-def test_alerts_are_told_when_they_open_and_close_to_those_who_want_them(
-    loop: PlanLoop, receiver: Receiver, statuses: list[int]
-) -> None:
+def test_opened_and_closed_alerts_are_posted(loop: PlanLoop, receiver: Receiver, statuses: list[int]) -> None:
     receiver.statuses += statuses
     with following(loop, receiver.url, alerts=True, moves=False):
         loop.adapter_contact.last -= 61
@@ -390,7 +388,7 @@ def test_alerts_are_told_when_they_open_and_close_to_those_who_want_them(
     assert receiver.refused == len(statuses)
 
 
-def test_alerts_are_not_told_to_those_who_do_not_ask(loop: PlanLoop, receiver: Receiver) -> None:
+def test_alerts_are_not_posted_without_the_setting(loop: PlanLoop, receiver: Receiver) -> None:
     with following(loop, receiver.url, threshold=60):
         loop.adapter_contact.last -= 61
         loop.alerts.update()

@@ -60,7 +60,7 @@ def test_each_change_is_the_smallest_that_lets_it_start_at_once() -> None:
     assert set(found) == {"walltime", "feature"}
 
 
-def test_less_memory_fewer_cpus_or_fewer_nodes_are_found_one_by_one() -> None:
+def test_smaller_memory_cpus_and_nodes_are_each_found() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit([node("n1", 8), node("n2", 8), job("1", nodes="n2:ppn=5", mem="3gb")]).result(WAIT)
         asked = fork(loop).what_if(
@@ -88,7 +88,7 @@ FEW = st.integers(0, 8)
 
 @settings(max_examples=200)
 @given(st.integers(1, 6), st.integers(1, 6), FEW, st.integers(1, 8), st.tuples(FEW, FEW, FEW, FEW))
-def test_nothing_nearer_to_what_was_asked_for_would_do(
+def test_smaller_requests_are_maximal(
     count: int, cpus: int, mem: int, walltime: int, most: tuple[int, int, int, int]
 ) -> None:
     request = Request((Chunk(count, cpus=cpus, mem=mem * 1024),), Place.SCATTER)
@@ -108,7 +108,7 @@ def test_nothing_nearer_to_what_was_asked_for_would_do(
         assert found.get(change) == (nearest * unit if others and nearest > 0 else None), change
 
 
-def test_a_job_in_the_queue_is_asked_about_in_its_own_place() -> None:
+def test_what_if_for_a_queued_job_replaces_the_job() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit([node("n1"), job("1", walltime="600"), job("2"), job("3")]).result(WAIT)
         copy = fork(loop)
@@ -119,7 +119,7 @@ def test_a_job_in_the_queue_is_asked_about_in_its_own_place() -> None:
         assert start(copy.what_if(second, T)) == T + 600 + 2 * 3600
 
 
-def test_windows_are_all_intervals_of_starts() -> None:
+def test_windows_cover_all_possible_starts() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit([node("n1", 8), job("1", nodes="1:ppn=6", walltime="600")]).result(WAIT)
         loop.submit([job("2", nodes="1:ppn=8", walltime="100")]).result(WAIT)
@@ -144,7 +144,7 @@ def test_a_limit_counts_and_less_may_stay_within_it() -> None:
         assert [(one.change, one.enough) for one in never.changes] == [("cpus", "2")]
 
 
-def test_a_what_if_is_answered_with_the_site_s_own_placement_and_the_reason_is_told() -> None:
+def test_what_if_uses_the_site_placement_and_explains_it() -> None:
     site = {
         "placement": "best_gap",
         "speeds": {"fast": 3.0},
@@ -168,7 +168,7 @@ def test_a_what_if_is_answered_with_the_site_s_own_placement_and_the_reason_is_t
     )
 
 
-def test_a_lost_deadline_is_what_holds_it_also_under_a_policy_that_plans_no_starts() -> None:
+def test_lost_deadline_holds_a_job_under_a_queue_policy() -> None:
     site = {"priority": {"deadline_lost": "hold"}}
     for policy in ("conservative", "fcfs"):
         with planner(tell=False, end_allowance=0, site=site, policy=policy) as loop:
@@ -179,7 +179,7 @@ def test_a_lost_deadline_is_what_holds_it_also_under_a_policy_that_plans_no_star
         assert [one.kind for one in found.blockers] == ["deadline"]
 
 
-def test_an_account_with_too_little_is_what_it_waits_for() -> None:
+def test_job_waits_for_an_insufficient_account() -> None:
     site = {"accounts": {"otherwise": "common"}}
     with planner(tell=False, end_allowance=0, site=site) as loop:
         made = AccountSet(id=event_id(), time=T, name="common", amount=4 * 3600 + 400)
@@ -197,7 +197,7 @@ def test_an_account_with_too_little_is_what_it_waits_for() -> None:
         assert start(less) == T, "for this there is enough"
 
 
-def test_what_is_held_for_the_job_that_it_is_asked_instead_of_is_left() -> None:
+def test_amount_held_for_the_replaced_job_is_available() -> None:
     site = {"accounts": {"otherwise": "common"}}
     with planner(tell=False, end_allowance=0, site=site) as loop:
         made = AccountSet(id=event_id(), time=T, name="common", amount=5 * 3600)
@@ -231,7 +231,7 @@ def test_many_such_jobs_are_placed_each_by_itself_and_leave_no_trace() -> None:
         assert copy.what_if(asking({"nodes": "1:ppn=16"}), T, tasks=(5,)).many == ()
 
 
-def test_of_many_jobs_those_numbers_are_told_that_were_worked_out(
+def test_task_counts_beyond_the_work_limit_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner(tell=False, end_allowance=0) as loop:

@@ -38,7 +38,7 @@ def kept(one: CheckpointWriter, took: float, monkeypatch: pytest.MonkeyPatch) ->
     assert one.finished(wait=True)
 
 
-def test_of_an_idle_engine_a_dear_one_is_made_seldom(
+def test_expensive_checkpoints_of_an_idle_engine_are_rare(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = CheckpointWriter(5.0)

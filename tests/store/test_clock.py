@@ -88,7 +88,7 @@ def until_more_start(world: World, turns: Callable[[], None], rest: Callable[[],
     raise AssertionError(f"nothing is started any more: {started} jobs were")
 
 
-def test_a_clock_that_is_set_forward_a_day_and_back(
+def test_clock_set_forward_a_day_then_corrected(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url, skew = new_database(), tmp_path / "skew"
@@ -123,7 +123,7 @@ def test_a_clock_that_is_set_forward_a_day_and_back(
         daemon.kill()
 
 
-def test_a_standby_takes_over_after_the_clocks_of_both_hosts_were_set_back(
+def test_standby_takes_over_after_both_clocks_were_set_back(
     nursery: Nursery, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     url, skew = postgres.create("clocks"), tmp_path / "skew"

@@ -192,7 +192,7 @@ def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
     assert counts["reloads"]
 
 
-def test_nothing_of_two_clusters_is_lost(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
+def test_two_clusters_lose_no_events(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
     url = new_database()
     daemon = Daemon(nursery, tmp_path, url, checkpoint=_CHECKPOINT)
     daemon.add_cluster("east")

@@ -82,7 +82,7 @@ def test_the_clock_is_shadowed(scene: Scene) -> None:
     assert left(store) > before + HOUR - 60
 
 
-def test_set_forward_another_may_lead_at_once_and_who_led_writes_nothing_more(scene: Scene) -> None:
+def test_database_clock_set_forward_ends_the_leadership(scene: Scene) -> None:
     store, first = scene.one("a", 60)
     _, second = scene.one("b", 60)
     assert first.try_acquire()
@@ -94,7 +94,7 @@ def test_set_forward_another_may_lead_at_once_and_who_led_writes_nothing_more(sc
     assert not first.try_acquire() or first.term > 2
 
 
-def test_set_back_who_leads_goes_on_and_nobody_else_does(scene: Scene) -> None:
+def test_leader_continues_after_database_clock_set_back(scene: Scene) -> None:
     store, first = scene.one("a")
     _, second = scene.one("b")
     assert first.try_acquire()
@@ -107,7 +107,7 @@ def test_set_back_who_leads_goes_on_and_nobody_else_does(scene: Scene) -> None:
     assert (first.is_leader, first.term, first.lost_reason) == (True, 1, "")
 
 
-def test_set_back_as_the_leader_dies_the_other_does_not_wait_for_an_hour(scene: Scene) -> None:
+def test_standby_takes_over_soon_after_a_clock_set_back_at_leader_death(scene: Scene) -> None:
     store, first = scene.one("a")
     _, second = scene.one("b")
     assert first.try_acquire()

@@ -62,9 +62,7 @@ def test_events_and_decisions_are_synced_together(store: Store, syncs: list[str]
     journal.close()
 
 
-def test_events_from_which_nothing_follows_are_synced_by_themselves_once(
-    store: Store, syncs: list[str]
-) -> None:
+def test_events_without_results_are_synced_once(store: Store, syncs: list[str]) -> None:
     journal = DurableJournal(store, "c", 1000)
     journal.sync_events()
     syncs.clear()
@@ -77,7 +75,7 @@ def test_events_from_which_nothing_follows_are_synced_by_themselves_once(
     journal.close()
 
 
-def test_events_that_an_earlier_process_kept_are_synced_before_they_are_acknowledged(
+def test_events_of_an_earlier_process_are_synced_before_acknowledgement(
     store: Store, syncs: list[str]
 ) -> None:
     first = DurableJournal(store, "c", 1000)
@@ -91,9 +89,7 @@ def test_events_that_an_earlier_process_kept_are_synced_before_they_are_acknowle
     second.close()
 
 
-def test_what_is_remembered_outside_of_the_database_is_never_ahead_of_the_disk(
-    store: Store, tmp_path: Path
-) -> None:
+def test_watermark_is_never_ahead_of_the_disk(store: Store, tmp_path: Path) -> None:
     """Else a lost machine would look like a lost part of the log."""
     mark = LogWatermarkFile(tmp_path / "mark")
     journal = DurableJournal(store, "c", 1000, mark=mark)

@@ -36,7 +36,7 @@ def noted(store: Store, *kinds: str, **of: str) -> Sequence[ExpectedStartRecord]
     return store.expected_starts(cluster, 0, MOST, kinds=kinds or ESTIMATE_KINDS, **of)
 
 
-def test_what_was_told_is_kept_with_the_start_that_came(store: Store) -> None:
+def test_expected_starts_are_stored_with_the_actual_start(store: Store) -> None:
     appended(store, queued(1), queued(2))
     appended(store, told(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
     appended(store, told(2, 1400, expected(1, 1700, 2000, 4000, "waiting"), expected(1, 1, 2, 3, "")))
@@ -67,7 +67,7 @@ def test_starts_are_known_from_snapshots_too_and_a_later_run_changes_nothing(sto
     assert sorted((one.time, one.actual) for one in noted(store)) == [(1010, 1700), (1950, 2200)]
 
 
-def test_those_of_a_queue_or_a_user_are_found(store: Store) -> None:
+def test_expected_starts_are_filtered_by_queue_and_user(store: Store) -> None:
     other = JobQueued(id="epoch:2", time=1000, job=facts("2.srv", owner="bob@login", queue="long"))
     appended(store, queued(1), other)
     appended(store, told(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
@@ -86,16 +86,14 @@ def test_they_go_in_their_time(store: Store) -> None:
 
 
 @pytest.mark.parametrize("now", [1900, 2400])
-def test_a_miss_counts_when_its_moment_passes_and_who_was_deleted_before_says_nothing(
-    store: Store, now: int
-) -> None:
+def test_missed_p90_counts_at_once_and_deleted_jobs_do_not_count(store: Store, now: int) -> None:
     appended(store, *(queued(i) for i in range(1, 5)))
     jobs = [expected(i, 1500, 2000, 4000) for i in range(1, 5)]
     appended(store, told(1, 1010, *jobs))
     appended(store, started(10, "1.srv", 1450), deleted(11, 2, 1900))
     appended(store, JobEnded(id="epoch:12", time=2300, job_id="1.srv"), deleted(13, 3, 2200))
     noted(store)
-    found = estimate_accuracy(store, 1, 0, MOST, now).figures_of_kind("submission")
+    found = estimate_accuracy(store, 1, 0, MOST, now).kind_figures("submission")
     # 1 started in time; 2 was deleted before its moment; 3 after it; 4 waits.
     assert found.count == (3 if now > 2000 else 2)
     assert found.p90_coverage == pytest.approx(1 / 3 if now > 2000 else 1 / 2)
@@ -103,7 +101,7 @@ def test_a_miss_counts_when_its_moment_passes_and_who_was_deleted_before_says_no
     assert found.sharpness == pytest.approx(990 / 490)
 
 
-def test_broken_promises_are_counted_of_a_period_a_queue_and_a_user(store: Store) -> None:
+def test_broken_promises_are_counted_by_period_queue_and_user(store: Store) -> None:
     batch = appended(store, queued(1), queued(2))
     made = [PromiseBreach(f"{i}.srv", 1000 + i, "e", "freed", 1500, 2000) for i in (1, 2)]
     store.record_decisions(1, batch, (), breaches=made)
@@ -114,9 +112,7 @@ def test_broken_promises_are_counted_of_a_period_a_queue_and_a_user(store: Store
     assert estimate_accuracy(store, 1, 0, MOST, 3000, user="bob").breaches == 0
 
 
-def test_where_only_the_latest_count_it_is_known_from_when_on(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limited_accuracy_reports_its_start(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     appended(store, *(queued(i) for i in range(1, 5)))
     for i in range(1, 5):
         appended(store, told(i, 1000 + i, expected(i, 1500, 2000, 4000)))
@@ -125,5 +121,5 @@ def test_where_only_the_latest_count_it_is_known_from_when_on(
     for module in ("schedd.store.expected_starts", "schedd.service.read.estimate_accuracy"):
         monkeypatch.setattr(f"{module}.MAX_ROWS", 3)
     found = estimate_accuracy(store, 1, 0, MOST, 3000)
-    assert (found.since, found.figures_of_kind("submission").count) == (1002, 3)
+    assert (found.since, found.kind_figures("submission").count) == (1002, 3)
     assert estimate_accuracy(store, 1, 1003, MOST, 3000).since is None

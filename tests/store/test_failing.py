@@ -99,7 +99,7 @@ def at_rest(world: World, asked: Daemon | Pair) -> None:
         assert time.monotonic() < until, f"nothing starts any more: {_why(asked)}"
 
 
-def test_a_daemon_whose_engine_throws_and_hangs_at_random_goes_on(
+def test_daemon_survives_random_engine_errors_and_hangs(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
@@ -129,7 +129,7 @@ def test_a_daemon_whose_engine_throws_and_hangs_at_random_goes_on(
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_leader_and_standby_whose_engines_throw_and_hang_at_random_go_on(
+def test_leader_and_standby_survive_random_engine_errors_and_hangs(
     nursery: Nursery, postgres: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number in range(_ROUNDS):

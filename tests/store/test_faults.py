@@ -157,7 +157,7 @@ def test_a_file_that_somebody_else_locks(nursery: Nursery, tmp_path: Path, secon
 
 
 @pytest.mark.parametrize("seconds", FOR_HOW_LONG)
-def test_a_server_that_crashes_and_comes_back(nursery: Nursery, tmp_path: Path, seconds: float) -> None:
+def test_database_server_crash_and_return(nursery: Nursery, tmp_path: Path, seconds: float) -> None:
     server = PostgresServer()
     server.start()
     try:
@@ -173,7 +173,7 @@ def test_a_server_that_crashes_and_comes_back(nursery: Nursery, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("seconds", FOR_HOW_LONG)
-def test_a_server_whose_host_is_silent(
+def test_silent_database_host(
     nursery: Nursery, postgres: PostgresServer, tmp_path: Path, seconds: float
 ) -> None:
     line = Line(postgres.folder)
@@ -269,7 +269,7 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
         server.close()
 
 
-def test_who_waits_for_a_database_can_be_stopped(nursery: Nursery, tmp_path: Path) -> None:
+def test_wait_for_the_database_can_be_stopped(nursery: Nursery, tmp_path: Path) -> None:
     daemon = Daemon(nursery, tmp_path, f"postgresql://schedd@/none?host={tmp_path}").start()
     until = time.monotonic() + 60
     while not daemon.log.exists() or "database unavailable; retrying" not in daemon.log.read_text():
@@ -279,7 +279,7 @@ def test_who_waits_for_a_database_can_be_stopped(nursery: Nursery, tmp_path: Pat
     assert "stopped" in daemon.log.read_text()
 
 
-def test_an_adapter_that_is_gone_and_comes_back_with_all_that_happened(
+def test_adapter_returns_after_an_absence_with_all_events(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
@@ -305,7 +305,7 @@ def test_an_adapter_that_is_gone_and_comes_back_with_all_that_happened(
         daemon.kill()
 
 
-def test_a_clock_that_is_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
+def test_clock_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
     skew = tmp_path / "skew"
     skew.write_text("0")
 
@@ -317,9 +317,7 @@ def test_a_clock_that_is_set_back(nursery: Nursery, new_database: NewDatabase, t
     survive(nursery, tmp_path, new_database(), set_back, skew=str(skew))
 
 
-def test_a_restart_after_the_clock_was_set_back(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
-) -> None:
+def test_restart_after_clock_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
     url = new_database()
     skew = tmp_path / "skew"
     skew.write_text("0")
@@ -395,7 +393,7 @@ def test_a_clean_end_leaves_nothing_to_follow_and_gives_the_lead_up(
     assert '"level": "error"' not in daemon.log.read_text()
 
 
-def test_a_full_database_keeps_nothing_of_a_batch_and_takes_it_later(tmp_path: Path) -> None:
+def test_full_database_stores_nothing_of_a_batch_until_later(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/a.sqlite")
     journal = DurableJournal(store, "c", 1000)
     pages = [10]
@@ -419,7 +417,7 @@ def test_a_full_database_keeps_nothing_of_a_batch_and_takes_it_later(tmp_path: P
     store.close()
 
 
-def test_what_postgresql_says_of_a_full_disk_is_understood(postgres: PostgresServer) -> None:
+def test_postgresql_disk_full_is_recognised(postgres: PostgresServer) -> None:
     store = Store.open(postgres.create("full"))
     statement = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
     with pytest.raises(DiskFull, match="could not extend file"), store.database.write() as connection:
@@ -428,7 +426,7 @@ def test_what_postgresql_says_of_a_full_disk_is_understood(postgres: PostgresSer
     postgres.drop("full")
 
 
-def test_a_commit_whose_answer_was_lost_is_not_made_twice(postgres: PostgresServer) -> None:
+def test_commit_with_lost_confirmation_is_not_repeated(postgres: PostgresServer) -> None:
     url = postgres.create("lost")
     store = Store.open(url)
     journal = DurableJournal(store, "c", 1000)

@@ -101,7 +101,7 @@ def assert_alike(found: Engine, expected: Engine) -> None:
         assert np.array_equal(tables.alloc[first : first + n], others.alloc[second : second + n])
 
 
-def test_the_log_is_followed_under_the_settings_under_which_it_was_written(store: Store) -> None:
+def test_log_is_replayed_under_its_recorded_settings(store: Store) -> None:
     life = worked(store)
     found = LogFollower(store, "c", NEW, T)
     assert found.engine.state.settings == OLD
@@ -109,13 +109,11 @@ def test_the_log_is_followed_under_the_settings_under_which_it_was_written(store
 
 
 @pytest.mark.parametrize("settings", [OLD, NEW])
-def test_who_takes_over_goes_on_under_its_own_settings_and_the_log_says_so(
-    store: Store, settings: EngineSettings
-) -> None:
+def test_takeover_applies_own_settings_and_records_them(store: Store, settings: EngineSettings) -> None:
     life = worked(store)
     found = LogFollower(store, "c", settings, T)
     life.journal = DurableJournal(store, "c", T)
-    found.take_over(life.journal)
+    found.finish_replay(life.journal)
     assert found.engine.state.settings == settings
     assert_alike(found.engine, life.engine)
     life.engine = found.engine
@@ -143,7 +141,7 @@ def test_a_standby_goes_on_under_the_settings_that_its_leader_takes(store: Store
     assert beside.engine.state.limits.pools.keys() == life.engine.state.limits.pools.keys() != set()
 
 
-def test_limits_of_the_site_that_came_with_a_reload_hold_though_the_daemon_was_killed_at_once(
+def test_reloaded_site_limits_survive_a_kill(
     store: Store,
 ) -> None:
     life = worked(store)
@@ -174,24 +172,24 @@ def test_a_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> 
     store.register_cluster("c", T)
     found = LogFollower(store, "c", OLD, T)
     journal = DurableJournal(store, "c", T)
-    found.take_over(journal)
+    found.finish_replay(journal)
     journal.close()
     assert store.latest_checkpoint(1) is not None
     assert LogFollower(store, "c", NEW, T).engine.state.settings == OLD
 
 
-def test_the_first_batch_of_a_log_names_its_settings_though_a_daemon_was_killed_before_it(
+def test_first_batch_records_settings_after_a_kill(
     store: Store,
 ) -> None:
     killed, journal = DurableJournal(store, "c", T), DurableJournal(store, "c", T)
     for one in (killed, journal):
-        LogFollower(store, "c", OLD, T).take_over(one)
+        LogFollower(store, "c", OLD, T).finish_replay(one)
     killed.close()
     assert json.loads(journal.add_wakeup(T).settings)["slack"] == OLD.slack
     journal.close()
 
 
-def test_a_checkpoint_whose_settings_nobody_knows_is_read_under_ours(
+def test_checkpoint_with_unknown_settings_is_read_under_own_settings(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worked(store)
@@ -206,7 +204,7 @@ def test_a_checkpoint_whose_settings_nobody_knows_is_read_under_ours(
     assert LogFollower(store, "c", NEW, T).engine.state.settings == NEW
 
 
-def test_a_log_without_a_checkpoint_is_followed_from_when_its_first_engine_was_made(store: Store) -> None:
+def test_log_without_checkpoint_is_replayed_from_the_first_engine(store: Store) -> None:
     life = Life(store, LogFollower(store, "c", OLD, T - 20).engine)
     life.work(range(30))
     found = LogFollower(store, "c", OLD, T + 9999).engine
@@ -214,7 +212,7 @@ def test_a_log_without_a_checkpoint_is_followed_from_when_its_first_engine_was_m
     assert_alike(found, life.engine)
 
 
-def test_a_log_over_which_the_engine_fails_now_here_now_there_is_gone_through_in_the_end(
+def test_log_with_transient_failures_is_replayed_in_the_end(
     store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever leads passes over a batch that fails three times; here no batch fails twice in a row."""
@@ -250,7 +248,7 @@ def test_a_log_over_which_the_engine_fails_now_here_now_there_is_gone_through_in
     assert passed
 
 
-def test_a_log_over_which_the_engine_fails_at_each_batch_is_given_up_after_a_few_tries(
+def test_log_with_failures_in_every_batch_is_skipped_after_some_attempts(
     store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To pass over one batch after the other stopped the cluster for three tries at each of thousands."""
@@ -277,7 +275,7 @@ def test_a_log_over_which_the_engine_fails_at_each_batch_is_given_up_after_a_few
                 except EngineCallFailed as failed:
                     succession.record_failure(failed)
         assert found is not None, "the log is gone through again and again"
-        reign = succession.try_take_over(T)
+        reign = succession.try_lead(T)
         assert reign is not None
         assert (reign.failed is not None, reign.anew) == (True, True)
         assert set(life.runs) <= set(reign.decisions)  # they may still be carried out

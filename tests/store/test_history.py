@@ -100,7 +100,7 @@ def test_a_job_is_followed_from_its_arrival_to_its_end(store: Store, at_once: bo
     assert store.job_history(2, "1.srv") is None
 
 
-def test_a_deleted_job_did_not_run_and_an_altered_one_is_as_it_was_altered(store: Store) -> None:
+def test_history_of_deleted_and_altered_jobs(store: Store) -> None:
     appended(store, queued(1), queued(2))
     altered = replace(facts("1.srv"), name="new", resources={"procs": "7"})
     appended(store, JobAltered(id="a", time=1500, job=altered), JobDeleted(id="d", time=1600, job_id="2.srv"))
@@ -115,7 +115,7 @@ def snapshot(number: int, time: int, *jobs: str, complete: bool = True, **change
     return Snapshot(id=f"epoch:{number}", time=time, jobs=found, nodes=nodes, complete=complete)
 
 
-def test_a_snapshot_brings_what_was_missed_and_shows_what_is_gone(store: Store) -> None:
+def test_snapshot_adds_missed_and_closes_missing_jobs(store: Store) -> None:
     appended(store, queued(1), queued(2), queued(3))
     shares = (ShareFacts("n7", 3),)
     appended(store, snapshot(4, 1500, "1.srv", "9.srv", state="R", started=1400, shares=shares, starts=1))
@@ -131,7 +131,7 @@ def test_a_snapshot_brings_what_was_missed_and_shows_what_is_gone(store: Store) 
     assert (past(store, "1.srv").how, past(store, "1.srv").ended) == ("ended", 1800)
 
 
-def test_events_of_a_try_that_went_through_unseen_and_were_replaced_are_noted_anew(store: Store) -> None:
+def test_replaced_events_are_recorded_again(store: Store) -> None:
     appended(store, queued(1))
     known = store.last_position(1)
     store.append_events(1, known, [queued(2)], 1001)  # the answer to this one was lost
@@ -182,7 +182,7 @@ def test_a_snapshot_that_was_left_in_its_midst_is_gone_through_again(store: Stor
     assert noted_so_far(store) == 1
 
 
-def test_a_snapshot_that_was_replaced_while_it_was_noted_is_not_taken_for_noted(store: Store) -> None:
+def test_replaced_snapshot_is_recorded_again(store: Store) -> None:
     known = store.last_position(store.register_cluster("c", 1000))
     appended(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
     steps = store.record_history(1)
@@ -195,7 +195,7 @@ def test_a_snapshot_that_was_replaced_while_it_was_noted_is_not_taken_for_noted(
     assert store.job_history(1, "699.srv") is None
 
 
-def test_the_next_checkpoint_goes_on_where_noting_ended(
+def test_history_writing_continues_at_the_next_checkpoint(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.store.journal._MAX_TRANSACTIONS", 2)
@@ -209,7 +209,7 @@ def test_the_next_checkpoint_goes_on_where_noting_ended(
     journal.close()
 
 
-def test_who_waits_for_a_checkpoint_does_not_wait_for_what_is_noted(
+def test_checkpoint_waiters_do_not_wait_for_the_history(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.store.journal._MIN_PAUSE_S", 60)
@@ -231,7 +231,7 @@ def test_a_checkpoint_brings_it_up_to_date(store: Store) -> None:
     journal.close()
 
 
-def test_what_happened_to_a_job_is_told_in_order(store: Store) -> None:
+def test_job_timeline_is_in_order(store: Store) -> None:
     batch = appended(store, queued(1), queued(2))
     store.record_decisions(
         1,
@@ -288,7 +288,7 @@ def test_a_node_has_its_black_hole_times_and_reasons(store: Store) -> None:
     assert found == [(1001, "black_hole", hole), (1002, "overrun", late)]
 
 
-def test_it_stays_when_the_events_are_gone_and_goes_in_its_own_time(store: Store) -> None:
+def test_history_outlives_events_and_expires_by_its_own_age(store: Store) -> None:
     appended(store, queued(1), queued(2), snapshot(3, 1001, "1.srv", "2.srv"))
     down = NodeFacts(name="n1", cpus=4, state="down")
     appended(store, ended(4, "1.srv", 2000), NodeChanged(id="n", time=2000, node=down))
@@ -305,7 +305,7 @@ def test_it_stays_when_the_events_are_gone_and_goes_in_its_own_time(store: Store
     assert len(store.node_history(1, "n2")) == 1  # it is still so
 
 
-def test_what_one_node_was_goes_however_many_others_are_as_they_were(store: Store) -> None:
+def test_old_node_states_are_purged_beside_unchanged_nodes(store: Store) -> None:
     def node(number: int, name: str, time: int, state: Literal["up", "down"]) -> NodeChanged:
         return NodeChanged(id=f"n:{number}", time=time, node=NodeFacts(name=name, cpus=4, state=state))
 
@@ -354,7 +354,7 @@ def test_the_command_tells_it(
     assert not (tmp_path / "none.sqlite").exists()
 
 
-def test_what_is_not_noted_yet_is_read_from_the_log(store: Store) -> None:
+def test_unrecorded_events_are_read_from_the_log(store: Store) -> None:
     appended(store, queued(1), started(2, "1.srv", 1100), ended(3, "1.srv", 1200, 4))
     unnoted = store.job_history(1, "1.srv")
     assert unnoted == store.job_history(1, "1")
@@ -370,7 +370,7 @@ def test_what_is_not_noted_yet_is_read_from_the_log(store: Store) -> None:
     assert store.job_history(1, "1.sr") is None
 
 
-def test_an_end_that_is_told_again_and_again_happened_once(store: Store) -> None:
+def test_repeated_end_is_recorded_once(store: Store) -> None:
     appended(store, queued(1), *(ended(number, "1.srv", 1050, 271) for number in range(2, 9)))
     words = [moment.text for moment in store.job_timeline(1, "1.srv")]
     assert words[1:] == ["ended, exit status 271"]

@@ -131,11 +131,11 @@ def migrating(url: str, stride: int, old: str = "0001") -> dict[str, Counter[str
     return {"back": back, "up": up}
 
 
-def test_who_is_killed_at_a_statement_while_making_the_tables_leaves_none_or_all(url: str) -> None:
+def test_kill_at_any_statement_of_table_creation_is_atomic(url: str) -> None:
     assert making(url, _STRIDE)["kills"] >= 3
 
 
-def test_who_is_killed_at_a_statement_while_migrating_loses_no_event(url: str) -> None:
+def test_kill_at_any_migration_statement_loses_no_event(url: str) -> None:
     done = migrating(url, _STRIDE)
     assert done["back"]["kills"] >= 2
     assert done["up"]["kills"] >= 3
@@ -177,13 +177,13 @@ def ended(daemon: Daemon) -> bool:
     return True
 
 
-def test_a_daemon_that_is_killed_at_a_statement_of_its_first_start_begins_again(
+def test_daemon_killed_during_its_first_start_restarts(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     assert begin(nursery, tmp_path, new_database(), range(10, 400, 200)) >= 1
 
 
-def test_what_was_killed_while_migrating_goes_on_by_the_command(tmp_path: Path) -> None:
+def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
     """The daemon says which; the command does it."""
     url = f"sqlite:///{tmp_path}/a.sqlite"
     cluster = fill(url)

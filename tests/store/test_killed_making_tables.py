@@ -51,7 +51,7 @@ def revision(url: str) -> str | None:
     return found
 
 
-def test_who_is_killed_while_making_the_tables_leaves_none_or_all(url: str) -> None:
+def test_kill_during_table_creation_is_atomic(url: str) -> None:
     random = Random(20)
     for _ in range(_KILLS):
         done = killed(url, "make", random.uniform(0, 0.6))
@@ -63,7 +63,7 @@ def test_who_is_killed_while_making_the_tables_leaves_none_or_all(url: str) -> N
     store.close()
 
 
-def test_who_is_killed_while_migrating_leaves_the_old_tables_or_the_new(url: str) -> None:
+def test_kill_during_migration_is_atomic(url: str) -> None:
     engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
         schema_version.upgrade(connection, "0001")

@@ -53,7 +53,7 @@ def on_postgres(postgres: PostgresServer) -> Iterator[Daemons]:
     postgres.drop("leases")
 
 
-def test_one_leads_and_gives_up(daemons: Daemons) -> None:
+def test_leader_releases_the_lease(daemons: Daemons) -> None:
     _, first = daemons.one("a")
     _, second = daemons.one("b")
     assert (first.is_leader, first.try_acquire(), first.is_leader, first.term) == (False, True, True, 1)
@@ -63,7 +63,7 @@ def test_one_leads_and_gives_up(daemons: Daemons) -> None:
     assert (second.try_acquire(), second.term) == (True, 2)
 
 
-def test_the_term_grows_with_every_take_and_is_on_every_decision(daemons: Daemons) -> None:
+def test_term_increases_with_every_acquisition_and_marks_decisions(daemons: Daemons) -> None:
     for life in (1, 2, 3):
         store, lead = daemons.one("a")
         assert lead.try_acquire()
@@ -79,7 +79,7 @@ def test_the_term_grows_with_every_take_and_is_on_every_decision(daemons: Daemon
     found.close()
 
 
-def test_who_was_replaced_writes_nothing_more(on_postgres: Daemons) -> None:
+def test_replaced_leader_writes_nothing(on_postgres: Daemons) -> None:
     store, first = on_postgres.one("a")
     other, second = on_postgres.one("b")
     assert first.try_acquire()
@@ -102,7 +102,7 @@ def test_who_was_replaced_writes_nothing_more(on_postgres: Daemons) -> None:
     journal.close()
 
 
-def test_a_lease_that_is_over_but_not_taken_can_be_renewed_in_its_term(on_postgres: Daemons) -> None:
+def test_expired_lease_can_be_renewed_unless_acquired_by_another(on_postgres: Daemons) -> None:
     store, lead = on_postgres.one("a")
     assert lead.try_acquire()
     journal = DurableJournal(store, "c", 1000, lead=lead)
@@ -165,7 +165,7 @@ def test_a_leader_that_cannot_renew_stops_before_its_lease_ends(
     assert not lead.lost_reason
 
 
-def test_renewal_keeps_it_and_tells_when_it_is_lost(on_postgres: Daemons) -> None:
+def test_renewal_extends_the_lease_and_detects_its_loss(on_postgres: Daemons) -> None:
     store, lead = on_postgres.one("a", seconds=1.0)
     assert lead.try_acquire()
     pause = threading.Event()
@@ -190,7 +190,7 @@ def test_renewal_keeps_it_and_tells_when_it_is_lost(on_postgres: Daemons) -> Non
     assert (lead.is_leader, lead.lost_reason, lead.term) == (True, "", 3)
 
 
-def test_a_take_over_ends_the_transaction_of_a_leader_that_was_cut_off_in_a_statement(
+def test_takeover_ends_the_transaction_of_a_disconnected_leader(
     on_postgres: Daemons,
 ) -> None:
     _, first = on_postgres.one("a")

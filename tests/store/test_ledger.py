@@ -50,13 +50,13 @@ ROWS = [
 ]
 
 
-def test_what_is_entered_twice_counts_once(store: Store, cluster: int) -> None:
+def test_repeated_ledger_row_is_stored_once(store: Store, cluster: int) -> None:
     store.insert_ledger_rows(cluster, ROWS[:3])
     store.insert_ledger_rows(cluster, [replace(ROWS[1], amount=-99), *ROWS])
     assert list(store.ledger_rows(cluster, 0, MOST, 99)) == ROWS[::-1]
 
 
-def test_lines_are_found_by_time_account_user_and_a_part_at_a_time(store: Store, cluster: int) -> None:
+def test_ledger_rows_are_filtered_and_paged(store: Store, cluster: int) -> None:
     store.insert_ledger_rows(cluster, ROWS)
     assert [one.number for one in store.ledger_rows(cluster, 1002, 1005, 99)] == [4, 3, 2]
     assert [one.number for one in store.ledger_rows(cluster, 0, MOST, 2, before=4)] == [3, 2]

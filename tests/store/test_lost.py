@@ -185,14 +185,14 @@ def metrics(daemon: Daemon) -> str:
 
 
 @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
-def test_what_is_missing_of_a_database_is_noticed_and_mended(
+def test_missing_database_parts_are_detected_and_repaired(
     nursery: Nursery, tmp_path: Path, url: str, harm: Callable[[str], None]
 ) -> None:
     is_noticed_and_mended(nursery, tmp_path, url, harm)
 
 
 @pytest.mark.parametrize("harm", HARM_TO_FILES.values(), ids=HARM_TO_FILES)
-def test_what_is_missing_of_sqlites_files_is_noticed_and_mended(
+def test_missing_sqlite_files_are_detected_and_repaired(
     nursery: Nursery, tmp_path: Path, harm: Callable[[str], None]
 ) -> None:
     is_noticed_and_mended(nursery, tmp_path, f"sqlite:///{tmp_path}/s.sqlite", harm)
@@ -228,9 +228,7 @@ def test_a_database_that_loses_its_end_under_the_leader_is_noticed(
         daemon.kill()
 
 
-def test_an_adapter_that_knows_later_decisions_tells_of_a_loss(
-    nursery: Nursery, tmp_path: Path, url: str
-) -> None:
+def test_adapter_with_later_decisions_reveals_a_loss(nursery: Nursery, tmp_path: Path, url: str) -> None:
     """Where the host was lost, nothing on it remembers; the adapter does."""
     daemon = Daemon(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
     try:
@@ -256,7 +254,7 @@ def test_an_adapter_that_knows_later_decisions_tells_of_a_loss(
 # ---- parts --------------------------------------------------------------------------------------
 
 
-def test_a_batch_after_one_that_is_gone_is_not_written(store: Store) -> None:
+def test_batch_after_a_missing_batch_is_not_written(store: Store) -> None:
     cluster = store.register_cluster("main", 1_000)
     for number in range(3):
         store.append_events(cluster, LogPosition(number, number), [queued(number)], 1_000)
@@ -277,11 +275,11 @@ def test_a_mark_survives_a_torn_write_and_is_read_again(tmp_path: Path) -> None:
     assert mark.read() == LogWatermark()
     for number in range(1, 6):
         mark.write(
-            LogWatermark(batch=number, event=number, chain_batch=number, digest="aa", last_decision=7, term=2)
+            LogWatermark(batch=number, event=number, chain_batch=number, chain="aa", last_decision=7, term=2)
         )
     mark.close()
     assert LogWatermarkFile(path).read() == LogWatermark(
-        batch=5, event=5, chain_batch=5, digest="aa", last_decision=7, term=2, count=5
+        batch=5, event=5, chain_batch=5, chain="aa", last_decision=7, term=2, count=5
     )
     data = bytearray(path.read_bytes())
     data[512 + 20] ^= 0xFF  # the fifth stands in the second slot

@@ -20,7 +20,7 @@ def migrate(*args: str, **env: str | None) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_up_and_down_and_where_it_is(url: str) -> None:
+def test_migrate_up_down_and_status(url: str) -> None:
     assert "version none" in migrate("current", "--database", url)[1]
     assert f"from version none to {head()}" in migrate("--database", url)[1]
     assert f"version {head()} as before" in migrate("upgrade", "--database", url)[1]
@@ -49,20 +49,20 @@ def test_the_environment_names_the_database(url: str) -> None:
         (("sideways",), "sideways"),
     ],
 )
-def test_what_cannot_be_done_is_said(url: str, args: tuple[str, ...], words: str) -> None:
+def test_impossible_migrations_are_explained(url: str, args: tuple[str, ...], words: str) -> None:
     code, output = migrate(*args, "--database", url)
     assert code != 0
     assert words in output
 
 
-def test_upgrading_does_not_go_back(url: str) -> None:
+def test_upgrade_refuses_an_older_version(url: str) -> None:
     migrate("--database", url)
     code, output = migrate("upgrade", "--to", "0001", "--database", url)
     assert code == 1
     assert "schedd migrate downgrade --to 0001" in output
 
 
-def test_the_file_of_settings_that_the_daemon_uses_names_the_database(url: str, tmp_path: Path) -> None:
+def test_database_is_named_by_the_settings_file(url: str, tmp_path: Path) -> None:
     file = tmp_path / "schedd.toml"
     file.write_text(f'[store]\nurl = "{url}"\n')
     assert "version none to" in migrate(SCHEDD_CONFIG=str(file), SCHEDD_STORE__URL=None)[1]
@@ -84,7 +84,7 @@ def test_tables_that_a_daemon_uses_are_left_alone(url: str, args: tuple[str, ...
     assert migrate(*args, "--database", url)[0] == 0
 
 
-def test_who_migrated_is_in_the_audit(url: str) -> None:
+def test_migration_is_audited(url: str) -> None:
     migrate("--to", "0003", "--database", url)
     migrate("--database", url)
     with closing(Store.open(url)) as store:
@@ -92,7 +92,7 @@ def test_who_migrated_is_in_the_audit(url: str) -> None:
     assert acts == [("migrate", f"from version 0003 to {head()}")]
 
 
-def test_what_root_makes_is_the_daemons(tmp_path: Path) -> None:
+def test_files_created_by_root_belong_to_the_daemon(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give files away")
     other = pwd.getpwnam("nobody").pw_uid

@@ -18,7 +18,7 @@ from schedd.store.tables_version import NEEDED_VERSION
 from tests.conftest import ROOT
 
 
-def test_the_migrations_make_the_tables_of_the_program(url: str) -> None:
+def test_migrations_create_the_declared_tables(url: str) -> None:
     engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
         schema_version.upgrade(connection)
@@ -30,7 +30,7 @@ def test_the_migrations_make_the_tables_of_the_program(url: str) -> None:
     engine.dispose()
 
 
-def test_every_migration_can_be_taken_back_and_made_again(url: str) -> None:
+def test_every_migration_can_be_reverted_and_repeated(url: str) -> None:
     engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
         schema_version.upgrade(connection)
@@ -59,7 +59,7 @@ def test_a_migration_that_fails_leaves_no_trace(url: str, monkeypatch: pytest.Mo
     engine.dispose()
 
 
-def test_older_and_newer_tables_are_refused_with_what_to_do(url: str) -> None:
+def test_other_schema_versions_are_refused_with_a_remedy(url: str) -> None:
     engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
         with pytest.raises(SchemaOlder, match=r"no tables yet.*schedd migrate"):
@@ -71,7 +71,7 @@ def test_older_and_newer_tables_are_refused_with_what_to_do(url: str) -> None:
     engine.dispose()
 
 
-def test_a_token_with_a_scope_counts_nowhere_once_scopes_are_taken_back(url: str) -> None:
+def test_scoped_token_is_invalid_after_a_downgrade(url: str) -> None:
     engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
         schema_version.upgrade(connection)

@@ -163,19 +163,19 @@ def run_files(store: Store, folder: Path, times: int, seed: int) -> Counter[str]
     return done
 
 
-def test_no_mutated_row_of_a_checkpoint_is_taken_for_one(filled: Store) -> None:
+def test_mutated_checkpoint_rows_are_detected(filled: Store) -> None:
     done = run_rows(filled, _SHORT, 20)
     assert len(done) == 18, sorted(done)
     assert done.total() > 0.9 * _SHORT
 
 
-def test_no_checkpoint_of_a_mutated_file_is_taken_for_another(filled: Store, tmp_path: Path) -> None:
+def test_checkpoints_of_mutated_files_are_detected(filled: Store, tmp_path: Path) -> None:
     done = run_files(filled, tmp_path, 60, 20)
     assert done["BadCheckpoint"]
     assert done["unharmed"]
 
 
-def test_a_file_whose_tables_are_no_text_any_more_is_told_as_damaged(filled: Store, tmp_path: Path) -> None:
+def test_file_with_undecodable_tables_is_reported_as_damaged(filled: Store, tmp_path: Path) -> None:
     """SQLite quotes what it found, and the driver fails over that."""
     filled.close()
     path = tmp_path / "a.sqlite"
@@ -185,7 +185,7 @@ def test_a_file_whose_tables_are_no_text_any_more_is_told_as_damaged(filled: Sto
         Store.open(f"sqlite:///{path}")
 
 
-def test_each_byte_of_what_is_kept_counts(filled: Store) -> None:
+def test_every_stored_byte_is_checked(filled: Store) -> None:
     row = rows(filled)[0]
     with suppress(InterruptedError), filled.database.write() as connection:
         here = (checkpoints.c.cluster == row["cluster"], checkpoints.c.batch == row["batch"])
@@ -198,7 +198,7 @@ def test_each_byte_of_what_is_kept_counts(filled: Store) -> None:
         raise InterruptedError
 
 
-def test_a_checkpoint_of_the_first_format_is_still_read(store: Store) -> None:
+def test_checkpoint_of_the_first_format_is_readable(store: Store) -> None:
     cluster = store.register_cluster("main", 1_000)
     body = zlib.compress(b"what a version before this one kept")
     digest = hashlib.sha256(struct.pack("<QQQ", 3, 4, len(body)) + body).digest()
@@ -211,7 +211,7 @@ def test_a_checkpoint_of_the_first_format_is_still_read(store: Store) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_no_mutated_checkpoint_is_taken_for_one_in_a_long_run(
+def test_mutated_checkpoints_are_detected_in_a_long_run(
     filled: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of_rows = run_rows(filled, _LONG, 2_000)

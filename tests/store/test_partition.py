@@ -137,7 +137,7 @@ def run(
     return world
 
 
-def test_a_leader_whose_requests_or_answers_do_not_come_through_is_replaced(
+def test_partitioned_leader_is_replaced(
     nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path
 ) -> None:
     """What it commits is kept though it never hears of it; the adapter sends it again, to the other."""

@@ -28,14 +28,14 @@ def test_evaluations_are_read_in_order_and_a_part_at_a_time(store: Store, cluste
     assert [one.time for one in store.plan_metrics(cluster, 0, MOST, 2)] == [10, 20]
 
 
-def test_of_every_so_many_seconds_the_last_is_read(store: Store, cluster: int) -> None:
+def test_last_sample_per_interval_is_read(store: Store, cluster: int) -> None:
     for time in (100, 130, 160, 240, 241):
         store.save_plan_metrics(cluster, evaluated(time))
     assert [one.time for one in store.plan_metrics(cluster, 0, MOST, 9, 60)] == [100, 160, 241]
     assert [one.time for one in store.plan_metrics(cluster, 0, 241, 9, 60)] == [100, 160, 240]
 
 
-def test_of_one_second_the_last_evaluation_is_kept(store: Store, cluster: int) -> None:
+def test_last_sample_per_second_is_stored(store: Store, cluster: int) -> None:
     store.save_plan_metrics(cluster, evaluated(10, 1.0))
     store.save_plan_metrics(cluster, evaluated(10, 2.0))
     assert store.plan_metrics(cluster, 0, MOST, 9) == [evaluated(10, 2.0)]
@@ -62,7 +62,7 @@ def test_they_go_in_their_time(store: Store, cluster: int) -> None:
     assert [one.number for one in store.searches(cluster, None, 9)] == [300]
 
 
-def test_only_who_leads_writes_them(store: Store, cluster: int) -> None:
+def test_only_the_leader_writes_samples(store: Store, cluster: int) -> None:
     first = Leadership(store.database, "a", seconds=1)
     assert first.try_acquire()
     with store.database.write() as connection:

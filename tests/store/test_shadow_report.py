@@ -45,7 +45,7 @@ def watched(store: Store) -> Store:
     return noted(store)
 
 
-def test_starts_are_compared_with_what_was_told_last(watched: Store) -> None:
+def test_starts_are_compared_with_the_last_published_start(watched: Store) -> None:
     since = BEGAN - 3_600
     found = report_shadow(watched.jobs_started_since(1, since), watched.last_published_starts(1, since))
     assert (found.started, found.told, found.due, found.earlier, found.later) == (4, 3, 1, 1, 1)
@@ -77,13 +77,15 @@ def test_a_job_that_ended_within_its_first_second_is_replayed_too(store: Store, 
     assert [job.run for job in read_swf(path, strict=True).jobs] == [1]
 
 
-def test_without_any_job_there_is_nothing_to_say() -> None:
+def test_report_without_jobs_is_empty() -> None:
     empty = report_shadow([], {})
     assert (empty.started, empty.error_mean, empty.wait_p95) == (0, None, None)
     assert list(swf_lines([], 0))[-1] == "; MaxProcs: 0"
 
 
-def test_the_command_says_it_in_words_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shadow_report_command_prints_text_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = tmp_path / "schedd.toml"
     config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/s.sqlite"\n')
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")

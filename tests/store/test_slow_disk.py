@@ -167,14 +167,14 @@ def _unheard(daemon: Daemon, number: int) -> None:
         daemon.hang_up()
 
 
-def test_events_on_a_slow_disk_take_long_and_reads_do_not(slow: tuple[Preloaded, Disk]) -> None:
+def test_slow_disk_delays_events_but_not_reads(slow: tuple[Preloaded, Disk]) -> None:
     reads = try_out(*slow, (700,))
     assert min(reads) >= 3, reads
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_disks_of_all_speeds(slow: tuple[Preloaded, Disk], capsys: pytest.CaptureFixture[str]) -> None:
+def test_disk_speeds(slow: tuple[Preloaded, Disk], capsys: pytest.CaptureFixture[str]) -> None:
     reads = try_out(*slow, _LONG_MS)
     with capsys.disabled():
         sys.stdout.write(f"\nreads answered while one event waited for {_LONG_MS} ms a sync: {reads}\n")

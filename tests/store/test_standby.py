@@ -120,7 +120,7 @@ def leader(url: str) -> tuple[str, int]:
     return found.holder, found.term
 
 
-def test_the_standby_answers_what_can_be_read_and_takes_no_events(pair: Pair) -> None:
+def test_standby_answers_reads_and_refuses_events(pair: Pair) -> None:
     world = World(Random(_SEED))
     pair.turn(world, 15)
     world.settle(pair)
@@ -141,7 +141,7 @@ def test_the_standby_answers_what_can_be_read_and_takes_no_events(pair: Pair) ->
             assert there.get(job, found).promised == found.promised
 
 
-def test_when_leaders_are_killed_or_frozen_the_other_goes_on(
+def test_standby_continues_when_leaders_are_killed_or_frozen(
     pair: Pair, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = World(Random(_SEED + 1))

@@ -13,9 +13,7 @@ MAIN = "/v1/clusters/main"
 
 
 @pytest.mark.parametrize("lives", [3])
-def test_who_is_told_that_it_is_ready_may_send_events(
-    nursery: Nursery, tmp_path: Path, url: str, lives: int
-) -> None:
+def test_ready_daemon_accepts_events(nursery: Nursery, tmp_path: Path, url: str, lives: int) -> None:
     daemon = Daemon(nursery, tmp_path, url)
     for number in range(lives):
         daemon.start()
@@ -30,7 +28,7 @@ def test_who_is_told_that_it_is_ready_may_send_events(
             daemon.kill()
 
 
-def test_no_other_user_can_read_the_files_of_the_database(tmp_path: Path) -> None:
+def test_database_files_are_private(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         store = Store.open(str(tmp_path / "s.sqlite"))

@@ -44,7 +44,7 @@ def appended(store: Store, cluster: int, *events: Event, now: int = 1000) -> Eve
     return batch
 
 
-def test_events_come_back_as_they_went_in(store: Store) -> None:
+def test_events_are_read_back_unchanged(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     first = appended(store, cluster, queued(1), queued(2), snapshot(3, 300), now=1001)
     second = appended(store, cluster, started(4, "1.srv", 1002), now=1003)
@@ -53,7 +53,7 @@ def test_events_come_back_as_they_went_in(store: Store) -> None:
     assert (first.number, first.last_event, second.number, second.last_event) == (1, 3, 2, 4)
 
 
-def test_a_delivery_is_kept_once_however_often_it_comes(store: Store) -> None:
+def test_repeated_delivery_is_stored_once(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     assert appended(store, cluster, queued(1), queued(2), queued(1)).events == (queued(1), queued(2))
     assert store.append_events(cluster, store.last_position(cluster), [queued(2), queued(1)], 1001) is None
@@ -75,7 +75,7 @@ def test_an_earlier_try_that_went_through_is_replaced(store: Store) -> None:
     ]
 
 
-def test_clusters_do_not_see_each_other(store: Store) -> None:
+def test_clusters_are_isolated(store: Store) -> None:
     one, two = store.register_cluster("one", 1000), store.register_cluster("two", 1000)
     assert store.register_cluster("one", 2000) == one
     appended(store, one, queued(1))
@@ -84,7 +84,7 @@ def test_clusters_do_not_see_each_other(store: Store) -> None:
     assert store.decisions_after(two, "") == []
 
 
-def test_what_was_decided_is_kept_once_and_in_order(store: Store) -> None:
+def test_decisions_are_stored_once_and_in_order(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
     made: list[Decision] = [run(1, "1.srv"), tell(2, "2.srv", 5000), alert(3)]
@@ -102,7 +102,7 @@ def test_what_was_decided_is_kept_once_and_in_order(store: Store) -> None:
     assert counts == [3, 1, 1, 2]
 
 
-def test_outcomes_and_starts_are_noted_with_what_was_decided_and_told(store: Store) -> None:
+def test_outcomes_and_starts_are_stored_with_decisions_and_estimates(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
     store.record_decisions(
@@ -125,7 +125,7 @@ def test_outcomes_and_starts_are_noted_with_what_was_decided_and_told(store: Sto
     assert [decision.id for decision in store.open_decisions(cluster)] == [run(3, "").id, tell(4, "", 1).id]
 
 
-def test_the_error_of_told_starts_is_reported_by_lead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_accuracy_is_grouped_by_lead_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
     store.record_decisions(
@@ -157,7 +157,7 @@ def test_the_error_of_told_starts_is_reported_by_lead(store: Store, monkeypatch:
     assert (found.overall.count, found.since) == (1, 1500)
 
 
-def test_broken_promises_are_told_newest_first(store: Store) -> None:
+def test_broken_promises_are_listed_newest_first(store: Store) -> None:
     cluster, other = store.register_cluster("c", 1000), store.register_cluster("d", 1000)
     found = [
         PromiseBreach("a", 1000, "e:1", "node lost", 900, 1900),
@@ -171,7 +171,7 @@ def test_broken_promises_are_told_newest_first(store: Store) -> None:
     assert store.broken_promises(other) == []
 
 
-def test_a_requeued_job_keeps_the_start_of_its_first_run_with_what_was_told_then(store: Store) -> None:
+def test_requeued_job_keeps_its_first_start_with_its_estimate(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
     store.record_decisions(cluster, batch, [tell(1, "a", 2000)])
@@ -181,7 +181,7 @@ def test_a_requeued_job_keeps_the_start_of_its_first_run_with_what_was_told_then
     assert store.accuracy(cluster).overall.mean == 50
 
 
-def test_the_newest_checkpoint_is_found_and_few_are_kept(store: Store) -> None:
+def test_newest_checkpoint_is_found_and_few_are_stored(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     assert store.latest_checkpoint(cluster) is None
     for n in range(1, 6):
@@ -249,7 +249,7 @@ def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> Non
     assert [b.number for b in store.recover(cluster, before=5).batches] == [4, 5, 6, 7]
 
 
-def test_a_checkpoint_is_made_and_kept_while_the_engine_goes_on(store: Store) -> None:
+def test_checkpoint_is_written_while_the_engine_works(store: Store) -> None:
     journal = DurableJournal(store, "c", 1000, every=0)
     asked, go_on = threading.Event(), threading.Event()
 
@@ -275,7 +275,7 @@ def test_a_checkpoint_is_made_and_kept_while_the_engine_goes_on(store: Store) ->
     journal.close()
 
 
-def test_a_checkpoint_that_was_not_kept_is_told_of_and_the_next_one_is_made(store: Store) -> None:
+def test_failed_checkpoint_is_reported_and_the_next_is_written(store: Store) -> None:
     journal = DurableJournal(store, "c", 1000, every=0)
 
     def wrong() -> Iterator[bytes]:
@@ -291,7 +291,7 @@ def test_a_checkpoint_that_was_not_kept_is_told_of_and_the_next_one_is_made(stor
     journal.close()
 
 
-def test_a_quiet_cluster_goes_on_counting_when_all_its_events_are_gone(store: Store) -> None:
+def test_numbering_continues_after_all_events_were_purged(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     appended(store, cluster, queued(1), queued(2))
     for n in (3, 4):
@@ -323,7 +323,7 @@ def test_a_token_is_known_by_its_digest_until_it_is_revoked_or_expires(store: St
     assert store.add_token("portal", "operator", 1000) != token
 
 
-def test_the_audit_tells_who_did_what_newest_first(store: Store) -> None:
+def test_audit_lists_actions_newest_first(store: Store) -> None:
     store.register_cluster("c", 1)
     entries = [AuditRecord(5, "ann", "pause", "lunch", "c"), AuditRecord(6, "bob", "token", "made 1")]
     for entry in entries:
@@ -332,7 +332,7 @@ def test_the_audit_tells_who_did_what_newest_first(store: Store) -> None:
     assert store.audit_entries(since=6) == entries[1:]
 
 
-def test_hostile_texts_are_kept_too(store: Store) -> None:
+def test_hostile_texts_are_stored(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     odd = "a\x00b'\"; DROP TABLE events; -- \U0001f600" + "x" * 5000
     event = replace(queued(1), id=odd, job=facts(odd))
@@ -363,7 +363,7 @@ def test_readers_cannot_write(store: Store) -> None:
         connection.execute(metadata.tables["audit"].insert().values(time=1, who="a", act="b", detail=""))
 
 
-def test_a_store_that_is_opened_again_has_what_it_had(new_database: NewDatabase) -> None:
+def test_reopened_store_has_its_data(new_database: NewDatabase) -> None:
     url = new_database()
     store = Store.open(url)
     cluster = store.register_cluster("c", 1000)
@@ -394,9 +394,7 @@ def test_older_tables_are_not_touched_by_opening(new_database: NewDatabase) -> N
         ("postgresql://nobody:secret@127.0.0.1:1/none", DatabaseUnavailable, "see that the database runs"),
     ],
 )
-def test_what_cannot_be_opened_is_named_without_its_password(
-    url: str, error: type[StoreError], words: str
-) -> None:
+def test_unopenable_database_is_named_without_password(url: str, error: type[StoreError], words: str) -> None:
     with pytest.raises(error, match=words) as caught:
         Store.open(url)
     assert "secret" not in str(caught.value)

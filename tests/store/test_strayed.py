@@ -94,7 +94,7 @@ def alerts(loop: PlanLoop, kind: str) -> list[str]:
     return [one.text for one in page.decisions if isinstance(one, Alert) and one.kind == kind]
 
 
-def test_who_follows_knows_an_error_that_the_leader_alone_met(
+def test_follower_adopts_the_state_after_a_leader_only_error(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with leading(store) as (loop, _):
@@ -111,9 +111,7 @@ def test_who_follows_knows_an_error_that_the_leader_alone_met(
             assert_alike(found, engine_of(loop))
 
 
-def test_a_standby_that_was_ahead_of_the_leaders_error_takes_it_over(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standby_adopts_the_state_after_a_leader_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with leading(store) as (loop, journal):
         standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
@@ -135,7 +133,7 @@ def test_a_standby_that_was_ahead_of_the_leaders_error_takes_it_over(
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_standby_that_met_an_error_alone_finds_back(
+def test_standby_recovers_from_its_own_error(
     store: Store, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
     with leading(store) as (loop, _):
@@ -147,7 +145,7 @@ def test_a_standby_that_met_an_error_alone_finds_back(
         assert set_aside(standby.engine, "3")
         if ahead:
             journal = DurableJournal(store, "c", T)
-            standby.take_over(journal)
+            standby.finish_replay(journal)
             journal.close()
         else:
             loop.submit([job("5")]).result(WAIT)
@@ -156,7 +154,7 @@ def test_a_standby_that_met_an_error_alone_finds_back(
         assert_alike(standby.engine, engine_of(loop))
 
 
-def test_an_error_that_who_takes_over_meets_each_time_is_kept_with_the_log(
+def test_persistent_error_at_takeover_is_stored_as_checkpoint(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with leading(store) as (loop, journal):
@@ -166,7 +164,7 @@ def test_an_error_that_who_takes_over_meets_each_time_is_kept_with_the_log(
         with monkeypatch.context() as patch:
             patch.setattr(placement, "_place_job", broken("3"))
             mine = DurableJournal(store, "c", T)
-            standby.take_over(mine)
+            standby.finish_replay(mine)
             mine.close()
         tail = store.last_position(mine.cluster)
         assert store.batch_calls(mine.cluster, tail.batch) == RESUME_FROM_CHECKPOINT
@@ -198,9 +196,7 @@ def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
         assert_alike(LogFollower(store, "c", SETTINGS, T).engine, engine_of(loop))
 
 
-def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_stored_state_counts_as_log_loss(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with leading(store) as (loop, journal):
         with monkeypatch.context() as patch:
             patch.setattr(placement, "_place_job", broken("3"))
@@ -209,13 +205,13 @@ def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
         store.save_checkpoint(journal.cluster, store.last_position(journal.cluster), T, b"no checkpoint")
         standby = LogFollower(store, "c", SETTINGS, T)
         mine = DurableJournal(store, "c", T)
-        standby.take_over(mine)
+        standby.finish_replay(mine)
         mine.close()
         assert standby.lost is not None
         assert "the state after batch" in standby.lost.why
 
 
-def test_a_log_that_cannot_be_gone_through_any_more_is_given_up_after_eight_failures(
+def test_unreplayable_log_is_skipped_after_eight_failures(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To pass over one batch after the other stopped the cluster for three tries at each of them."""
@@ -240,7 +236,7 @@ def test_a_log_that_cannot_be_gone_through_any_more_is_given_up_after_eight_fail
     try:
         durable.start_election([loop])
         until = time.monotonic() + WAIT
-        while loop.standing_by:
+        while loop.on_standby:
             assert time.monotonic() < until
             time.sleep(0.01)
         loop.submit([*server.change_node(NodeFacts(name="n1", cpus=8))]).result(WAIT)

@@ -175,7 +175,7 @@ def readiness(one: Daemon) -> str:
     return one.clusters.failures.get("main", "")
 
 
-def test_an_exception_in_any_thread_or_task_of_the_daemon_ends_nothing_and_is_told(
+def test_exception_in_any_thread_or_task_is_reported_and_survived(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {thread.ident for thread in threading.enumerate()}
@@ -225,7 +225,7 @@ def test_an_exception_in_any_thread_or_task_of_the_daemon_ends_nothing_and_is_to
         assert not one.gave_up
 
 
-def test_a_token_revoked_after_an_error_of_the_refresh_counts_no_more(
+def test_token_revoked_after_a_failed_refresh_is_invalid(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with daemon(url, tmp_path, monkeypatch) as one:

@@ -52,7 +52,7 @@ class Daemon:
         self.store = store
         self.follower = LogFollower(store, "c", SETTINGS, server.now)
         self.journal = DurableJournal(store, "c", server.now, every=3600)
-        self.follower.take_over(self.journal)
+        self.follower.finish_replay(self.journal)
         self.engine: Engine = self.follower.engine
         self.promised: PromiseTracker = self.follower.promised
         self.alerts: list[str] = []
@@ -180,7 +180,7 @@ def rows(store: Store) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize("lose", [of_another_format, damaged])
 @pytest.mark.parametrize("facts", [True, False])
 @pytest.mark.parametrize("checkpoint", [True, False])
-def test_promises_and_what_people_have_said_stay_though_no_checkpoint_can_be_read(
+def test_promises_and_user_orders_survive_unreadable_checkpoints(
     store: Store, lose: Callable[..., None], facts: bool, checkpoint: bool
 ) -> None:
     before = begun(store)
@@ -272,9 +272,7 @@ def test_learned_run_times_outlive_a_checkpoint_that_cannot_be_read(
     after.stop()
 
 
-def test_a_daemon_whose_facts_lack_run_times_learns_them_from_the_accounting_logs(
-    store: Store, tmp_path: Path
-) -> None:
+def test_missing_run_time_facts_are_learned_from_accounting_logs(store: Store, tmp_path: Path) -> None:
     before = begun(store)  # it predicts nothing
     before.stop()
     of_another_format(store, facts=True)
@@ -286,7 +284,7 @@ def test_a_daemon_whose_facts_lack_run_times_learns_them_from_the_accounting_log
     assert run_times_of(follower).ends == 30
 
 
-def test_starts_that_another_version_decided_are_not_taken_for_another_schedulers(
+def test_starts_of_another_version_are_no_foreign_starts(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would stop all starts after an upgrade, until somebody resumes."""
@@ -337,7 +335,7 @@ def previous_version() -> str:
 
 @pytest.mark.skipif(previous_version() == "base", reason="there is one version of the tables alone")
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_database_goes_back_to_the_previous_version_and_comes_again(url: str, readable: bool) -> None:
+def test_database_can_be_downgraded_and_upgraded_again(url: str, readable: bool) -> None:
     with closing(Store.open(url)) as store:
         before = begun(store)
         known, was = before.promises(), before.engine.state
@@ -370,7 +368,7 @@ def test_a_database_goes_back_to_the_previous_version_and_comes_again(url: str, 
         ("0001", r"that version reads none"),
     ],
 )
-def test_going_back_is_refused_where_the_older_version_could_not_go_on(
+def test_downgrade_is_refused_when_the_older_version_cannot_continue(
     store: Store, wanted: str, words: str
 ) -> None:
     daemon = begun(store)
@@ -385,7 +383,7 @@ def test_going_back_is_refused_where_the_older_version_could_not_go_on(
     assert Daemon(store, daemon.server).promises() == daemon.promises()
 
 
-def test_going_back_is_refused_where_a_table_with_rows_would_be_dropped(store: Store) -> None:
+def test_downgrade_is_refused_when_it_would_drop_rows(store: Store) -> None:
     with store.database.write() as connection:
         connection.execute(text("INSERT INTO federation (job, time, body) VALUES ('1', 1, '{}')"))
     with pytest.raises(StoreError, match="it would drop table federation with 1 rows"):
@@ -395,7 +393,7 @@ def test_going_back_is_refused_where_a_table_with_rows_would_be_dropped(store: S
     assert store.database.versions()[0] is None
 
 
-def test_each_record_and_each_format_belongs_to_a_version_of_the_tables() -> None:
+def test_every_record_type_and_state_format_has_a_schema_version() -> None:
     """A new type of event or decision, or another format of the state, comes with a migration: list it."""
     kinds = {kind.__dataclass_fields__["type"].default for kind in (*get_args(Event), *get_args(Decision))}
     listed = [one for types in downgrade_checks.RECORDS.values() for one in types]

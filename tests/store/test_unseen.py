@@ -34,7 +34,7 @@ class Log:
         return self.store.purge(RetentionLimits(), BEGUN + int(day * DAY), self.cluster).get("batches", 0)
 
 
-def test_a_clock_that_is_a_year_ahead_removes_nothing_for_thirty_days(store: Store) -> None:
+def test_clock_one_year_ahead_purges_nothing_for_thirty_days(store: Store) -> None:
     log = Log(store)
     log.batch(0, 0.5, 1, 365.5)
     assert log.purge(366) == 0
@@ -47,7 +47,7 @@ def test_a_clock_that_is_a_year_ahead_removes_nothing_for_thirty_days(store: Sto
     assert log.first() == 4
 
 
-def test_a_clock_that_was_a_year_ahead_and_is_right_again_keeps_all_and_forgets_in_time(store: Store) -> None:
+def test_corrected_clock_keeps_all_and_purges_at_the_right_age(store: Store) -> None:
     log = Log(store)
     log.batch(0, 1, 366, 367, 2, 3)
     assert log.purge(3) == 0
@@ -57,13 +57,13 @@ def test_a_clock_that_was_a_year_ahead_and_is_right_again_keeps_all_and_forgets_
     assert log.purge(33.5) == 4
 
 
-def test_what_was_set_back_before_does_not_pay_for_a_later_jump(store: Store) -> None:
+def test_earlier_step_back_does_not_offset_a_later_jump(store: Store) -> None:
     log = Log(store)
     log.batch(365, 0, 1, 2, 367)
     assert log.purge(367) == 0
 
 
-def test_a_clock_that_is_ahead_when_nothing_was_written_yet_removes_nothing(store: Store) -> None:
+def test_clock_ahead_before_the_first_write_purges_nothing(store: Store) -> None:
     log = Log(store)
     log.batch(0, 1)
     assert log.purge(367) == 0
@@ -75,7 +75,7 @@ def test_time_without_any_jump_counts_in_full(store: Store) -> None:
     assert log.purge(39.5) == 10
 
 
-def test_a_jump_that_one_cluster_saw_counts_for_others(store: Store) -> None:
+def test_clock_jump_of_one_cluster_applies_to_all(store: Store) -> None:
     seen, quiet = Log(store, "seen"), Log(store, "quiet")
     quiet.batch(0, 1)
     seen.batch(0, 1, 366)
@@ -83,7 +83,7 @@ def test_a_jump_that_one_cluster_saw_counts_for_others(store: Store) -> None:
     assert quiet.first() == 1
 
 
-def test_batches_that_were_taken_out_are_counted_anew(store: Store) -> None:
+def test_deleted_batches_are_renumbered(store: Store) -> None:
     log = Log(store)
     log.batch(0, 1, 366)
     assert log.purge(366.5) == 0
@@ -94,7 +94,7 @@ def test_batches_that_were_taken_out_are_counted_anew(store: Store) -> None:
     assert store._log_gaps._gaps[log.cluster].found == []
 
 
-def test_a_journal_whose_clock_jumps_keeps_its_history(store: Store) -> None:
+def test_history_survives_clock_jumps(store: Store) -> None:
     journal = DurableJournal(store, "main", BEGUN, limits=RetentionLimits(events=2 * DAY, decisions=2 * DAY))
     for number, now in enumerate((BEGUN, BEGUN + 60, BEGUN + YEAR, BEGUN + YEAR + 60)):
         batch = journal.commit_events([queued(number, now)], now)

@@ -236,7 +236,7 @@ class AccountsWorker:
             )
             found = ended_runs(Path(rules.logs), begin - _BACK, loop.name, "what ran")
             # A run lost to a rerun was charged as it happened; its end in the log may differ by seconds.
-            for one in (_run_of(run) for run in found if not run.lost):
+            for one in (_run_facts(run) for run in found if not run.lost):
                 account = book.accounts.get(account_of(rules, one))
                 if account is not None and account.created < one.end <= until and _differs(known, one):
                     runs.append(one)
@@ -259,7 +259,7 @@ def _differs(known: Mapping[str, Sequence[tuple[int, int, int]]], run: RunFacts)
     return not any((start, end) == (run.start, run.end) for start, end, _ in known.get(run.id, ()))
 
 
-def _run_of(run: EndedRun) -> RunFacts:
+def _run_facts(run: EndedRun) -> RunFacts:
     values = run.values
     return RunFacts(
         id=run.id,

@@ -1,4 +1,4 @@
-"""From what a request shows to who asks: tokens, UNIX users, users that a proxy or MUNGE vouches for."""
+"""Authentication of requests: tokens, UNIX users, and users authenticated by a proxy or MUNGE."""
 
 import os
 import pwd
@@ -29,7 +29,7 @@ class UnknownUser(LookupError):
 
 
 class Callers:
-    """Who asks, by the settings of the moment. ``take_over`` puts others in their place."""
+    """Authenticates and limits callers by the present settings, which ``replace_settings`` changes."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Callers:
     def replace_settings(
         self, tokens: Tokens, auth: AuthSettings, limits: LimitSettings, oidc: IdentityProvider | None = None
     ) -> None:
-        """Go on with these."""
+        """Use these settings from now on."""
         tokens.go_on_from(self.tokens)
         self.tokens, self.auth, self.limits, self.oidc = tokens, auth, limits, oidc
 
     def authenticate_user(self, name: str) -> Bearer:
-        """A user of the site by name. Raises UnknownUser."""
+        """Return the user of this name with its roles. Raises UnknownUser."""
         if not _USER.fullmatch(name):
             raise UnknownUser("the user's name has letters, digits, '.', '_', '@' and '-'")
         auth = self.auth
@@ -66,7 +66,7 @@ class Callers:
         return bearer_with_grants(name, (RoleGrant(own), *grants)) or Bearer(name, own)
 
     def authenticate_local(self, uid: int) -> Bearer:
-        """Who is at the other end of the UNIX socket: root, and the daemon's own user, are admins.
+        """Return the user at the other end of the UNIX socket; root and the daemon's own user are admins.
 
         May wait for the directory of users. Raises UnknownUser.
         """
@@ -74,42 +74,42 @@ class Callers:
         return Bearer(name, "admin") if uid in (0, os.geteuid()) else self.authenticate_user(name)
 
     def authenticate_munge(self, credential: str) -> Bearer:
-        """Who made a MUNGE credential. Waits for munged. Raises MungeError and UnknownUser."""
+        """Return the creator of a MUNGE credential. Waits for munged. Raises MungeError and UnknownUser."""
         return self.authenticate_user(self._name(decode(credential, self.auth.munge_socket)))
 
     def count_request(self, caller: Bearer, address: str) -> float:
-        """Counts a request; in how many seconds this one may come again, 0 when it may now."""
+        """Count a request; return the seconds to wait before it is allowed, 0 if it is allowed now."""
         if caller.role == "user":
-            return self._take_token(("user", caller.name), self.limits.user_rate)
+            return self._consume_token(("user", caller.name), self.limits.user_rate)
         if caller is self.tokens.anonymous:
-            return self._take_token(("address", address), self.limits.user_rate)
-        return self._take_token((caller.role, caller.name), self.limits.token_rate)
+            return self._consume_token(("address", address), self.limits.user_rate)
+        return self._consume_token((caller.role, caller.name), self.limits.token_rate)
 
     def cost_key(self, caller: Bearer, address: str) -> str:
-        """From whose budget the costs of this one's requests are taken; empty: from nobody's."""
+        """Return the key of the caller's budget of processor time; empty: unlimited."""
         return self._accounting_key(caller, address)
 
     def cost_wait_s(self, payer: str) -> float:
-        """In how many seconds this budget of processor time is not overdrawn any more, 0 when it is not."""
+        """Return the seconds until this budget is no longer overdrawn; 0 if it is not."""
         rate = self.limits.user_cpu
         return self._budgets.wait_s(payer, rate, time.monotonic()) if payer and rate else 0.0
 
     def charge_cost(self, cost: RequestCost) -> None:
-        """Take the cost of a request from the budget of its user."""
+        """Charge the cost of a request to its budget."""
         if rate := self.limits.user_cpu:
             self._budgets.spend(cost.key, cost.seconds, rate, time.monotonic())
 
     def count_refused(self, address: str) -> float:
-        """Counts a request from ``address`` that showed nothing that counts."""
-        return self._take_token(("refused", address), self.limits.refused_rate)
+        """Count a request from ``address`` without a valid credential; return the seconds to wait."""
+        return self._consume_token(("refused", address), self.limits.refused_rate)
 
     def may_stream(self, caller: Bearer, address: str) -> bool:
-        """Whether this one may follow one more stream of events."""
+        """Whether the caller may open another event stream."""
         return self._streams[self._accounting_key(caller, address)] < self.limits.streams
 
     @contextmanager
     def streaming(self, caller: Bearer, address: str) -> Iterator[None]:
-        """While it does."""
+        """Count an event stream for the duration of the block."""
         key = self._accounting_key(caller, address)
         self._streams[key] += bool(key)
         try:
@@ -120,13 +120,13 @@ class Callers:
                 del self._streams[key]
 
     def _accounting_key(self, caller: Bearer, address: str) -> str:
-        """Under whose name streams and costs are counted; empty: they are not."""
+        """Return the key for counting streams and costs; empty: not counted."""
         if caller is self.tokens.anonymous:
             return f"address {address}"
         return f"user {caller.name}" if caller.role == "user" else ""
 
-    def _take_token(self, key: tuple[str, str], rate: float) -> float:
-        return self._rates.take_token(key, rate, time.monotonic()) if rate else 0.0
+    def _consume_token(self, key: tuple[str, str], rate: float) -> float:
+        return self._rates.consume_token(key, rate, time.monotonic()) if rate else 0.0
 
     def _name(self, uid: int) -> str:
         name, then = self._names.get(uid, ("", 0.0))

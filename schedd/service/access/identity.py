@@ -25,7 +25,7 @@ class Identity:
     """A user known by the provider: ``subject`` there, name here, and groups; valid until ``until`` (epoch
     seconds).
 
-    ``claims`` are the additionally requested ones that the token has.
+    ``claims`` are the additionally requested claims in the token.
     """
 
     subject: str
@@ -55,7 +55,7 @@ class IdentityProvider(Protocol):
         ...
 
     async def finish(self, code: str, began: PendingLogin) -> Identity:
-        """Return the user who returns from the provider with a code. Raises IdentityError."""
+        """Return the user after the provider's redirect with a code. Raises IdentityError."""
         ...
 
     async def identity(self, token: str) -> Identity:

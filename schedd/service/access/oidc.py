@@ -114,7 +114,7 @@ class IdTokenVerifier:
         try:
             return self._read(token, about.keys, nonce)
         except _BadSignature:
-            # The provider may have a new key. Whoever sends nonsense has us look once a minute.
+            # The provider may have a new key. Invalid tokens trigger at most one fetch per minute.
             if time.monotonic() < about.then + _AGAIN_S:
                 raise
         about = await self._provider_metadata(newer_than=about.then)
@@ -171,7 +171,7 @@ class IdTokenVerifier:
                 try:
                     self._metadata = await self._discover()
                 except IdentityError as error:
-                    # From when it failed: whoever waited for the same silence is not to wait anew.
+                    # The time of the failure: requests that waited for the same timeout must not wait again.
                     self._failed = (time.monotonic(), str(error))
                     _log.warning("the identity provider cannot be asked", why=str(error))
                 else:
@@ -269,7 +269,7 @@ class OidcProvider(IdTokenVerifier):
         return f"{about.authorize}{joint}{urlencode(asked)}", began
 
     async def finish(self, code: str, began: PendingLogin) -> Identity:
-        """Return the user who returns from the provider with a code. Raises IdentityError."""
+        """Return the user after the provider's redirect with a code. Raises IdentityError."""
         about = await self._provider_metadata()
         form = {
             "grant_type": "authorization_code",
@@ -301,7 +301,7 @@ class _BadSignature(IdentityError):
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> Any:
-    """Return a claim; without one of this name, a nested one: ``realm_access.roles``."""
+    """Return a claim; if there is no such name, a nested claim: ``realm_access.roles``."""
     if path in claims:
         return claims[path]
     found: Any = claims

@@ -13,7 +13,7 @@ class RequestRateLimiter:
         self._most = most
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def take_token(self, key: Hashable, rate: float, now: float) -> float:
+    def consume_token(self, key: Hashable, rate: float, now: float) -> float:
         """Take one token from the bucket of ``key``, which holds two seconds of ``rate``.
 
         Return 0 on success, else the seconds until the next token; ``now`` is monotonic.

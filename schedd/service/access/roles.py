@@ -20,7 +20,7 @@ RIGHTS: Final[Mapping[Role, frozenset[Right]]] = {
     "adapter": frozenset({"ask", "see all", "exchange"}),
     "admin": frozenset({"ask", "see all", "exchange", "steer", "administer", "transfer jobs"}),
     "federation": frozenset({"ask", "see all", "transfer jobs"}),
-    "proxy": frozenset(),  # nothing in its own name: it says for whom it asks
+    "proxy": frozenset(),  # no rights of its own: it names the user of each request
 }
 
 
@@ -74,7 +74,7 @@ class Bearer:
         return Bearer(self.name, self.role, here, tuple(one for one in self.instead if one[0] in clusters))
 
     def owns(self, owner: str) -> bool:
-        """Whether ``owner`` (``ann@login1``) is this caller, whose name is ``ann`` or ``ann@login1``."""
+        """Whether ``owner`` (``ann@login1``) is this caller, named ``ann`` or ``ann@login1``."""
         return self.name in (owner, owner.partition("@")[0])
 
 

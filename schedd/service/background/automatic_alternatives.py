@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 AUTOMATIC_ACTOR: Final = "schedd"
 _LOOK: Final = 1.0
 _VIEWING_S: Final = 900
-"""Seconds for which a set that a user searched for is not replaced: the user may still be choosing."""
+"""Seconds for which a user's set is not replaced, because the user may still be choosing from it."""
 
 
 class AutomaticAlternatives:

@@ -84,7 +84,7 @@ class ExpectedStartWorker:
     def _due(self, now: float) -> bool:
         loop = self._loop
         published = loop.published
-        if loop.standing_by or not published.settings.predict or not _has_queued_jobs(published):
+        if loop.on_standby or not published.settings.predict or not _has_queued_jobs(published):
             return False
         rest = max(_SHARE * self._took, 0.0)
         if now < self._ended + max(_SOON_S, rest):

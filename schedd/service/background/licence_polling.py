@@ -75,11 +75,11 @@ class LicencePoller:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.poll_due(time.monotonic())
+            self.poll_licences(time.monotonic())
             due = min(self._next.values(), default=time.monotonic() + _LOOK)
             self._stop.wait(min(_LOOK, max(0.05, due - time.monotonic())))
 
-    def poll_due(self, now: float) -> None:
+    def poll_licences(self, now: float) -> None:
         """Poll the licences that are due at ``now`` (monotonic), if this daemon leads."""
         try:
             self._loop.check_leads()

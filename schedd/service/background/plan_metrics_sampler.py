@@ -61,7 +61,7 @@ class PlanMetricsSampler:
         Raises PlannerStopped, TimeoutError and StoreError.
         """
         loop = self._loop
-        if loop.standing_by or loop.published.generation == self._generation:
+        if loop.on_standby or loop.published.generation == self._generation:
             return
         copy = loop.fork().result(_PATIENCE_S)
         vector = measure_fork(copy)

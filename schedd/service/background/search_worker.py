@@ -96,7 +96,7 @@ class SearchWorker:
                 asked = list(self._requests)
                 self._requests.clear()
             try:
-                run = self._run(asked_for) if asked else self._run_if_due()
+                run = self._run(asked_for) if asked else self._run_periodic()
             except (PlannerStopped, Overloaded, TimeoutError, StoreError) as error:
                 for answer in asked:
                     answer.set_exception(PlannerStopped(str(error) or "the planner is busy"))
@@ -108,10 +108,10 @@ class SearchWorker:
                 for answer in asked:
                     answer.set_result(run)
 
-    def _run_if_due(self) -> SearchRun | None:
+    def _run_periodic(self) -> SearchRun | None:
         loop, now = self._loop, time.monotonic()
         earliest = self._history.earliest(loop.published.settings)
-        if earliest is None or now < earliest or loop.standing_by:
+        if earliest is None or now < earliest or loop.on_standby:
             return None
         return self._run(partial(due, seen=self._history, now=now))
 
@@ -141,7 +141,7 @@ class SearchWorker:
         run = SearchRun(self._number, copied.start.now, why, copied.generation, taken, report, changes)
         if (
             search.newcomers is not None and taken == 0
-        ):  # there would be one to tell of for each job that has to wait
+        ):  # otherwise there would be a report for each waiting job
             return run
         self._record(run)
         loop.metrics.count_search(taken)

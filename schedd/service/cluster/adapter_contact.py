@@ -21,8 +21,8 @@ class AdapterContact:
 
     def __init__(self) -> None:
         self.last = time.monotonic()
-        """Last request by the monotonic clock; before the first one, the time at which it could
-        first arrive."""
+        """Last request by the monotonic clock; before the first one, the earliest time at which it could
+        arrive."""
         self.at = 0
         """Last request by the cluster's clock, in seconds since the epoch; 0: none yet."""
         self.version = ""
@@ -59,7 +59,7 @@ class AdapterContact:
 
     @property
     def clock_lead_s(self) -> float | None:
-        """Seconds by which its clock is ahead of the cluster's; None if unknown.
+        """Lead of its clock over the cluster's in seconds; None if unknown.
 
         Reports arrive late, so the largest of the last few is the most accurate.
         """
@@ -67,9 +67,7 @@ class AdapterContact:
 
     @property
     def server_clock_lead_s(self) -> int:
-        """Lower bound of the seconds by which the server's clock is ahead of the adapter's, from
-        recent jobs.
-        """
+        """Lower bound of the lead of the server's clock over the adapter's in seconds, from recent jobs."""
         return max([0, *self._server_clock_leads.copy()])
 
     def clock_problem(self, most: int) -> str:

@@ -1,8 +1,8 @@
 """Skipping a batch that makes the engine fail, so that neither input nor a defect stops a cluster.
 
-The incident is written to a file, the log marks the batch, the engine is rebuilt without it and told which
-jobs or steps to quarantine; it requests a snapshot from the adapter, which makes up for the lost events.
-After repeated failures more is quarantined, and in the end the plan is rebuilt.
+The incident is written to a file, the log marks the batch, and the engine is rebuilt without it. An event
+names the jobs or steps to quarantine; the engine requests a snapshot from the adapter, which makes up for the
+lost events. After repeated failures more is quarantined, and in the end the plan is rebuilt.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class BatchSkipper:
 
     @property
     def needs_new_plan(self) -> bool:
-        """Whether so many consecutive calls failed that the plan must be rebuilt."""
+        """Whether the plan must be rebuilt, after many consecutive failures."""
         return self._failures_in_row >= _ANEW
 
     def record_success(self) -> None:

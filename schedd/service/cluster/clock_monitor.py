@@ -37,7 +37,9 @@ class ClockMonitor:
         self._steps: deque[tuple[float, float]] = deque()
 
     def check(self, planned: int) -> str:
-        """Return what is wrong with the clock, empty if nothing; ``planned`` is the plan's present second."""
+        """Return the problem of the clock, empty if there is none; ``planned`` is the plan's present
+        second.
+        """
         if not self._watches:
             return ""
         now, steady = self._clock.now(), self._steady()

@@ -48,7 +48,7 @@ class LeadershipObserver(Protocol):
     """A planner, as the leader election sees it."""
 
     @property
-    def standing_by(self) -> bool:
+    def on_standby(self) -> bool:
         """Whether it only follows the log."""
         ...
 
@@ -63,7 +63,7 @@ class LeadershipObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TakeoverState:
-    """The state with which a planner starts to lead.
+    """The initial state of a planner that starts to lead.
 
     ``decisions`` are the last ones without an outcome; ``last`` is the highest decision id.
     """
@@ -78,7 +78,7 @@ class TakeoverState:
     failed: EngineCallFailed | None = None
     """The engine call that failed during the replay and was skipped."""
     anew: bool = False
-    """Whether so much was skipped that the plan must be rebuilt."""
+    """Whether the plan must be rebuilt, because everything after the checkpoint was skipped."""
 
 
 class Failover:
@@ -148,7 +148,7 @@ class Failover:
         self._skipped = failed
         return True
 
-    def try_take_over(self, now: int) -> TakeoverState | None:
+    def try_lead(self, now: int) -> TakeoverState | None:
         """Return the state to lead with if this daemon leads, else None. Raises StoreError and
         EngineCallFailed.
         """
@@ -165,7 +165,7 @@ class Failover:
             mark=self._durable.watermark(self._cluster),
         )
         try:
-            decisions, last = self._follower.take_over(journal, passed=self._skipped is not None)
+            decisions, last = self._follower.finish_replay(journal, passed=self._skipped is not None)
         except BaseException:
             journal.close()
             raise
@@ -236,7 +236,7 @@ class DaemonStore:
             else:
                 self._set_trouble(lead="")
                 holder = self.settings.holder or socket.gethostname()
-                self._warn_of_readers()
+                self._warn_about_readable_file()
                 self.lead = Leadership(
                     self.store.database,
                     holder,
@@ -248,7 +248,7 @@ class DaemonStore:
                 return True
         return False
 
-    def _warn_of_readers(self) -> None:
+    def _warn_about_readable_file(self) -> None:
         """Warn if other users can read the SQLite file, which has all jobs and the audit log."""
         path = self.store.database.path
         if path is not None and path.stat().st_mode & 0o007:
@@ -314,7 +314,7 @@ class DaemonStore:
                     _log.warning("another daemon leads", why=said)
                 for planner in planners:
                     planner.step_down()
-                if all(planner.standing_by for planner in planners):
+                if all(planner.on_standby for planner in planners):
                     lead.release()
             elif not lead.term:
                 try:

@@ -111,7 +111,7 @@ class DecisionLog:
 
     @property
     def last_id(self) -> str:
-        """The highest decision id so far; empty before the first."""
+        """The highest decision id; empty before the first."""
         return self._last
 
     def page_after(self, place: str, most: int = 1_000) -> DecisionPage:
@@ -138,7 +138,7 @@ class DecisionLog:
             return DecisionPage(tuple(found), last, missed)
 
     async def wait_for_page(self, place: str, seconds: float, most: int = 1_000) -> DecisionPage:
-        """Return a page as soon as there are decisions, or after so many real seconds."""
+        """Return a page as soon as there are decisions, or after ``seconds`` of real time."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         with self._signal.subscribe() as rung:

@@ -30,7 +30,7 @@ class DeliveryResult:
 
 @dataclass(slots=True)
 class PendingDelivery:
-    """Events of one sender with the results so far; ``answer`` is set when all are handled."""
+    """Events of one sender with their results; ``answer`` is set when all are handled."""
 
     events: Sequence[Event]
     answer: "Future[DeliveryResult]"
@@ -76,7 +76,7 @@ def cut_batches(deliveries: Sequence[PendingDelivery]) -> Iterator[Sequence[Deli
 
 
 def _cuts(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the positions at which to cut a delivery, including its end."""
+    """Yield the positions for cutting a delivery, including its end."""
     begin = 0
     for i, event in enumerate(events):
         if isinstance(event, Snapshot):

@@ -19,7 +19,7 @@ _LOOK_S = 0.2
 _ENDS_S = 10.0
 """Time that an interrupted call may take to end."""
 _JUMPS = 100
-"""Iterations in which Python delivers an asynchronous exception."""
+"""Iterations of an empty loop, during which Python delivers an asynchronous exception."""
 _EACH_S = 0.002
 """Extra time per known job, and per job and node of a server snapshot."""
 
@@ -135,7 +135,7 @@ def call_engine(
 
 @contextmanager
 def attribute_errors(engine: Engine, batch: EventBatch) -> Iterator[None]:
-    """Raise errors of the block as EngineCallFailed for ``batch``, whose results the block processes.
+    """Raise errors of the block, which processes the results of ``batch``, as EngineCallFailed.
 
     StoreError and PlannerStopped pass through.
     """

@@ -83,7 +83,7 @@ class Inbox:
         generation: int,
         taken: Mapping[str, int],
     ) -> None:
-        """Answer the deliveries whose last event was in ``batch`` (None: there was no new event).
+        """Answer the deliveries that ``batch`` completes (None: there was no new event).
 
         ``taken``: number of moved jobs by event, see ``Outcome``.
         """

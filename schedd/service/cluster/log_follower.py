@@ -71,7 +71,7 @@ def settings_to_json(settings: EngineSettings) -> str:
 
 
 class LogFollower:
-    """Follows the log of one cluster. ``settings`` are those of this daemon, for the time when it leads.
+    """Follows the log of one cluster. ``settings`` apply when this daemon leads.
 
     ``without_log``: skip the log after the checkpoint for good, except settings and pauses; only for the
     leader. All methods raise StoreError when the database fails, and may then be repeated. They raise
@@ -103,7 +103,7 @@ class LogFollower:
         self.promised = PromiseTracker()
         self._tries = 0
         self.rebuilt = ""
-        """Why and from what the state was rebuilt; empty if it was read from a checkpoint."""
+        """Cause and source of a rebuilt state; empty if it was read from a checkpoint."""
         self._promises_since = 0
         """Earlier promises are in the rebuilt engine."""
         self.kept = True
@@ -120,7 +120,8 @@ class LogFollower:
             batches = [replace(batch, calls=0) for batch in batches]
         self.promised.reset(self.engine)
         if self.rebuilt and batches:
-            # Another version wrote the log: starts that this one would not decide are no other scheduler's.
+            # Another version wrote the log: starts that this version would not decide are no sign of another
+            # scheduler.
             self.engine.state.unsure = max(batch.now for batch in batches)
         self._apply(batches)
         if self.rebuilt:
@@ -137,7 +138,7 @@ class LogFollower:
                 found = self._store.recover(self._number, before)
                 without = [batch.number for batch in found.batches if batch.calls == RESUME_FROM_CHECKPOINT]
                 if without and before is None and tries < _TRIES:
-                    tries += 1  # its checkpoint may have been written between two of our looks
+                    tries += 1  # its checkpoint may have been written between two of our reads
                     continue
                 if found.checkpoint is None and self.rebuilt:
                     from_facts = self._from_facts()
@@ -212,7 +213,7 @@ class LogFollower:
     def catch_up(self) -> bool:
         """Handle the new batches of the leader; return whether there were any."""
         batches = self._store.events_after(self._number, self._at)
-        if batches and not self.kept:  # who led first kept a checkpoint before its first batch
+        if batches and not self.kept:  # the first leader wrote a checkpoint before its first batch
             self._begin(self.engine.state.now)
         elif self._diverges(batches):
             self._begin(self.engine.state.now)
@@ -222,9 +223,9 @@ class LogFollower:
         return bool(batches)
 
     def _diverges(self, batches: Sequence[EventBatch]) -> bool:
-        """Whether the leader's state differs from the one that these batches lead to from here."""
+        """Whether the leader's state has diverged from the result of these batches here."""
         if any(isinstance(event, BatchSkipped) for batch in batches for event in batch.events):
-            return True  # what it has passed over may have been handled here
+            return True  # the skipped batch may have been handled here
         if any(batch.calls == RESUME_FROM_CHECKPOINT for batch in batches):
             return True
         if self._last is not None and self._logged_calls() == RESUME_FROM_CHECKPOINT:
@@ -255,7 +256,7 @@ class LogFollower:
         """Return the settings in a batch."""
         try:
             return EngineSettings(**json.loads(batch.settings))
-        except _UNREADABLE as error:  # another version's
+        except _UNREADABLE as error:  # written by another version
             _log.error("settings in the log cannot be read", cluster=self._name, why=repr(error))
             return self.settings
 
@@ -265,7 +266,7 @@ class LogFollower:
         self.engine.state.strayed = strayed
         self.promised.reset(self.engine)
 
-    def take_over(self, journal: BatchJournal, *, passed: bool = False) -> tuple[Sequence[Decision], str]:
+    def finish_replay(self, journal: BatchJournal, *, passed: bool = False) -> tuple[Sequence[Decision], str]:
         """Finish the replay when this daemon leads: store the results of the last batch if they are missing.
 
         Return the open decisions and the highest decision id. ``lost`` reports missing parts of the log. If a
@@ -273,13 +274,13 @@ class LogFollower:
         """
         self.catch_up()
         if self._store.last_position(self._number).batch < self._at.batch:
-            self._begin(self.engine.state.now)  # who led before told us of more than there is now
+            self._begin(self.engine.state.now)  # the former leader had written more than there is now
         elif self._last is not None and self._last[0].calls != self._logged_calls():
-            self._begin(self.engine.state.now)  # who led before could not say any more that it passed it over
+            self._begin(self.engine.state.now)  # the former leader may have skipped it later
         while self.engine.strayed and self._tries < _TRIES:
             self._tries += 1
             self._begin(self.engine.state.now)
-        state = self._state_to_keep()
+        state = self._pinned_state()
         kept = self._store.last_decision(self._number)
         self.lost = self._log_loss(kept)  # before the journal writes anything, its mark included
         if self._last is not None:
@@ -289,7 +290,7 @@ class LogFollower:
                 journal.commit_decisions(batch, new, promises, breaches, state)
         number = int(kept[1:] or 0)
         if number > self.engine.state.decision_number:
-            # Ids must not come twice. The decisions themselves the next snapshot will show.
+            # Ids must be unique. The next snapshot will show the effects of these decisions.
             if not passed:
                 _log.warning(
                     "more decisions were kept than the log led to; another version made them",
@@ -306,7 +307,7 @@ class LogFollower:
         ]
         return recent, self._store.last_decision(self._number)
 
-    def _state_to_keep(self) -> bytes:
+    def _pinned_state(self) -> bytes:
         """Return the state to store after a confined error during the replay; empty without one.
 
         Raises EngineCallFailed.
@@ -365,7 +366,7 @@ class LogFollower:
         if others:
             _log.info("other settings than before", cluster=self._name)
             self._switch_settings(self.settings)
-        if others or not self.kept or not self._at.batch:  # the log tells those of its beginning, too
+        if others or not self.kept or not self._at.batch:  # the log also records the first settings
             journal.use_settings(settings_to_json(self.settings))
         if not self.kept:
             frozen = self.engine.freeze()

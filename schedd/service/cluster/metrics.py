@@ -149,12 +149,12 @@ class ClusterMetrics:
         self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in alert_kinds()}
 
     def count_notice(self, outcome: str) -> None:
-        """Count a notice by outcome, one of ``NOTICES``."""
+        """Count a notice by its outcome (see ``NOTICES``)."""
         self._notices[outcome].inc()
 
     def count_alert(self, kind: str) -> None:
-        """Count an alert by kind, one of ``KINDS``."""
-        if kind in self._alerts:  # what counts must not end by what it counts
+        """Count an alert by its kind (see ``KINDS``)."""
+        if kind in self._alerts:  # an unknown kind must not stop the planner
             self._alerts[kind].inc()
 
     @contextmanager
@@ -170,7 +170,7 @@ class ClusterMetrics:
         self._lag.observe(time.monotonic() - came)
 
     def count_search(self, moved: int) -> None:
-        """Count a search, which moved so many jobs of the live plan."""
+        """Count a search, which moved this number of jobs of the live plan."""
         self._searches["taken" if moved else "none"].inc()
 
     def set_objectives(self, vector: ObjectiveVector) -> None:

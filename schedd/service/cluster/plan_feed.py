@@ -36,9 +36,9 @@ class JobSummary:
     """The same as people are to be shown it: it does not follow each move of the plan."""
     planned_end: int | None
     expected_start: int | None
-    """About when it starts, by how long jobs really run; null where that is not told."""
+    """P50 by real run times; null if no estimate is published."""
     expected_by: int | None
-    """By when it starts in nine of ten cases."""
+    """P90."""
     promised_start: int | None
     nodes: tuple[str, ...]
     """Where it runs or is planned."""

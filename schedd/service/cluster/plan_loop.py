@@ -51,7 +51,7 @@ class PlanLoop:
     """One cluster's engine in its own thread. Public methods may be called from any thread.
 
     ``failure`` is the error that stopped the planner, until it is restarted; ``trouble`` is why it waits for
-    its journal. Both are empty while it works. With a ``failover`` it starts ``standing_by``: its engine
+    its journal. Both are empty while it works. With a ``failover`` it starts ``on_standby``: its engine
     follows the log until this daemon leads, then it continues with the journal. It stands by again when
     another daemon leads.
     """
@@ -74,7 +74,7 @@ class PlanLoop:
         """Supervisor of the daemon's background work, for this cluster's work, too."""
         self.metrics = meters or PlannerMetrics().for_cluster(name)
         self.failure = ""
-        self.standing_by = succession is not None
+        self.on_standby = succession is not None
         self.recovered = threading.Event()
         self._clock = clock
         self._succession = succession
@@ -158,21 +158,21 @@ class PlanLoop:
     @property
     def silence(self) -> str:
         """That the adapter is silent, and since when; empty otherwise, and on standby."""
-        if self.standing_by:
+        if self.on_standby:
             return ""
         return self.adapter_contact.silence(self._publisher.latest.settings.adapter_silence)
 
     @property
     def clock_problem(self) -> str:
         """Which clocks of server, adapter and daemon differ too much; empty if none is known to."""
-        if self.standing_by:
+        if self.on_standby:
             return ""
         return self.adapter_contact.clock_problem(self._publisher.latest.settings.clock_apart)
 
     @property
     def scheduler_not_called(self) -> str:
         """That the server does not call its scheduler; empty if it does, or is silent."""
-        return "" if self.standing_by or self.silence else self.adapter_contact.scheduler_not_called
+        return "" if self.on_standby or self.silence else self.adapter_contact.scheduler_not_called
 
     def _ring(self) -> None:
         self.feed.signal.notify()
@@ -229,18 +229,18 @@ class PlanLoop:
     @property
     def is_leader(self) -> bool:
         """Whether decisions made here are valid now."""
-        return not self.standing_by and (self._succession is None or self._succession.is_leader)
+        return not self.on_standby and (self._succession is None or self._succession.is_leader)
 
     @property
     def unable_to_lead(self) -> str:
         """Why this daemon may not decide although it is the leader as far as it knows; empty if it may."""
-        if self.standing_by or self.is_leader:
+        if self.on_standby or self.is_leader:
             return ""
         return "this daemon's lease has expired and was not renewed"
 
     @property
     def busy_for(self) -> float:
-        """Real seconds for which the planner has worked on its present task.
+        """Real seconds since the start of the planner's present task.
 
         0 while it is idle or waits for its journal, and while a hanging call is about to be interrupted:
         killing it would gain nothing then.
@@ -281,7 +281,7 @@ class PlanLoop:
     def step_down(self) -> None:
         """Stop leading: another daemon leads."""
         with self._inbox.condition:
-            if not self.standing_by:
+            if not self.on_standby:
                 self._stepping_down = True
                 self._inbox.condition.notify()
 
@@ -291,7 +291,7 @@ class PlanLoop:
 
     def await_lead(self) -> None:
         """Return when this planner has taken over, if its daemon leads."""
-        while self.standing_by and self.alive and not self._stopping:
+        while self.on_standby and self.alive and not self._stopping:
             if self._succession is None or not self._succession.is_leader:
                 return
             time.sleep(_SOON_S)
@@ -312,7 +312,7 @@ class PlanLoop:
     def check_leads(self) -> None:
         """Raise StandingBy when another daemon leads, PlannerStopped when the planner does not work."""
         self._check_open()
-        if self.standing_by:
+        if self.on_standby:
             raise StandingBy("this daemon stands by; ask the one that leads")
         if self._succession is not None and not self._succession.is_leader:
             raise StandingBy("this daemon's lease has expired, and the database is unavailable to renew it")
@@ -378,7 +378,7 @@ class PlanLoop:
         except PlannerStopped:
             self._inbox.refuse("the daemon is shutting down")
         except BaseException as error:
-            self.failure = "the planner stopped"  # at once: what follows needs memory
+            self.failure = "the planner stopped"  # set first, because formatting needs memory
             self.failure = f"the planner stopped: {error!r}"
             self._planner.record_incident("stopped")
             self._refuse_all()
@@ -405,7 +405,7 @@ class PlanLoop:
             self._planner.reopen_decisions()
             return
         with self._inbox.condition:
-            self.standing_by, self._stepping_down = True, False
+            self.on_standby, self._stepping_down = True, False
         self._retries.trouble = ""
         self._shared_fork.clear()
         self._planner.journal.close()
@@ -431,7 +431,7 @@ class PlanLoop:
     def _work(self) -> None:
         while self._await_work():
             self._busy_since = time.monotonic()
-            if self._planner.clock_set_back:
+            if self._planner.clock_regressed:
                 self._planner.follow_clock()
             self._inbox.answer_calls(lambda: self._planner.engine)
             deliveries = self._inbox.next_deliveries()
@@ -444,7 +444,7 @@ class PlanLoop:
     def _await_lead(self) -> bool:
         """Follow the log until this daemon leads; return False when the thread must stop."""
         while not self._stopping:
-            if self._succession is None or self._follow_and_take_over(self._succession):
+            if self._succession is None or self._follow_or_lead(self._succession):
                 self.recovered.set()
                 return True
             with self._inbox.condition:
@@ -453,16 +453,16 @@ class PlanLoop:
             self._inbox.answer_calls(lambda: self._planner.engine)
         return False
 
-    def _follow_and_take_over(self, succession: Failover) -> bool:
+    def _follow_or_lead(self, succession: Failover) -> bool:
         """Bring the engine up to date with the log; return whether this daemon leads now."""
         try:
             engine, news = succession.follow(self.now())
             if news or engine is not self._planner.engine:
                 self._planner.publish(engine)
             self.recovered.set()
-            reign = succession.try_take_over(self.now())
+            reign = succession.try_lead(self.now())
             if reign is not None:
-                self._planner.take_over(reign)
+                self._planner.start_leading(reign)
         except EngineCallFailed as failed:
             self._engine_failed_on_log(succession, failed)
             return False
@@ -475,7 +475,7 @@ class PlanLoop:
         if reign is None:
             return False
         self.adapter_contact.reset()
-        self.standing_by = False
+        self.on_standby = False
         _log.info("planning", cluster=self.name, jobs=len(self._planner.engine.state.records))
         return True
 
@@ -492,7 +492,7 @@ class PlanLoop:
         """Stand by: refuse pending work and discard the engine, which may be ahead of the log."""
         _log.warning("not leading any more", cluster=self.name, why=why)
         with self._inbox.condition:
-            self.standing_by, self._stepping_down = True, False
+            self.on_standby, self._stepping_down = True, False
         self.decisions.close()
         self._inbox.refuse("another daemon leads")
         with self._inbox.condition:
@@ -509,7 +509,7 @@ class PlanLoop:
             while not (self._stopping or self._inbox):
                 if self._stepping_down:
                     raise NotLeader("another daemon leads")
-                if self._planner.clock_set_back:
+                if self._planner.clock_regressed:
                     break
                 wake = self._planner.next_wake
                 wait = _LOOK_S if wake is None else min(self._clock.wait_for(wake), _LOOK_S)
@@ -551,5 +551,5 @@ class PlanLoop:
     def _reconfigure(self, settings: EngineSettings) -> None:
         if self._succession is not None:
             self._succession.reconfigure(settings)
-        if not self.standing_by:
+        if not self.on_standby:
             self._planner.reconfigure(settings)

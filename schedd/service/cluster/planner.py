@@ -114,7 +114,7 @@ class Planner:
             _log.error(what, cluster=self._name, exc_info=error)
         self._failing[what] = f"{what}: {error!r}"
 
-    def take_over(self, reign: TakeoverState) -> None:
+    def start_leading(self, reign: TakeoverState) -> None:
         """Continue with the state of the failover."""
         self.journal, self._promised = reign.journal, reign.promised
         if reign.engine is not self.engine:
@@ -140,8 +140,7 @@ class Planner:
     def handle_batch(self, events: Sequence[Event], *, resumed: bool = False) -> EventBatch | None:
         """Store, handle and publish a batch, in this order; return None if no event is new.
 
-        Everything is durable on return: events are synced together with their decisions, or alone without
-        any.
+        Everything is durable on return: events are synced together with their decisions, if there are any.
         """
         self.taken = {}
         now, paused = int(self._clock.now()), self.engine.state.paused
@@ -174,12 +173,12 @@ class Planner:
             raise EventsNotStorable(f"these events cannot be kept: {error!r}") from error
 
     @property
-    def clock_set_back(self) -> bool:
+    def clock_regressed(self) -> bool:
         """Whether the clock was set back by more than the planner waits out."""
         return self.engine.state.now - self._clock.now() > MOST_BEHIND_S
 
     def follow_clock(self) -> None:
-        """Continue at the time to which the clock was set back; a snapshot is requested."""
+        """Continue at the time of a clock that was set back; a snapshot is requested."""
         now, before = int(self._clock.now()), self.engine.state.now
         _log.error("the clock was set back; the plan is made anew", cluster=self._name, by=before - now)
         self.handle_batch([ClockSet(id=f"clock:{before}:{now}:{self.engine.state.generation}", time=now)])
@@ -202,7 +201,7 @@ class Planner:
             promises, breaches = self._promised.changes(engine) if self._promised is not None else ((), ())
         state = b""
         if engine.strayed:
-            # The same calls may lead elsewhere: who follows, and this daemon, go on from the state itself.
+            # Repeated calls may lead to another state: followers and this daemon continue from this state.
             engine, state = restart_from_state(engine, batch)
             self.engine = engine
             if self._promised is not None:
@@ -215,7 +214,7 @@ class Planner:
         if batch.events:
             self.batches += 1
             self.decisions.acknowledge(batch.events)
-        # A repair that goes on slice by slice shows its progress now and then.
+        # A repair in slices publishes its progress periodically.
         if batch.events or made or not engine.state.plan.freed or publisher.is_overdue:
             self.publish(engine)
         if made:
@@ -227,7 +226,7 @@ class Planner:
         self.checkpoint()
 
     def _skip_batch(self, failed: EngineCallFailed) -> None:
-        """Continue without a batch on which the engine failed; repeat while that fails, too."""
+        """Continue without a failed batch; repeat while that fails, too."""
         while True:
             self._skipper.record_failure(failed)
             self.record_failed_call(failed)
@@ -237,7 +236,7 @@ class Planner:
                 self.engine, self._promised, anew = self._rebuild(failed)
                 self._report_skip(failed, anew=anew)
             except EngineCallFailed as again:
-                if again.batch.number:  # else it is one of those that were handled before: all the same
+                if again.batch.number:  # otherwise an earlier call failed during the replay
                     failed = again
             else:
                 return
@@ -272,7 +271,7 @@ class Planner:
         return self._retries.retry(lambda: succession.rebuild(now, without_log=bare))
 
     def _report_skip(self, failed: EngineCallFailed, *, anew: bool = False) -> None:
-        """Tell the engine what to quarantine, in a batch of its own. Raises EngineCallFailed."""
+        """Submit the event that names what to quarantine, in a batch of its own. Raises EngineCallFailed."""
         now = int(self._clock.now())
         page = self.decisions.page_after("", most=1_000_000)
         runs = [one for one in page.decisions if isinstance(one, Run)]
@@ -306,7 +305,7 @@ class Planner:
         """Write a checkpoint if it is due; a missing one only makes the replay longer."""
         now = int(self._clock.now())
         if self._succession is None and self.engine.log.full:
-            self.engine.freeze()  # nobody else does, and what led to a failure is to be known
+            self.engine.freeze()  # bounds the log, which must still explain a later failure
         try:
             kept = self.journal.maybe_checkpoint(self.engine.freeze, now, must=must)
         except NotLeader:

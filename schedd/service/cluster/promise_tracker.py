@@ -22,7 +22,7 @@ def _none() -> npt.NDArray[np.int64]:
 
 @dataclass(slots=True)
 class PromiseTracker:
-    """Compares the engine's promises after each batch with those of the previous check."""
+    """Compares the engine's promises after each batch with the previous ones."""
 
     _promise: npt.NDArray[np.int64] = field(default_factory=_none)
     _generation: int = 0
@@ -66,7 +66,7 @@ class PromiseTracker:
         now = state.promise
         before = np.full(now.shape[0], FOREVER, np.int64)
         before[: self._promise.shape[0]] = self._promise
-        # A slot that changed hands may promise the same second to its new job.
+        # A reused slot may have the same promised second for its new job.
         looked = (now != before) | (state.changed > self._generation)
         self._generation = state.generation
         made: list[Promise] = []
@@ -80,13 +80,13 @@ class PromiseTracker:
                     continue
                 made.append(Promise(record.id, state.now, int(now[slot]), record.weak))
                 self._owner[slot] = record.id
-        # Nearly always nothing changed, so that the copy is worth its test.
+        # The comparison avoids a copy in most batches.
         if now.shape[0] != self._promise.shape[0] or (now != before).any():
             self._promise = now.copy()
         return made
 
     def _risk_changes(self, engine: Engine) -> list[PromiseBreach]:
-        """Return the promises that are newly at risk, and those that can be kept again."""
+        """Return the changes of promises: newly at risk, or safe again."""
         state = engine.state
         if not state.risks and not self._risks:
             return []

@@ -26,7 +26,7 @@ class ThreadSignal:
         with self._lock:
             waiting = tuple(self._waiting)
         for loop, rung in waiting:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+            with contextlib.suppress(RuntimeError):  # the event loop was closed
                 loop.call_soon_threadsafe(rung.set)
 
     def close(self) -> None:

@@ -57,11 +57,11 @@ class NoticeSender:
         letter = EmailMessage()
         letter["From"] = self._settings.sender
         letter["To"] = notice.subscription.address
-        letter["Subject"] = _one_line(f"[{self._cluster}] job {notice.job}: {_headline(notice)}")
+        letter["Subject"] = _single_line(f"[{self._cluster}] job {notice.job}: {_headline(notice)}")
         letter["Date"] = formatdate()
         letter["Message-ID"] = make_msgid(domain=self._settings.sender.rpartition("@")[2])
         letter["Auto-Submitted"] = "auto-generated"
-        job = _one_line(notice.job)
+        job = _single_line(notice.job)
         lines = [f"Job {job} on {self._cluster}: {_headline(notice)}."]
         if notice.kind == "moved" and notice.before >= 0:
             lines.append(f"It was told before: {_format_time(notice.before)}.")
@@ -111,7 +111,7 @@ class NoticeSender:
         return ""
 
 
-def _one_line(text: str) -> str:
+def _single_line(text: str) -> str:
     """Replace line ends and unprintable characters, which a mail header cannot hold."""
     return "".join(one if one.isprintable() else "?" for one in text)
 

@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 5.0
 _HOUR_S: Final = 3600
 _WAITS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
-"""Backoff between attempts of one notice; after the last it is given up."""
+"""Backoff between attempts of one notice, which fails for good after the last."""
 _MOST_WAITING: Final = 10_000
 _Key = tuple[int, str]
 
@@ -77,7 +77,7 @@ class Notifier:
         self._sent: dict[str, deque[int]] = {}
         self._postponed: set[_Key] = set()
         self._failed: set[str] = set()
-        """Jobs for which the rules raised an error."""
+        """Jobs with an error in the rules."""
 
     # ---- wishes ----------------------------------------------------------------------------------
 
@@ -120,20 +120,20 @@ class Notifier:
         """Send notices until the planner stops; none on standby."""
         bell = self._loop.feed.signal
         while not bell.closed:
-            with suppress(StoreError):  # what is due stays so; the alarms say that the database fails
-                await asyncio.to_thread(self.find_due)
+            with suppress(StoreError):  # notices stay due; an alert reports the failed database
+                await asyncio.to_thread(self.find_notices)
             await asyncio.to_thread(self.send)
             await asyncio.sleep(pause)
 
-    def find_due(self) -> None:
+    def find_notices(self) -> None:
         """Find the notices that are due, and record them. Raises StoreError."""
         loop, published = self._loop, self._loop.published
-        if loop.standing_by or self._store() is None:
-            self._subscriptions = None  # the daemon that leads tells, and keeps others
+        if loop.on_standby or self._store() is None:
+            self._subscriptions = None  # the leader sends notices, and may change subscriptions
             self._queue.clear()
             return
         if published.stale or published.arriving:
-            return  # nobody knows how things stand
+            return  # the present state is unknown
         store = self._open_store()
         wishes = self._load_subscriptions(store)
         new: dict[_Key, LastNotice] = {}
@@ -147,7 +147,7 @@ class Notifier:
                 continue
             try:
                 mark, notice = self._decide(published, wish, record, now)
-            except Exception as error:  # of this job: the others are looked at all the same
+            except Exception as error:  # only of this job: continue with the others
                 if record.id not in self._failed:
                     self._record.note(error)
                 self._failed.add(record.id)
@@ -157,7 +157,7 @@ class Notifier:
                 if key not in self._postponed:
                     self._postponed.add(key)
                     loop.metrics.count_notice("limited")
-                continue  # it stays due
+                continue  # it stays due for the next hour
             if notice is not None:
                 self._postponed.discard(key)
             if mark != self._last_notices.get(key):
@@ -228,19 +228,19 @@ class Notifier:
     # ---- sending ---------------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Send the queued notices whose backoff has passed."""
+        """Send the queued notices after their backoff."""
         for _ in range(len(self._queue)):
             letter = self._queue.popleft()
             notice, now = letter.notice, self._loop.now()
             if notice.kind == "soon" and notice.start <= now:
                 self._loop.metrics.count_notice("late")
-                continue  # it has come
+                continue  # the start has passed
             if letter.not_before > self._clock():
                 self._queue.append(letter)
                 continue
             try:
                 why = self._messenger.send(notice, now)
-            except Exception as error:  # of this notice: the others are sent all the same
+            except Exception as error:  # only of this notice: continue with the others
                 self._record.note(error)
                 why = repr(error)
             if not why:

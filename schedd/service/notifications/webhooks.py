@@ -60,9 +60,9 @@ class StartMoved:
     time: int
     """When it was decided."""
     expected_start: int | None = None
-    """About when it starts by how long jobs really run, as told now; null: nothing is."""
+    """P50 by real run times, as published now; null: no estimate."""
     expected_by: int | None = None
-    """By when it starts in nine of ten cases."""
+    """P90."""
     promised_start: int | None = None
     """No later than this it starts, as promised; null: nothing is promised."""
 
@@ -113,7 +113,7 @@ class _StartTracker:
         found = None
         if self._generation is not None:
             found = self._loop.feed.changes_since(published, self._generation, wanted)
-        if found is None:  # the first look, or too much happened since the last one
+        if found is None:  # the first check, or too many changes since the last one
             records = [r for r in (*published.records, *published.slotless.values()) if r is not None]
             there = {record.id for record in records}
             self._told = {job: start for job, start in self._told.items() if job in there}
@@ -152,13 +152,13 @@ class _AlertTracker:
         self._loop = loop
         self.told: dict[tuple[str, str], OpenAlert] = {}
 
-    def news(self) -> tuple[list[OpenAlert], list[OpenAlert]]:
-        """Return the alerts that opened and those that closed since the last report."""
+    def changes(self) -> tuple[list[OpenAlert], list[OpenAlert]]:
+        """Return the opened and the closed alerts since the last report."""
         found = {(one.kind, one.about): one for one in self._loop.alerts.current}
         opened = [one for key, one in found.items() if key not in self.told]
         return opened, [one for key, one in self.told.items() if key not in found]
 
-    def tell(self, opened: Iterable[OpenAlert], closed: Iterable[OpenAlert]) -> None:
+    def mark_reported(self, opened: Iterable[OpenAlert], closed: Iterable[OpenAlert]) -> None:
         """Record that these were reported."""
         for one in closed:
             self.told.pop((one.kind, one.about))
@@ -186,19 +186,19 @@ async def run_webhook(
                 merged = move if earlier is None else _merge(earlier, move)
                 if merged is not None:
                     waiting[job] = merged
-            if loop.standing_by:  # the daemon that leads tells
+            if loop.on_standby:  # the leader reports
                 waiting.clear()
                 alerts.told.clear()
-            news = hook.settings.alerts and not loop.standing_by and bool(any(alerts.news()))
+            news = hook.settings.alerts and not loop.on_standby and bool(any(alerts.changes()))
             if (waiting or news) and time.monotonic() >= not_before:
                 batch = list(waiting.values())[:_MOST]
-                opened, closed = alerts.news() if news else ([], [])
+                opened, closed = alerts.changes() if news else ([], [])
                 taken = True
                 if news:
                     told = {"opened": [*map(asdict, opened)], "closed": [*map(asdict, closed)]}
                     taken = await _post(loop.name, hook, client, "alerts", told, tries)
                 if news and taken:
-                    alerts.tell(opened, closed)
+                    alerts.mark_reported(opened, closed)
                 if batch and taken:
                     told = {"moves": [*map(asdict, batch)]}
                     taken = await _post(loop.name, hook, client, "planned_start_moved", told, tries)
@@ -250,7 +250,7 @@ async def _post(
     except TargetRefused as refused:
         _log_failure(where, tries, str(refused))
         return False
-    except (httpx2.HTTPError, OSError) as error:  # a TimeoutError is one of the latter
+    except (httpx2.HTTPError, OSError) as error:  # TimeoutError is an OSError
         _log_failure(where, tries, f"{type(error).__name__} {error}".strip())
         return False
     if answer.is_success:
@@ -281,7 +281,7 @@ async def _send(
             follow_redirects=False,
         )
         try:
-            # Nobody reads the answer's body, which may have no end; nor is it followed elsewhere.
+            # The answer's body, possibly endless, is not read; redirects are not followed.
             async with sending as answer:
                 return answer
         except (httpx2.ConnectError, httpx2.ConnectTimeout):

@@ -1,7 +1,7 @@
-"""Admission check: would the server accept a hypothetical job, and in which queue?
+"""Admission check: would the server accept a hypothetical job? It also finds the job's execution queue.
 
 Follows both server families at submission (``chk_resc_limits`` and ``default_router``): a limit of the queue
-overrides that of the server; a routing queue passes the job to the first destination that accepts it.
+overrides the server's; a routing queue passes the job to the first destination that accepts it.
 """
 
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ def admit(
 ) -> Admission:
     """Follow the routes of a new job, then check the limits of queue and server.
 
-    A job without a walltime gets that of ``resources_max``, as on the server. Without a queue, or without
-    known queues, only the server's limits apply.
+    A job without a walltime gets the ``resources_max`` walltime, as on the server. Without a queue, or
+    without known queues, only the server's limits apply.
     """
     name = facts.queue.partition("@")[0]
     if not name or not queues:

@@ -1,4 +1,4 @@
-"""Comparison of the orders in which bookings can be planned again, on copies of an engine."""
+"""Comparison of the orders for planning bookings again, on copies of an engine."""
 
 from schedd.engine import Engine
 from schedd.engine.machine.orders import OrderFigures, ordered

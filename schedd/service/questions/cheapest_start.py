@@ -1,4 +1,4 @@
-"""Cheapest start of a job with an end by a given time, by trying all starts at which the price may change."""
+"""Cheapest start of a job with an end by a given time: tries all starts where the price may change."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ class CheapestStart:
 def candidate_starts(windows: Iterable[StartWindow], edges: Sequence[int], walltime: int) -> list[int]:
     """Return the starts within ``windows`` that can have the minimum cost.
 
-    Prices are constant between ``edges``, so the cost on given nodes is a linear function of the start
-    between the times at which the job's start or end passes an edge. The minimum is at one of these times, or
-    at an end of a window.
+    Prices are constant between ``edges``, so the cost on given nodes is a linear function of the start,
+    except where the job's start or end passes an edge. The minimum is at such a start, or at an end of a
+    window.
     """
     found: set[int] = set()
     for window in windows:

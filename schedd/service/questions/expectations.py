@@ -68,7 +68,7 @@ class ExpectationSource:
     """Result of the last round of predictions, for questions about further jobs. Any thread may use it."""
 
     fork: PlanFork
-    """With the plan by walltimes from which the round started."""
+    """With the plan by walltimes, before the round."""
     found: Foretold
     predict: Callable[[JobFeatures], Prediction | None]
     """Predicts a job's run time; None if that takes too long."""
@@ -92,7 +92,7 @@ class ExpectationSource:
         understood = self.fork.understand(facts)
         prediction = self.predict(ask_of(facts, understood))
         run_time = prediction.p50 if prediction is not None else -1
-        if planned <= asked.now + 1:  # the plan is newer than what was predicted from it
+        if planned <= asked.now + 1:  # the plan is newer than the prediction
             return Expectation(planned, planned, as_of, run_time)
         found = start_quantiles(
             self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of)
@@ -125,7 +125,7 @@ class ExpectationSource:
         if prediction is not None:
             levels = draw_levels([facts.id], len(self.after))
             lasts = np.minimum(sample_run_times([prediction], np.zeros(1, np.int64), levels)[0], walltime)
-        for k in np.flatnonzero(starts < 0).tolist():  # it comes behind what the draws were run on to
+        for k in np.flatnonzero(starts < 0).tolist():  # it starts after the simulated interval of the draw
             moment = max(now, self.found.drawn[k].now)
             start = self.after[k].earliest_start(facts, moment, int(lasts[k]), instead_of=instead_of)
             starts[k] = start if start is not None else -1
@@ -145,7 +145,7 @@ def _run_on(scene: StartSampler, expected: int, latest: int, plan: Plan, slot: i
         go_on = cancellation_check(fork)
         lasts = np.zeros(size, np.int64)
         lasts[: drawn_lasts.shape[0]] = drawn_lasts
-        lasts[slot] = plan.jobs.durations[slot]  # how long it runs matters to its own start no more
+        lasts[slot] = plan.jobs.durations[slot]  # its own run time does not affect its start
         at = project_plan(fork, lasts, scene.now, scene.work_limit, (slot,), scene.arrays, rule)
         starts[k] = at.started[slot]
         go_on()

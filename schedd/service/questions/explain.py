@@ -62,7 +62,7 @@ class Blocker:
     """Planned end."""
     on: tuple[BlockedResource, ...]
     sooner: bool
-    """Whether it is one of the blockers without which the job would start earlier than planned."""
+    """Whether the job would start earlier than planned without all blockers of this kind."""
     words: str
 
 
@@ -70,9 +70,9 @@ class Blocker:
 class Explanation:
     """Why a job does not start sooner. Times are seconds since the epoch (UTC).
 
-    Without all `blockers` it would start at `earliest`; with any one of them it would not. Without the
-    `sooner` blockers it would start at `without`, which is before its planned start; with any one of them it
-    would not. A job that may not be planned yet has no `earliest`; its blockers are its conditions.
+    Without all `blockers` it would start at `earliest`, but not if any of them stays. Without the `sooner`
+    blockers it would start at `without`, before its planned start, but not if any of them stays. A job that
+    may not be planned yet has no `earliest`; its blockers are its conditions.
     """
 
     job: str
@@ -189,7 +189,7 @@ def _fix_node_set_choice(plan: Plan, slot: int, start: int, now: int) -> None:
         plan.set_request(slot, replace(request, together=replace(request.together, wait=None)))
 
 
-# ---- what stands before any plan -----------------------------------------------------------------
+# ---- conditions before planning ------------------------------------------------------------------
 
 
 def _preconditions(published: Published, record: JobRecord) -> list[Blocker]:
@@ -248,7 +248,7 @@ def _start_barrier(record: JobRecord, ready: int, now: int) -> StartBarrier | No
     return StartBarrier("a start is tried again", "no start is tried")
 
 
-# ---- what is in the way --------------------------------------------------------------------------
+# ---- blockers ------------------------------------------------------------------------------------
 
 
 def _describe_blocker(published: Published, plan: Plan, item: PlanBlocker) -> Blocker:

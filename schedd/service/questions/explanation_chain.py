@@ -22,7 +22,7 @@ __all__ = [
     "ChainLink",
     "JobsAhead",
     "StartBarrier",
-    "describe_jobs_ahead",
+    "describe_jobs_before",
     "explanation_chain",
     "hide_other_jobs",
     "summarise_chain",
@@ -124,7 +124,7 @@ def explanation_chain(
             group = []
         group.append(one)
     links.append(scene.link(group, because))
-    return tuple(links), scene.ahead(takes, start)
+    return tuple(links), scene.count_jobs_before(takes, start)
 
 
 def summarise_chain(links: Sequence[ChainLink]) -> str:
@@ -135,7 +135,7 @@ def summarise_chain(links: Sequence[ChainLink]) -> str:
     return "; then ".join(words)
 
 
-def describe_jobs_ahead(ahead: Sequence[JobsAhead]) -> str:
+def describe_jobs_before(ahead: Sequence[JobsAhead]) -> str:
     """Return `3 earlier jobs go first`; `3 queued jobs go first: 2 came earlier, 1 has a higher priority`."""
     counts = {one.right: one.count for one in ahead if one.count}
     count = sum(counts.values())
@@ -171,7 +171,7 @@ class _LinkBuilder:
         self.plan, self.record = plan, record
         slots = self.published.starts.shape[0]
         self._rights: Ints = _rights(fork, record.slot, start + int(self.published.durations[record.slot]))
-        # What runs or is reserved is named before a queued job, one with a right before one that fits in.
+        # Running jobs and reservations are named first, then jobs with a right to go first, then gap fillers.
         self.strength: Ints = np.where(self.published.states == FIXED, len(_ORDER), self._rights)[:slots]
         self._pools = {row: name for name, row in plan.pools.items()}
 
@@ -182,7 +182,7 @@ class _LinkBuilder:
         return self.published.records[slot] if 0 <= slot < len(self.published.records) else None
 
     def key(self, one: BlockedInterval) -> tuple[str, str]:
-        """Return the key by which stretches are merged into one link."""
+        """Return the merge key: consecutive stretches with the same key become one link."""
         kind = self._kind(one)
         if kind == "reservation":
             return kind, self.published.blocks.get(one.slot, "")
@@ -278,7 +278,7 @@ class _LinkBuilder:
             return f"{not_yet} before {moment_in_words(until)}"
         return f"its nodes are free {end}; the plan is being repaired"
 
-    def ahead(self, takes: Sequence[Take], start: int) -> tuple[JobsAhead, ...]:
+    def count_jobs_before(self, takes: Sequence[Take], start: int) -> tuple[JobsAhead, ...]:
         """Count the planned jobs on the nodes before the job, by right."""
         read = self.plan.read_view()
         slots = np.flatnonzero((read.states == PLANNED) & (read.starts >= 0) & (read.starts < start))

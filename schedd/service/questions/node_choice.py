@@ -1,4 +1,4 @@
-"""The rule by which a job got its nodes, in words."""
+"""Reason for the choice of a job's nodes, in words."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,9 @@ _KIB_PER_GIB: Final = 1 << 20
 
 
 def describe_node_choice(choice: NodeChoice) -> str:
-    """The rule, and what it came to: which scarce resources the nodes have, or leave to others."""
+    """Return the rule and its effect: the scarce resources that the nodes have, or that are left to
+    others.
+    """
     if not choice.spares_scarce:
         return "tightest fit of the nodes that allow this start (spare_scarce is off)"
     if choice.wasted:

@@ -62,7 +62,7 @@ class JobCost:
     cost: float | None
     """None without prices or without a start."""
     kwh: float | None
-    """Energy of the job's cores and gpus beyond that of idle nodes."""
+    """Energy of the job's cores and gpus, without the idle power of its nodes."""
     loss: float | None
     """Expected loss in core-hours by node failures; None if failure rates are unknown."""
     limit: float | None

@@ -136,11 +136,11 @@ class PlanFork:
     ) -> WhatIfAnswer:
         """Return where the plan would place this job if it arrived at ``now``; the plan stays unchanged.
 
-        ``instead_of``: a job of the plan whose placement is free then, as are those of ``bookings``.
-        Optionally also the first ``most_windows`` windows of starts, the smallest ``changes`` with which the
-        job could start at once, the cheapest start with an end by ``cheapest_by``, and the common end of each
-        number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
-        NotUnderstood, and WorkSpent beyond QUESTION_WORK.
+        ``instead_of`` (a job of the plan) and ``bookings`` are removed first. Optional parts of the answer:
+        the first ``most_windows`` windows of starts; the smallest ``changes`` for an immediate start; the
+        cheapest start with an end by ``cheapest_by``; the common end of each number of equal jobs in
+        ``tasks`` (ascending; impossible or too expensive ones are left out). Raises NotUnderstood, and
+        WorkSpent beyond QUESTION_WORK.
         """
         moment = max(now, self.as_of)
         with self._lock, ExitStack() as stack:
@@ -150,7 +150,7 @@ class PlanFork:
             placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
             asking = self._trial(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
             asking = replace(asking, within=self._cost_limit(facts, moment))
-            answer = self._immediate_answer(facts, request) or self._wait_of_components(
+            answer = self._immediate_answer(facts, request) or self._component_wait(
                 facts, understood, instead_of
             )
             if answer is None:
@@ -277,9 +277,7 @@ class PlanFork:
             return WaitingFor("policy", f"the policy {policy}, which plans no starts")
         return None
 
-    def _wait_of_components(
-        self, facts: JobFacts, understood: Understood, instead_of: str
-    ) -> WaitingFor | None:
+    def _component_wait(self, facts: JobFacts, understood: Understood, instead_of: str) -> WaitingFor | None:
         """What a component lets the job wait for, asked about instead of another; None: nothing."""
         for one in components():
             if one.must_wait_in_what_if is not None:
@@ -313,7 +311,7 @@ class PlanFork:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """Plan and time of one question; ``ready`` is the first time at which the job may start."""
+    """Plan and time of one question; ``ready`` is the job's earliest possible start."""
 
     plan: Plan
     limits: LimitBook

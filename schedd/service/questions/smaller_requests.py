@@ -1,4 +1,4 @@
-"""Smallest changes of a request with which it could start at once, one resource at a time."""
+"""Smallest changes of a request for an immediate start, one resource at a time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ _MIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class SmallerRequest:
-    """The smallest change of one resource with which the job could start at once."""
+    """The smallest change of one resource that allows an immediate start."""
 
     change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
     """`cpus` and `mem` are per unit (a node of `nodes=`, a chunk of `select=`)."""

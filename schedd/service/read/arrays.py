@@ -12,7 +12,7 @@ from schedd.engine.show.view import Published
 from schedd.plan.columns import FIXED, PLANNED, VACANT
 from schedd.store.records import JobHistory
 
-__all__ = ["Array", "Spread", "full_array_id", "spread_of", "summarise_array"]
+__all__ = ["Array", "Spread", "compute_spread", "full_array_id", "summarise_array"]
 
 
 class Spread(NamedTuple):
@@ -25,8 +25,8 @@ class Spread(NamedTuple):
     share: float
 
 
-def spread_of(submitted: int, first: int | None, last: int | None) -> Spread | None:
-    """Return the spread; None if one of the ends is unknown."""
+def compute_spread(submitted: int, first: int | None, last: int | None) -> Spread | None:
+    """Return the spread; None if an end is unknown."""
     if first is None or last is None or last < first:
         return None
     return Spread(last - first, (last - first) / max(1, last - submitted))

@@ -75,7 +75,7 @@ class ClusterGauges(Collector):
             decisions.add_metric(name, len(loop.decisions))
             age.add_metric(name, max(0, loop.now() - published.as_of))
             ahead.add_metric(name, max(0, last - loop.now()))
-            if not loop.standing_by:
+            if not loop.on_standby:
                 heard.add_metric(name, loop.adapter_contact.age_s)
                 apart = loop.adapter_contact.clock_lead_s
                 clock.add_metric(name, apart if apart is not None else math.nan)

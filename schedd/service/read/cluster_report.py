@@ -1,7 +1,7 @@
 """Report on clusters over a period: balance, deadlines, slowdown, use of processors and licences.
 
-The measures are those of Pasquali, Baraglia, Capannini, Ricci and Laforenza (multilevel.md §4). Ended jobs
-come from the database, queued ones from the plan.
+The measures follow Pasquali, Baraglia, Capannini, Ricci and Laforenza (multilevel.md §4). Ended jobs come
+from the database, queued ones from the plan.
 """
 
 from collections.abc import Iterable, Sequence
@@ -154,9 +154,9 @@ def _report_cluster(clusters: Clusters, loop: PlanLoop, since: int, until: int) 
         until,
     )
     used = _make_spans(((one.started, one.ended, one.cpus) for one in within.runs), until)
-    changes = within.cpus or ((since, _cpus_now(published)),)  # what was heard just now is not noted yet
+    changes = within.cpus or ((since, _cpus_now(published)),)  # the newest nodes are not in the history yet
     there = _make_spans(((time, None, change) for time, change in changes), until)
-    # A mean over the time before the first node was known would say that a new cluster has next to nothing.
+    # A mean that includes the time before the first known node would be too low for a new cluster.
     known = max(since, changes[0][0])
     known = known if known < until else since
     processors = measure_usage(there, asked, used, known, until)
@@ -249,7 +249,7 @@ def _missed_deadline(one: RunUsage, due: int | None) -> bool:
 
 
 def _queued_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
-    """Yield the jobs that do not run, with the time at which they became or become eligible."""
+    """Yield the jobs that do not run, with their (past or future) eligible times."""
     for record in (*published.records, *published.slotless.values()):
         if record is not None and record.phase is not Phase.RUNNING:
             facts = record.facts

@@ -36,7 +36,7 @@ class EstimateAccuracy:
     since: int | None = None
     """Time of the oldest estimate, if the number of estimates was limited; None: all are included."""
 
-    def figures_of_kind(self, kind: EstimateKind) -> AccuracyFigures:
+    def kind_figures(self, kind: EstimateKind) -> AccuracyFigures:
         """Return the figures of one kind, with all lead times."""
         return next(one.figures for one in self.horizons if (one.kind, one.lead) == (kind, None))
 

@@ -67,7 +67,7 @@ def find_gaps(
     if begin >= end:
         return Gaps((), (), None)
     usable = [(name, facts) for name, facts in sorted(published.nodes.items()) if facts.state == "up"]
-    if from_begin:  # most nodes are full then: it need not be known when they are free again
+    if from_begin:  # most nodes are full then, and their later gaps do not matter
         taken = _cpus_in_use(published, begin)
         usable = [(name, facts) for name, facts in usable if facts.cpus - taken.get(name, 0) >= cpus]
     held = _usage_changes(published, begin, end)
@@ -89,7 +89,7 @@ def find_gaps(
             following = last
             continue
         last = name
-        here = _gaps_of_node(name, facts, starts, used, end, cpus)
+        here = _node_gaps(name, facts, starts, used, end, cpus)
         found += _contiguous_gaps(here, begin) if from_begin else here
     return Gaps(_totals(moments, changes, end), tuple(found), following)
 
@@ -103,11 +103,11 @@ def gaps_on(published: Published, begin: int, end: int, names: AbstractSet[str])
     for name in sorted(names & published.nodes.keys()):
         facts = published.nodes[name]
         if facts.state == "up":
-            yield from _gaps_of_node(name, facts, *_steps(begin, held.get(name)), end, 1)
+            yield from _node_gaps(name, facts, *_steps(begin, held.get(name)), end, 1)
 
 
 def _contiguous_gaps(found: list[Gap], begin: int) -> Iterator[Gap]:
-    """Yield the first gaps of a node, as long as they are contiguous."""
+    """Yield the first gaps of a node, up to the first interruption."""
     for gap in found:
         if gap.start != begin:
             return
@@ -173,7 +173,7 @@ def _steps(begin: int, held: Ints | None) -> tuple[Ints, Ints]:
     return times, used
 
 
-def _gaps_of_node(name: str, facts: NodeFacts, starts: Ints, used: Ints, end: int, cpus: int) -> list[Gap]:
+def _node_gaps(name: str, facts: NodeFacts, starts: Ints, used: Ints, end: int, cpus: int) -> list[Gap]:
     free = np.maximum(np.array([[facts.cpus], [facts.mem], [facts.gpus]]) - used[[0, 2, 3]], 0)
     ends = np.append(starts[1:], end)
     # Neighbours between which nothing changes are one gap.

@@ -1,4 +1,4 @@
-"""What one caller may see of other people's jobs."""
+"""Visibility rules: what a caller may see of other users' jobs."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _JOBS: Final = re.compile(rf"\bjobs? ({_ID}(?:, {_ID})*)")
 
 @dataclass(frozen=True, slots=True)
 class JobVisibility:
-    """Whose jobs are seen: those of ``whose``, or all when that is None."""
+    """Visible jobs: only the jobs of ``viewer``, or all jobs if it is None."""
 
     viewer: Bearer | None = None
 
@@ -31,21 +31,21 @@ class JobVisibility:
         return f"-{self.viewer.name}" if self.viewer is not None else ""
 
     def shows(self, record: JobRecord) -> bool:
-        """Whether the job is shown."""
+        """Whether the job is visible."""
         return self.viewer is None or self.viewer.owns(record.facts.owner)
 
     def shows_owner(self, owner: str) -> bool:
-        """Whether jobs of this owner are shown."""
+        """Whether jobs of this owner are visible."""
         return self.viewer is None or self.viewer.owns(owner)
 
     def redact_text(self, text: str, published: Published) -> str:
-        """The text with the ids of jobs that are not seen replaced by their number."""
+        """Replace the ids of invisible jobs by their number."""
         if self.viewer is None:
             return text
         return _JOBS.sub(self._hide_ids(published), text)
 
     def redact_view(self, view: JobView, published: Published) -> JobView:
-        """A job that is seen, with other people's jobs as a number in what is said of it."""
+        """Redact the view of a visible job: its texts name no invisible jobs."""
         if self.viewer is None:
             return view
         last = self.redact_change(view.last_change, published) if view.last_change is not None else None
@@ -53,13 +53,13 @@ class JobVisibility:
         return replace(view, why=self.redact_text(view.why, published), notes=notes, last_change=last)
 
     def redact_change(self, change: Change, published: Published) -> Change:
-        """A move of a job that is seen; events name jobs, too."""
+        """Redact a move of a visible job; its event may name an invisible job."""
         if self.viewer is None:
             return change
         return replace(change, words=self.redact_text(change.words, published), event="")
 
     def redact_explanation(self, found: Explanation, published: Published) -> Explanation:
-        """Why a job that is seen does not start sooner, with other people's jobs as a number."""
+        """Redact the explanation of a visible job: invisible blockers become a number."""
         if self.viewer is None:
             return found
         shown = tuple(one for one in found.blockers if one.kind != "job" or self.shows_owner(one.owner))
@@ -93,7 +93,7 @@ ALL_JOBS: Final = JobVisibility()
 
 
 def visibility_for(caller: Bearer, auth: AuthSettings, published: Published) -> JobVisibility:
-    """What ``caller`` sees of a cluster: what the role allows, else what the site or the server does."""
+    """Return the visibility for a caller: by its role, else by the site's or the server's rule."""
     if caller.may("see all") or auth.others == "all":
         return ALL_JOBS
     if auth.others == "server" and published.server.open:

@@ -8,7 +8,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import JobHistory, TimelineEntry
 
-__all__ = ["PastJob", "ended_jobs", "jobs_of_array", "past_job"]
+__all__ = ["PastJob", "ended_array_jobs", "ended_jobs", "past_job"]
 
 _MOST = 500
 
@@ -44,7 +44,7 @@ def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: JobVisibilit
     past = store.job_history(cluster, wanted) if cluster is not None else None
     if cluster is None or past is None or not seen.shows_owner(past.owner):
         return None
-    told = dict.fromkeys(store.job_timeline(cluster, past.id))  # events may be told twice
+    told = dict.fromkeys(store.job_timeline(cluster, past.id))  # events may be delivered twice
     moments = [_redact_entry(one, seen, loop) for one in told]
     return PastJob(past, tuple(moments[-_MOST:]), max(0, len(moments) - _MOST))
 
@@ -61,7 +61,7 @@ def ended_jobs(clusters: Clusters, loop: PlanLoop, since: int, most: int) -> Seq
     return store.jobs_ended_since(cluster, since, most) if cluster is not None else ()
 
 
-def jobs_of_array(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> Sequence[JobHistory]:
+def ended_array_jobs(clusters: Clusters, loop: PlanLoop, array: str, most: int) -> Sequence[JobHistory]:
     """Return up to ``most`` ended jobs of an array; none without a database. Blocks. Raises StoreError."""
     if clusters.durable is None:
         return ()

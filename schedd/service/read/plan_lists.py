@@ -26,15 +26,15 @@ __all__ = [
     "bars_in_window",
     "count_jobs",
     "find_record",
+    "job_listing",
     "matches_owner",
     "matching_jobs",
     "node_views",
-    "page_of_jobs",
 ]
 
 _T = TypeVar("_T")
 Sees = Callable[[JobRecord], bool]
-"""Whether a job is shown to who asks."""
+"""Whether a job is visible to the caller."""
 
 
 def _all(_record: JobRecord) -> bool:
@@ -117,7 +117,7 @@ class NodeView:
 
 
 def find_record(published: Published, wanted: str) -> JobRecord | None:
-    """Return the job with this id, or the only one that the abbreviated id matches."""
+    """Return the job with this id, or the single match of an abbreviated id."""
     record = record_of(published, wanted)
     if record is None:
         near = list(islice(matching_jobs(published, wanted), 2))
@@ -159,7 +159,7 @@ def count_jobs(published: Published) -> JobCounts:
     )
 
 
-def page_of_jobs(
+def job_listing(
     published: Published,
     *,
     state: Standing | None = None,

@@ -48,7 +48,7 @@ class PastError:
 class RunTime:
     """``source``: `throughput`, `templates` (run times of similar jobs), or empty: no prediction.
 
-    ``p50`` and ``p90`` in seconds; for a running job, conditional on its run time so far.
+    ``p50`` and ``p90`` in seconds; for a running job, conditional on its present run time.
     """
 
     source: str

@@ -18,7 +18,7 @@ _AT_START: Final = frozenset({"policy"})
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanges:
-    """``settings`` apply from now on: the new ones, except for those that need a ``restart``."""
+    """``settings`` apply from now on: the new ones, without the changes that need a ``restart``."""
 
     settings: Settings
     now: tuple[str, ...]

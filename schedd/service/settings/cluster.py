@@ -187,7 +187,7 @@ class ClusterSettings(Section):
         )
 
     @model_validator(mode="after")
-    def _keep_what_may_run(self) -> Self:
+    def _validate_start_wait(self) -> Self:
         if self.start_wait < self.decision_expiry + self.answer_grace:
             least = self.decision_expiry + self.answer_grace
             raise ValueError(
@@ -198,7 +198,7 @@ class ClusterSettings(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_home(cls, given: Any) -> Any:
+    def _refuse_moved_settings(cls, given: Any) -> Any:
         """Refuse settings that were moved, with their new place."""
         for name, words in _MOVED.items():
             if isinstance(given, dict) and name in given:

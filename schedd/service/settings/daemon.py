@@ -118,7 +118,7 @@ class WebhookSettings(Section):
 
     @field_validator("allow")
     @classmethod
-    def _allow_what_can_be_read(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+    def _validate_allow(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
         parse_allowed(allow)
         return allow
 

@@ -52,14 +52,14 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SECRET = (("sha256",), ("url",))
-"""Settings whose values may contain a token or password and are not shown in errors."""
+"""Settings that may contain a token or password; errors do not show their values."""
 
 
 class SettingsError(Exception):
     """Invalid settings: the message has the name, the problem and the allowed values."""
 
 
-def _one_cluster() -> dict[str, ClusterSettings]:
+def _default_clusters() -> dict[str, ClusterSettings]:
     return {"main": ClusterSettings()}
 
 
@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     store: StoreSettings = Field(default_factory=StoreSettings)
     webhooks: tuple[WebhookSettings, ...] = ()
     notify: NotifySettings = Field(default_factory=NotifySettings)
-    clusters: dict[str, ClusterSettings] = Field(default_factory=_one_cluster, min_length=1)
+    clusters: dict[str, ClusterSettings] = Field(default_factory=_default_clusters, min_length=1)
 
     @model_validator(mode="after")
     def _name_clusters(self) -> Self:
@@ -101,7 +101,7 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _keep_wishes(self) -> Self:
+    def _require_database_for_notices(self) -> Self:
         if self.notify.on and self.store.url == "memory":
             raise ValueError("notify: what users asked for is kept in a database; store.url is memory")
         return self
@@ -184,13 +184,13 @@ def _hint(problem: ErrorDetails) -> str:
     *path, name = problem["loc"]
     section: type[BaseModel] | None = Settings
     for step in path:
-        section = _section_of(section, str(step))
+        section = _find_section(section, str(step))
     names = [field.alias or key for key, field in section.model_fields.items()] if section else []
     near = get_close_matches(str(name), names, 1)
     return f"; did you mean {near[0]}?" if near else f"; there is {', '.join(names)}"
 
 
-def _section_of(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:
+def _find_section(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:
     """Return the section for ``step`` in ``section``; itself for a key of its tables or lists."""
     field = section.model_fields.get(step) if section is not None else None
     if field is None:

@@ -90,12 +90,12 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.reliability]": ReliabilitySettings,
     "[clusters.NAME.site.thrift]": ThriftSettings,
 }
-"""Every section of the file, and what may stand in it."""
+"""All sections of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A setting that no default can answer for every site: where it stands, and what hangs on it."""
+    """A setting without a default that suits every site, with its question and consequences."""
 
     setting: str
     """Section and name: ``[clusters.NAME] slack``."""
@@ -161,7 +161,7 @@ DECIDE = (
         "the rules of Maui or pbs_sched.",
     ),
 )
-"""The ten settings that a site must decide, in the order in which ``schedd config init`` asks."""
+"""The ten settings that a site must decide, ordered as in ``schedd config init``."""
 
 
 NEEDED = (
@@ -182,7 +182,7 @@ NEEDED = (
     "pbs-adapter.toml [listen] host",
     "pbs-adapter.toml [daemon] token_file",
 )
-"""The settings that most sites set, those of ``DECIDE`` first."""
+"""The settings that most sites set; ``DECIDE`` comes first."""
 
 _CLUSTER = "[clusters.NAME]"
 _HEAD = "| setting | may be | default | |\n|---|---|---|---|"
@@ -239,7 +239,8 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "Accounts": ("[clusters.NAME.site.accounts]",),
     "Diagnosis": (("batch_limit", "log_batches", "log_weight", "validate"),),
 }
-"""Sections by feature. A tuple has names of ``[clusters.NAME]``, whose settings belong to many features."""
+"""Sections by feature. A tuple names settings of ``[clusters.NAME]``, a section that several
+features share."""
 
 
 def needed(adapter: Mapping[str, type[BaseModel]]) -> str:
@@ -284,7 +285,7 @@ def described(name: str, section: type[BaseModel]) -> str:
 
 
 def table(section: type[BaseModel]) -> str:
-    """One row for each setting: its name, what it may be, its default, what it does."""
+    """Return the table of a section's settings: name, allowed values, default, effect."""
     rows = [_row(field.alias or name, field) for name, field in section.model_fields.items()]
     return "\n".join([_HEAD, *rows])
 

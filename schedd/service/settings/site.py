@@ -53,7 +53,7 @@ Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
 
 def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
-    CriterionWeights(parse_criteria(weights))  # says what is wrong
+    CriterionWeights(parse_criteria(weights))  # raises ValueError with the reason
     return weights
 
 
@@ -174,7 +174,7 @@ class _Window(Section):
     """Days without a start of the window: `[2026-12-24, 2026-12-25]`."""
 
     @model_validator(mode="after")
-    def _be_whole(self) -> Self:
+    def _validate_window(self) -> Self:
         if (self.first is None) != (self.last is None):
             raise ValueError("first and last are needed together")
         if self.first is None and (self.rule or self.without):

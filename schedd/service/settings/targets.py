@@ -1,8 +1,7 @@
 """Allowed targets of webhooks: public addresses, an address in the setting itself, and the setting's
 exceptions.
 
-The checked address is the one that is connected to, so that a later change of the name's resolution has no
-effect.
+The request goes to the checked address, so that a later change of the name's resolution has no effect.
 """
 
 import asyncio

@@ -139,13 +139,13 @@ def test_runs_that_nobody_saw_are_charged_by_the_logs_and_never_twice(
         ("Resource_List.ncpus=3", [("", 3, 0)]),
     ],
 )
-def test_a_record_tells_what_was_held_where(values: str, held: list[tuple[str, int, int]]) -> None:
+def test_record_has_the_nodes_held(values: str, held: list[tuple[str, int, int]]) -> None:
     run = parse_ended_run(f"11/14/2023 22:13:20;E;1.srv;user=ann start=1 end=2 {values}")
     assert run is not None
     assert shares_of(run) == held
 
 
-def test_without_a_database_the_last_entries_are_kept() -> None:
+def test_memory_ledger_keeps_the_last_entries() -> None:
     ledger = MemoryLedger()
     rows = [
         LedgerRow(i, T, "2023-11", "phys", "money", "charge", -1, 0, "", "1", "a@b", "a", 1, 2, 4, 0, "", "")
