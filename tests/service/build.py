@@ -17,7 +17,7 @@ from schedd.service.read.plan_lists import Page, job_listing
 from schedd.store import BatchJournal, MemoryJournal
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
-# What is logged in tests is plain: the default draws pictures of tracebacks, which takes seconds.
+# Log messages in tests are plain: the default renderer draws pictures of tracebacks, which takes seconds.
 structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()])
 
 T = 1_700_000_000
@@ -64,7 +64,7 @@ def planner(
     incidents: IncidentFiles | None = None,
     **settings: float | bool | str | dict[str, Any],
 ) -> Iterator[PlanLoop]:
-    """A planner at work, on a clock that stands still."""
+    """A running planner, on a stopped clock."""
     chosen = EngineSettings(validate=True, **settings)  # type: ignore[arg-type]
     loop = PlanLoop(
         "main",

@@ -1,4 +1,4 @@
-"""An identity provider on loopback, whose answers the tests choose; tokens are signed here."""
+"""An identity provider on loopback with answers that the tests choose; tokens are signed here."""
 
 import json
 import threading
@@ -72,7 +72,7 @@ class Provider:
 
 @contextmanager
 def issuing() -> Iterator[Provider]:
-    """One that answers until the end of the block."""
+    """A provider that answers until the end of the block."""
     made = Provider()
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

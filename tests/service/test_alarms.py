@@ -1,4 +1,4 @@
-"""Alerts that open and close: counted, listed, told to who follows and to webhooks."""
+"""Opening and closing of alerts: counted, listed, and sent to followers and webhooks."""
 
 from schedd.engine.facts.alerts import FADES
 from schedd.service.cluster.plan_loop import PlanLoop

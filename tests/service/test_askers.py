@@ -1,4 +1,4 @@
-"""Who asks: tokens of the store, users by name, and how often they may."""
+"""Authentication: tokens of the store, users by name, and rate limits."""
 
 import hashlib
 import os

@@ -16,38 +16,38 @@ from schedd.wire import JobFacts, NodeChanged, NodeFacts
 T = 1_000_000
 
 
-def copy_of(*nodes: NodeFacts) -> PlanFork:
+def make_fork(*nodes: NodeFacts) -> PlanFork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
     return fork_plan(engine.state, publish(engine.state))
 
 
-def ask(copy: PlanFork, select: str = "1:ncpus=1") -> object:
+def run_what_if(copy: PlanFork, select: str = "1:ncpus=1") -> object:
     resources = {"select": select, "walltime": "60"}
     facts = JobFacts(id="x", owner="u", queue="q", family="openpbs", submitted=T, resources=resources)
     return copy.what_if(facts, T).answer
 
 
 def test_a_question_that_was_ended_searches_no_more_and_the_next_is_answered() -> None:
-    copy, questions = copy_of(NodeFacts(name="a", cpus=8)), OpenQuestions()
+    copy, questions = make_fork(NodeFacts(name="a", cpus=8)), OpenQuestions()
     with questions.open_question() as question:
-        assert isinstance(ask(copy), StartKnown)
+        assert isinstance(run_what_if(copy), StartKnown)
         question.end()
         with pytest.raises(WorkSpent, match="given up"):
-            ask(copy)
-    assert isinstance(ask(copy), StartKnown)
+            run_what_if(copy)
+    assert isinstance(run_what_if(copy), StartKnown)
 
 
 def test_cancelled_question_ends_at_its_next_search() -> None:
-    copy, questions = copy_of(NodeFacts(name="a", cpus=8)), OpenQuestions()
+    copy, questions = make_fork(NodeFacts(name="a", cpus=8)), OpenQuestions()
     working, go_on = threading.Event(), threading.Event()
 
     def work() -> object:
         with questions.open_question():
-            ask(copy)
+            run_what_if(copy)
             working.set()
             assert go_on.wait(60)
-            return ask(copy)
+            return run_what_if(copy)
 
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(work)
@@ -62,8 +62,8 @@ def test_cancelled_question_ends_at_its_next_search() -> None:
 
 def test_a_resource_that_the_plan_has_no_room_to_count_is_never_met_in_a_question_either() -> None:
     kinds = tuple(f"kind{i}" for i in range(70))
-    copy = copy_of(NodeFacts(name="a", cpus=8, resources=dict.fromkeys(kinds, 4)))
-    assert isinstance(ask(copy, "1:ncpus=1:kind0=1"), StartKnown)
-    never = ask(copy, "1:ncpus=1:kind69=1")
+    copy = make_fork(NodeFacts(name="a", cpus=8, resources=dict.fromkeys(kinds, 4)))
+    assert isinstance(run_what_if(copy, "1:ncpus=1:kind0=1"), StartKnown)
+    never = run_what_if(copy, "1:ncpus=1:kind69=1")
     assert isinstance(never, Never)
     assert "too many kinds of resources" in never.requirement

@@ -1,4 +1,4 @@
-"""The chain of what holds a job's nodes: it covers every moment until the start, and each link is true."""
+"""The explanation chain of a job's nodes covers every moment until its start."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -73,7 +73,7 @@ def busy(draw: st.DrawFn) -> list[Event]:
 
 
 def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
-    """Whether a job finds the nodes on which it is planned free at each of the moments, itself taken away."""
+    """Whether the planned nodes of a job are free at each of the moments, without the job itself."""
     record = record_of(copy.published, job_id)
     assert record is not None
     plan = copy.copy()

@@ -13,7 +13,7 @@ BASE = Settings(auth={"anonymous": "reader"})  # type: ignore[arg-type]
 
 
 def other(value: Any) -> Any:
-    """Something else than this; what it may be does not matter here."""
+    """Another value than this; its validity does not matter here."""
     if isinstance(value, BaseModel):
         name = next(iter(type(value).model_fields))
         return value.model_copy(update={name: other(getattr(value, name))})

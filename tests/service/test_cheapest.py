@@ -27,7 +27,7 @@ SITE: dict[str, Any] = {
 }
 
 
-def ask(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -> WhatIfAnswer:
+def run_what_if(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -> WhatIfAnswer:
     with planner(site=site, end_allowance=0, tell=False) as loop:
         loop.submit([node("n1"), job("1", walltime="7200")]).result(30)
         facts = job("what-if", nodes=f"1:ppn={cpus}", walltime=str(walltime)).job
@@ -39,28 +39,28 @@ def ask(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -
 
 
 def test_cheapest_start_is_at_night() -> None:
-    found = ask(SITE, T + DAY, walltime=4 * 3600)
+    found = run_what_if(SITE, T + DAY, walltime=4 * 3600)
     # T is 22:13:20: the night is on, but the node is held until 00:13:20.
     assert found.cheapest is not None
     assert (found.cheapest.start, found.cheapest.nodes) == (T + 7200, ("n1",))
     assert found.cheapest.cost == pytest.approx(4 * 4 * 0.25)
-    late = ask(SITE, T + 2 * DAY, walltime=8 * 3600)
+    late = run_what_if(SITE, T + 2 * DAY, walltime=8 * 3600)
     assert late.cheapest is not None
     assert late.cheapest.start == MIDNIGHT + 22 * 3600, "the next whole night"
     assert late.cheapest.cost == pytest.approx(4 * 8 * 0.25)
 
 
 def test_job_that_cannot_end_in_time_has_no_cheapest_start() -> None:
-    assert ask(SITE, T + 7200 + 3599).cheapest is None
-    exact = ask(SITE, T + 7200 + 3600).cheapest
+    assert run_what_if(SITE, T + 7200 + 3599).cheapest is None
+    exact = run_what_if(SITE, T + 7200 + 3600).cheapest
     assert exact is not None
     assert exact.start == T + 7200
-    assert ask(SITE, T - 5).cheapest is None
-    assert ask(SITE, T + DAY, cpus=9).cheapest is None, "never"
+    assert run_what_if(SITE, T - 5).cheapest is None
+    assert run_what_if(SITE, T + DAY, cpus=9).cheapest is None, "never"
 
 
 def test_without_prices_nothing_is_cheaper() -> None:
-    assert ask({}, T + DAY).cheapest is None
+    assert run_what_if({}, T + DAY).cheapest is None
 
 
 @given(
@@ -73,7 +73,7 @@ def test_without_prices_nothing_is_cheaper() -> None:
 def test_cheapest_start_is_minimal_within_the_window(
     edges: list[int], prices: list[int], walltime: int, first: int, length: int
 ) -> None:
-    """On one node, whose price is another from each edge on."""
+    """On one node with prices that change at each edge."""
     edges = [0, *sorted(edges)]
     price = np.zeros(1000)
     for edge, amount in zip(edges, prices, strict=False):

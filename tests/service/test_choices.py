@@ -211,7 +211,7 @@ def offered(number: int, **values: float) -> OfferedPlan:
     return OfferedPlan(number, values, ())
 
 
-def of(live: dict[str, float], *plans: OfferedPlan) -> AlternativeSet:
+def make_set(live: dict[str, float], *plans: OfferedPlan) -> AlternativeSet:
     return AlternativeSet(
         number=1,
         by="schedd",
@@ -235,14 +235,14 @@ def of(live: dict[str, float], *plans: OfferedPlan) -> AlternativeSet:
 def test_best_plan_within_limits_and_minimum_gain_is_applied() -> None:
     live = {"wait": 100.0, "energy": 10.0}
     thrifty, quick = offered(1, wait=110, energy=6), offered(2, wait=80, energy=9.9)
-    found = of(live, thrifty, quick)
+    found = make_set(live, thrifty, quick)
     assert best_acceptable_plan(found, {}, 0.02) == thrifty
     assert best_acceptable_plan(found, {"wait": 105}, 0.02) == quick
     assert best_acceptable_plan(found, {"wait": 110}, 0.02) == thrifty
     assert best_acceptable_plan(found, {"wait": 50}, 0.02) == quick, "the live plan is beyond it, too"
     assert best_acceptable_plan(found, {"makespan": 1}, 0.02) == thrifty, "of what the set does not know"
     assert best_acceptable_plan(found, {"wait": 105}, 0.2) is None
-    assert best_acceptable_plan(of(live), {}, 0.0) is None
+    assert best_acceptable_plan(make_set(live), {}, 0.0) is None
 
 
 def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from tests.service.build import job, node, planner
 WAIT = 120
 
 
-def said(loop: PlanLoop) -> list[str]:
+def clock_alerts(loop: PlanLoop) -> list[str]:
     loop.alerts.update()
     return [one.text for one in loop.alerts.current if one.kind == "clock"]
 
 
 def submitted(number: int, after: int) -> JobQueued:
-    """A new job that the server stamped so long after the adapter saw it."""
+    """A new job with a server stamp this long after the adapter's."""
     one = job(str(number))
     return replace(one, job=replace(one.job, submitted=one.time + after))
 
@@ -29,38 +29,38 @@ def test_adapter_clock_difference_opens_an_alert_until_corrected(ahead: float, w
     with planner() as loop:
         for _ in range(3):
             loop.record_adapter_report("1.0", loop.now() + ahead)
-        (text,) = said(loop)
+        (text,) = clock_alerts(loop)
         assert text == f"the clock of the adapter's host is {words}: starts are early or late by as much"
         for _ in range(3):
             loop.record_adapter_report("1.0", loop.now() + 0.5)
-        assert said(loop) == []
+        assert clock_alerts(loop) == []
 
 
 def test_single_late_report_opens_no_alert() -> None:
     with planner() as loop:
         for late in (0.0, 40.0, 40.0):
             loop.record_adapter_report("1.0", loop.now() - late)
-        assert said(loop) == []
+        assert clock_alerts(loop) == []
 
 
 def test_clock_tolerance_is_a_setting_and_standby_reports_none() -> None:
     with planner(clock_apart=60) as loop:
         loop.record_adapter_report("1.0", loop.now() + 50)
-        assert said(loop) == []
+        assert clock_alerts(loop) == []
         loop.record_adapter_report("1.0", loop.now() + 70)
-        assert len(said(loop)) == 1
+        assert len(clock_alerts(loop)) == 1
         loop.on_standby = True
-        assert said(loop) == []
+        assert clock_alerts(loop) == []
 
 
 def test_server_clock_lead_follows_from_future_job_stamps() -> None:
     with planner() as loop:
         loop.submit([node("n1"), submitted(1, 30)]).result(WAIT)
-        (text,) = said(loop)
+        (text,) = clock_alerts(loop)
         words = "the clock of the server's host is 30 s ahead of the adapter's"
         assert text == f"{words}: starts are early or late by as much"
         loop.submit([submitted(number, -9) for number in range(2, 22)]).result(WAIT)
-        assert said(loop) == []
+        assert clock_alerts(loop) == []
 
 
 def test_a_server_that_does_not_call_its_scheduler_is_an_alert_until_it_does() -> None:

@@ -13,11 +13,11 @@ _SECRET = re.compile(
     r"(?:^|[._ ('\"])(?:csrf|digest|nonce|password|secret|sha256|signature|state_key|token)s?$"
 )
 _NO_SECRET = (ast.Constant, ast.List, ast.Tuple, ast.Dict)
-"""What is written in the source, as in `token == ""`, is none."""
+"""Literals in the source, as in `token == ""`, are no secrets."""
 
 
 def compared() -> Iterator[tuple[str, str]]:
-    """File, and each comparison for equality of what is named as secrets are."""
+    """Yield (file, comparison) for each comparison of secrets (by name) for equality."""
     for folder in ("schedd/api", "schedd/dashboard", "schedd/federation", "schedd/service", "schedd/store"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -13,7 +13,7 @@ def run(number: int, job: str = "1") -> Run:
     return Run(id=f"d{number:03}", cause="e", time=0, job_id=job, shares=(), version="", expires=60)
 
 
-def tell(number: int, job: str = "1") -> WriteAttributes:
+def write_attributes(number: int, job: str = "1") -> WriteAttributes:
     return WriteAttributes(
         id=f"d{number:03}",
         cause="e",
@@ -36,7 +36,7 @@ def ids(log: DecisionLog, after: str = "", most: int = 1_000) -> list[str]:
 
 def test_decisions_are_read_in_order_and_again() -> None:
     log = DecisionLog()
-    log.append([run(1, "a"), tell(2, "b"), alert(3)])
+    log.append([run(1, "a"), write_attributes(2, "b"), alert(3)])
     assert ids(log) == ids(log) == ["d001", "d002", "d003"]
     assert ids(log, "d001") == ["d002", "d003"]
     assert ids(log, "d003") == []
@@ -46,8 +46,8 @@ def test_decisions_are_read_in_order_and_again() -> None:
 
 def test_outcomes_and_newer_decisions_close_decisions() -> None:
     log = DecisionLog()
-    log.append([tell(1), tell(2, "b")])
-    log.append([tell(3)])
+    log.append([write_attributes(1), write_attributes(2, "b")])
+    log.append([write_attributes(3)])
     assert ids(log) == ["d002", "d003"]
     log.append([run(4)])
     assert ids(log) == ["d002", "d004"]
@@ -60,7 +60,7 @@ def test_outcomes_and_newer_decisions_close_decisions() -> None:
 
 def test_a_snapshot_ends_decisions_about_jobs_that_are_gone() -> None:
     log = DecisionLog()
-    log.append([run(1, "a"), tell(2, "b")])
+    log.append([run(1, "a"), write_attributes(2, "b")])
     log.acknowledge([Snapshot(id="e", time=0, jobs=NOBODY, nodes=())])
     assert ids(log) == []
 

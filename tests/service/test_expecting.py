@@ -1,4 +1,4 @@
-"""When a job that nobody submitted is expected to start: the same as it is told once it is submitted."""
+"""The expected start of a hypothetical job equals the one published after its submission."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def asks(user: str = "ann", **resources: str) -> JobFacts:
     return job("x", user=user, **resources).job
 
 
-def ask(
+def run_what_if(
     loop: PlanLoop, latest: ExpectationSource, facts: JobFacts, instead_of: str = ""
 ) -> tuple[WhatIfAnswer, Expectation]:
     copy = loop.fork().result(WAIT)
@@ -80,7 +80,7 @@ def test_what_if_equals_the_answer_at_submission(
         assert teller.latest is not None
         assert (teller.latest.found.scene.rule is not None) == (backfill == "shortest")
         resources = {"nodes": f"1:ppn={cpus}", "walltime": str(walltime)}
-        asked, found = ask(loop, teller.latest, asks(user, **resources))
+        asked, found = run_what_if(loop, teller.latest, asks(user, **resources))
         loop.submit([job("new", user=user, **resources)]).result(WAIT)
         teller.run_once()
         new = view(loop, "new")
@@ -101,7 +101,7 @@ def test_what_if_is_backfilled_like_jobs_of_equal_priority() -> None:
         teller = ExpectedStartWorker(loop)
         teller.run_once()
         assert teller.latest is not None
-        _, found = ask(loop, teller.latest, asks(nodes="1:ppn=4", walltime="600"))
+        _, found = run_what_if(loop, teller.latest, asks(nodes="1:ppn=4", walltime="600"))
         loop.submit([job("new", walltime="600")]).result(WAIT)
         teller.run_once()
         # It is by far the shortest, and goes next.
@@ -115,14 +115,14 @@ def test_predicted_run_times_belong_to_the_requesting_user() -> None:
         teller = ExpectedStartWorker(loop)
         teller.run_once()
         assert teller.latest is not None
-        asked, found = ask(loop, teller.latest, asks())
+        asked, found = run_what_if(loop, teller.latest, asks())
         assert isinstance(asked.answer, StartKnown)
         assert asked.answer.placement.start == T + 7_200
         assert 50 <= found.run_time <= 75
         # Before it are two that run for a minute.
         assert T + 100 <= found.start <= T + 150
         # In the place of a job that waits only the one that runs is before it.
-        _, found = ask(loop, teller.latest, view_facts(loop, "2"), instead_of="2")
+        _, found = run_what_if(loop, teller.latest, view_facts(loop, "2"), instead_of="2")
         assert T + 50 <= found.start <= T + 75
 
 
@@ -137,9 +137,9 @@ def test_expectations_of_immediate_impossible_and_unpredicted_jobs() -> None:
         teller = ExpectedStartWorker(loop)
         teller.run_once()
         assert teller.latest is not None
-        _, found = ask(loop, teller.latest, asks())
+        _, found = run_what_if(loop, teller.latest, asks())
         assert (found.start, found.by) == (T, T)
-        asked, found = ask(loop, teller.latest, asks(nodes="1:ppn=5"))
+        asked, found = run_what_if(loop, teller.latest, asks(nodes="1:ppn=5"))
         assert found == UNKNOWN
         assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == FOREVER
 
@@ -151,7 +151,7 @@ def test_a_run_time_that_cannot_be_had_soon_is_the_walltime() -> None:
         teller.run_once()
         assert teller.latest is not None
         busy = replace(teller.latest, predict=lambda _: None)
-        _, found = ask(loop, busy, asks())
+        _, found = run_what_if(loop, busy, asks())
         assert found.run_time == -1
         assert found.start > T
 

@@ -1,4 +1,4 @@
-"""Explanations are exact: what they name is taken away, and what-if is asked again."""
+"""Explanations are exact: the what-if is repeated without the named blockers."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,7 +35,7 @@ WAIT = 120
 SHAPES = ["1:ppn=1", "1:ppn=3", "1:ppn=4", "2:ppn=1", "2:ppn=4", "1:ppn=2+1:ppn=4"]
 
 
-def what_if_without(fork: PlanFork, job_id: str, gone: Iterable[Blocker]) -> int | None:
+def start_without_blockers(fork: PlanFork, job_id: str, gone: Iterable[Blocker]) -> int | None:
     """When a job like this one would start if these, and itself, were not there."""
     published = fork.published
     plan = fork.copy()
@@ -101,16 +101,16 @@ def test_blockers_are_minimal(
         start = found.planned_start
         assert found.blockers
         assert found.earliest == T
-        assert what_if_without(copy, record.id, found.blockers) == T
+        assert start_without_blockers(copy, record.id, found.blockers) == T
         for one in found.blockers:
-            assert what_if_without(copy, record.id, [b for b in found.blockers if b != one]) != T
+            assert start_without_blockers(copy, record.id, [b for b in found.blockers if b != one]) != T
         sooner = [one for one in found.blockers if one.sooner]
-        without = what_if_without(copy, record.id, sooner)
+        without = start_without_blockers(copy, record.id, sooner)
         assert without == found.without
         assert without is not None
         assert start is None or without < start
         for one in sooner:
-            less = what_if_without(copy, record.id, [b for b in sooner if b != one])
+            less = start_without_blockers(copy, record.id, [b for b in sooner if b != one])
             assert less is None or (start is not None and less >= start)
 
 

@@ -1,4 +1,4 @@
-"""Who follows a plan by its changes alone knows what who reads it anew knows."""
+"""A follower that reads only the changes reaches the same state as one that reads everything."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Expected starts beside the planner: when a round begins, what comes of it, and how it ends."""
+"""Background prediction of starts: when rounds begin, their results, and their end."""
 
 import time
 from collections.abc import Callable
@@ -102,7 +102,7 @@ def test_running_prediction_round_ends_with_the_daemon() -> None:
 
 
 def test_learned_run_times_are_rebuilt_from_the_log() -> None:
-    """A daemon that starts again comes to the same, by its log alone and by a checkpoint."""
+    """A restarted daemon reaches the same state, from its log and from a checkpoint."""
     settings = EngineSettings(end_allowance=0, tell=False, predict=True)
     engines = [Engine(settings, T), Engine(settings, T)]
     calls = []

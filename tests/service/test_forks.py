@@ -15,35 +15,35 @@ from schedd.wire import JobFacts, NodeChanged, NodeFacts
 T = 1_000_000
 
 
-def ask(copy: PlanFork, nodes: str) -> object:
+def run_what_if(copy: PlanFork, nodes: str) -> object:
     facts = JobFacts(id="x", owner="u", queue="q", submitted=T, resources={"nodes": nodes, "walltime": "60"})
     return copy.what_if(facts, T).answer
 
 
-def copy_of(*nodes: NodeFacts) -> PlanFork:
+def make_fork(*nodes: NodeFacts) -> PlanFork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
     return fork_plan(engine.state, publish(engine.state))
 
 
 def test_chunks_that_only_fit_separately_are_never_planned() -> None:
-    copy = copy_of(NodeFacts(name="a", cpus=8, properties=("big",)), NodeFacts(name="b", cpus=2))
-    answer = ask(copy, "1:ppn=5:big+1:ppn=4:big")
+    copy = make_fork(NodeFacts(name="a", cpus=8, properties=("big",)), NodeFacts(name="b", cpus=2))
+    answer = run_what_if(copy, "1:ppn=5:big+1:ppn=4:big")
     assert isinstance(answer, Never)
     assert "together" in answer.requirement
-    assert isinstance(ask(copy, "1:ppn=8:big+1:ppn=2"), StartKnown)
+    assert isinstance(run_what_if(copy, "1:ppn=8:big+1:ppn=2"), StartKnown)
 
 
 def test_job_that_needs_a_down_node_waits_for_it() -> None:
-    copy = copy_of(NodeFacts(name="a", cpus=8, state="down"), NodeFacts(name="b", cpus=8))
-    answer = ask(copy, "2:ppn=8")
+    copy = make_fork(NodeFacts(name="a", cpus=8, state="down"), NodeFacts(name="b", cpus=8))
+    answer = run_what_if(copy, "2:ppn=8")
     assert isinstance(answer, WaitingFor)
     assert answer.kind == "node"
 
 
 @pytest.mark.parametrize(("kinds", "nodes"), [(16, 1), (40, 4), (64, 8)])
 def test_what_if_with_many_chunk_types_has_an_answer(kinds: int, nodes: int) -> None:
-    copy = copy_of(*(NodeFacts(name=f"n{i}", cpus=128, mem=1 << 30) for i in range(nodes)))
+    copy = make_fork(*(NodeFacts(name=f"n{i}", cpus=128, mem=1 << 30) for i in range(nodes)))
     select = "+".join(f"1:ncpus=1:mem={100 + i}mb" for i in range(kinds))
     resources = {"select": select, "walltime": "60"}
     facts = JobFacts(id="x", owner="u", queue="q", family="openpbs", submitted=T, resources=resources)
@@ -55,11 +55,11 @@ def test_what_if_with_many_chunk_types_has_an_answer(kinds: int, nodes: int) -> 
 def test_a_question_that_takes_too_much_work_ends_and_the_next_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    copy = copy_of(*(NodeFacts(name=f"n{i}", cpus=2) for i in range(20)))
+    copy = make_fork(*(NodeFacts(name=f"n{i}", cpus=2) for i in range(20)))
     monkeypatch.setattr(open_questions, "QUESTION_WORK", 1)
     with pytest.raises(WorkSpent, match="more segments"):
-        ask(copy, "20:ppn=2+1:ppn=1")
+        run_what_if(copy, "20:ppn=2+1:ppn=1")
     plan = copy.copy()
     monkeypatch.undo()
-    assert isinstance(ask(copy, "20:ppn=2"), StartKnown)
+    assert isinstance(run_what_if(copy, "20:ppn=2"), StartKnown)
     assert plan.work < 1000

@@ -1,4 +1,4 @@
-"""Looks for garbage go through what is new."""
+"""Collections scan only new objects."""
 
 import gc
 import weakref
@@ -14,7 +14,7 @@ class _Thing:
 
 
 @pytest.fixture
-def no_looks() -> Iterator[None]:
+def collector_disabled() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()

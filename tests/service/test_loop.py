@@ -1,4 +1,4 @@
-"""The planner's thread: what it acknowledges and when, and what others may do meanwhile."""
+"""The planner's thread: acknowledgement of events, and concurrent calls."""
 
 import threading
 import time
@@ -155,7 +155,7 @@ def test_after_its_end_nobody_is_left_waiting() -> None:
 
 
 class _Failing(MemoryJournal):
-    """A journal that fails so many times before it keeps anything."""
+    """A journal that fails this many times before it stores anything."""
 
     def __init__(self, failures: Sequence[Exception]) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ def test_planner_without_database_continues_after_an_error_and_requests_a_snapsh
             time.sleep(0.01)
         assert loop.pending == 0
         assert run in loop.decisions.page_after("").decisions  # it is still to be carried out
-        assert "part of the log" in loop.published.stale  # what it missed, a snapshot brings
+        assert "part of the log" in loop.published.stale  # a snapshot makes up for missed events
         assert loop.submit([job("3")]).result(WAIT).accepted == 1
         assert {"1", "3"} <= set(loop.published.ids)
 
@@ -220,7 +220,7 @@ def test_decision_ids_increase_across_restarts() -> None:
         with planner(tell=False) as loop:
             loop.submit([node("n1"), job("1")]).result(WAIT)
             ids.append(loop.decisions.page_after("").last)
-    assert ids[0] == ids[1]  # the clock stood still
+    assert ids[0] == ids[1]  # the clock was stopped
     assert int(ids[0][1:]) > T
 
 
@@ -285,7 +285,7 @@ def test_deliveries_are_cut_into_bounded_batches() -> None:
 
 
 class _Unsettled(MemoryJournal):
-    """A journal whose events are not durable before it is let go on."""
+    """A journal that blocks the sync of its events."""
 
     def __init__(self) -> None:
         super().__init__()

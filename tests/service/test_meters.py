@@ -1,4 +1,4 @@
-"""What is counted when a job starts: how far told starts were off."""
+"""Metrics at the start of a job: errors of published starts."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ TOLD: Final[tuple[tuple[EstimateKind, int], ...]] = (("submission", 600), ("wait
 
 
 def sums(meters: PlannerMetrics) -> dict[str, tuple[float, float]]:
-    """By when they were told: how many, and their sum in seconds."""
+    """Return, by kind of estimate, the number and the sum in seconds."""
 
     def value(kind: str, part: str) -> float:
         labels = {"cluster": "main", "told": kind}

@@ -1,4 +1,4 @@
-"""MUNGE: a real munged with a key of its own vouches for who asks."""
+"""MUNGE authentication with a real munged and a key of its own."""
 
 import os
 import pwd
@@ -110,7 +110,7 @@ def test_http_user_gets_the_configured_role(munged: Path, app: FastAPI) -> None:
             return answer.status_code, answer.text
 
     on = AuthSettings(munge=True, munge_socket=munged)
-    # root of another host is nobody special here
+    # root of another host has no special role
     assert ask(on, credential(munged))[0] == 403
     assert ask(on.model_copy(update={"operators": (ME,)}), credential(munged))[0] == 200
     assert ask(on, "nonsense")[0] == 401

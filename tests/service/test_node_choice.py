@@ -1,4 +1,4 @@
-"""The rule by which a job got its nodes, in words."""
+"""Description of the choice of nodes."""
 
 import pytest
 

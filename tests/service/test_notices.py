@@ -1,4 +1,4 @@
-"""Notices to users: what is due, by real mail and a real command, at most once over a restart."""
+"""Notices to users: selection, real mail, a real command, and delivery at most once."""
 
 import json
 import socket
@@ -31,7 +31,7 @@ WAIT = 120
 
 
 class Post:
-    """A mail server that keeps what it took; while ``away`` it takes nothing."""
+    """A mail server that stores its mail; while ``away`` it accepts none."""
 
     def __init__(self) -> None:
         self.letters: list[Message] = []
@@ -66,7 +66,7 @@ def mail(relay: str, **more: Any) -> NotifySettings:
     return NotifySettings(relay=relay, sender="schedd@example.org", domains=("example.org",), **more)
 
 
-def wish(name: str = "", **more: Any) -> NoticeSubscription:
+def subscription(name: str = "", **more: Any) -> NoticeSubscription:
     asked = {"min_move_s": 600, "lead_s": None, "channel": "mail", "address": "ann@example.org", **more}
     return NoticeSubscription("ann", name, created=T, **asked)
 
@@ -94,7 +94,7 @@ def sooner(loop: PlanLoop) -> None:
 
 
 def test_notices_due_for_moves_and_reminders() -> None:
-    both = wish(lead_s=900)
+    both = subscription(lead_s=900)
     # First sight: only what comes soon is news.
     assert decide_notice(both, None, "2", T + 5000, T) == (LastNotice(T + 5000), None)
     mark, notice = decide_notice(both, None, "2", T + 900, T)
@@ -113,13 +113,15 @@ def test_notices_due_for_moves_and_reminders() -> None:
     assert decide_notice(both, LastNotice(-1), "2", T + 9000, T)[1] is not None
     # That it comes soon is told once, and again when it was put off by more than that.
     soon = LastNotice(T + 900, T + 900)
-    assert decide_notice(wish(min_move_s=None, lead_s=900), soon, "2", T + 1200, T + 400)[1] is None
-    assert decide_notice(wish(min_move_s=None, lead_s=900), soon, "2", T + 1801, T + 1000)[1] is not None
+    assert decide_notice(subscription(min_move_s=None, lead_s=900), soon, "2", T + 1200, T + 400)[1] is None
+    assert (
+        decide_notice(subscription(min_move_s=None, lead_s=900), soon, "2", T + 1801, T + 1000)[1] is not None
+    )
     assert decide_notice(both, LastNotice(T - 10), "2", T - 10, T)[1] is None  # it is over
 
 
 def test_lost_deadline_is_reported_once_and_first() -> None:
-    asked = wish(min_move_s=600, lead_s=900, on_lost_deadline=True)
+    asked = subscription(min_move_s=600, lead_s=900, on_lost_deadline=True)
 
     def told_now(last: LastNotice | None, told: int, lost: int) -> tuple[LastNotice, tuple[Any, ...]]:
         mark, notice = decide_notice(asked, last, "2", told, T, lost=lost, walltime=300)
@@ -127,7 +129,7 @@ def test_lost_deadline_is_reported_once_and_first() -> None:
 
     mark, said = told_now(None, T + 500, T + 200)
     assert (mark, said) == (LastNotice(T + 500, -1, T + 200), ("lost", T + 500, T + 200, T + 800))
-    mark, said = told_now(mark, T + 500, T + 200)  # what else is due is told then
+    mark, said = told_now(mark, T + 500, T + 200)  # the other due notices follow
     assert (mark, said[0]) == (LastNotice(T + 500, T + 500, T + 200), "soon")
     assert told_now(mark, T + 500, T + 200) == (mark, ())
     # One that is held has no end, and that it has no start is not told twice.
@@ -139,7 +141,7 @@ def test_lost_deadline_is_reported_once_and_first() -> None:
     mark, said = told_now(mark, -1, -1)
     assert (mark.lost, said) == (-1, ())
     assert told_now(mark, -1, T + 200)[1][:1] == ("lost",)
-    assert decide_notice(wish(), LastNotice(T), "2", T, T, lost=T + 200, walltime=300) == (
+    assert decide_notice(subscription(), LastNotice(T), "2", T, T, lost=T + 200, walltime=300) == (
         LastNotice(T),
         None,
     )
@@ -152,7 +154,7 @@ def test_moved_start_is_mailed_once_across_restarts(post: tuple[Post, str], stor
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
-        kept = desk.add(wish("2"))
+        kept = desk.add(subscription("2"))
         desk.find_notices()
         before = start(loop, "2")
         sooner(loop)
@@ -167,7 +169,7 @@ def test_moved_start_is_mailed_once_across_restarts(post: tuple[Post, str], stor
         assert letter["Auto-Submitted"] == "auto-generated"
         assert letter["Subject"].startswith(f"[{loop.name}] job 2: its start moved to ")
         assert f"schedd notify remove {kept.number}" in str(letter.get_payload())
-        for _ in range(2):  # nor is it told again, by this one or the next
+        for _ in range(2):  # not sent again, by this daemon or the next
             desk.find_notices()
             desk.send()
             desk = Notifier(loop, mail(relay), lambda: store)
@@ -181,7 +183,7 @@ def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[Post, str], store
         jobs = [job("1", user="bob"), job("4", user="bob"), job(strange), job("3")]
         loop.submit([node("n1"), *jobs]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(wish())
+        desk.add(subscription())
         desk.find_notices()
         sooner(loop)
         desk.find_notices()
@@ -199,7 +201,7 @@ def test_error_in_one_notice_or_job_does_not_delay_others(
         jobs = [job("1", user="bob"), job("5", user="bob"), job("2"), job("3"), job("4")]
         loop.submit([node("n1"), *jobs]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(wish())
+        desk.add(subscription())
         desk.find_notices()
         sooner(loop)
         find, write = desk._decide, desk._messenger._compose_mail
@@ -236,12 +238,12 @@ def test_lost_deadline_is_mailed_once_across_restarts(
         mine = job("2", user="ann", walltime="100", **{"x.deadline": str(T + 200)})
         loop.submit([node("n1"), job("1", user="bob"), mine]).result(WAIT)
         desk = Notifier(loop, mail(relay), lambda: store)
-        kept = desk.add(wish(min_move_s=None, on_lost_deadline=True))
+        kept = desk.add(subscription(min_move_s=None, on_lost_deadline=True))
         assert desk.subscriptions("ann") == [kept]
         desk.find_notices()
         clock.moment += 101
         loop.submit([job("3", user="bob")]).result(WAIT)
-        for _ in range(2):  # a daemon that goes on tells what is due, and no more than once
+        for _ in range(2):  # the next daemon sends due notices, once
             desk = Notifier(loop, mail(relay), lambda: store)
             desk.find_notices()
             desk.find_notices()
@@ -255,7 +257,7 @@ def test_notices_cover_all_own_jobs_only(post: tuple[Post, str], store: Store) -
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(wish(lead_s=90_000, min_move_s=None))
+        desk.add(subscription(lead_s=90_000, min_move_s=None))
         desk.find_notices()
         desk.send()
         assert [letter["Subject"].split(":")[0] for letter in office.letters] == [f"[{loop.name}] job 2"]
@@ -266,7 +268,7 @@ def test_unreachable_relay_is_retried(post: tuple[Post, str], store: Store) -> N
     moment = [0.0]
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store, clock=lambda: moment[0])
-        desk.add(wish(lead_s=90_000, min_move_s=None))
+        desk.add(subscription(lead_s=90_000, min_move_s=None))
         office.away = True
         desk.find_notices()
         desk.send()
@@ -295,7 +297,7 @@ def test_hourly_limit_postpones_notices_across_restarts(post: tuple[Post, str], 
     with busy() as loop:
         loop.submit([job("4"), job("5")]).result(WAIT)
         desk = new(loop)
-        desk.add(wish(lead_s=90_000, min_move_s=None))
+        desk.add(subscription(lead_s=90_000, min_move_s=None))
         for _ in range(3):
             desk.find_notices()
             desk.send()
@@ -321,7 +323,7 @@ def test_hourly_limit_is_not_extended_by_a_clock_set_back(post: tuple[Post, str]
     with busy() as loop:
         loop.submit([job("4")]).result(WAIT)
         desk = Notifier(loop, mail(relay, hourly=1), lambda: store, wall=lambda: moment[0])
-        desk.add(wish(lead_s=90_000, min_move_s=None))
+        desk.add(subscription(lead_s=90_000, min_move_s=None))
         desk.find_notices()
         moment[0] -= 86_400
         desk.find_notices()
@@ -333,13 +335,13 @@ def test_failed_and_late_notices_are_counted(store: Store) -> None:
     moment = [0.0]
     with busy() as loop:
         desk = Notifier(loop, mail("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
-        desk.add(wish("2", lead_s=90_000, min_move_s=None))
+        desk.add(subscription("2", lead_s=90_000, min_move_s=None))
         desk.find_notices()
         for _ in range(6):
             desk.send()
             moment[0] += 300.0
         assert counted(loop) == {"failed": 6, "given_up": 1}
-        desk.add(wish("3", lead_s=90_000, min_move_s=None, address="bob@example.org"))
+        desk.add(subscription("3", lead_s=90_000, min_move_s=None, address="bob@example.org"))
         desk.find_notices()
         clock = loop._clock
         assert isinstance(clock, StillClock)
@@ -348,13 +350,13 @@ def test_failed_and_late_notices_are_counted(store: Store) -> None:
         assert counted(loop) == {"failed": 6, "given_up": 1, "late": 1}
 
 
-# ---- a relay with TLS that asks who we are -------------------------------------------------------
+# ---- a relay with TLS and login --------------------------------------------------------------------
 
 PASSWORD = "a relay's password"
 
 
 class Guarded:
-    """What such a relay saw of who wrote."""
+    """Senders that the relay has seen."""
 
     def __init__(self) -> None:
         self.known: list[bytes] = []
@@ -367,7 +369,7 @@ class Guarded:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[tuple[Post, Guarded, dict[str, Any]]]:
-    """It takes mail over STARTTLS alone, and of those who log in; and the settings that it needs."""
+    """A relay that requires STARTTLS and a login, and the settings for it."""
     office, door = Post(), Guarded()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certify(tmp_path, "relay")
@@ -400,10 +402,10 @@ def guarded(tmp_path: Path) -> Iterator[tuple[Post, Guarded, dict[str, Any]]]:
     controller.stop()
 
 
-def told(store: Store, settings: NotifySettings) -> dict[str, float]:
+def notified_users(store: Store, settings: NotifySettings) -> dict[str, float]:
     with busy() as loop:
         desk = Notifier(loop, settings, lambda: store)
-        desk.add(wish(lead_s=90_000, min_move_s=None))
+        desk.add(subscription(lead_s=90_000, min_move_s=None))
         desk.find_notices()
         desk.send()
         return counted(loop)
@@ -413,7 +415,7 @@ def test_mail_goes_over_tls_with_a_password(
     guarded: tuple[Post, Guarded, dict[str, Any]], store: Store
 ) -> None:
     office, door, settings = guarded
-    assert told(store, mail(**settings)) == {"sent": 1}
+    assert notified_users(store, mail(**settings)) == {"sent": 1}
     assert (len(office.letters), door.known) == (1, [b"schedd"])
 
 
@@ -424,7 +426,7 @@ def test_no_mail_goes_to_an_untrusted_or_unencrypted_relay(
     guarded: tuple[Post, Guarded, dict[str, Any]], store: Store, other: dict[str, Any]
 ) -> None:
     office, door, settings = guarded
-    assert told(store, mail(**settings | other)) == {"failed": 1}
+    assert notified_users(store, mail(**settings | other)) == {"failed": 1}
     assert (office.letters, door.known) == ([], [])
 
 
@@ -434,7 +436,7 @@ def test_wrong_relay_password_is_logged_and_no_mail_sent(
     office, _, settings = guarded
     (tmp_path / "password").write_text("another")
     with structlog.testing.capture_logs() as said:
-        assert told(store, mail(**settings)) == {"failed": 1}
+        assert notified_users(store, mail(**settings)) == {"failed": 1}
     (line,) = [one for one in said if one["event"].startswith("a notice was not taken")]
     assert "SMTPAuthenticationError" in line["why"]
     assert "another" not in str(said)
@@ -454,14 +456,14 @@ def test_a_password_that_others_may_read_is_refused(tmp_path: Path) -> None:
         load_relay(about)
 
 
-# ---- who is told ---------------------------------------------------------------------------------
+# ---- recipients ------------------------------------------------------------------------------------
 
 
 def test_standby_and_stale_plan_send_no_notices(post: tuple[Post, str], store: Store) -> None:
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(wish(lead_s=90_000, min_move_s=None))
+        desk.add(subscription(lead_s=90_000, min_move_s=None))
         loop.on_standby = True
         desk.find_notices()
         loop.on_standby = False
@@ -484,7 +486,7 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
     script.chmod(0o700)
     with busy() as loop:
         desk = Notifier(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
-        desk.add(wish("2", lead_s=90_000, channel="command", address="sms"))
+        desk.add(subscription("2", lead_s=90_000, channel="command", address="sms"))
         desk.find_notices()
         desk.send()
         told = json.loads((tmp_path / "said").read_text())
@@ -505,10 +507,10 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
 def test_subscriptions_are_stored_counted_and_removed_by_their_user(store: Store) -> None:
     with busy() as loop:
         desk = Notifier(loop, mail("127.0.0.1:9", most=1), lambda: store)
-        kept = desk.add(wish("2"))
+        kept = desk.add(subscription("2"))
         assert Notifier(loop, mail("127.0.0.1:9"), lambda: store).subscriptions("ann") == [kept]
         with pytest.raises(TooManySubscriptions):
-            desk.add(wish())
+            desk.add(subscription())
         desk.find_notices()
         assert desk.remove("bob", kept.number) is None
         assert desk.remove("ann", kept.number) == kept

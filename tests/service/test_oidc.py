@@ -1,6 +1,5 @@
-"""What providers do to ID tokens and keys: audiences, clocks, groups, rotation, silence.
-
-The provider is a small server on loopback, whose answers the tests choose; tokens are signed here.
+"""ID tokens: accepted once valid, refused otherwise. The provider is a small server on loopback; tokens are
+signed here.
 """
 
 import asyncio
@@ -125,7 +124,7 @@ def test_single_key_needs_no_key_id(provider: Any) -> None:
 
 
 def later(client: Any, seconds: float) -> None:
-    """As if the provider had been asked so long before."""
+    """Make the cached metadata this much older."""
     about = client._metadata
     client._metadata = oidc._ProviderMetadata(about.authorize, about.token, about.keys, about.then - seconds)
 

@@ -1,4 +1,4 @@
-"""A batch over which the engine fails, or from which it does not return, is passed over."""
+"""A batch that makes the engine fail or hang is skipped."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ def warm() -> None:
 
 
 def once(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Callable[..., Any]:
-    """The same, but that it fails so often at first."""
+    """Return a function that fails this many times first."""
     left = [times]
 
     def fails(*args: Any, **named: Any) -> Any:
@@ -157,7 +157,7 @@ def test_only_the_hanging_job_is_quarantined(hangs: bool, monkeypatch: pytest.Mo
     with planner(batch_limit=1) as loop:
         loop.submit([node("n1")]).result(WAIT)
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
-        loop.submit([job("1"), job("2"), job("3")]).result(WAIT)  # as a snapshot would tell them again
+        loop.submit([job("1"), job("2"), job("3")]).result(WAIT)  # as in the next snapshot
         assert answers(loop, "1", "2", "3") == ["start_known", "waiting", "start_known"]
         assert len(alerts(loop, "passed_over")) == hangs
         assert "an administrator: planning it failed" in view(loop, "2").why
@@ -212,7 +212,7 @@ def test_cluster_wide_step_is_retried_with_a_snapshot(
         ] == [1]
 
 
-# ---- what fails beside the call ------------------------------------------------------------------
+# ---- failures outside the engine call --------------------------------------------------------------
 
 
 def beside_fails(loop: PlanLoop, monkeypatch: pytest.MonkeyPatch, where: str, words: str) -> None:

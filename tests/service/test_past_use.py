@@ -1,4 +1,4 @@
-"""What was used before the first start, from accounting logs."""
+"""Usage before the first start, from accounting logs."""
 
 import gzip
 from datetime import UTC, datetime

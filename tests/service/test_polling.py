@@ -1,4 +1,4 @@
-"""Licences that a program counts: what is run, and what becomes of its answer."""
+"""Licences counted by a program: its runs, and the use of its answers."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the journal hears of promises: each made once, each broken once."""
+"""Promises as the journal gets them: each made once, each broken once."""
 
 from schedd.engine import Engine, EngineSettings
 from schedd.service.cluster.promise_tracker import PromiseTracker

@@ -1,4 +1,4 @@
-"""Searches beside the planner: when they begin, what they may change, and how they end."""
+"""Background searches: their starts, their effects, and their ends."""
 
 import time
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ WAIT = 120
 
 @contextmanager
 def searching(**settings: Any) -> Iterator[tuple[PlanLoop, SearchWorker]]:
-    """A planner whose one node runs job 1; behind it wait a long job and then a short one."""
+    """A planner with one node that runs job 1, and a long and a short job in the queue."""
     with planner(end_allowance=0, tell=False, **settings) as loop:
         searcher = SearchWorker(loop, MemoryPlanMetricsLog())
         searcher.start()

@@ -1,4 +1,4 @@
-"""Settings and tokens: what is refused, and that the message says what to do."""
+"""Settings and tokens: rejected values, and remedies in the messages."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""An adapter that is not heard of any more: what readers get then, and that it ends by itself."""
+"""A silent adapter: staleness of the plan, alert, and recovery."""
 
 import structlog
 
@@ -9,7 +9,7 @@ WAIT = 120
 
 
 def silent(loop: PlanLoop, seconds: float) -> None:
-    """As if it were so many seconds longer that the adapter was heard of."""
+    """Make the adapter's last request this many seconds older."""
     loop.adapter_contact.last -= seconds
 
 
@@ -100,7 +100,7 @@ def test_an_adapter_that_does_not_reach_the_server_is_as_good_as_silent() -> Non
         assert loop.published.stale == ""
         loop.record_adapter_request(read_age=61)
         assert loop.published.stale == "the adapter has not reached the server since 2023-11-14 22:12:19 UTC"
-        loop.record_adapter_request()  # events alone say nothing of the server
+        loop.record_adapter_request()  # events do not prove contact with the server
         assert loop.published.stale
         loop.record_adapter_request(read_age=1)
         assert loop.published.stale == ""

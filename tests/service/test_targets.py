@@ -144,7 +144,7 @@ def test_request_goes_to_the_checked_address_after_dns_changes() -> None:
         url = f"http://rebind.test:{port}/hook"
         asyncio.run(told())
         assert (asked, other) == ([f"rebind.test:{port}/hook"], [])
-        assert len(calls) == 2  # once for each request: nobody resolves the name again
+        assert len(calls) == 2  # once per request: the name is not resolved again
 
 
 def test_only_allowed_addresses_are_tried_in_order() -> None:

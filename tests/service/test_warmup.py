@@ -11,7 +11,7 @@ import structlog
 import schedd.plan.kernels as kernels
 from dataclasses import replace
 from schedd.engine.improve import improvement, movable
-from schedd.plan.placements import allocation_of
+from schedd.plan.placements import current_allocation
 from schedd.plan.kernel_status import compiled
 from schedd.service.warmup import log_compilation, warm_up
 from tests.engine.cluster import Cluster
@@ -57,7 +57,7 @@ for i in range(6):
     cluster.submit(str(i), walltime=100 + i)
 plan = cluster.engine.state.plan
 jobs = {slot: cluster.engine.state.by_slot[slot].id for slot in movable(cluster.engine.state).tolist()}
-sooner = [replace(allocation_of(plan, slot), start=plan.start(slot) - 1) for slot in jobs]
+sooner = [replace(current_allocation(plan, slot), start=plan.start(slot) - 1) for slot in jobs]
 assert sooner
 two = plan.planned()[:2]
 assert plan.fork().displace(two, plan.starts(two) + 1000, cluster.server.now) is not None

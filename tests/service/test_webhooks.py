@@ -1,4 +1,4 @@
-"""Webhooks: what is told, signed, and told again when nobody took it. The hook is a real server."""
+"""Webhooks: content, signature, and retries. The receiver is a real server."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @dataclass
 class Receiver:
-    """Keeps what was posted; answers with the statuses given, then with 200."""
+    """A receiver that stores requests; it answers with the given statuses, then with 200."""
 
     url: str = ""
     statuses: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Receiver:
     came: threading.Event = field(default_factory=threading.Event)
 
     def moves(self, count: int) -> list[dict[str, Any]]:
-        """The first so many moves that were taken, once they are there."""
+        """Wait for this many accepted moves and return them."""
         for _ in range(200):
             found = [move for told in self.taken for move in told["moves"]]
             if len(found) >= count:
@@ -103,7 +103,7 @@ def receiver() -> Iterator[Receiver]:
 
 @contextlib.contextmanager
 def following(loop: PlanLoop, url: str, **settings: Any) -> Iterator[None]:
-    """The hook is told meanwhile; it has had its first look when this begins."""
+    """The webhook task runs during the block, after its first check."""
     chosen = WebhookSettings(url=url, secret_file=Path("unused"), **settings)
     looked = threading.Event()
 
@@ -172,7 +172,7 @@ def test_small_moves_are_posted_when_their_sum_exceeds_the_threshold(
     short = [job(name, walltime="300") for name in ("a", "b")]
     loop.submit([JobDeleted(id=event_id(), time=T, job_id="2"), *short, job("2", user="bob")]).result(WAIT)
     with following(loop, receiver.url, threshold=500, users=("bob",)):
-        before = start_of(loop, "2")
+        before = planned_start(loop, "2")
         for name in ("a", "b"):
             assert receiver.taken == []
             delete(loop, name)
@@ -181,7 +181,7 @@ def test_small_moves_are_posted_when_their_sum_exceeds_the_threshold(
     assert [(one["job"], one["before"], one["after"]) for one in found] == [("2", before, before - 600)]
 
 
-def start_of(loop: PlanLoop, job_id: str) -> int:
+def planned_start(loop: PlanLoop, job_id: str) -> int:
     view = job_view(loop.published, job_id)
     assert view is not None
     assert view.planned_start is not None
@@ -221,7 +221,7 @@ def test_unreachable_webhook_gets_changes_when_it_returns(
 ) -> None:
     """The hook is the example of docs/reference/api.md."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]  # nobody listens there any more when this ends
+        port = taken.getsockname()[1]  # the port is closed after the block
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET + b"\n")
     command = [sys.executable, str(DOCS / "examples" / "webhook_receiver.py"), str(secret), str(port)]
@@ -264,10 +264,7 @@ def test_documented_receiver_refuses_unsigned_and_old_requests(tmp_path: Path) -
 
 @pytest.fixture
 def log() -> Iterator[Callable[[], str]]:
-    """The daemon's log so far, and what libraries say in it.
-
-    Kept here: reading what pytest captured loses what another thread writes meanwhile.
-    """
+    """The log of the daemon and of libraries."""
     root, before = logging.getLogger(), structlog.get_config()
     handlers, level = root.handlers[:], root.level
     said = io.StringIO()
@@ -314,7 +311,7 @@ def test_an_answer_without_end_holds_nothing_up(loop: PlanLoop, receiver: Receiv
 
 
 def test_a_hook_leads_nowhere_else(loop: PlanLoop, receiver: Receiver) -> None:
-    """One that is told to ask elsewhere, of this host say, does not."""
+    """A redirect, for instance to this host, is not followed."""
     receiver.statuses, receiver.elsewhere = [307, 302], f"{receiver.url}/elsewhere"
     with following(loop, receiver.url, threshold=60):
         for number in (1, 2):
@@ -359,8 +356,8 @@ def test_secret_file_is_read_and_must_be_private(tmp_path: Path) -> None:
         check()
 
 
-def alerts_told(receiver: Receiver, count: int) -> list[dict[str, Any]]:
-    """The first so many messages of alerts, once they are there."""
+def wait_for_alerts(receiver: Receiver, count: int) -> list[dict[str, Any]]:
+    """Wait for this many messages about alerts and return them."""
     for _ in range(200):
         found = [told for told in receiver.taken if told["type"] == "alerts"]
         if len(found) >= count:
@@ -376,13 +373,13 @@ def test_opened_and_closed_alerts_are_posted(loop: PlanLoop, receiver: Receiver,
     with following(loop, receiver.url, alerts=True, moves=False):
         loop.adapter_contact.last -= 61
         loop.alerts.update()
-        (first,) = alerts_told(receiver, 1)
+        (first,) = wait_for_alerts(receiver, 1)
         assert [one["kind"] for one in first["opened"]] == ["adapter"]
         assert first["closed"] == []
-        delete(loop, "1")  # of moves nothing is told
+        delete(loop, "1")  # moves are not reported
         loop.record_adapter_request()
         loop.alerts.update()
-        second = alerts_told(receiver, 2)[1]
+        second = wait_for_alerts(receiver, 2)[1]
     assert (second["opened"], [one["kind"] for one in second["closed"]]) == ([], ["adapter"])
     assert {told["type"] for told in receiver.taken} == {"alerts"}
     assert receiver.refused == len(statuses)

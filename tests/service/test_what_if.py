@@ -1,4 +1,4 @@
-"""What-if: the job in whose place it is asked, windows of starts, the smallest changes."""
+"""What-if: replaced jobs, windows of starts, and the smallest changes of a request."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from tests.service.build import GIB, T, event_id, job, node, planner
 WAIT = 120
 
 
-def asking(resources: dict[str, str]) -> JobFacts:
+def job_facts(resources: dict[str, str]) -> JobFacts:
     return JobFacts(id="x", owner="u", queue="q", submitted=T, resources=resources)
 
 
@@ -52,7 +52,7 @@ def test_each_change_is_the_smallest_that_lets_it_start_at_once() -> None:
         ]
         # Planned on n1 from T + 1000 on: what starts before must be over by then.
         loop.submit([*events, job("3", nodes="n1:ppn=8", walltime="500")]).result(WAIT)
-        wanted = asking({"nodes": "1:ppn=4:fast", "walltime": "01:00:00"})
+        wanted = job_facts({"nodes": "1:ppn=4:fast", "walltime": "01:00:00"})
         asked = fork(loop).what_if(wanted, T, changes=True)
         found = {one.change: one for one in asked.changes}
     assert (found["walltime"].value, found["walltime"].enough) == (1000, "00:16:40")
@@ -64,22 +64,22 @@ def test_smaller_memory_cpus_and_nodes_are_each_found() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit([node("n1", 8), node("n2", 8), job("1", nodes="n2:ppn=5", mem="3gb")]).result(WAIT)
         asked = fork(loop).what_if(
-            asking({"nodes": "2:ppn=4", "mem": "4gb", "walltime": "60"}), T, changes=True
+            job_facts({"nodes": "2:ppn=4", "mem": "4gb", "walltime": "60"}), T, changes=True
         )
         assert [(one.change, one.asked, one.enough) for one in asked.changes] == [
             ("cpus", "4", "3"),
             ("nodes", "2", "1"),
         ]
         asked = fork(loop).what_if(
-            asking({"nodes": "2:ppn=2", "mem": "14gb", "walltime": "60"}), T, changes=True
+            job_facts({"nodes": "2:ppn=2", "mem": "14gb", "walltime": "60"}), T, changes=True
         )
         assert [(one.change, one.asked, one.enough) for one in asked.changes] == [
             ("mem", "7gb", "5gb"),
             ("nodes", "2", "1"),
         ]
         # What starts at once needs no change; what never can may need one.
-        assert fork(loop).what_if(asking({"nodes": "1:ppn=2"}), T, changes=True).changes == ()
-        never = fork(loop).what_if(asking({"nodes": "1:ppn=99"}), T, changes=True)
+        assert fork(loop).what_if(job_facts({"nodes": "1:ppn=2"}), T, changes=True).changes == ()
+        never = fork(loop).what_if(job_facts({"nodes": "1:ppn=99"}), T, changes=True)
         assert [(one.change, one.enough) for one in never.changes] == [("cpus", "8")]
 
 
@@ -123,7 +123,7 @@ def test_windows_cover_all_possible_starts() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit([node("n1", 8), job("1", nodes="1:ppn=6", walltime="600")]).result(WAIT)
         loop.submit([job("2", nodes="1:ppn=8", walltime="100")]).result(WAIT)
-        asked = fork(loop).what_if(asking({"nodes": "1:ppn=2", "walltime": "200"}), T, most_windows=2)
+        asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=2", "walltime": "200"}), T, most_windows=2)
     assert [(one.first - T) for one in asked.windows] == [0, 700]
     assert asked.windows[0].last == T + 400
     assert asked.request == "1 x (2 cpus); free; 00:03:20"
@@ -134,7 +134,7 @@ def test_a_limit_counts_and_less_may_stay_within_it() -> None:
         limited = ServerFacts(limits={"max_run_res.ncpus": "[u:PBS_GENERIC=6]"})
         change = ServerChanged(id=event_id(), time=T, server=limited)
         loop.submit([node("n1", 16), change, job("1", user="u")]).result(WAIT)
-        owned = replace(asking({"nodes": "1:ppn=4", "walltime": "60"}), owner="u@login")
+        owned = replace(job_facts({"nodes": "1:ppn=4", "walltime": "60"}), owner="u@login")
         asked = fork(loop).what_if(owned, T, changes=True, most_windows=1)
         assert start(asked) == asked.windows[0].first == T + 3600
         assert [(one.change, one.enough) for one in asked.changes] == [("cpus", "2")]
@@ -155,7 +155,7 @@ def test_what_if_uses_the_site_placement_and_explains_it() -> None:
         events: list[Event] = [policy, featured("n1", 4), featured("n2", 4, "fast")]
         events += [job("1", nodes="n2:ppn=4", walltime="100"), job("2", nodes="n1:ppn=4", walltime="50")]
         loop.submit(events).result(WAIT)
-        asked = fork(loop).what_if(asking({"nodes": "1:ppn=4", "walltime": "100"}), T)
+        asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=4", "walltime": "100"}), T)
         assert isinstance(asked.answer, StartKnown)
         assert start(asked) == T + 100
         assert [share.node for share in asked.answer.placement.shares] == ["n2"]
@@ -185,15 +185,15 @@ def test_job_waits_for_an_insufficient_account() -> None:
         made = AccountSet(id=event_id(), time=T, name="common", amount=4 * 3600 + 400)
         loop.submit([node("n1", 8), made]).result(WAIT)
         small = {"nodes": "1:ppn=4", "walltime": "01:00:00"}
-        assert start(fork(loop).what_if(asking(small), T)) == T
+        assert start(fork(loop).what_if(job_facts(small), T)) == T
         loop.submit([job("1", nodes="1:ppn=4", walltime="3600")]).result(WAIT)
-        answer = fork(loop).what_if(asking(small), T).answer
+        answer = fork(loop).what_if(job_facts(small), T).answer
         assert isinstance(answer, WaitingFor)
         assert (answer.kind, answer.what) == (
             "budget",
             "account common: 0.11 core-hours are left, and it may take 4.00 core-hours",
         )
-        less = fork(loop).what_if(asking({"nodes": "1:ppn=4", "walltime": "100"}), T)
+        less = fork(loop).what_if(job_facts({"nodes": "1:ppn=4", "walltime": "100"}), T)
         assert start(less) == T, "for this there is enough"
 
 
@@ -206,7 +206,7 @@ def test_amount_held_for_the_replaced_job_is_available() -> None:
         loop.submit([made]).result(WAIT)
         loop.submit([job("2", nodes="1:ppn=2", walltime="3600")]).result(WAIT)
         copy = fork(loop)
-        wanted = asking({"nodes": "1:ppn=2", "walltime": "01:20:00"})
+        wanted = job_facts({"nodes": "1:ppn=2", "walltime": "01:20:00"})
         assert isinstance(copy.what_if(wanted, T).answer, WaitingFor)
         assert start(copy.what_if(wanted, T, instead_of="2")) == T + 1000
 
@@ -216,7 +216,7 @@ def test_many_such_jobs_are_placed_each_by_itself_and_leave_no_trace() -> None:
         events: list[Event] = [node("n1", 8), job("1", nodes="1:ppn=4", walltime="1000")]
         loop.submit(events).result(WAIT)
         copy = fork(loop)
-        wanted = asking({"nodes": "1:ppn=2", "walltime": "100"})
+        wanted = job_facts({"nodes": "1:ppn=2", "walltime": "100"})
         asked = copy.what_if(wanted, T, tasks=(1, 2, 3, 20, 21, 24))
         # Two at a time beside the other job until 1000, then four.
         assert [(one.tasks, one.end - T) for one in asked.many] == [
@@ -228,7 +228,7 @@ def test_many_such_jobs_are_placed_each_by_itself_and_leave_no_trace() -> None:
             (24, 1100),
         ]
         assert start(copy.what_if(wanted, T)) == T
-        assert copy.what_if(asking({"nodes": "1:ppn=16"}), T, tasks=(5,)).many == ()
+        assert copy.what_if(job_facts({"nodes": "1:ppn=16"}), T, tasks=(5,)).many == ()
 
 
 def test_task_counts_beyond_the_work_limit_are_left_out(
@@ -237,5 +237,5 @@ def test_task_counts_beyond_the_work_limit_are_left_out(
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit([node("n1", 2)]).result(WAIT)
         monkeypatch.setattr("schedd.service.questions.open_questions.QUESTION_WORK", 2_000)
-        asked = fork(loop).what_if(asking({"nodes": "1:ppn=2", "walltime": "100"}), T, tasks=(1, 5, 5000))
+        asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=2", "walltime": "100"}), T, tasks=(1, 5, 5000))
         assert [(one.tasks, one.end - T) for one in asked.many] == [(1, 100), (5, 500)]

@@ -66,7 +66,7 @@ def run(number: int, job: str, time: int = 1000) -> Run:
     )
 
 
-def tell(number: int, job: str, start: int | None, time: int = 1000) -> WriteAttributes:
+def write_attributes(number: int, job: str, start: int | None, time: int = 1000) -> WriteAttributes:
     return WriteAttributes(
         id=f"d{number:012d}",
         cause="epoch:1",

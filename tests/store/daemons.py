@@ -64,8 +64,8 @@ class Nursery:
         program: Literal["serve", "federate", "adapter"] = "serve",
         status: Path | None = None,
     ) -> int:
-        """A new process with so much more in its environment; returns its id. ``status`` is the file in which
-        it leaves its exit status when it ends by itself.
+        """Start a process with these additional environment variables; return its id. ``status``: file for
+        its exit status.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -88,7 +88,7 @@ class Nursery:
 
 @functools.cache
 def the_nursery() -> Nursery:
-    """The one of this process; it ends with it."""
+    """The launcher of this process; it ends with the process."""
     opened = Nursery()
     atexit.register(opened.close)
     return opened
@@ -178,7 +178,7 @@ class Daemon:
 
     @staticmethod
     def insist(act: Callable[[], object]) -> None:
-        """Do it again until it is taken, as an adapter does. Raises AwayError after a minute."""
+        """Repeat the call until it succeeds, like an adapter. Raises AwayError after a minute."""
         until = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -210,7 +210,7 @@ class Daemon:
         except (OSError, http.client.HTTPException) as error:
             self.hang_up()
             if reused and isinstance(error, http.client.RemoteDisconnected | BrokenPipeError):
-                return self.ask(method, path, body)  # a server closes connections that nobody uses
+                return self.ask(method, path, body)  # the server closes idle connections
             raise AwayError(repr(error)) from None
         if answer.status in (429, 503):
             raise AwayError(text.decode())
@@ -225,7 +225,7 @@ class Daemon:
 
 
 def alive(pid: int) -> bool:
-    """Also of a process whose threads are still ending: until then it holds its port and its locks."""
+    """Wait for the process, including its threads: until then it holds its files."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -26,7 +26,7 @@ _LOOK = 0.05
 
 
 class _Broken(Exception):
-    """Not one that anybody expects."""
+    """An unexpected error."""
 
 
 class _Faults:

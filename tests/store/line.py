@@ -1,4 +1,4 @@
-"""A line to a PostgreSQL server that can be cut: nothing comes through any more, and nobody is told."""
+"""A TCP line that can be cut silently."""
 
 import contextlib
 import shutil
@@ -29,7 +29,7 @@ class Line:
         self._whole.clear()
 
     def mend(self) -> None:
-        """What was held back comes through, and what follows."""
+        """Deliver the delayed bytes and everything later."""
         self._whole.set()
 
     def drop(self) -> None:

@@ -27,7 +27,7 @@ _PROGRAMS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
-def _say(what: object) -> None:
+def _reply(what: object) -> None:
     sys.stdout.write(f"{what}\n")
     sys.stdout.flush()
 
@@ -44,7 +44,7 @@ def main() -> None:
         importlib.import_module(name)
     warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
-    _say("ready")
+    _reply("ready")
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()
@@ -67,7 +67,7 @@ def main() -> None:
             if order["status"]:
                 Path(order["status"]).write_text(str(status))
             os._exit(status)
-        _say(child)
+        _reply(child)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["Wire"]
 
 _NOW_GONE = struct.pack("ii", 1, 0)
-"""SO_LINGER: whoever asks on is told that there is no such connection."""
+"""SO_LINGER value with which a closed connection is reset."""
 
 
 class _Way:
@@ -40,7 +40,7 @@ class Wire:
             self._ways[name].whole.clear()
 
     def mend(self) -> None:
-        """What was held back comes through; a connection of which bytes were lost is gone."""
+        """Deliver the delayed bytes; connections with lost bytes are closed."""
         for each in tuple(self._torn):
             with contextlib.suppress(OSError):
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOW_GONE)

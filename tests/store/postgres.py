@@ -40,7 +40,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _account() -> dict[str, Any]:
-    """How to run a program as somebody who is not root."""
+    """Return the prefix for running a program as an unprivileged user."""
     if os.geteuid() != 0:
         return {}
     accounts = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_uid != 0}
@@ -153,7 +153,7 @@ class PostgresServer:
         return self.url(database)
 
     def drop(self, database: str) -> None:
-        """Remove a database, whoever is connected to it."""
+        """Drop a database and its connections."""
         self._execute(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)')
 
     def _execute(self, statement: str) -> None:

@@ -19,12 +19,12 @@ _PROGRAM = "import sys; from schedd.cli.main import main; sys.exit(main())"
 
 
 class Preloaded(Daemon):
-    """Begins more slowly than one of the nursery: nothing is loaded yet."""
+    """Slower than the nursery, because nothing is imported yet."""
 
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Begin a life with what more its environment has."""
+        """Start a process with these additional environment variables."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, "serve", "--config", str(self.config)],

@@ -11,7 +11,7 @@ from tests.store.build import AState
 
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
-    """The seconds of the clock, and those that the engine's thread worked."""
+    """Clock time, and processor time of the engine's thread."""
     told = {"clock": 1000.0, "worked": 50.0}
 
     class Told:
@@ -27,12 +27,12 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return told
 
 
-def due(one: CheckpointWriter) -> bool:
+def is_due_after_wait(one: CheckpointWriter) -> bool:
     return one.is_due
 
 
-def kept(one: CheckpointWriter, took: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One checkpoint that takes so long to make."""
+def write_checkpoint(one: CheckpointWriter, took: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer whose checkpoint takes this long."""
     monkeypatch.setattr(one, "_make", lambda *_: took)
     one.start(AState(), lambda *_: None)
     assert one.finished(wait=True)
@@ -42,32 +42,32 @@ def test_expensive_checkpoints_of_an_idle_engine_are_rare(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = CheckpointWriter(5.0)
-    assert due(one) is False
+    assert is_due_after_wait(one) is False
     clocks["clock"] += 5
-    assert due(one)
-    kept(one, 2.0, monkeypatch)
+    assert is_due_after_wait(one)
+    write_checkpoint(one, 2.0, monkeypatch)
     clocks["clock"] += 39
-    assert due(one) is False
+    assert is_due_after_wait(one) is False
     clocks["clock"] += 1
-    assert due(one)
+    assert is_due_after_wait(one)
     one.close()
 
 
 def test_after_much_work_it_is_made_sooner(clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
     one = CheckpointWriter(5.0)
     clocks["clock"] += 5
-    assert due(one)
-    kept(one, 4.0, monkeypatch)
+    assert is_due_after_wait(one)
+    write_checkpoint(one, 4.0, monkeypatch)
     clocks["clock"] += 12
-    clocks["worked"] += 11.9  # less than three times what it takes to make one
-    assert due(one) is False
+    clocks["worked"] += 11.9  # less than three times the cost of a checkpoint
+    assert is_due_after_wait(one) is False
     clocks["worked"] += 0.1
-    assert due(one)
-    kept(one, 0.1, monkeypatch)
+    assert is_due_after_wait(one)
+    write_checkpoint(one, 0.1, monkeypatch)
     clocks["worked"] += 6
-    assert due(one) is False  # however busy: not before ``every`` seconds
+    assert is_due_after_wait(one) is False  # however busy: not before ``every`` seconds
     clocks["clock"] += 5
-    assert due(one)
+    assert is_due_after_wait(one)
     one.close()
 
 
@@ -76,7 +76,7 @@ def test_the_thread_rests_less_while_the_engine_works(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch, worked: float, rests: float
 ) -> None:
     one = CheckpointWriter(0.0)
-    assert due(one)
+    assert is_due_after_wait(one)
     clocks["worked"] += worked
     waited: list[float] = []
     monkeypatch.setattr(one._caller_waits, "wait", waited.append)

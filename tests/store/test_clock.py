@@ -1,4 +1,6 @@
-"""Real daemons whose host's clock is set: nothing is lost or started twice, it is said, and it passes."""
+"""Real daemons on hosts with wrong clocks: nothing is lost or started twice; the error is reported and
+passes.
+"""
 
 import json
 import os
@@ -12,7 +14,7 @@ from tests.store.conftest import NewDatabase
 from tests.store.daemons import AwayError, Daemon, Nursery
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
-from tests.store.test_faults import settle, turn
+from tests.store.test_faults import run_turns, settle
 from tests.store.test_standby import Pair, leader
 from tests.store.world import World
 
@@ -26,13 +28,13 @@ def set_clocks(skew: Path, world: World, seconds: int) -> None:
     world.set_clock(seconds)
 
 
-def said(daemon: Daemon) -> list[dict[str, Any]]:
+def log_lines(daemon: Daemon) -> list[dict[str, Any]]:
     return [json.loads(one) for one in daemon.log.read_text().splitlines()]
 
 
-def until_said(daemon: Daemon, what: str, times: int = 1) -> None:
+def wait_for_log(daemon: Daemon, what: str, times: int = 1) -> None:
     until = time.monotonic() + 60
-    while sum(one["event"] == what for one in said(daemon)) < times:
+    while sum(one["event"] == what for one in log_lines(daemon)) < times:
         assert time.monotonic() < until, f"the log does not say: {what}"
         time.sleep(0.05)
 
@@ -62,8 +64,8 @@ def until_not_ready(daemon: Daemon, words: str) -> None:
             why = str(error)
 
 
-def heard_and_ready(world: World, daemon: Daemon) -> None:
-    """The adapter is heard as ever, and the daemon is ready. Raises AwayError."""
+def check_contact_and_readiness(world: World, daemon: Daemon) -> None:
+    """The adapter has contact, and the daemon is ready. Raises AwayError otherwise."""
     settle(world, daemon)
     daemon.get("/readyz")
 
@@ -98,22 +100,22 @@ def test_clock_set_forward_a_day_then_corrected(
     world = World(Random(_SEED))
     daemon.start().await_ready()
     try:
-        turn(world, daemon, 12)
+        run_turns(world, daemon, 12)
         for seconds in (1, 0):  # as at a leap second
             set_clocks(skew, world, seconds)
-            turn(world, daemon, 4)
-        assert not any("clock" in one["event"] for one in said(daemon))
+            run_turns(world, daemon, 4)
+        assert not any("clock" in one["event"] for one in log_lines(daemon))
         set_clocks(skew, world, DAY)
         until_open(daemon, f"was set forward by {DAY} s")
         settle(world, daemon)
-        turn(world, daemon, 12)
+        run_turns(world, daemon, 12)
         set_clocks(skew, world, 0)
         until_not_ready(daemon, "the clock was set back")
         until_open(daemon, "the clock was set back by")
-        until_said(daemon, "the clock was set back; the plan is made anew")
-        daemon.insist(lambda: heard_and_ready(world, daemon))
+        wait_for_log(daemon, "the clock was set back; the plan is made anew")
+        daemon.insist(lambda: check_contact_and_readiness(world, daemon))
         planned_within(daemon, 7_200)
-        until_more_start(world, lambda: turn(world, daemon, 25), lambda: settle(world, daemon))
+        until_more_start(world, lambda: run_turns(world, daemon, 25), lambda: settle(world, daemon))
         daemon.kill()
         check(url, world)
         same_decisions_from_the_log_alone(url)
@@ -140,7 +142,7 @@ def test_standby_takes_over_after_both_clocks_were_set_back(
         pair.turn(world, 12)
         assert leader(url) == ("a", 1)
         set_clocks(skew, world, 0)
-        until_said(first, "the clock was set back; the plan is made anew")
+        wait_for_log(first, "the clock was set back; the plan is made anew")
         settle(world, pair)  # type: ignore[arg-type]
         assert leader(url) == ("a", 1)  # the lease is of the database's clock: it did not change hands
         pair.turn(world, 6)
@@ -150,7 +152,7 @@ def test_standby_takes_over_after_both_clocks_were_set_back(
         assert leader(url) == ("b", 2)
         pair.turn(world, 6)
         set_clocks(skew, world, -DAY)
-        until_said(second, "the clock was set back; the plan is made anew")
+        wait_for_log(second, "the clock was set back; the plan is made anew")
         settle(world, pair)  # type: ignore[arg-type]
         planned_within(second, 7_200)
         until_more_start(world, lambda: pair.turn(world, 20), lambda: world.settle(pair))

@@ -22,7 +22,7 @@ from schedd.store.tables import breaches, decisions, events, promises, told
 from schedd.wire import Decision
 from tests.store.conftest import NewDatabase
 from tests.store.daemons import AwayError, Daemon, Nursery
-from tests.store.world import Known, World, jobs_of
+from tests.store.world import Known, World, known_jobs
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
@@ -55,7 +55,7 @@ def crash(daemon: Daemon, world: World, kills: int) -> None:
                 known = {}  # what comes now may end promises
                 world.turn(daemon)
                 while random.random() < 0.1 or known:  # nothing happens any more until it is killed
-                    known = jobs_of(daemon)
+                    known = known_jobs(daemon)
         except AwayError:
             assert not timer.is_alive() or not daemon.alive, daemon.log.read_text()[-3000:]
         timer.join()
@@ -67,10 +67,10 @@ def crash(daemon: Daemon, world: World, kills: int) -> None:
     until = time.monotonic() + 120
     while not world.counts["promises found again"]:  # so slow a computer that all jobs had started meanwhile
         assert time.monotonic() < until
-        known = jobs_of(daemon)
+        known = known_jobs(daemon)
         while sum(one.promised is not None for one in known.values()) < 5:
             world.turn(daemon)
-            known = jobs_of(daemon)
+            known = known_jobs(daemon)
         daemon.kill()
         daemon.start()
         daemon.await_ready()
@@ -78,8 +78,8 @@ def crash(daemon: Daemon, world: World, kills: int) -> None:
 
 
 def compare(daemon: Daemon, world: World, known: dict[str, Known]) -> None:
-    """Jobs and promises must be what they were when nothing happened any more."""
-    now = jobs_of(daemon)
+    """Compare jobs and promises with an undisturbed run."""
+    now = known_jobs(daemon)
     assert known.keys() <= now.keys(), f"lost: {known.keys() - now.keys()}"
     world.counts["jobs found again"] += len(known)
     for job, before in known.items():
@@ -212,7 +212,7 @@ def test_two_clusters_lose_no_events(nursery: Nursery, new_database: NewDatabase
         while not world.accepted:
             world.turn(daemon)
         world.settle(daemon)
-        assert jobs_of(daemon, world.cluster).keys() == world.server.jobs.keys()
+        assert known_jobs(daemon, world.cluster).keys() == world.server.jobs.keys()
     daemon.kill()
     for world in worlds:
         check(url, world)

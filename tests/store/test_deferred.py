@@ -1,4 +1,4 @@
-"""Events and the decisions that follow from them are synced once, before anybody hears of either."""
+"""Events and their decisions are synced once, before they are acknowledged or published."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Expected starts that were told are kept, noted from the log, with the starts that came true."""
+"""Published expected starts are stored from the log, with the actual starts."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from tests.store.build import deleted, facts, queued, snapshot, started
 MOST = 2**62
 
 
-def told(number: int, time: int, *jobs: ExpectedFacts) -> StartsExpected:
+def estimates(number: int, time: int, *jobs: ExpectedFacts) -> StartsExpected:
     return StartsExpected(id=f"told:{number}", time=time, jobs=jobs)
 
 
@@ -38,8 +38,8 @@ def noted(store: Store, *kinds: str, **of: str) -> Sequence[ExpectedStartRecord]
 
 def test_expected_starts_are_stored_with_the_actual_start(store: Store) -> None:
     appended(store, queued(1), queued(2))
-    appended(store, told(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
-    appended(store, told(2, 1400, expected(1, 1700, 2000, 4000, "waiting"), expected(1, 1, 2, 3, "")))
+    appended(store, estimates(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
+    appended(store, estimates(2, 1400, expected(1, 1700, 2000, 4000, "waiting"), expected(1, 1, 2, 3, "")))
     assert [one.actual for one in noted(store)] == [None, None, None]
     appended(store, started(3, "1.srv", 1650))
     first = ExpectedStartRecord("1.srv", 1010, 1500, 2000, 4000, "submission", 1650, None)
@@ -57,12 +57,12 @@ def test_expected_starts_are_stored_with_the_actual_start(store: Store) -> None:
 
 def test_starts_are_known_from_snapshots_too_and_a_later_run_changes_nothing(store: Store) -> None:
     appended(store, queued(1))
-    appended(store, told(1, 1010, expected(1, 1500, 2000, 4000)))
+    appended(store, estimates(1, 1010, expected(1, 1500, 2000, 4000)))
     running = facts("1.srv", state="R", started=1700)
     appended(store, Snapshot(id="epoch:9", time=1800, jobs=(running,), nodes=snapshot(1, 0).nodes))
     assert [one.actual for one in noted(store)] == [1700]
     appended(store, JobQueued(id="epoch:10", time=1900, job=facts("1.srv")))
-    appended(store, told(2, 1950, expected(1, 2500, 3000, 4000)))
+    appended(store, estimates(2, 1950, expected(1, 2500, 3000, 4000)))
     appended(store, started(11, "1.srv", 2200))
     assert sorted((one.time, one.actual) for one in noted(store)) == [(1010, 1700), (1950, 2200)]
 
@@ -70,7 +70,7 @@ def test_starts_are_known_from_snapshots_too_and_a_later_run_changes_nothing(sto
 def test_expected_starts_are_filtered_by_queue_and_user(store: Store) -> None:
     other = JobQueued(id="epoch:2", time=1000, job=facts("2.srv", owner="bob@login", queue="long"))
     appended(store, queued(1), other)
-    appended(store, told(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
+    appended(store, estimates(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
     for of in ({"user": "bob"}, {"user": "bob@login"}, {"queue": "long"}):
         assert [one.job for one in noted(store, **of)] == ["2.srv"]
     assert noted(store, user="bo") == noted(store, queue="lon") == []
@@ -78,8 +78,8 @@ def test_expected_starts_are_filtered_by_queue_and_user(store: Store) -> None:
 
 def test_they_go_in_their_time(store: Store) -> None:
     appended(store, queued(1))
-    appended(store, told(1, 1010, expected(1, 1500, 2000, 4000)), now=1010)
-    appended(store, told(2, 2010, expected(1, 1500, 2000, 4000)), now=2010)
+    appended(store, estimates(1, 1010, expected(1, 1500, 2000, 4000)), now=1010)
+    appended(store, estimates(2, 2010, expected(1, 1500, 2000, 4000)), now=2010)
     noted(store)
     assert store.purge(RetentionLimits(start_estimates=500), 2100)["expected"] == 1
     assert [one.time for one in noted(store)] == [2010]
@@ -89,7 +89,7 @@ def test_they_go_in_their_time(store: Store) -> None:
 def test_missed_p90_counts_at_once_and_deleted_jobs_do_not_count(store: Store, now: int) -> None:
     appended(store, *(queued(i) for i in range(1, 5)))
     jobs = [expected(i, 1500, 2000, 4000) for i in range(1, 5)]
-    appended(store, told(1, 1010, *jobs))
+    appended(store, estimates(1, 1010, *jobs))
     appended(store, started(10, "1.srv", 1450), deleted(11, 2, 1900))
     appended(store, JobEnded(id="epoch:12", time=2300, job_id="1.srv"), deleted(13, 3, 2200))
     noted(store)
@@ -115,7 +115,7 @@ def test_broken_promises_are_counted_by_period_queue_and_user(store: Store) -> N
 def test_limited_accuracy_reports_its_start(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     appended(store, *(queued(i) for i in range(1, 5)))
     for i in range(1, 5):
-        appended(store, told(i, 1000 + i, expected(i, 1500, 2000, 4000)))
+        appended(store, estimates(i, 1000 + i, expected(i, 1500, 2000, 4000)))
     noted(store)
     assert estimate_accuracy(store, 1, 0, MOST, 3000).since is None
     for module in ("schedd.store.expected_starts", "schedd.service.read.estimate_accuracy"):

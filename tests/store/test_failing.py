@@ -15,7 +15,7 @@ from tests.store.daemons import AwayError, Daemon, Nursery
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, report
 from tests.store.test_standby import Pair
-from tests.store.world import World, jobs_of
+from tests.store.world import World, known_jobs
 
 _SEED = int(os.environ.get("SCHEDD_FAULTS_SEED", "20261124"))
 _ROUNDS = int(os.environ.get("SCHEDD_FAULTS_ROUNDS", "40"))
@@ -44,7 +44,7 @@ def failed(switch: Path) -> Counter[str]:
 
 
 def live(world: World, asked: Daemon | Pair, turns: int, switches: list[Path]) -> float:
-    """So many turns of the world; returns the longest time in seconds for which none was done."""
+    """Run this many turns; return the longest time in seconds without progress."""
     longest, done, last = 0.0, 0, time.monotonic()
     since, before = last, struck(switches)
     while done < turns:
@@ -58,7 +58,7 @@ def live(world: World, asked: Daemon | Pair, turns: int, switches: list[Path]) -
             since, before = last, struck(switches)
         if time.monotonic() > since + _WITHIN_S:
             if struck(switches) < before + _FRESH:
-                raise AssertionError(f"the cluster stays stopped: {_why(asked)}")
+                raise AssertionError(f"the cluster stays stopped: {_failure_reason(asked)}")
             since, before = time.monotonic(), struck(switches)
     return longest
 
@@ -68,7 +68,7 @@ def struck(switches: list[Path]) -> int:
     return sum(failed(switch).total() for switch in switches)
 
 
-def _why(asked: Daemon | Pair) -> str:
+def _failure_reason(asked: Daemon | Pair) -> str:
     """What the cluster says of itself, and the ends of the logs."""
     daemons = asked.daemons if isinstance(asked, Pair) else [asked]
     told = [daemon.log.read_text()[-2_000:] for daemon in daemons]
@@ -79,7 +79,7 @@ def _why(asked: Daemon | Pair) -> str:
 
 
 def at_rest(world: World, asked: Daemon | Pair) -> None:
-    """Nothing fails any more: all jobs are known, and those that wait start again."""
+    """Failures have ended: all jobs are known, and queued jobs start again."""
     until = time.monotonic() + _WITHIN_S
     while True:
         try:
@@ -89,14 +89,14 @@ def at_rest(world: World, asked: Daemon | Pair) -> None:
             found = set()
         if found == set(world.server.jobs):
             break
-        assert time.monotonic() < until, f"{found ^ set(world.server.jobs)}: {_why(asked)}"
+        assert time.monotonic() < until, f"{found ^ set(world.server.jobs)}: {_failure_reason(asked)}"
         time.sleep(0.05)
     started = world.accepted.total()
     until = time.monotonic() + 2 * _WITHIN_S  # a step that failed may be left out for a while
     while world.accepted.total() < started + 3:
         with contextlib.suppress(AwayError):
             world.turn(asked)
-        assert time.monotonic() < until, f"nothing starts any more: {_why(asked)}"
+        assert time.monotonic() < until, f"nothing starts any more: {_failure_reason(asked)}"
 
 
 def test_daemon_survives_random_engine_errors_and_hangs(
@@ -116,11 +116,11 @@ def test_daemon_survives_random_engine_errors_and_hangs(
         switch.write_text("off")
         at_rest(world, daemon)
         assert failed(switch)
-        known = set(jobs_of(daemon))
+        known = set(known_jobs(daemon))
         daemon.kill()
         daemon.environment.clear()
         daemon.start().await_ready()
-        assert known <= set(jobs_of(daemon))
+        assert known <= set(known_jobs(daemon))
         daemon.kill()
         check(url, world)
     finally:

@@ -76,7 +76,7 @@ def survive(
     world = World(Random(_SEED))
     daemon.start().await_ready()
     try:
-        turn(world, daemon, 15)
+        run_turns(world, daemon, 15)
         pid = daemon.pid
         beside = Daemon.beside(daemon)
         faulty = threading.Thread(target=fault, args=(beside,))
@@ -88,7 +88,7 @@ def survive(
                 time.sleep(0.05)
         faulty.join()
         beside.hang_up()
-        turn(world, daemon, 15)
+        run_turns(world, daemon, 15)
         settle(world, daemon)
         assert (daemon.pid, daemon.alive) == (pid, True)
         daemon.kill()
@@ -104,7 +104,7 @@ def account(url: str, world: World, daemon: Daemon) -> None:
     sys.stdout.write(", ".join(f"{what}: {count}" for what, count in sorted(world.counts.items())) + "\n")
 
 
-def turn(world: World, daemon: Daemon, times: int) -> None:
+def run_turns(world: World, daemon: Daemon, times: int) -> None:
     until = time.monotonic() + 120
     while times:
         assert time.monotonic() < until
@@ -287,7 +287,7 @@ def test_adapter_returns_after_an_absence_with_all_events(
     world = World(Random(_SEED))
     daemon.start().await_ready()
     try:
-        turn(world, daemon, 15)
+        run_turns(world, daemon, 15)
         sent = len(world.acknowledged)
         until = time.monotonic() + 7  # run decisions are void after 5
         while time.monotonic() < until:
@@ -296,7 +296,7 @@ def test_adapter_returns_after_an_absence_with_all_events(
         assert len(world.acknowledged) == sent
         waiting = len(world.outbox)
         assert waiting > 10
-        turn(world, daemon, 15)
+        run_turns(world, daemon, 15)
         settle(world, daemon)
         daemon.kill()
         world.counts["events that waited for the adapter"] = waiting
@@ -326,11 +326,11 @@ def test_restart_after_clock_set_back(nursery: Nursery, new_database: NewDatabas
     world = World(Random(_SEED))
     daemon.start().await_ready()
     try:
-        turn(world, daemon, 15)
+        run_turns(world, daemon, 15)
         daemon.kill()
         skew.write_text("-3600")
         daemon.start().await_ready()
-        turn(world, daemon, 15)
+        run_turns(world, daemon, 15)
         settle(world, daemon)
         daemon.kill()
         account(url, world, daemon)
@@ -346,20 +346,20 @@ def test_a_pause_holds_over_a_kill_and_so_does_its_end(
     world = World(Random(_SEED))
     daemon.start().await_ready()
     try:
-        turn(world, daemon, 10)
+        run_turns(world, daemon, 10)
         daemon.post("/v1/clusters/main/pause", {"reason": "lunch"})
         daemon.kill()
         daemon.start().await_ready()
         assert daemon.get("/v1/clusters/main")["paused"] == "lunch"
         settle(world, daemon)
         started = world.accepted.total()
-        turn(world, daemon, 10)
+        run_turns(world, daemon, 10)
         assert world.accepted.total() == started
         daemon.post("/v1/clusters/main/resume", {})
         daemon.kill()
         daemon.start().await_ready()
         assert daemon.get("/v1/clusters/main")["paused"] == ""
-        turn(world, daemon, 10)
+        run_turns(world, daemon, 10)
         settle(world, daemon)
         daemon.kill()
         account(url, world, daemon)
@@ -378,7 +378,7 @@ def test_a_clean_end_leaves_nothing_to_follow_and_gives_the_lead_up(
     daemon = Daemon(nursery, tmp_path, url, checkpoint=3600)
     world = World(Random(_SEED))
     daemon.start().await_ready()
-    turn(world, daemon, 10)
+    run_turns(world, daemon, 10)
     daemon.kill(signal.SIGTERM)
     store = Store.open(url)
     cluster = store.register_cluster("main", 0)

@@ -1,4 +1,4 @@
-"""A daemon that is started again under other settings than those under which the log was written."""
+"""A follower reaches the leader's state, also when the daemon restarts with other settings."""
 
 import json
 from dataclasses import replace
@@ -51,7 +51,7 @@ class Life:
         self.woke(self.server.now)
 
     def work(self, numbers: range) -> None:
-        """Jobs come, are told, started and refused, and end."""
+        """Jobs arrive, get estimates, start, are refused, and end."""
         server = self.server
         for number in numbers:
             server.now += 7
@@ -77,7 +77,7 @@ class Life:
 
 
 def worked(store: Store) -> Life:
-    """Jobs were planned, told, started and refused, before a checkpoint and after it."""
+    """Jobs with estimates, starts and refusals, before and after a checkpoint."""
     life = Life(store, Engine(OLD, T))
     life.checkpoint()
     life.batch([e for n in range(2) for e in life.server.change_node(NodeFacts(name=f"n{n}", cpus=4))], T)
@@ -87,7 +87,7 @@ def worked(store: Store) -> Life:
     return life
 
 
-def assert_alike(found: Engine, expected: Engine) -> None:
+def assert_equal_state(found: Engine, expected: Engine) -> None:
     one, other = found.state, expected.state
     assert one.records == other.records
     assert (one.now, one.decision_number, one.breaches) == (other.now, other.decision_number, other.breaches)
@@ -105,7 +105,7 @@ def test_log_is_replayed_under_its_recorded_settings(store: Store) -> None:
     life = worked(store)
     found = LogFollower(store, "c", NEW, T)
     assert found.engine.state.settings == OLD
-    assert_alike(found.engine, life.engine)
+    assert_equal_state(found.engine, life.engine)
 
 
 @pytest.mark.parametrize("settings", [OLD, NEW])
@@ -115,13 +115,13 @@ def test_takeover_applies_own_settings_and_records_them(store: Store, settings: 
     life.journal = DurableJournal(store, "c", T)
     found.finish_replay(life.journal)
     assert found.engine.state.settings == settings
-    assert_alike(found.engine, life.engine)
+    assert_equal_state(found.engine, life.engine)
     life.engine = found.engine
     life.work(range(30, 40))
     life.journal.close()
     again = LogFollower(store, "c", EngineSettings(), T)
     assert again.engine.state.settings == settings
-    assert_alike(again.engine, found.engine)
+    assert_equal_state(again.engine, found.engine)
 
 
 @pytest.mark.parametrize("kept", ["", "before", "after"])
@@ -137,7 +137,7 @@ def test_a_standby_goes_on_under_the_settings_that_its_leader_takes(store: Store
     beside.catch_up()
     for follower in (beside, LogFollower(store, "c", OLD, T)):
         assert follower.engine.state.settings == SITE
-        assert_alike(follower.engine, life.engine)
+        assert_equal_state(follower.engine, life.engine)
     assert beside.engine.state.limits.pools.keys() == life.engine.state.limits.pools.keys() != set()
 
 
@@ -149,7 +149,7 @@ def test_reloaded_site_limits_survive_a_kill(
     life.journal.use_settings(settings_to_json(SITE))
     life.checkpoint()  # before anything was planned under them
     life.work(range(30, 45))
-    assert_alike(LogFollower(store, "c", SITE, T).engine, life.engine)
+    assert_equal_state(LogFollower(store, "c", SITE, T).engine, life.engine)
 
 
 def test_settings_that_another_version_wrote_are_replaced_by_ours(store: Store) -> None:
@@ -165,7 +165,7 @@ def test_a_standby_that_was_there_before_the_first_leader_follows_it(store: Stor
     life = worked(store)
     assert beside.catch_up()
     assert beside.engine.state.settings == OLD
-    assert_alike(beside.engine, life.engine)
+    assert_equal_state(beside.engine, life.engine)
 
 
 def test_a_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> None:
@@ -209,13 +209,13 @@ def test_log_without_checkpoint_is_replayed_from_the_first_engine(store: Store) 
     life.work(range(30))
     found = LogFollower(store, "c", OLD, T + 9999).engine
     assert found.forgotten == life.engine.forgotten
-    assert_alike(found, life.engine)
+    assert_equal_state(found, life.engine)
 
 
 def test_log_with_transient_failures_is_replayed_in_the_end(
     store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever leads passes over a batch that fails three times; here no batch fails twice in a row."""
+    """The leader skips a batch that fails three times."""
     worked(store).journal.close()
     durable = DaemonStore(StoreSettings(url=url, marks=tmp_path))
     assert durable.open()

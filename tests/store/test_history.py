@@ -1,4 +1,4 @@
-"""What became of jobs and nodes can be read long after the events that told it are gone."""
+"""The history of jobs and nodes outlives the events."""
 
 import time
 from dataclasses import replace
@@ -33,7 +33,7 @@ from schedd.wire import (
     ShareFacts,
     Snapshot,
 )
-from tests.store.build import AState, accepted, facts, queued, run, started, tell
+from tests.store.build import AState, accepted, facts, queued, run, started, write_attributes
 from tests.store.conftest import NewDatabase
 
 
@@ -236,7 +236,7 @@ def test_job_timeline_is_in_order(store: Store) -> None:
     store.record_decisions(
         1,
         batch,
-        [tell(1, "1.srv", 2000), run(2, "1.srv", 1990), run(3, "2.srv", 1991)],
+        [write_attributes(1, "1.srv", 2000), run(2, "1.srv", 1990), run(3, "2.srv", 1991)],
         promises=[Promise("1.srv", 1000, 2600, weak=True)],
         breaches=[PromiseBreach("1.srv", 1400, "epoch:7", "node lost", 2600, 2700)],
     )

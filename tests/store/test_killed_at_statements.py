@@ -26,13 +26,13 @@ from tests.store.daemons import AwayError, Daemon, Nursery
 from tests.store.test_lost import MAIN, work
 
 _STRIDE = int(os.environ.get("SCHEDD_STATEMENT_STRIDE", "23"))
-"""The short test is killed at every so many statements; the long one at each."""
+"""Kill at every n-th statement in the short test; at each in the long one."""
 _MOST = 5_000
 _PROGRAM = "import sys; from schedd.cli.main import main; sys.exit(main())"
 
 
 class Killed:
-    """Forks what is killed."""
+    """Forks the processes to kill."""
 
     def __init__(self, url: str) -> None:
         self._process = subprocess.Popen(
@@ -72,7 +72,7 @@ def looked_at(url: str) -> tuple[str | None, int]:
     return found
 
 
-def events_of(url: str, cluster: int) -> list[Event]:
+def stored_events(url: str, cluster: int) -> list[Event]:
     store = Store.open(url)
     found = [event for batch in store.events_after(cluster, LogPosition()) for event in batch.events]
     assert not store.recover(cluster, before=0).damage
@@ -121,13 +121,13 @@ def making(url: str, stride: int) -> Counter[str]:
 def migrating(url: str, stride: int, old: str = "0001") -> dict[str, Counter[str]]:
     """Up from an old version and back to it, with events in the log."""
     cluster = fill(url)
-    acknowledged, whole = events_of(url, cluster), looked_at(url)
+    acknowledged, whole = stored_events(url, cluster), looked_at(url)
     back = kill_while(url, f"back {old}", stride, whole)
     there = looked_at(url)
     assert there[0] == old
     up = kill_while(url, "upgrade", stride, there)
     assert looked_at(url) == whole
-    assert events_of(url, cluster) == acknowledged
+    assert stored_events(url, cluster) == acknowledged
     return {"back": back, "up": up}
 
 
@@ -187,7 +187,7 @@ def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
     """The daemon says which; the command does it."""
     url = f"sqlite:///{tmp_path}/a.sqlite"
     cluster = fill(url)
-    acknowledged = events_of(url, cluster)
+    acknowledged = stored_events(url, cluster)
     database = Database(url)
     database.migrate("0003", back=True)
     database.close()
@@ -205,7 +205,7 @@ def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
         [*program, "migrate", "--config", str(config)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert events_of(url, cluster) == acknowledged
+    assert stored_events(url, cluster) == acknowledged
 
 
 @pytest.mark.soak

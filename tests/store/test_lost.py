@@ -1,4 +1,4 @@
-"""A database that lost a part of the log: it is said loudly, nothing is started, a snapshot mends it."""
+"""A database that lost a part of the log: reported loudly, no starts, repaired by a snapshot."""
 
 import contextlib
 import http.client
@@ -33,7 +33,7 @@ def job(number: int) -> dict[str, Any]:
 
 
 def work(daemon: Daemon, first: int, count: int = 20) -> None:
-    """So many batches, each acknowledged."""
+    """Store this many acknowledged batches."""
     now = int(time.time())
     node = {"type": "node_changed", "id": f"n:{first}", "time": now, "node": NODE}
     daemon.post(f"{MAIN}/events", {"events": [node]})
@@ -48,7 +48,7 @@ def decisions(daemon: Daemon, after: str = "") -> list[dict[str, Any]]:
 
 
 def snapshot(daemon: Daemon, jobs: int) -> None:
-    """What the adapter sends when it is asked for one."""
+    """The snapshot of the adapter on request."""
     event = {
         "type": "snapshot",
         "id": f"s:{time.time_ns()}",
@@ -95,7 +95,7 @@ def forget_tail(url: str) -> None:
     store.close()
 
 
-def take_a_batch(url: str) -> None:
+def delete_batch(url: str) -> None:
     store = Store.open(url)
     with store.database.write() as connection:
         last = connection.scalar(select(func.max(batches.c.number)))
@@ -124,7 +124,7 @@ def garble_an_event(url: str) -> None:
 HARM: dict[str, Callable[[str], None]] = {
     "an emptied database": empty,
     "a database of an hour ago": forget_tail,
-    "a batch that is gone": take_a_batch,
+    "a batch that is gone": delete_batch,
     "an event that was altered": alter_an_event,
     "an event that cannot be read": garble_an_event,
 }
@@ -170,7 +170,7 @@ def is_noticed_and_mended(nursery: Nursery, folder: Path, url: str, harm: Callab
 
 
 def readiness(daemon: Daemon) -> str:
-    """What it is not ready for; empty when it is."""
+    """Return why the daemon is not ready; empty if it is."""
     try:
         daemon.get("/readyz")
     except AwayError as error:
@@ -282,7 +282,7 @@ def test_a_mark_survives_a_torn_write_and_is_read_again(tmp_path: Path) -> None:
         batch=5, event=5, chain_batch=5, chain="aa", last_decision=7, term=2, count=5
     )
     data = bytearray(path.read_bytes())
-    data[512 + 20] ^= 0xFF  # the fifth stands in the second slot
+    data[512 + 20] ^= 0xFF  # the fifth is in the second slot
     path.write_bytes(data)
     assert LogWatermarkFile(path).read().batch == 4
     path.write_bytes(b"\0" * 1_024)

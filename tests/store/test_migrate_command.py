@@ -1,4 +1,4 @@
-"""``schedd migrate``: there and back, and what it says when it cannot."""
+"""``schedd migrate``: upgrade, downgrade, and error messages."""
 
 import os
 import pwd
@@ -97,7 +97,7 @@ def test_files_created_by_root_belong_to_the_daemon(tmp_path: Path) -> None:
         pytest.skip("only root can give files away")
     other = pwd.getpwnam("nobody").pw_uid
     os.chown(tmp_path, other, -1)
-    for _ in range(2):  # a new one, and one that is there
+    for _ in range(2):  # a new one, and an existing one
         migrate(STATE_DIRECTORY=str(tmp_path), SCHEDD_STORE__URL="")
         assert {path.stat().st_uid for path in tmp_path.iterdir()} == {other}
 

@@ -1,6 +1,5 @@
-"""Checkpoints that are not as they were written: in the row, and in the bytes of a SQLite file.
-
-None is taken for one: what is read is the very checkpoint that was kept, or an error, or none.
+"""Mutated checkpoints, in their rows and in the bytes of a SQLite file: a read returns the stored checkpoint
+or an error.
 """
 
 import hashlib
@@ -80,7 +79,7 @@ def mutated_bytes(random: Random, body: bytes, others: list[bytes]) -> tuple[str
 
 
 def mutation(random: Random, row: Row, others: list[Row]) -> tuple[str, Mapping[str, Any]]:
-    """What is to be set in a row."""
+    """Return the columns to change in a row."""
     other = random.choice(others)
     if random.random() < 0.85:
         kind, body = mutated_bytes(random, row["body"], [each["body"] for each in others])
@@ -176,7 +175,7 @@ def test_checkpoints_of_mutated_files_are_detected(filled: Store, tmp_path: Path
 
 
 def test_file_with_undecodable_tables_is_reported_as_damaged(filled: Store, tmp_path: Path) -> None:
-    """SQLite quotes what it found, and the driver fails over that."""
+    """SQLite quotes the damaged bytes, which the driver cannot decode."""
     filled.close()
     path = tmp_path / "a.sqlite"
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""A leader whose bytes to or from PostgreSQL are held or lost, without a word."""
+"""Network partitions between a leader and PostgreSQL: bytes are delayed or lost, with real daemons."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ def url(postgres: PostgresServer) -> Iterator[str]:
 
 
 def row(url: str) -> tuple[str, int, int]:
-    """Who leads, in which term, since which millisecond of the host's clock."""
+    """Holder, term, and start of the leadership by the host's clock (ms)."""
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         found: Any = connection.execute("SELECT holder, term, since FROM leases").fetchone()
     return found[0], found[1], found[2]
@@ -61,7 +61,7 @@ class Watched:
                 self.asked, self.answers = begun, self.answers + 1
 
     def stop(self) -> float:
-        """The second in which it was last asked and said that it leads."""
+        """Time of its last answer that it leads."""
         self._stopping.set()
         self._thread.join()
         self._daemon.hang_up()
@@ -92,7 +92,7 @@ def cut_off(
     until = time.monotonic() + 60
     while row(url)[:2] != (other.name, term + 1):
         with suppress(AwayError):
-            world.turn(old)  # the adapter goes on asking the one that it knows
+            world.turn(old)  # the adapter keeps asking its known daemon
         assert time.monotonic() < until, f"{row(url)}: nobody took over"
         time.sleep(0.01)
     pair.asked = other

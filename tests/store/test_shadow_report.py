@@ -12,7 +12,7 @@ from schedd.replay.swf import read_swf
 from schedd.service.read.shadow_report import report_shadow, swf_lines
 from schedd.store import Store
 from schedd.wire import Event, JobDeleted, JobEnded, NodeChanged, NodeFacts
-from tests.store.build import facts, queued, started, tell
+from tests.store.build import facts, queued, started, write_attributes
 from tests.store.test_history import appended, noted
 
 NOW = int(time.time()) // 60 * 60
@@ -25,15 +25,15 @@ def ends(number: int, job: str, moment: int, status: int = 0) -> Event:
 
 @pytest.fixture
 def watched(store: Store) -> Store:
-    """Four jobs: one began when told, one earlier, one later, one was told nothing; and one of long ago."""
+    """Four jobs: on time, early, late, and without an estimate; and an old one."""
     jobs = [queued(n) for n in range(1, 6)]
     jobs = [replace(event, job=replace(event.job, submitted=BEGAN - 100)) for event in jobs]
     node = NodeFacts(name="n1", cpus=8)
     nodes = [NodeChanged(id=f"epoch:9{i}", time=BEGAN, node=replace(node, cpus=8 - i)) for i in range(2)]
     batch = appended(store, *nodes, *jobs, now=BEGAN)
     starts = {1: BEGAN + 30, 2: BEGAN + 1_000, 3: BEGAN - 500}
-    tells = [tell(i, "1.srv", BEGAN + 7_000) for i in (1,)]
-    tells += [tell(10 + job, f"{job}.srv", start, BEGAN - 50) for job, start in starts.items()]
+    tells = [write_attributes(i, "1.srv", BEGAN + 7_000) for i in (1,)]
+    tells += [write_attributes(10 + job, f"{job}.srv", start, BEGAN - 50) for job, start in starts.items()]
     store.record_decisions(1, batch, tells)
     appended(
         store,
@@ -55,7 +55,7 @@ def test_starts_are_compared_with_the_last_published_start(watched: Store) -> No
     # Bounded slowdowns: (100 + 100) / 100, (100 + 400) / 400, (100 + 600) / 600.
     assert found.ended == 3
     assert found.slowdown_mean == pytest.approx((2 + 1.25 + 7 / 6) / 3)
-    assert watched.total_cpus(1) == 7  # what was told last
+    assert watched.total_cpus(1) == 7  # the last published start
 
 
 def test_the_window_can_be_replayed(watched: Store, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_shadow_report_command_prints_text_and_json(
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
     job = facts("1.srv", submitted=BEGAN - 100)
     batch = appended(store, replace(queued(1), job=job), now=BEGAN)
-    store.record_decisions(1, batch, [tell(1, "1.srv", BEGAN + 30)])
+    store.record_decisions(1, batch, [write_attributes(1, "1.srv", BEGAN + 30)])
     appended(store, started(2, "1.srv", BEGAN), ends(3, "1.srv", BEGAN + 50))
     noted(store).close()
     words = ["shadow-report", "c", "--config", str(config)]

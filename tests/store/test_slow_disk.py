@@ -1,7 +1,4 @@
-"""A disk whose syncs and writes take long: it is told, reads do not wait, and nothing acknowledged is lost.
-
-A library of a few lines of C stands before fsync, fdatasync and pwrite of the files of the database.
-"""
+"""A slow disk: reported, reads do not wait, and no acknowledged event is lost."""
 
 import re
 import sys
@@ -134,7 +131,7 @@ def slow(nursery: Nursery, tmp_path: Path) -> Iterator[tuple[Preloaded, Disk]]:
 
 
 def try_out(daemon: Preloaded, disk: Disk, delays: tuple[int, ...]) -> list[int]:
-    """At each delay: told by the metrics, reads answered meanwhile; and killed in the midst of a commit."""
+    """At each delay: visible in the metrics, reads are fast; then the daemon is killed."""
     work(daemon, 0, 3)
     number, found = 3, []
     for delay in delays:

@@ -19,7 +19,7 @@ from tests.store.daemons import AwayError, Daemon, Nursery
 from tests.store.line import Line
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
-from tests.store.world import World, jobs_of
+from tests.store.world import World, known_jobs
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _NUMBER = count(1)
@@ -34,7 +34,7 @@ def url(postgres: PostgresServer) -> Iterator[str]:
 
 
 class Pair:
-    """Two daemons on one database, asked like one: who asks goes to the other when one cannot answer."""
+    """Two daemons on one database; a request goes to the other one if the first cannot answer."""
 
     def __init__(self, nursery: Nursery, folder: Path, url: str, lease: float = _LEASE, **other: str) -> None:
         chosen = {"a": url, "b": url, **other}
@@ -68,7 +68,7 @@ class Pair:
             raise
 
     def await_leader(self) -> float:
-        """Wait until one of them leads; the seconds that took."""
+        """Wait for a leader; return the seconds."""
         begun = time.monotonic()
         last: dict[str, str] = {}
         while time.monotonic() < begun + 60:
@@ -83,7 +83,7 @@ class Pair:
         raise AssertionError(f"nobody leads: {last}")
 
     def turn(self, world: World, times: int) -> None:
-        """Let the world turn; who asks finds the leader by itself."""
+        """Run the world; requests find the leader themselves."""
         done = 0
         until = time.monotonic() + 90
         while done < times:
@@ -135,8 +135,8 @@ def test_standby_answers_reads_and_refuses_events(pair: Pair) -> None:
         assert first.get(path)
         with pytest.raises(AwayError, match="stands by"):
             second.get(path)
-    there = jobs_of(second)
-    for job, found in jobs_of(first).items():
+    there = known_jobs(second)
+    for job, found in known_jobs(first).items():
         if found.planned and there.get(job, found).planned:
             assert there.get(job, found).promised == found.promised
 

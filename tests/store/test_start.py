@@ -1,4 +1,4 @@
-"""The first moments of a life: what is ready is ready, and what is kept is the daemon's alone."""
+"""The start of a daemon: readiness, and private files."""
 
 import os
 import stat

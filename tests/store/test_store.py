@@ -1,4 +1,4 @@
-"""The store keeps what it is given, once, on both databases."""
+"""The store writes each record once, on both databases."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ from tests.store.build import (
     run,
     snapshot,
     started,
-    tell,
+    write_attributes,
 )
 from tests.store.conftest import NewDatabase
 
@@ -87,7 +87,7 @@ def test_clusters_are_isolated(store: Store) -> None:
 def test_decisions_are_stored_once_and_in_order(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
-    made: list[Decision] = [run(1, "1.srv"), tell(2, "2.srv", 5000), alert(3)]
+    made: list[Decision] = [run(1, "1.srv"), write_attributes(2, "2.srv", 5000), alert(3)]
     promised = [Promise("2.srv", 1000, 5000, weak=True)]
     broken = [PromiseBreach("2.srv", 1000, "epoch:1", "node lost", 5000, None)] * 2
     for _ in range(2):
@@ -106,7 +106,9 @@ def test_outcomes_and_starts_are_stored_with_decisions_and_estimates(store: Stor
     cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
     store.record_decisions(
-        cluster, batch, [run(1, "1.srv"), run(2, "2.srv"), run(3, "3.srv"), tell(4, "1.srv", 4000)]
+        cluster,
+        batch,
+        [run(1, "1.srv"), run(2, "2.srv"), run(3, "3.srv"), write_attributes(4, "1.srv", 4000)],
     )
     appended(
         store, cluster, accepted(2, run(1, "").id, "1.srv", 1005), refused(3, run(2, "").id, "2.srv", 1006)
@@ -122,7 +124,10 @@ def test_outcomes_and_starts_are_stored_with_decisions_and_estimates(store: Stor
             (None, None, None),
         ]
         assert connection.scalar(select(told.c.actual)) == 4100
-    assert [decision.id for decision in store.open_decisions(cluster)] == [run(3, "").id, tell(4, "", 1).id]
+    assert [decision.id for decision in store.open_decisions(cluster)] == [
+        run(3, "").id,
+        write_attributes(4, "", 1).id,
+    ]
 
 
 def test_start_accuracy_is_grouped_by_lead_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,11 +137,11 @@ def test_start_accuracy_is_grouped_by_lead_time(store: Store, monkeypatch: pytes
         cluster,
         batch,
         [
-            tell(1, "a", 2000),
-            tell(2, "b", 9000),
-            tell(3, "c", None),
-            tell(4, "d", 50),
-            tell(5, "a", 2030, 1500),
+            write_attributes(1, "a", 2000),
+            write_attributes(2, "b", 9000),
+            write_attributes(3, "c", None),
+            write_attributes(4, "d", 50),
+            write_attributes(5, "a", 2030, 1500),
         ],
     )
     appended(store, cluster, started(2, "a", 2060), started(3, "b", 8000), started(4, "c", 8000))
@@ -174,9 +179,9 @@ def test_broken_promises_are_listed_newest_first(store: Store) -> None:
 def test_requeued_job_keeps_its_first_start_with_its_estimate(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     batch = appended(store, cluster, queued(1))
-    store.record_decisions(cluster, batch, [tell(1, "a", 2000)])
+    store.record_decisions(cluster, batch, [write_attributes(1, "a", 2000)])
     appended(store, cluster, started(2, "a", 2000))
-    store.record_decisions(cluster, batch, [tell(2, "a", 7000)])
+    store.record_decisions(cluster, batch, [write_attributes(2, "a", 7000)])
     appended(store, cluster, started(3, "a", 7100))
     assert store.accuracy(cluster).overall.mean == 50
 
@@ -234,7 +239,7 @@ def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> Non
     for n in range(1, 8):
         batch = appended(store, cluster, queued(n), now=1000 + n)
         store.record_decisions(
-            cluster, batch, [tell(n, "a", 5000, 1000 + n)], promises=[Promise("a", 1000 + n, 1)]
+            cluster, batch, [write_attributes(n, "a", 5000, 1000 + n)], promises=[Promise("a", 1000 + n, 1)]
         )
         if n in (3, 5):
             store.save_checkpoint(cluster, store.last_position(cluster), 1000 + n, compress(b"%d" % n))
@@ -338,9 +343,9 @@ def test_hostile_texts_are_stored(store: Store) -> None:
     event = replace(queued(1), id=odd, job=facts(odd))
     batch = appended(store, cluster, event)
     assert store.append_events(cluster, store.last_position(cluster), [event], 1000) is None
-    store.record_decisions(cluster, batch, [tell(1, odd, 5)])
+    store.record_decisions(cluster, batch, [write_attributes(1, odd, 5)])
     assert store.events_after(cluster, LogPosition())[0].events == (event,)
-    assert store.decisions_after(cluster, "") == [tell(1, odd, 5)]
+    assert store.decisions_after(cluster, "") == [write_attributes(1, odd, 5)]
 
 
 def test_reading_waits_for_no_writer(store: Store) -> None:

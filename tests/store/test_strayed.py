@@ -29,7 +29,7 @@ from schedd.store import (
 from schedd.wire import Alert, Decision, JobFacts, NodeFacts
 from tests.engine.server import Server
 from tests.service.build import StillClock, T, job, node
-from tests.store.test_follow import assert_alike
+from tests.store.test_follow import assert_equal_state
 
 WAIT = 60
 SETTINGS = EngineSettings(tell_threshold=0, batch_limit=30)
@@ -69,7 +69,7 @@ def leading(store: Store) -> Iterator[tuple[PlanLoop, Seen]]:
 
 
 def broken(number: str, before: Callable[[Any], object] = lambda _: None) -> Callable[..., Any]:
-    """Work on a job that fails for one of them."""
+    """A job that makes only one of the daemons fail."""
     seat = placement._place_job
 
     def fails(state: Any, record: Any, *rest: Any, **named: Any) -> Any:
@@ -81,7 +81,7 @@ def broken(number: str, before: Callable[[Any], object] = lambda _: None) -> Cal
     return fails
 
 
-def engine_of(loop: PlanLoop) -> Engine:
+def live_engine(loop: PlanLoop) -> Engine:
     return loop.call_between_batches(lambda engine: Engine.restore(engine.fork().checkpoint())).result(WAIT)
 
 
@@ -108,7 +108,7 @@ def test_follower_adopts_the_state_after_a_leader_only_error(
         restarted = LogFollower(store, "c", SETTINGS, T)
         for found in (standby.engine, restarted.engine):
             assert "an administrator: planning it failed" in str(found.state.records["3"].answer)
-            assert_alike(found, engine_of(loop))
+            assert_equal_state(found, live_engine(loop))
 
 
 def test_standby_adopts_the_state_after_a_leader_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_standby_adopts_the_state_after_a_leader_error(store: Store, monkeypatch
         assert set_aside(standby.engine, "3")
         loop.submit([job("5")]).result(WAIT)
         standby.catch_up()
-        assert_alike(standby.engine, engine_of(loop))
+        assert_equal_state(standby.engine, live_engine(loop))
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -151,7 +151,7 @@ def test_standby_recovers_from_its_own_error(
             loop.submit([job("5")]).result(WAIT)
             standby.catch_up()
         assert not set_aside(standby.engine, "3")
-        assert_alike(standby.engine, engine_of(loop))
+        assert_equal_state(standby.engine, live_engine(loop))
 
 
 def test_persistent_error_at_takeover_is_stored_as_checkpoint(
@@ -171,7 +171,7 @@ def test_persistent_error_at_takeover_is_stored_as_checkpoint(
         again = LogFollower(store, "c", SETTINGS, T)
         assert set_aside(again.engine, "3")
         assert again.engine.state.unsure > T  # the leader may have decided otherwise
-        assert_alike(again.engine, standby.engine)
+        assert_equal_state(again.engine, standby.engine)
 
 
 def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
@@ -193,7 +193,7 @@ def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
         assert loop.failure == ""
         found = [job_view(loop.published, number) for number in ("1", "4", "5")]
         assert [view.answer for view in found if view is not None] == ["start_known"] * 3
-        assert_alike(LogFollower(store, "c", SETTINGS, T).engine, engine_of(loop))
+        assert_equal_state(LogFollower(store, "c", SETTINGS, T).engine, live_engine(loop))
 
 
 def test_missing_stored_state_counts_as_log_loss(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

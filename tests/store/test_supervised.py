@@ -37,7 +37,7 @@ from tests.store.postgres import PostgresServer
 WAIT = 40
 LEASE = 2.0
 NOT_OURS = ("asyncio_", "AnyIO worker thread", "checkpoint", "MainThread", "daemon of the test")
-"""Of asyncio's and Starlette's pools, whose callers get the errors; and a checkpoint in the making."""
+"""Threads of asyncio's and Starlette's pools, which pass errors to their callers; and checkpoint threads."""
 
 
 def until(condition: Callable[[], object], turn: Callable[[], object] = lambda: None) -> None:
@@ -193,7 +193,7 @@ def test_exception_in_any_thread_or_task_is_reported_and_survived(
             return {task.get_name() for task in asyncio.all_tasks(one._events)} - {"Task-1"}
 
         assert threads <= titles.keys(), "these work without a supervisor"
-        until(lambda: endless_tasks() <= titles.keys())  # those of requests end
+        until(lambda: endless_tasks() <= titles.keys())  # request threads end
         tasks = endless_tasks() & titles.keys()
         going = [titles[name] for name in sorted(threads | tasks)]
         names = {record.name for record in going}
@@ -219,7 +219,7 @@ def test_exception_in_any_thread_or_task_is_reported_and_survived(
                 line["event"] == "background work failed" and line["work"] == record.name for line in said
             )
         until(lambda: readiness(one).startswith("no snapshot") or not readiness(one))
-        one.submit(job("3"))  # it plans, keeps what it decides, and leads
+        one.submit(job("3"))  # it plans, stores its decisions, and leads
         assert set(one.loop.published.ids) == {"1", "2", "3"}
         assert one.loop.is_leader
         assert not one.gave_up
@@ -306,7 +306,7 @@ def test_a_standby_takes_over_though_an_error_comes_in_between(
 
             def failing(lead: Leadership) -> bool:
                 if lead is not standby.durable.lead:
-                    return False  # the one that gave up does not take it again
+                    return False  # the daemon that released it does not acquire it again
                 if errors:
                     raise errors.pop()
                 return take(lead)

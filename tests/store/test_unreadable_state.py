@@ -80,7 +80,7 @@ class Daemon:
             self.batch(outcomes)
 
     def pass_time(self, seconds: int) -> None:
-        """Ends of jobs are heard at once, and what is due is done at its moment."""
+        """Job ends are reported at once, and due work is done on time."""
         until, server = self.server.now + seconds, self.server
         while True:
             ends = [one.started + server.runtime[one.id] for one in server.jobs.values() if one.started]
@@ -124,7 +124,7 @@ class Daemon:
 _BATCH = EventBatch(number=1, now=T, last_event=0)
 
 
-def begun(store: Store) -> Daemon:
+def start_daemon(store: Store) -> Daemon:
     """A cluster with running and waiting jobs, promises, a booking, an account and a hold."""
     server = Server(T)
     daemon = Daemon(store, server)
@@ -155,8 +155,8 @@ def begun(store: Store) -> Daemon:
     return daemon
 
 
-def of_another_format(store: Store, *, facts: bool) -> None:
-    """What stands in the checkpoints was written by a version whose format nobody here reads."""
+def replace_format(store: Store, *, facts: bool) -> None:
+    """Replace the checkpoints by ones of an unknown format."""
     with store.database.write() as connection:
         for row in connection.execute(select(checkpoints)).all():
             place = CheckpointRow(row.cluster, LogPosition(row.batch, row.last_event), row.time, row.chain)
@@ -177,13 +177,13 @@ def rows(store: Store) -> list[tuple[str, int, int]]:
         return [(row.job, row.time, row.promised) for row in found]
 
 
-@pytest.mark.parametrize("lose", [of_another_format, damaged])
+@pytest.mark.parametrize("lose", [replace_format, damaged])
 @pytest.mark.parametrize("facts", [True, False])
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_promises_and_user_orders_survive_unreadable_checkpoints(
     store: Store, lose: Callable[..., None], facts: bool, checkpoint: bool
 ) -> None:
-    before = begun(store)
+    before = start_daemon(store)
     known, recorded = before.promises(), rows(store)
     waiting = [job for job, state in states(before).items() if state == "waiting"]
     assert len(waiting) >= 5
@@ -195,7 +195,7 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
         known, recorded = before.promises(), rows(store)
         before.stop(checkpoint=False)
     lose(store, facts=facts)
-    if not facts:  # the version that wrote the log promised otherwise than this one would
+    if not facts:  # the version that wrote the log made other promises
         with store.database.write() as connection:
             connection.execute(update(promises).values(promised=promises.c.promised + 37))
         known, recorded = {job: at + 37 for job, at in known.items()}, rows(store)
@@ -211,7 +211,7 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
     assert account_book(state).accounts["physics"].balance == 3_600
     demo, was = state.bookings["demo"], before.engine.state.bookings["demo"]
     assert (demo.phase, demo.start) == (was.phase, was.start)
-    # The plan may be another one now: what is later than promised is at risk or broken, and says why.
+    # The plan may differ now: starts after the promise are at risk or broken, and reported.
     for job in waiting:
         record = state.records[job]
         if record.slot >= 0 and not 0 <= state.plan.start(record.slot) <= known[job]:
@@ -232,10 +232,10 @@ def states(daemon: Daemon) -> dict[str, str]:
 
 
 def test_with_its_facts_a_rebuilt_plan_starts_no_job_later(store: Store) -> None:
-    before = begun(store)
+    before = start_daemon(store)
     starts = planned(before)
     before.stop()
-    of_another_format(store, facts=True)
+    replace_format(store, facts=True)
     after = Daemon(store, before.server)
     after.batch([after.server.snapshot()])
     now = planned(after)
@@ -249,7 +249,7 @@ def test_with_its_facts_a_rebuilt_plan_starts_no_job_later(store: Store) -> None
     after.stop()
 
 
-def run_times_of(follower: LogFollower) -> RunTimes:
+def learned_run_times(follower: LogFollower) -> RunTimes:
     outlook = follower.engine.state.outlook
     assert outlook is not None
     return outlook.learner.run_times
@@ -259,38 +259,41 @@ def test_learned_run_times_outlive_a_checkpoint_that_cannot_be_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "SETTINGS", replace(SETTINGS, predict=True))
-    before = begun(store)
+    before = start_daemon(store)
     before.pass_time(2_000)
     ask = JobFeatures("ann", 260, 4)
-    ends, told = run_times_of(before.follower).ends, run_times_of(before.follower).predict(ask).quantiles
+    ends, told = (
+        learned_run_times(before.follower).ends,
+        learned_run_times(before.follower).predict(ask).quantiles,
+    )
     assert ends >= 5
     before.stop()
-    of_another_format(store, facts=True)
+    replace_format(store, facts=True)
     after = Daemon(store, before.server)
-    assert run_times_of(after.follower).ends == ends
-    assert run_times_of(after.follower).predict(ask).quantiles.tolist() == told.tolist()
+    assert learned_run_times(after.follower).ends == ends
+    assert learned_run_times(after.follower).predict(ask).quantiles.tolist() == told.tolist()
     after.stop()
 
 
 def test_missing_run_time_facts_are_learned_from_accounting_logs(store: Store, tmp_path: Path) -> None:
-    before = begun(store)  # it predicts nothing
+    before = start_daemon(store)  # it predicts nothing
     before.stop()
-    of_another_format(store, facts=True)
+    replace_format(store, facts=True)
     log = tmp_path / "accounting"
     log.write_text("".join(ended_run_record(T - 86_400 + 100 * i) for i in range(30)))
     settings = replace(SETTINGS, predict=True, predict_from=str(log))
     follower = LogFollower(store, "c", settings, before.server.now)
     assert "the facts that were kept" in follower.rebuilt
-    assert run_times_of(follower).ends == 30
+    assert learned_run_times(follower).ends == 30
 
 
 def test_starts_of_another_version_are_no_foreign_starts(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would stop all starts after an upgrade, until somebody resumes."""
-    before = begun(store)
+    before = start_daemon(store)
     before.stop()
-    of_another_format(store, facts=False)
+    replace_format(store, facts=False)
     monkeypatch.setattr("schedd.engine.run.dispatch._dispatch", lambda *_: None)  # it decides other starts
     follower = LogFollower(store, "c", SETTINGS, before.server.now)
     state = follower.engine.state
@@ -306,12 +309,12 @@ def planned(daemon: Daemon) -> dict[str, int]:
 
 
 def test_a_promise_that_an_outage_makes_impossible_is_recorded_as_broken(store: Store) -> None:
-    before = begun(store)
+    before = start_daemon(store)
     (job, promised) = next(
         (job, known) for job, known in before.promises().items() if states(before)[job] == "waiting"
     )
     before.stop()
-    of_another_format(store, facts=True)
+    replace_format(store, facts=True)
     for name in before.server.nodes:
         before.server.nodes[name] = replace(before.server.nodes[name], state="down")
     after = Daemon(store, before.server)
@@ -337,7 +340,7 @@ def previous_version() -> str:
 @pytest.mark.parametrize("readable", [True, False])
 def test_database_can_be_downgraded_and_upgraded_again(url: str, readable: bool) -> None:
     with closing(Store.open(url)) as store:
-        before = begun(store)
+        before = start_daemon(store)
         known, was = before.promises(), before.engine.state
         before.stop()
         recorded = rows(store)
@@ -346,7 +349,7 @@ def test_database_can_be_downgraded_and_upgraded_again(url: str, readable: bool)
         store.database.migrate()
     with closing(Store.open(url)) as store:
         if not readable:
-            of_another_format(store, facts=False)
+            replace_format(store, facts=False)
         after = Daemon(store, before.server)
         assert bool(after.follower.lost) is not readable
         if not readable:
@@ -371,7 +374,7 @@ def test_database_can_be_downgraded_and_upgraded_again(url: str, readable: bool)
 def test_downgrade_is_refused_when_the_older_version_cannot_continue(
     store: Store, wanted: str, words: str
 ) -> None:
-    daemon = begun(store)
+    daemon = start_daemon(store)
     daemon.stop()
     # What came before the older of the two checkpoints is not read again.
     daemon = Daemon(store, daemon.server)
@@ -406,7 +409,7 @@ def test_every_record_type_and_state_format_has_a_schema_version() -> None:
 
 
 def test_a_decision_that_a_newer_version_wrote_stops_nobody(store: Store) -> None:
-    daemon = begun(store)
+    daemon = start_daemon(store)
     daemon.stop()
     with store.database.write() as connection:
         values = {"cluster": 1, "id": "d000000000999", "batch": 1, "time": T, "body": "{}"}

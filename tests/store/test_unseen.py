@@ -30,7 +30,7 @@ class Log:
         return self.store.events_after(self.cluster, LogPosition())[0].number
 
     def purge(self, day: float) -> int:
-        """Remove what is past its time on that day; how many batches went."""
+        """Purge on that day; return the number of deleted batches."""
         return self.store.purge(RetentionLimits(), BEGUN + int(day * DAY), self.cluster).get("batches", 0)
 
 

@@ -111,7 +111,7 @@ class World:
     # ---- the adapter ----------------------------------------------------------------------------
 
     def deliver(self, daemon: Asked) -> None:
-        """Send some of what waits, perhaps with something that was sent before. Raises AwayError."""
+        """Send some pending events, perhaps together with repeated ones."""
         batch = [self.outbox[at] for at in range(min(len(self.outbox), self.random.randint(1, 30)))]
         again: list[Event] = []
         if self.acknowledged and self.random.random() < 0.2:
@@ -184,7 +184,7 @@ class World:
         self.fetch(daemon)
 
     def settle(self, daemon: Asked) -> None:
-        """Deliver everything and let the daemon see the server as it is. Raises AwayError."""
+        """Deliver everything, then a snapshot of the server. Raises AwayError."""
         while self.outbox:
             self.deliver(daemon)
         self.outbox.append(self.server.snapshot())
@@ -202,7 +202,7 @@ class Known:
     breaches: int
 
 
-def jobs_of(daemon: Daemon, cluster: str = "main") -> dict[str, Known]:
+def known_jobs(daemon: Daemon, cluster: str = "main") -> dict[str, Known]:
     """All jobs that the daemon knows. Raises AwayError."""
     found: dict[str, Known] = {}
     cursor: dict[str, str] = {}
@@ -218,4 +218,4 @@ def jobs_of(daemon: Daemon, cluster: str = "main") -> dict[str, Known]:
         cursor = {"cursor": page["next"]}
 
 
-__all__ = ["AwayError", "Known", "World", "jobs_of"]
+__all__ = ["AwayError", "Known", "World", "known_jobs"]
