@@ -32,7 +32,7 @@ def ask(app: FastAPI, busy_cluster: TestClient) -> Iterator[As]:
         yield ask
 
 
-def test_where_the_server_hides_jobs_users_see_their_own(ask: As, busy_cluster: TestClient) -> None:
+def test_users_see_only_their_own_jobs_if_the_server_hides_others(ask: As, busy_cluster: TestClient) -> None:
     everything = ask("ann", f"{MAIN}/jobs").json()["jobs"]
     assert len(everything) == 5
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
@@ -48,7 +48,7 @@ def test_where_the_server_hides_jobs_users_see_their_own(ask: As, busy_cluster: 
     assert len(busy_cluster.get(f"{MAIN}/jobs").json()["jobs"]) == 5
 
 
-def test_what_is_in_the_way_is_a_number_where_it_is_not_hers(ask: As, busy_cluster: TestClient) -> None:
+def test_blockers_owned_by_other_users_are_only_counted(ask: As, busy_cluster: TestClient) -> None:
     wide = {**EVENTS[2]["job"], "id": "6.server", "resources": {"nodes": "2:ppn=4", "walltime": "60"}}
     queued = {"type": "job_queued", "id": "w:1", "time": T, "job": wide}
     busy_cluster.post(f"{MAIN}/events", json={"events": [queued, CLOSED]})
@@ -65,7 +65,7 @@ def test_what_is_in_the_way_is_a_number_where_it_is_not_hers(ask: As, busy_clust
     assert ask("ann", f"{MAIN}/jobs/2.server/explain").status_code == 404
 
 
-def test_the_plan_shows_that_something_is_there_but_not_whose(ask: As, busy_cluster: TestClient) -> None:
+def test_the_plan_hides_the_owners_behind_used_cpus(ask: As, busy_cluster: TestClient) -> None:
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
     full, own = (answer.json() for answer in (busy_cluster.get(f"{MAIN}/plan"), ask("ann", f"{MAIN}/plan")))
     times = [[(bar["start"], bar["end"], bar["nodes"]) for bar in plan["jobs"]] for plan in (full, own)]
@@ -79,7 +79,7 @@ def test_the_plan_shows_that_something_is_there_but_not_whose(ask: As, busy_clus
 @pytest.mark.parametrize(
     ("others", "open_", "count"), [("all", False, 5), ("none", True, 3), ("server", True, 5)]
 )
-def test_the_site_may_decide_what_is_shown(
+def test_the_site_can_override_the_visibility_of_jobs(
     app: FastAPI, ask: As, busy_cluster: TestClient, others: str, open_: bool, count: int
 ) -> None:
     event = {**CLOSED, "server": {"open": open_}}
@@ -88,14 +88,14 @@ def test_the_site_may_decide_what_is_shown(
     assert len(ask("ann", f"{MAIN}/jobs").json()["jobs"]) == count
 
 
-def test_what_one_sees_is_not_taken_for_what_another_does(ask: As, busy_cluster: TestClient) -> None:
+def test_etags_differ_by_visibility(ask: As, busy_cluster: TestClient) -> None:
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
     tags = {ask(user, f"{MAIN}/jobs").headers["etag"] for user in ("ann", "bob")}
     tags.add(busy_cluster.get(f"{MAIN}/jobs").headers["etag"])
     assert len(tags) == 3
 
 
-def test_other_peoples_jobs_are_a_number_in_what_is_said(busy_cluster: TestClient, loop: PlanLoop) -> None:
+def test_explanations_only_count_jobs_of_other_users(busy_cluster: TestClient, loop: PlanLoop) -> None:
     ann = JobVisibility(Bearer("ann", "user"))
     for said, told in (
         ("job 2.server runs past its walltime", "another user's job runs past its walltime"),
@@ -131,7 +131,7 @@ def test_a_proxy_asks_for_the_user_that_it_names_and_for_nobody_else(app: FastAP
         problem(client.get(MAIN, headers=twice), "no-token")
 
 
-def test_who_asks_too_often_is_told_when_to_come_again(app: FastAPI, ask: As) -> None:
+def test_rate_limited_requests_get_a_retry_time(app: FastAPI, ask: As) -> None:
     app.state.callers = Callers(tokens(), limits=LimitSettings(user_rate=2, refused_rate=1))
     answers = [ask("ann", MAIN) for _ in range(5)]
     assert [answer.status_code for answer in answers] == [200] * 4 + [429]
@@ -154,7 +154,7 @@ def test_before_the_stores_tokens_are_known_none_is_called_wrong(app: FastAPI, a
         assert "not read yet" in problem(answer, "not-ready")["detail"]
 
 
-def test_strangers_are_not_told_the_names_of_clusters(app: FastAPI, ask: As) -> None:
+def test_cluster_names_need_credentials(app: FastAPI, ask: As) -> None:
     with TestClient(app) as client:
         assert "main" not in json.dumps(problem(client.get("/v1/clusters/nain"), "no-token"))
 
@@ -171,7 +171,7 @@ def test_a_history_is_shown_to_whom_the_job_is(ask: As, busy_cluster: TestClient
     problem(ask("ann", f"{MAIN}/jobs/2.server/history"), "unknown-job")
 
 
-def test_behind_a_proxy_nothing_is_done_for_another_sites_page(app: FastAPI, ask: As) -> None:
+def test_behind_a_proxy_cross_site_changes_are_refused(app: FastAPI, ask: As) -> None:
     app.state.callers = Callers(tokens(), AuthSettings(operators=("bob",)))
     with TestClient(
         app, headers={"Authorization": f"Bearer {token('proxy')}", "X-Remote-User": "bob"}

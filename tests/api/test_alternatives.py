@@ -40,7 +40,7 @@ def mixed(priced: TestClient) -> TestClient:
     return priced
 
 
-def test_alternatives_are_sought_looked_at_and_put_in_force(
+def test_alternatives_are_searched_listed_and_applied(
     mixed: TestClient, the_app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[tuple[str, ...]] = []
@@ -69,7 +69,7 @@ def test_alternatives_are_sought_looked_at_and_put_in_force(
     assert mixed.get(PARETO).json()["drift"] > 0
 
 
-def test_what_moved_on_is_refused_with_the_share(mixed: TestClient) -> None:
+def test_an_outdated_set_is_refused_with_its_drift(mixed: TestClient) -> None:
     assert mixed.post(PARETO, json=HOW).status_code == 200
     assert mixed.post(f"{PARETO}/1/plans/1/apply", json={}).status_code == 200
     answer = mixed.post(f"{PARETO}/1/plans/1/apply", json={"tolerance": 0})
@@ -103,13 +103,13 @@ def test_only_operators_and_admins_may(mixed: TestClient, role: str) -> None:
         ({"generations": 7}, "generations"),
     ],
 )
-def test_what_makes_no_sense_is_refused(mixed: TestClient, body: dict[str, Any], words: str) -> None:
+def test_invalid_searches_are_refused(mixed: TestClient, body: dict[str, Any], words: str) -> None:
     answer = mixed.post(PARETO, json=body)
     assert answer.status_code == 422
     assert words in answer.text
 
 
-def test_without_the_library_it_says_what_to_install(
+def test_a_missing_library_is_named_with_its_package(
     mixed: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pymoo.algorithms.moo.nsga2", None)
@@ -118,7 +118,7 @@ def test_without_the_library_it_says_what_to_install(
     assert "schedd[pareto]" in answer.json()["detail"]
 
 
-def test_nothing_under_way_is_nothing_to_stop(mixed: TestClient, the_app: FastAPI) -> None:
+def test_stopping_without_a_search_reports_false(mixed: TestClient, the_app: FastAPI) -> None:
     assert mixed.delete(PARETO).json() == {"stopped": False}
     clusters: Clusters = the_app.state.clusters
     assert clusters.alternatives["main"].latest is None

@@ -41,7 +41,7 @@ def send(client: TestClient, events: list[dict[str, Any]]) -> None:
     assert answer.status_code == 200, answer.text
 
 
-def test_an_array_is_told_by_the_plan_as_a_whole(client: TestClient) -> None:
+def test_an_array_is_summarised_from_the_plan(client: TestClient) -> None:
     send(client, TASKS)
     found = get(client, "/arrays/7")
     assert (found["array"], found["owner"], found["submitted"]) == ("7[].server", "ann@login", T)
@@ -56,7 +56,7 @@ def test_an_array_is_told_by_the_plan_as_a_whole(client: TestClient) -> None:
     assert held["first_end"] == T + 3_600
 
 
-def test_no_array_and_that_of_somebody_else_are_not_known(client: TestClient) -> None:
+def test_unknown_arrays_and_hidden_arrays_are_not_found(client: TestClient) -> None:
     send(client, [*TASKS, task(0, id="8.server", array="")])
     for name in ("8", "9[]", "7[].elsewhere"):
         answer = client.get(f"{MAIN}/arrays/{name}")

@@ -114,9 +114,7 @@ def test_a_refused_act_is_in_the_audit_as_refused(client: TestClient, clusters: 
     assert noted[1].startswith(detail), noted
 
 
-def test_an_act_that_is_done_is_in_the_audit_without_that_word(
-    client: TestClient, clusters: Clusters
-) -> None:
+def test_a_completed_action_is_audited_without_a_refusal(client: TestClient, clusters: Clusters) -> None:
     assert client.put(f"{MAIN}/bookings/b", json=BOOKING).status_code == 200
     assert client.put(f"{MAIN}/reservations/r", json={"nodes": ["n1"], "end": T + 90}).status_code == 200
     assert client.post(f"{MAIN}/pause", json={"reason": "lunch"}).status_code == 200
@@ -124,7 +122,7 @@ def test_an_act_that_is_done_is_in_the_audit_without_that_word(
     assert not [detail for _, detail in audited(clusters) if "refused" in detail]
 
 
-def test_no_code_of_the_interface_writes_the_audit_beside_the_one_place() -> None:
+def test_the_api_writes_audit_entries_only_in_audit_act() -> None:
     """Else a new act could be noted as done before its outcome is known."""
     known = {"audit.py", "settings_reload.py", "reservations.py", "alternatives.py"}
     for file in sorted((ROOT / "schedd" / "api").glob("*.py")):

@@ -30,7 +30,7 @@ def put(client: TestClient, name: str, who: str = "", **body: Any) -> Any:
     return client.put(f"{HERE}/{name}", json={**ASKED, **body}, headers=headers)
 
 
-def test_a_booking_is_made_shown_frozen_and_given_back(open_site: TestClient) -> None:
+def test_a_booking_is_created_shown_frozen_and_cancelled(open_site: TestClient) -> None:
     made = put(open_site, "b")
     assert made.status_code == 200, made.text
     booking = made.json()["booking"]
@@ -44,7 +44,7 @@ def test_a_booking_is_made_shown_frozen_and_given_back(open_site: TestClient) ->
     assert open_site.post(f"{HERE}/b/freeze").status_code == 409
 
 
-def test_a_refusal_has_offers_changes_nothing_and_one_call_takes_one(open_site: TestClient) -> None:
+def test_a_refused_booking_has_counter_offers_that_can_be_accepted(open_site: TestClient) -> None:
     wide: dict[str, Any] = {"request": "nodes=2:ppn=4", "ready": None, "deadline": None}
     assert put(open_site, "a", **wide, start=T + 100_000).status_code == 200
     refused = put(open_site, "b", **wide, start=T + 101_000)
@@ -61,7 +61,7 @@ def test_a_refusal_has_offers_changes_nothing_and_one_call_takes_one(open_site: 
     assert "has 0 counter-offers" in again.json()["detail"]
 
 
-def test_without_a_word_of_the_site_nobody_books(busy_cluster: TestClient) -> None:
+def test_bookings_need_the_sites_permission(busy_cluster: TestClient) -> None:
     answer = put(busy_cluster, "b")
     assert answer.status_code == 409
     assert "may book nothing" in answer.json()["detail"]
@@ -81,7 +81,7 @@ def test_without_a_word_of_the_site_nobody_books(busy_cluster: TestClient) -> No
         ({"what": 1}, "Extra inputs"),
     ],
 )
-def test_what_makes_no_sense_is_refused(open_site: TestClient, body: dict[str, Any], said: str) -> None:
+def test_invalid_bookings_are_refused(open_site: TestClient, body: dict[str, Any], said: str) -> None:
     answer = put(open_site, "b", **body)
     assert answer.status_code in (409, 422), answer.text
     assert said in answer.text
@@ -101,7 +101,7 @@ def test_a_user_books_in_his_own_name_and_touches_his_own_alone(open_site: TestC
     assert open_site.get(HERE, headers=bob).json()["bookings"] == []
 
 
-def test_an_operator_is_told_what_each_order_would_make_of_the_bookings(open_site: TestClient) -> None:
+def test_an_operator_compares_replanning_orders(open_site: TestClient) -> None:
     wide: dict[str, Any] = {"request": "nodes=2:ppn=4", "deadline": T + 200_000, "freeze": 100}
     none = get(open_site, "/plan/booking-orders")
     assert (none["order"], {one["asked"] for one in none["orders"]}) == ("edf", {0})
@@ -120,7 +120,7 @@ def test_an_operator_is_told_what_each_order_would_make_of_the_bookings(open_sit
     assert get(open_site, "/bookings")["bookings"] == before
 
 
-def test_only_who_may_steer_compares_orders(open_site: TestClient) -> None:
+def test_comparing_orders_needs_the_role_operator(open_site: TestClient) -> None:
     user = {"Authorization": f"Bearer {token('user')}"}
     assert open_site.get(f"{MAIN}/plan/booking-orders", headers=user).status_code == 403
 

@@ -133,7 +133,7 @@ def test_a_period_has_balance_deadlines_slowdown_and_use(busy: TestClient) -> No
     assert south["licences"] == []
 
 
-def test_a_shorter_period_has_what_was_in_it(busy: TestClient) -> None:
+def test_a_report_covers_only_its_period(busy: TestClient) -> None:
     north, _ = report(busy, since=BEGIN + 2 * HOUR, until=BEGIN + 3 * HOUR)["clusters"]
     assert (north["ended"], north["late"]) == (1, 0)  # the job that ends with it ends after it
     assert north["processors"] == 0.5
@@ -142,7 +142,7 @@ def test_a_shorter_period_has_what_was_in_it(busy: TestClient) -> None:
     assert (only["cluster"], only["share"], only["optimal"]) == ("south", 1.0, 1.0)
 
 
-def test_waits_are_told_by_queue(busy: TestClient) -> None:
+def test_waits_are_reported_by_queue(busy: TestClient) -> None:
     north, south = report(busy, since=BEGIN)["clusters"]
     batch, long = north["queues"]
     assert (batch["queue"], batch["ended"], batch["late"], batch["with_deadline"]) == ("batch", 2, 1, 1)
@@ -206,7 +206,7 @@ def test_too_many_jobs_are_refused(busy: TestClient, monkeypatch: pytest.MonkeyP
     assert report(busy, since=BEGIN, cluster="south")["clusters"][0]["ended"] == 1
 
 
-def test_without_a_database_queues_alone_are_told(busy_cluster: TestClient) -> None:
+def test_without_a_database_the_report_has_only_queues(busy_cluster: TestClient) -> None:
     found = report(busy_cluster)["clusters"]
     assert {one["kept"] for one in found} == {False}
     main = next(one for one in found if one["cluster"] == "main")

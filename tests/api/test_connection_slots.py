@@ -24,7 +24,7 @@ class Held:
         self.closed = True
 
 
-def test_a_newcomer_takes_the_place_of_the_oldest_that_said_nothing() -> None:
+def test_a_new_connection_replaces_the_oldest_silent_connection() -> None:
     slots = ConnectionSlots()
     held = [Held("a", idleness=1), *(Held("a") for _ in range(9))]
     assert all(slots.acquire(one, LIMITS) for one in held)
@@ -32,14 +32,14 @@ def test_a_newcomer_takes_the_place_of_the_oldest_that_said_nothing() -> None:
     assert [one.closed for one in held] == [False, True] + [False] * 8
 
 
-def test_who_waits_for_an_answer_makes_no_room() -> None:
+def test_connections_with_pending_responses_are_kept() -> None:
     slots = ConnectionSlots()
     assert all(slots.acquire(Held("a", idleness=0), LIMITS) for _ in range(10))
     assert not slots.acquire(Held("a"), LIMITS)
     assert slots.acquire(Held("b"), LIMITS)
 
 
-def test_a_quarter_is_kept_for_the_socket_and_for_those_who_are_known() -> None:
+def test_a_quarter_of_the_slots_is_reserved_for_known_clients() -> None:
     slots = ConnectionSlots()
     adapter = Held("known")
     assert slots.acquire(adapter, LIMITS)
@@ -52,7 +52,7 @@ def test_a_quarter_is_kept_for_the_socket_and_for_those_who_are_known() -> None:
     assert not adapter.closed
 
 
-def test_the_last_descriptors_are_kept_for_those_who_are_known_and_for_files() -> None:
+def test_the_last_descriptors_are_reserved_for_known_clients_and_files() -> None:
     now, files = [0.0], [30]
     slots = ConnectionSlots(64, lambda: files[0] + len(slots._open), lambda: now[0])
     adapter = Held("known", idleness=0)
@@ -70,7 +70,7 @@ def test_the_last_descriptors_are_kept_for_those_who_are_known_and_for_files() -
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2), st.integers(0, 9)), max_size=200))
-def test_there_are_never_more_than_allowed_and_all_are_given_back(
+def test_the_number_of_slots_is_limited_and_all_are_released(
     steps: list[tuple[str, int, int]],
 ) -> None:
     limits = LimitSettings(connections=8, connections_per_address=3)

@@ -29,7 +29,7 @@ from tests.service.build import job, node, planner
 from tests.service.test_loop import WAIT, busy
 
 
-def test_a_budget_is_refilled_at_its_rate_and_holds_ten_seconds_of_it() -> None:
+def test_a_budget_refills_at_its_rate_up_to_ten_seconds() -> None:
     budgets = CpuTimeBudgets()
     assert budgets.wait_s("ann", 0.1, 0) == 0
     budgets.spend("ann", 1.5, 0.1, 0)  # it held 1
@@ -81,7 +81,7 @@ def test_a_user_over_the_budget_is_refused_for_a_while_and_others_are_not(
     assert ask(users["ann"]).status_code == 200
 
 
-def test_a_large_answer_made_in_pieces_says_the_same(client: TestClient, loop: PlanLoop) -> None:
+def test_a_response_rendered_in_pieces_is_identical(client: TestClient, loop: PlanLoop) -> None:
     loop.submit([node("n1"), *(job(f"{i}.s", name=f"x{i}") for i in range(120))]).result(WAIT)
     for more in ("", "&fields=id,why,planned_start,explanation_of", "&fields=id,why", "&state=planned"):
         large = client.get(f"{MAIN}/jobs?limit=1000{more}")
@@ -121,7 +121,7 @@ def test_work_for_readers_waits_while_the_planner_is_at_work() -> None:
     assert len(looks) == 6
 
 
-def test_events_go_before_orders_and_orders_one_at_a_time() -> None:
+def test_events_precede_orders_and_orders_run_singly() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1")]).result(WAIT)
         done: list[str] = []
@@ -146,7 +146,7 @@ def test_events_go_before_orders_and_orders_one_at_a_time() -> None:
         assert all(one.spent > 0 for one in handled)
 
 
-def test_what_waits_as_an_order_is_refused_at_the_end() -> None:
+def test_pending_orders_are_refused_at_shutdown() -> None:
     with planner() as loop, busy(loop):
         waiting = [loop.submit([job("1")], order=True), loop.submit([job("2")], order=True)]
         loop._inbox.refuse("the end")

@@ -42,7 +42,7 @@ def test_a_planner_that_stopped_is_not_alive_either(clusters: Clusters, loop: Pl
 
 
 @pytest.mark.parametrize("stopping", [False, True])
-def test_only_who_goes_on_is_called_ready(
+def test_a_stopping_daemon_is_not_reported_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopping: bool
 ) -> None:
     clusters = Clusters({"main": EngineSettings()}, StillClock())

@@ -143,19 +143,19 @@ def test_every_operation_is_tried(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS + SIMPLE + NAMED)
-def test_what_is_asked_as_described_is_answered_as_described(api: Any, path: str, method: str) -> None:
+def test_valid_requests_get_documented_responses(api: Any, path: str, method: str) -> None:
     # That it is not ready is one of its answers: an adapter, which others play here, may have said so.
     checks = tuple(check for check in CHECKS if path != "/readyz" or check is not not_a_server_error)
     _try(api[path][method], GenerationMode.POSITIVE, checks)
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS + NAMED)
-def test_what_is_not_as_described_is_refused_as_described(api: Any, path: str, method: str) -> None:
+def test_invalid_requests_get_documented_errors(api: Any, path: str, method: str) -> None:
     _try(api[path][method], GenerationMode.NEGATIVE, (*CHECKS, negative_data_rejection))
 
 
 @pytest.mark.soak
-def test_nothing_that_is_asked_at_length_is_a_defect(api: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_random_requests_cause_no_server_error(api: Any, capsys: pytest.CaptureFixture[str]) -> None:
     examples = int(os.environ.get("SCHEDD_EXAMPLES", "1000"))
     right = sum(
         _try(api[p][m], GenerationMode.POSITIVE, CHECKS, examples) for p, m in OPERATIONS + SIMPLE + NAMED
@@ -244,13 +244,13 @@ def test_answers_come_with_examples_that_are_as_described(schema: dict[str, Any]
         assert json.loads(TypeAdapter(kind).dump_json(value)) == answer["example"]
 
 
-def test_fields_whose_names_do_not_speak_for_themselves_are_explained(schema: dict[str, Any]) -> None:
+def test_unclear_field_names_have_descriptions(schema: dict[str, Any]) -> None:
     job = schema["components"]["schemas"]["JobView"]["properties"]
     for name in ("state", "planned_start", "promised_start", "weak", "why", "generation", "as_of"):
         assert len(job[name].get("description", "")) > 10, name
 
 
-def test_the_pages_ask_no_other_host_for_anything(client: TestClient) -> None:
+def test_the_documentation_pages_load_nothing_from_other_hosts(client: TestClient) -> None:
     for path in ("/docs", "/redoc"):
         page = client.get(path).text
         links = re.findall(r"""(?:src|href)=["']([^"']+)""", page)

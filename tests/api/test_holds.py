@@ -32,7 +32,7 @@ def test_a_node_is_held_shown_as_such_and_released(busy_cluster: TestClient) -> 
     assert sorted(starts) == sorted(before.values())
 
 
-def test_jobs_of_a_held_queue_and_what_ifs_there_name_the_hold(busy_cluster: TestClient) -> None:
+def test_jobs_and_whatifs_in_a_held_queue_name_the_hold(busy_cluster: TestClient) -> None:
     queue = {"type": "queue_changed", "id": "q:1", "time": T, "queue": {"name": "batch"}}
     assert busy_cluster.post(f"{MAIN}/events", json={"events": [queue]}).status_code == 200
     made = busy_cluster.put(f"{MAIN}/holds/queue/batch", json={"reason": "the course has it"})
@@ -67,13 +67,13 @@ def test_nodes_are_held_by_range_and_released_by_pattern(busy_cluster: TestClien
         ("DELETE", "/holds/node/n*", "planning of node n* is not held"),
     ],
 )
-def test_what_is_not_there_is_named(busy_cluster: TestClient, method: str, path: str, said: str) -> None:
+def test_unknown_targets_are_named(busy_cluster: TestClient, method: str, path: str, said: str) -> None:
     body = WHY if method == "PUT" else None
     found = problem(busy_cluster.request(method, MAIN + path, json=body), "invalid")
     assert found["errors"][0]["what"] == said
 
 
-def test_only_those_who_may_steer_hold_and_release(busy_cluster: TestClient) -> None:
+def test_holds_need_the_role_operator(busy_cluster: TestClient) -> None:
     for role, status in (("reader", 403), ("adapter", 403), ("user", 403), ("operator", 200)):
         headers = {"Authorization": f"Bearer {token(role)}"}
         made = busy_cluster.put(f"{MAIN}/holds/node/n1", json=WHY, headers=headers)
@@ -83,7 +83,7 @@ def test_only_those_who_may_steer_hold_and_release(busy_cluster: TestClient) -> 
         assert seen.status_code == status, role
 
 
-def test_an_adapter_cannot_tell_of_a_hold(busy_cluster: TestClient) -> None:
+def test_adapters_cannot_send_holds(busy_cluster: TestClient) -> None:
     event = {
         "type": "planning_held",
         "id": "x:1",

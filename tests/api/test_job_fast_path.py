@@ -54,7 +54,7 @@ def filled(client: TestClient) -> None:
 
 @pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize(("method", "path", "headers"), ASKED)
-def test_both_ways_say_the_same(
+def test_the_fast_path_and_the_framework_agree(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, headers: dict[str, str]
 ) -> None:
     short = answered(app, method, path, headers)
@@ -62,7 +62,7 @@ def test_both_ways_say_the_same(
     assert answered(app, method, path, headers) == short
 
 
-def test_a_long_answer_is_compressed_on_both_ways(
+def test_long_responses_are_compressed_on_both_paths(
     client: TestClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = EVENTS[-1]
@@ -79,7 +79,7 @@ def test_a_long_answer_is_compressed_on_both_ways(
 
 
 @pytest.mark.usefixtures("filled")
-def test_the_plain_read_goes_the_short_way(
+def test_a_plain_read_uses_the_fast_path(
     client: TestClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = client.get(JOB)

@@ -25,7 +25,7 @@ def queue(client: TestClient, *ids: str) -> None:
         ("9.b", "9.b"),
     ],
 )
-def test_an_id_may_be_given_as_far_as_it_is_unambiguous(client: TestClient, asked: str, found: str) -> None:
+def test_unambiguous_id_prefixes_are_accepted(client: TestClient, asked: str, found: str) -> None:
     queue(client, "7.server.site", "8[].server", "8[4].server", "9.a", "9.b")
     assert get(client, f"/jobs/{asked}")["id"] == found
     assert get(client, f"/jobs/{asked}/history")["job"] == found
@@ -58,7 +58,7 @@ def test_the_history_tells_every_move_with_its_event_newest_first(busy_cluster: 
     assert get(busy_cluster, "/jobs/5/history", limit=1)["changes"] == [last]
 
 
-def test_the_history_says_why_a_promise_ended(busy_cluster: TestClient) -> None:
+def test_the_history_has_the_cause_of_a_broken_promise(busy_cluster: TestClient) -> None:
     held = {"type": "job_held", "id": "e:51", "time": T, "job_id": "5.server", "holds": "u"}
     busy_cluster.post(f"{MAIN}/events", json={"events": [held]})
     found = get(busy_cluster, "/jobs/5/history")

@@ -39,7 +39,7 @@ def body(*, jobs: int = 950, events: int = 730) -> bytes:
     return TypeAdapter(Wire).dump_json(Wire(events=(*queued, snapshot, gone, snapshot, *queued[:3])))
 
 
-def test_a_delivery_read_in_pieces_is_the_same() -> None:
+def test_a_delivery_parsed_in_pieces_is_identical() -> None:
     sent = body()
     assert len(sent) > large_bodies.LARGE_BODY_BYTES
     found = large_bodies.parse_delivery(sent)
@@ -68,7 +68,7 @@ def wrong(where: list[Any], value: object) -> bytes:
         (["events", 731], "nothing"),
     ],
 )
-def test_what_is_wrong_in_it_is_left_to_the_framework(where: list[Any], value: object) -> None:
+def test_invalid_deliveries_are_reported_by_the_framework(where: list[Any], value: object) -> None:
     sent = wrong(where, value)
     found = large_bodies.parse_delivery(sent)
     assert found == json.loads(sent)
@@ -76,12 +76,12 @@ def test_what_is_wrong_in_it_is_left_to_the_framework(where: list[Any], value: o
         Delivery.model_validate(found)
 
 
-def test_text_that_is_no_json_is_refused_in_the_same_words() -> None:
+def test_invalid_json_gets_the_frameworks_error() -> None:
     with pytest.raises(json.JSONDecodeError, match="Unterminated string"):
         large_bodies.parse_delivery(body()[:-400] + b'"')
 
 
-def test_too_many_events_are_refused_without_a_look_at_them() -> None:
+def test_too_many_events_are_refused_before_validation() -> None:
     gone = asdict(JobDeleted(id="d:1", time=5, job_id="1.s"))
     found = large_bodies.parse_delivery(json.dumps({"events": [gone] * 100_001}).encode())
     assert not isinstance(found, Delivery)

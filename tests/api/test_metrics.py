@@ -54,7 +54,7 @@ def job(number: int, user: str = "ann", **resources: str) -> dict[str, Any]:
     return {"type": "job_queued", "id": f"q:{number}", "time": T, "job": facts}
 
 
-def test_jobs_nodes_and_where_a_cluster_stands_are_counted(client: TestClient) -> None:
+def test_metrics_count_jobs_nodes_and_cluster_states(client: TestClient) -> None:
     before = scrape(client)
     assert value(before, "schedd_stale") == value(before, "schedd_halted") == 0
     post(client, *EVENTS)
@@ -76,9 +76,7 @@ def test_jobs_nodes_and_where_a_cluster_stands_are_counted(client: TestClient) -
     assert value(again, "schedd_event_lag_seconds_count") == 2
 
 
-def test_how_scarce_licences_are_is_told_where_priorities_look_at_it(
-    client: TestClient, clusters: Clusters
-) -> None:
+def test_licence_scarcity_is_exported_if_priorities_use_it(client: TestClient, clusters: Clusters) -> None:
     post(client, EVENTS[0], job(1, matlab="1"), job(2, matlab="2"))
     assert not any(name == "schedd_licence_pressure" for name, _ in scrape(client))
     site = {"priority": {"licences": 1.0}, "licences": {"matlab": {"copies": 2}}}
@@ -99,7 +97,7 @@ def test_a_silent_adapter_is_counted(client: TestClient, clusters: Clusters) -> 
     assert (value(found, "schedd_stale", "other"), value(found, "schedd_halted", "other")) == (0, 0)
 
 
-def test_alerts_are_counted_by_kind_and_open_ones_shown(client: TestClient) -> None:
+def test_alerts_are_counted_by_kind_and_state(client: TestClient) -> None:
     before = scrape(client)
     kinds = {dict(pairs)["kind"] for name, pairs in before if name == "schedd_alerts_open"}
     assert (
@@ -118,7 +116,7 @@ def test_alerts_are_counted_by_kind_and_open_ones_shown(client: TestClient) -> N
     assert value(found, "schedd_alerts_open", "other", kind="unknown_job") == 0
 
 
-def test_moves_filled_gaps_and_the_error_of_told_starts_are_counted(client: TestClient) -> None:
+def test_metrics_count_moves_filled_gaps_and_estimate_errors(client: TestClient) -> None:
     node = EVENTS[0]
     # One node of 4 cpus: 1 runs for an hour, 2 follows on all of it.
     post(client, node, job(1, nodes="1:ppn=2"), job(2))
@@ -145,7 +143,7 @@ def test_moves_filled_gaps_and_the_error_of_told_starts_are_counted(client: Test
     assert value(found, "schedd_told_start_error_seconds_bucket", le="-60.0") == 1
 
 
-def test_queries_are_counted_by_route_and_kind_of_answer(client: TestClient) -> None:
+def test_requests_are_counted_by_route_and_status_class(client: TestClient) -> None:
     for path in (f"{MAIN}/jobs/1.x", f"{MAIN}/jobs/2.x", "/nowhere/1", "/nowhere/2", f"{MAIN}/decisions"):
         client.get(path)
     found = scrape(client)
@@ -163,7 +161,7 @@ def test_queries_are_counted_by_route_and_kind_of_answer(client: TestClient) -> 
     assert "/v1/clusters/{cluster}/decisions" not in timed
 
 
-def test_the_number_of_series_does_not_grow_with_jobs_users_or_nodes(client: TestClient) -> None:
+def test_metric_series_are_independent_from_jobs_users_and_nodes(client: TestClient) -> None:
     def load(first: int) -> None:
         nodes = [
             {**EVENTS[0], "id": f"n:{i}", "node": {**EVENTS[0]["node"], "name": f"m{i}"}}

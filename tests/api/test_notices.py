@@ -41,7 +41,7 @@ def desk(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Notifier]:
 
 
 @pytest.mark.usefixtures("desk")
-def test_what_one_asks_for_is_kept_shown_and_removed(client: TestClient) -> None:
+def test_notices_are_stored_listed_and_deleted(client: TestClient) -> None:
     made = client.post(NOTICES, json={"job": "1", "moved": 1800, "ahead": 900}, headers=USER).json()
     first = {
         "number": 1,
@@ -80,7 +80,9 @@ def test_what_one_asks_for_is_kept_shown_and_removed(client: TestClient) -> None
         ({"ahead": 900, "way": "pigeon"}, 422, "way"),
     ],
 )
-def test_what_may_not_be_asked(client: TestClient, body: dict[str, Any], status: int, said: str) -> None:
+def test_invalid_notices_are_refused(
+    client: TestClient, body: dict[str, Any], status: int, said: str
+) -> None:
     answer = client.post(NOTICES, json=body, headers=USER)
     assert answer.status_code == status
     assert said in answer.text
@@ -101,7 +103,7 @@ def test_nobody_has_more_than_so_many(client: TestClient) -> None:
 
 
 @pytest.mark.usefixtures("desk")
-def test_who_is_not_known_by_name_gets_none(app: FastAPI, client: TestClient) -> None:
+def test_notices_need_a_named_caller(app: FastAPI, client: TestClient) -> None:
     app.state.callers.tokens.anonymous = Bearer("anonymous", "reader")
     del client.headers["Authorization"]
     assert client.post(NOTICES, json={"ahead": 900}).status_code == 403

@@ -40,7 +40,7 @@ def priced(the_app: FastAPI) -> Iterator[TestClient]:
     clusters.stop()
 
 
-def test_the_plan_is_told_by_each_objective(priced: TestClient) -> None:
+def test_the_plan_is_evaluated_by_each_objective(priced: TestClient) -> None:
     found = {one["objective"]: one for one in get(priced, "/plan/objectives")["objectives"]}
     waits = [job["planned_start"] - T for job in get(priced, "/jobs", state="planned")["jobs"]]
     assert found["wait"]["value"] == pytest.approx(sum(waits) / len(waits))
@@ -50,7 +50,7 @@ def test_the_plan_is_told_by_each_objective(priced: TestClient) -> None:
     assert found["energy"]["value"] == pytest.approx((2 * 100 * hours + 5 * 4 * 5) / 1000)
 
 
-def test_what_a_site_does_not_say_is_null_with_the_reason(busy_cluster: TestClient) -> None:
+def test_unavailable_objectives_are_null_with_a_reason(busy_cluster: TestClient) -> None:
     found = {one["objective"]: one for one in get(busy_cluster, "/plan/objectives")["objectives"]}
     assert (found["energy"]["value"], found["cost"]["value"]) == (None, None)
     assert "site.power" in found["energy"]["why"]
@@ -59,7 +59,7 @@ def test_what_a_site_does_not_say_is_null_with_the_reason(busy_cluster: TestClie
     assert [one["cpus"] for one in cost["nodes"]] == [4]
 
 
-def test_nodes_that_fail_are_told_with_what_jobs_there_are_expected_to_lose(priced: TestClient) -> None:
+def test_failing_nodes_show_expected_losses(priced: TestClient) -> None:
     assert {one["mtbf"] for one in get(priced, "/nodes")["nodes"]} == {None}, "none has failed"
     assert get(priced, "/jobs/5/cost")["loss"] == 0
     known = {
@@ -82,7 +82,7 @@ def test_nodes_that_fail_are_told_with_what_jobs_there_are_expected_to_lose(pric
     assert 0 < get(priced, "/jobs/5/cost")["loss"] < found["value"]
 
 
-def test_a_job_is_told_what_it_costs_against_its_limit(priced: TestClient) -> None:
+def test_a_job_shows_its_cost_and_its_limit(priced: TestClient) -> None:
     job = get(priced, "/jobs/5")
     found = get(priced, "/jobs/5/cost")
     assert (found["job"], found["planned_start"]) == ("5.server", job["planned_start"])
@@ -103,7 +103,7 @@ def test_a_job_without_a_start_has_no_cost(priced: TestClient) -> None:
     assert (found["planned_start"], found["cost"], found["nodes"]) == (None, None, [])
 
 
-def test_a_search_tells_what_the_plan_was_worth_before_and_after(priced: TestClient) -> None:
+def test_a_search_reports_objectives_before_and_after(priced: TestClient) -> None:
     short = {**EVENTS[-1]["job"], "id": "8.server", "resources": {"nodes": "1:ppn=4", "walltime": "60"}}
     event = {"type": "job_queued", "id": "s", "time": T, "job": short}
     assert priced.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
@@ -121,7 +121,7 @@ def test_a_search_tells_what_the_plan_was_worth_before_and_after(priced: TestCli
     assert float(line.split()[-1]) == pytest.approx(told["wait"][1])
 
 
-def test_objectives_are_kept_with_the_past_of_the_plan(priced: TestClient, the_app: FastAPI) -> None:
+def test_objectives_are_recorded_in_the_history(priced: TestClient, the_app: FastAPI) -> None:
     clusters: Clusters = the_app.state.clusters
     clusters._metrics_samplers[0].sample()
     found = get(priced, "/plan/evaluation/history")
@@ -163,7 +163,7 @@ def asked(client: TestClient, **question: Any) -> Any:
     return answer.json()
 
 
-def test_a_what_if_tells_what_it_costs_where_it_would_start(client: TestClient) -> None:
+def test_a_whatif_reports_the_cost_at_its_start(client: TestClient) -> None:
     client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
     assert asked(client, request="nodes=1:ppn=4,walltime=3600")["cost"] is None
     with_nights(client)
@@ -178,7 +178,7 @@ def test_a_what_if_tells_what_it_costs_where_it_would_start(client: TestClient) 
     assert found["variants"][0]["over"] is False
 
 
-def test_where_limits_are_hard_a_what_if_says_from_when_it_can_be_paid_for(client: TestClient) -> None:
+def test_a_whatif_under_hard_limits_reports_the_first_affordable_start(client: TestClient) -> None:
     client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
     with_nights(client, cost_limits="hard")
     ask = {"nodes": "1:ppn=4", "walltime": "3600"}
@@ -189,7 +189,7 @@ def test_where_limits_are_hard_a_what_if_says_from_when_it_can_be_paid_for(clien
     assert never["why"] == ("waiting for a time at which it costs at most 1.99 CZK; it would cost 6.67 CZK")
 
 
-def test_the_cheapest_start_by_a_moment_is_told_over_http(client: TestClient) -> None:
+def test_the_cheapest_start_before_a_time_is_reported(client: TestClient) -> None:
     client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
     question = {"request": "nodes=1:ppn=4,walltime=3600", "cheapest_by": T + 86_400}
     assert asked(client, **question)["cheapest"] is None, "the site has no prices"
@@ -206,7 +206,7 @@ def test_the_cheapest_start_by_a_moment_is_told_over_http(client: TestClient) ->
     assert "cheapest_by" in str(said)
 
 
-def test_the_plan_is_told_with_predicted_run_times_where_there_are_any(priced: TestClient) -> None:
+def test_objectives_use_predicted_run_times_if_available(priced: TestClient) -> None:
     found = get(priced, "/plan/objectives")
     assert found["expected_as_of"] is None
     assert {one["expected"] for one in found["objectives"]} == {None}
@@ -218,7 +218,7 @@ def test_the_plan_is_told_with_predicted_run_times_where_there_are_any(priced: T
     assert all(one["expected"] == pytest.approx(one["value"]) for one in found["objectives"])
 
 
-def test_a_client_that_has_the_objectives_hears_when_the_expected_plan_is_newer(priced: TestClient) -> None:
+def test_etags_of_objectives_change_with_the_expected_plan(priced: TestClient) -> None:
     """No job of the live plan moves meanwhile: the tag is of all that is said."""
 
     def ask(tag: str = "") -> Any:

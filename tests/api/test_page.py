@@ -35,6 +35,6 @@ def test_every_event_and_decision_is_on_the_page(the_app: FastAPI) -> None:
     assert {kind for kind in kinds if f"`{kind}`" in PAGE} == kinds
 
 
-def test_every_kind_of_error_is_on_the_page() -> None:
+def test_the_error_page_documents_every_kind() -> None:
     rows = [f"| `{kind}` | {status} | {title} |" for kind, (status, title) in PROBLEM_KINDS.items()]
     assert "\n".join(rows) in PAGE

@@ -40,7 +40,7 @@ def test_users_are_counted(busy_cluster: TestClient) -> None:
         assert one["last_end"] == max(job["planned_end"] or 0 for job in own)
 
 
-def test_the_evaluation_tells_how_much_of_their_walltimes_jobs_use(busy_cluster: TestClient) -> None:
+def test_the_evaluation_includes_the_used_share_of_walltimes(busy_cluster: TestClient) -> None:
     assert get(busy_cluster, "/plan/evaluation")["walltime_use"] == 1.0
     started = {"type": "job_started", "time": T, "shares": [{"node": "n1", "cpus": 4}], "id": "s"}
     ended = {"type": "job_ended", "time": T + 360, "id": "e"}
@@ -51,7 +51,7 @@ def test_the_evaluation_tells_how_much_of_their_walltimes_jobs_use(busy_cluster:
     assert get(busy_cluster, "/plan/evaluation")["walltime_use"] == pytest.approx(50.1 / 51)
 
 
-def test_the_plan_is_worth_what_its_jobs_wait(busy_cluster: TestClient) -> None:
+def test_the_evaluation_measures_waits(busy_cluster: TestClient) -> None:
     found = {one["criterion"]: one for one in get(busy_cluster, "/plan/evaluation")["criteria"]}
     waits = [
         job["planned_start"] - job["submitted"] for job in get(busy_cluster, "/jobs", state="planned")["jobs"]
@@ -61,7 +61,7 @@ def test_the_plan_is_worth_what_its_jobs_wait(busy_cluster: TestClient) -> None:
     assert found["slowdown"]["unit"] == "1"
 
 
-def test_the_past_of_the_plan_is_told_a_page_at_a_time(busy_cluster: TestClient, clusters: Clusters) -> None:
+def test_the_evaluation_history_is_paged(busy_cluster: TestClient, clusters: Clusters) -> None:
     path = "/plan/evaluation/history"
     assert get(busy_cluster, path)["evaluations"] == []
     for before in (90_000, 120, 90, 60):
@@ -77,7 +77,7 @@ def test_the_past_of_the_plan_is_told_a_page_at_a_time(busy_cluster: TestClient,
     assert len(get(busy_cluster, path, every=86_400, since=0)["evaluations"]) == 2
 
 
-def test_without_a_database_nothing_is_kept(busy_cluster: TestClient) -> None:
+def test_without_a_database_there_is_no_history(busy_cluster: TestClient) -> None:
     empty: dict[str, object] = {"by_lead": [], "expected": [], "breaches": None}
     empty |= {"planned_since": None, "expected_since": None}
     assert get(busy_cluster, "/accuracy") == {"kept": False, "overall": None, **empty}
@@ -98,7 +98,7 @@ def durable(the_app: FastAPI, tmp_path: Path) -> Iterator[TestClient]:
     clusters.stop()
 
 
-def test_told_starts_are_compared_with_actual_ones(durable: TestClient) -> None:
+def test_start_estimates_are_compared_with_actual_starts(durable: TestClient) -> None:
     answer = durable.post(f"{MAIN}/events", json={"events": EVENTS})
     assert answer.status_code == 200, answer.text
     told = get(durable, "/jobs/3")["planned_start"]
@@ -116,9 +116,7 @@ def test_told_starts_are_compared_with_actual_ones(durable: TestClient) -> None:
     assert (found["overall"]["count"], found["overall"]["mean"]) == (1, 60.0)
 
 
-def test_expected_starts_are_compared_with_actual_ones_of_a_queue_or_a_user(
-    the_app: FastAPI, durable: TestClient
-) -> None:
+def test_expected_starts_are_compared_by_queue_and_user(the_app: FastAPI, durable: TestClient) -> None:
     assert durable.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
     clusters: Clusters = the_app.state.clusters
     loop = clusters["main"]
@@ -164,7 +162,7 @@ def test_a_period_without_a_second_in_it_is_refused(busy_cluster: TestClient) ->
         assert why in answer.json()["detail"]
 
 
-def test_searches_and_the_past_of_the_plan_outlive_the_daemon(durable: TestClient, the_app: FastAPI) -> None:
+def test_searches_and_history_survive_a_restart(durable: TestClient, the_app: FastAPI) -> None:
     assert durable.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
     before: Clusters = the_app.state.clusters
     before._metrics_samplers[0].sample()

@@ -13,7 +13,7 @@ from tests.service.build import T
 ONE_AT_A_TIME = {"limits": [{"what": "jobs", "amount": 1}]}
 
 
-def test_a_policy_is_tried_out_put_in_force_and_withdrawn(busy_cluster: TestClient) -> None:
+def test_a_policy_is_previewed_set_and_withdrawn(busy_cluster: TestClient) -> None:
     assert get(busy_cluster, "/policy")["version"] == 0
     before = {job["id"]: job["planned_start"] for job in get(busy_cluster, "/jobs")["jobs"]}
     seen = busy_cluster.post(f"{MAIN}/policy/preview", json=ONE_AT_A_TIME).json()
@@ -70,7 +70,7 @@ def test_a_reservation_is_tried_out(busy_cluster: TestClient) -> None:
         ({"placement": "worst"}, "body.placement"),
     ],
 )
-def test_what_makes_no_sense_is_refused(busy_cluster: TestClient, body: dict[str, Any], where: str) -> None:
+def test_invalid_policies_are_refused(busy_cluster: TestClient, body: dict[str, Any], where: str) -> None:
     for answer in (
         busy_cluster.put(f"{MAIN}/policy", json=body),
         busy_cluster.post(f"{MAIN}/policy/preview", json=body),

@@ -53,7 +53,7 @@ def test_a_job_tells_its_priority_term_by_term(ranked: TestClient) -> None:
     assert get(ranked, "/jobs/4/priority")["breaks_promises"] is False
 
 
-def test_in_light_mode_a_priority_is_told_as_it_was_at_the_submission(ranked: TestClient) -> None:
+def test_light_mode_shows_the_priority_at_submission(ranked: TestClient) -> None:
     policy = {**SITE, "priority": {"wish": 2.0, "waiting": 1.0, "mode": "light"}}
     assert ranked.put(f"{MAIN}/policy", json=policy).status_code == 200
     found = get(ranked, "/jobs/4/priority")
@@ -62,7 +62,7 @@ def test_in_light_mode_a_priority_is_told_as_it_was_at_the_submission(ranked: Te
     assert found["rank"] == found["total"] == 6
 
 
-def test_a_user_of_another_class_has_another_priority_at_once(ranked: TestClient) -> None:
+def test_a_changed_class_changes_the_priority_immediately(ranked: TestClient) -> None:
     before = get(ranked, "/jobs/4/priority")
     owner = get(ranked, "/jobs/4")["owner"].partition("@")[0]
     policy = {**SITE, "classes": {"gold": {"points": 70, "users": [owner]}}}
@@ -73,7 +73,7 @@ def test_a_user_of_another_class_has_another_priority_at_once(ranked: TestClient
     assert found["rank"] == found["total"] == before["total"] + 70
 
 
-def test_shares_are_told_place_by_place(ranked: TestClient) -> None:
+def test_fair_shares_are_reported_by_entry(ranked: TestClient) -> None:
     found = get(ranked, "/fair-share")
     places = {place["path"]: place for place in found["places"]}
     assert found["levels"] == ["group", "user"]
@@ -87,9 +87,7 @@ def test_without_fair_share_there_is_no_tree(ranked: TestClient) -> None:
     assert (found["levels"], found["places"]) == ([], [])
 
 
-def test_a_user_who_may_not_see_others_sees_neither_their_priority_nor_their_place(
-    app: FastAPI, ranked: TestClient
-) -> None:
+def test_hidden_users_have_no_visible_priority_or_share(app: FastAPI, ranked: TestClient) -> None:
     app.state.callers = Callers(tokens(), AuthSettings(others="none"))
     ann = {"Authorization": f"Bearer {token('proxy')}", "X-Remote-User": "ann"}
     with TestClient(app, headers=ann) as client:
@@ -99,7 +97,7 @@ def test_a_user_who_may_not_see_others_sees_neither_their_priority_nor_their_pla
         assert client.get(f"{MAIN}/jobs/4/priority").status_code == 404
 
 
-def test_licences_tell_how_many_are_held_and_waited_for(client: TestClient) -> None:
+def test_licences_report_used_and_requested_copies(client: TestClient) -> None:
     jobs = [
         {**e, "job": {**e["job"], "resources": {**e["job"]["resources"], "matlab": "2"}}} for e in EVENTS[2:]
     ]

@@ -34,7 +34,7 @@ def test_a_reservation_keeps_its_nodes_free_until_it_is_lifted(busy_cluster: Tes
     assert get(busy_cluster, "/jobs/3")["planned_start"] == before["planned_start"]
 
 
-def test_another_takes_the_place_of_one_of_the_same_name(busy_cluster: TestClient) -> None:
+def test_a_reservation_replaces_its_namesake(busy_cluster: TestClient) -> None:
     put(busy_cluster, "r", nodes=["n1"], end=T + 100)
     made = put(busy_cluster, "r", nodes=["n2"])["reservation"]
     assert (made["nodes"], made["start"], made["end"]) == (["n2"], T, None)
@@ -59,7 +59,7 @@ def test_those_named_may_use_the_nodes(busy_cluster: TestClient) -> None:
         ({"nodes": ["n1"], "until": 3}, "body.until", "Extra inputs"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_reservations_are_refused(
     busy_cluster: TestClient, body: dict[str, Any], where: str, said: str
 ) -> None:
     answer = busy_cluster.put(f"{MAIN}/reservations/r", json=body)
@@ -69,13 +69,13 @@ def test_what_makes_no_sense_is_refused(
     assert get(busy_cluster, "/reservations")["reservations"] == []
 
 
-def test_one_that_is_not_there_cannot_be_lifted(busy_cluster: TestClient) -> None:
+def test_deleting_an_unknown_reservation_fails(busy_cluster: TestClient) -> None:
     put(busy_cluster, "r", nodes=["n1"])
     found = problem(busy_cluster.delete(f"{MAIN}/reservations/x"), "unknown-reservation")
     assert found["hint"] == "there is r"
 
 
-def test_only_those_who_may_steer_make_reservations(busy_cluster: TestClient) -> None:
+def test_reservations_need_the_role_operator(busy_cluster: TestClient) -> None:
     for role, status in (("reader", 403), ("adapter", 403), ("user", 403), ("operator", 200)):
         headers = {"Authorization": f"Bearer {token(role)}"}
         made = busy_cluster.put(f"{MAIN}/reservations/r", json={"nodes": ["n1"]}, headers=headers)

@@ -13,7 +13,7 @@ from schedd.api.routes import RouteTable
 from schedd.service.access.request_costs import RequestCost
 
 
-def test_the_work_of_an_endpoint_in_a_thread_is_charged_to_its_user() -> None:
+def test_endpoint_work_in_threads_is_charged_to_the_user() -> None:
     routes = RouteTable("/v1")
 
     @routes.get("/slow")
@@ -34,7 +34,7 @@ def test_the_work_of_an_endpoint_in_a_thread_is_charged_to_its_user() -> None:
     assert [cost.seconds >= 0.05 for cost in spent] == [True]
 
 
-def test_all_endpoints_of_the_api_are_in_tables_and_those_in_threads_are_charged(the_app: FastAPI) -> None:
+def test_every_endpoint_is_listed_and_threaded_endpoints_are_charged(the_app: FastAPI) -> None:
     assert all(isinstance(route, Mount | Route) for route in the_app.routes)
     routes = [route for route in the_app.routes if isinstance(route, APIRoute)]
     threads = [route.endpoint for route in routes if not iscoroutinefunction(route.endpoint)]

@@ -57,7 +57,7 @@ def site(the_app: FastAPI, tmp_path: Path, request: pytest.FixtureRequest) -> It
     clusters.stop()
 
 
-def test_a_job_with_a_throughput_is_predicted_by_it_and_told_what_it_needs_on_each_kind(
+def test_a_throughput_gives_run_times_for_each_node_type(
     site: TestClient,
 ) -> None:
     found = get(site, "/jobs/3/run-time")
@@ -74,7 +74,7 @@ def test_a_job_with_a_throughput_is_predicted_by_it_and_told_what_it_needs_on_ea
     assert found["past"] == ({"jobs": 0, "median_error": None, "longer": None} if kept else None)
 
 
-def test_one_that_would_be_killed_is_told_so(site: TestClient) -> None:
+def test_a_too_short_walltime_is_reported(site: TestClient) -> None:
     found = get(site, "/jobs/4/run-time")
     assert (found["too_short"], found["p50"], found["p90"]) == (True, 3_600, 3_600)
 
@@ -115,7 +115,7 @@ def past(owner: str, run: int, node: str, how: str = "ended", **resources: str) 
     )
 
 
-def test_past_errors_are_those_of_the_owners_jobs_on_the_nodes_where_they_ran() -> None:
+def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
     engine = Engine(EngineSettings(), T)
     nodes = [
         NodeFacts(name="n1", cpus=4, properties=("epyc",)),

@@ -78,7 +78,7 @@ def filled(path: str, cluster: str) -> str:
 
 
 @pytest.mark.parametrize("role", SCOPED)
-def test_over_every_route_the_other_cluster_is_one_that_does_not_exist(
+def test_clusters_outside_the_scope_do_not_exist_on_any_route(
     app: FastAPI, scoped: TestClient, role: str
 ) -> None:
     before = scoped.get(f"/v1/clusters/{OTHER}", headers=bearing("all")).json()
@@ -97,7 +97,7 @@ def test_over_every_route_the_other_cluster_is_one_that_does_not_exist(
     assert after["generation"] == before["generation"]
 
 
-def test_on_its_own_cluster_a_token_does_what_its_role_may(app: FastAPI, scoped: TestClient) -> None:
+def test_a_scoped_token_has_its_role_on_its_cluster(app: FastAPI, scoped: TestClient) -> None:
     for role in SCOPED:
         assert scoped.get("/v1/clusters/main/jobs/1", headers=bearing(f"main-{role}")).status_code == 200
     paused = scoped.post("/v1/clusters/main/pause", json={"reason": "x"}, headers=bearing("main-operator"))
@@ -110,11 +110,11 @@ def test_on_its_own_cluster_a_token_does_what_its_role_may(app: FastAPI, scoped:
     assert states == {"main": "x", OTHER: ""}
 
 
-def _of_main(scrape: str) -> set[str]:
+def _main_cluster_only(scrape: str) -> set[str]:
     return {line.rpartition(" ")[0] for line in scrape.splitlines() if 'cluster="main"' in line}
 
 
-def test_what_tells_of_all_clusters_tells_of_those_in_the_scope(scoped: TestClient) -> None:
+def test_lists_of_clusters_are_limited_to_the_scope(scoped: TestClient) -> None:
     for role in SCOPED:
         headers = bearing(f"main-{role}")
         listed = scoped.get("/v1/clusters", headers=headers).json()["clusters"]
@@ -127,11 +127,11 @@ def test_what_tells_of_all_clusters_tells_of_those_in_the_scope(scoped: TestClie
     assert f'"{OTHER}"' not in mine.replace(f'route="{OTHER}"', "")
     later = scoped.get("/metrics", headers=bearing("all")).text
     # What is counted for the first time between two scrapes is in the later one alone.
-    assert _of_main(whole) <= _of_main(mine) <= _of_main(later)
+    assert _main_cluster_only(whole) <= _main_cluster_only(mine) <= _main_cluster_only(later)
     problem(scoped.get("/metrics", headers=bearing("main-user")), "not-allowed")
 
 
-def test_why_it_is_not_ready_is_told_of_clusters_in_the_scope(scoped: TestClient, clusters: Clusters) -> None:
+def test_readiness_reasons_are_limited_to_the_scope(scoped: TestClient, clusters: Clusters) -> None:
     for name, why in (("main", "lost-a"), (OTHER, "lost-b")):
         clusters[name].failure = why
     told = problem(scoped.get("/readyz", headers=bearing("main-reader")), "not-ready")
@@ -179,7 +179,7 @@ def test_users_may_have_a_role_on_some_clusters(app: FastAPI, scoped: TestClient
     problem(shown["bob"], "not-allowed")
 
 
-def test_a_stream_ends_when_the_scope_does(app: FastAPI, scoped: TestClient) -> None:
+def test_a_stream_ends_with_its_scope(app: FastAPI, scoped: TestClient) -> None:
     scope = {
         "type": "http",
         "app": app,

@@ -7,7 +7,7 @@ from tests.api.conftest import token
 SEARCHES = "/v1/clusters/main/searches"
 
 
-def test_a_search_is_made_and_told_of(busy_cluster: TestClient) -> None:
+def test_a_search_runs_and_is_listed(busy_cluster: TestClient) -> None:
     assert busy_cluster.get(SEARCHES).json() == {"searches": [], "next": None}
     made = busy_cluster.post(SEARCHES)
     assert made.status_code == 200
@@ -23,7 +23,7 @@ def test_a_search_is_made_and_told_of(busy_cluster: TestClient) -> None:
     assert busy_cluster.get(SEARCHES).json() == {"searches": [found], "next": None}
 
 
-def test_only_operators_and_admins_may_ask_for_one(busy_cluster: TestClient) -> None:
+def test_searches_need_the_role_operator(busy_cluster: TestClient) -> None:
     for role, status in (("user", 403), ("adapter", 403), ("operator", 200)):
         answer = busy_cluster.post(SEARCHES, headers={"Authorization": f"Bearer {token(role)}"})
         assert answer.status_code == status, role

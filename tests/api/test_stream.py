@@ -79,7 +79,7 @@ def test_a_change_appears_after_the_reset_that_begins(url: str, loop: PlanLoop) 
         assert third["jobs"]["planned"] == 0
 
 
-def test_one_user_and_one_job_can_be_followed(url: str, loop: PlanLoop) -> None:
+def test_a_stream_can_be_limited_to_a_user_or_job(url: str, loop: PlanLoop) -> None:
     loop.submit([node("n1")]).result(WAIT)
     with follow(url, user="bob") as bobs, follow(url, job="3") as third:
         assert bobs.next()[0] == third.next()[0] == "reset"
@@ -91,7 +91,7 @@ def test_one_user_and_one_job_can_be_followed(url: str, loop: PlanLoop) -> None:
         assert moved["planned_start"] == T + 3600
 
 
-def test_who_was_cut_off_gets_what_was_missed(url: str, loop: PlanLoop) -> None:
+def test_a_reconnecting_client_gets_missed_changes(url: str, loop: PlanLoop) -> None:
     loop.submit([node("n1"), job("1")]).result(WAIT)
     with follow(url) as events:
         events.next()
@@ -104,7 +104,7 @@ def test_who_was_cut_off_gets_what_was_missed(url: str, loop: PlanLoop) -> None:
         assert events.next()[0] == "reset"
 
 
-def test_a_pause_is_told_though_no_job_moved(url: str, loop: PlanLoop) -> None:
+def test_a_pause_is_sent_without_moved_jobs(url: str, loop: PlanLoop) -> None:
     loop.submit([node("n1"), job("1")]).result(WAIT)
     held = JobHeld(id=event_id(), time=T, job_id="1", holds="u")
     loop.submit([held]).result(WAIT)
@@ -115,7 +115,7 @@ def test_a_pause_is_told_though_no_job_moved(url: str, loop: PlanLoop) -> None:
         assert (kind, told["paused"], told["changed"]) == ("changes", "storage", [])
 
 
-def test_streams_end_when_the_daemon_stops(url: str, loop: PlanLoop) -> None:
+def test_streams_end_with_the_daemon(url: str, loop: PlanLoop) -> None:
     with follow(url) as events:
         events.next()
         loop.end_polls()
@@ -145,7 +145,7 @@ def test_a_stream_ends_with_its_token_though_nothing_changes(
             events.next()
 
 
-def test_one_user_has_so_many_streams_at_a_time(url: str, app: FastAPI) -> None:
+def test_streams_per_user_are_limited(url: str, app: FastAPI) -> None:
     app.state.callers.limits = LimitSettings(streams=1)
     asked: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token('user')}"}, "trust_env": False}
     with httpx2.stream("GET", url, timeout=WAIT, **asked) as first:
@@ -168,7 +168,7 @@ def test_a_mistyped_filter_and_a_stranger_are_refused(url: str) -> None:
     assert httpx2.get(url).status_code == 401
 
 
-def test_an_alert_is_told_when_it_opens_and_when_it_closes(url: str, loop: PlanLoop) -> None:
+def test_opening_and_closing_alerts_are_sent(url: str, loop: PlanLoop) -> None:
     with follow(url) as followed:
         kind, news = followed.next()
         assert (kind, news["alerts"], news["halted"]) == ("reset", [], "")

@@ -44,7 +44,7 @@ def outcome(client: TestClient, loop: PlanLoop, done: bool = True, job: str = "9
     assert client.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
 
 
-def test_a_job_is_handed_over_held_let_run_and_seen_in_the_plan(
+def test_a_transfer_is_submitted_held_released_and_planned(
     fed: TestClient, busy_cluster: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[tuple[str, ...]] = []
@@ -84,14 +84,14 @@ def test_a_job_is_handed_over_held_let_run_and_seen_in_the_plan(
     assert fed.get(f"{HERE}?since={T + 10**6}").json()["transfers"] == []
 
 
-def test_a_refusal_is_told_with_its_reason(fed: TestClient, client: TestClient, loop: PlanLoop) -> None:
+def test_a_refused_transfer_has_its_reason(fed: TestClient, client: TestClient, loop: PlanLoop) -> None:
     fed.put(f"{HERE}/f.2.1", json=JOB)
     outcome(client, loop, done=False)
     row = fed.get(f"{HERE}/f.2.1").json()["transfer"]
     assert (row["phase"], row["text"]) == ("refused", "no such queue")
 
 
-def test_a_handover_taken_back_before_it_came_stays_away(fed: TestClient, loop: PlanLoop) -> None:
+def test_a_transfer_withdrawn_before_its_arrival_is_not_submitted(fed: TestClient, loop: PlanLoop) -> None:
     assert fed.delete(f"{HERE}/f.3.1").json()["transfer"]["phase"] == "withdrawn"
     assert fed.put(f"{HERE}/f.3.1", json=JOB).json()["transfer"]["phase"] == "withdrawn"
     assert not [one for one in loop.decisions.page_after("").decisions if isinstance(one, TransferDecision)]
@@ -115,9 +115,7 @@ def test_a_handover_taken_back_before_it_came_stays_away(fed: TestClient, loop: 
         ({"booking": "b", "array": "0-3"}, "body"),
     ],
 )
-def test_what_a_manager_could_and_the_user_could_not_is_refused(
-    fed: TestClient, wrong: dict[str, Any], where: str
-) -> None:
+def test_transfers_cannot_use_manager_privileges(fed: TestClient, wrong: dict[str, Any], where: str) -> None:
     found = problem(fed.put(f"{HERE}/f.4.1", json={**JOB, **wrong}), "invalid")
     assert found["errors"][0]["where"] == where
     problem(fed.get(f"{HERE}/f.4.1"), "unknown-transfer")
@@ -138,7 +136,7 @@ def test_a_federation_sees_and_touches_its_own_alone(fed: TestClient, client: Te
     problem(fed.post(f"{HERE}/theirs/release"), "unknown-transfer")
 
 
-def test_a_what_if_in_the_name_of_another_takes_a_right(app: FastAPI, fed: TestClient) -> None:
+def test_a_whatif_for_another_user_needs_permission(app: FastAPI, fed: TestClient) -> None:
     question = {"request": "nodes=1,walltime=60", "owner": "ann"}
     assert fed.post(f"{MAIN}/what-if", json=question).status_code == 200
     user = TestClient(app, headers={"Authorization": f"Bearer {token('user')}"})
@@ -255,9 +253,7 @@ def test_an_array_that_cannot_be_is_refused(fed: TestClient, more: dict[str, Any
     assert said in str(found["errors"])
 
 
-def test_when_the_whole_ends_of_which_an_array_is_a_share(
-    fed: TestClient, busy_cluster: TestClient, loop: PlanLoop
-) -> None:
+def test_the_end_of_a_bag_is_reported(fed: TestClient, busy_cluster: TestClient, loop: PlanLoop) -> None:
     whole = f"{HERE}/f.1.1/bag-end"
     assert fed.post(whole, json={"end": T + 500}).status_code == 404
     fed.put(f"{HERE}/f.1.1", json={**JOB, "array": "4-6"})

@@ -43,7 +43,7 @@ def client(app: FastAPI, clusters: Clusters) -> Iterator[Client]:
         yield found
 
 
-def test_the_types_are_those_of_the_description() -> None:
+def test_the_types_match_the_description() -> None:
     folder = Path(answers.__file__).parent
     there = {path.name: path.read_text("utf-8") for path in folder.glob("*.py")}
     assert there == modules(), "run `make docs`"
@@ -78,7 +78,7 @@ def test_questions_are_answered(client: Client) -> None:
     assert {one["criterion"]: one["unit"] for one in client.evaluation()["criteria"]}["wait"] == "s"
 
 
-def test_the_past_of_the_plan_is_read_page_by_page(client: Client, clusters: Clusters) -> None:
+def test_the_evaluation_history_is_read_page_by_page(client: Client, clusters: Clusters) -> None:
     for time in range(T, T + 1_600):
         clusters.metrics_logs["main"].record_metrics(PlanMetricsSample(time, 1, 0, {}))
     found = [one["time"] for one in client.evaluations(since=0)]
@@ -110,7 +110,7 @@ def test_the_plan_is_followed(client: Client, clusters: Clusters) -> None:
     again.close()
 
 
-def test_a_no_has_its_kind_and_says_where(client: Client) -> None:
+def test_errors_have_kind_and_location(client: Client) -> None:
     with pytest.raises(Refused) as refused:
         client.job("77")
     assert (refused.value.kind, refused.value.status) == ("unknown-job", 404)
@@ -137,7 +137,7 @@ def test_nobody_there_and_no_place_at_all() -> None:
             Client(Endpoint(url))
 
 
-def test_of_several_clusters_one_must_be_named(app: FastAPI) -> None:
+def test_several_clusters_need_a_name(app: FastAPI) -> None:
     clusters = Clusters({"a": EngineSettings(), "b": EngineSettings()}, StillClock())
     clusters.start(warm=False)
     app.state.clusters = clusters

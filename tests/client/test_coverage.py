@@ -168,7 +168,7 @@ def test_every_method_asks_for_its_path(client: Client, monkeypatch: pytest.Monk
         assert re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), asked[0][1]), f"{asked[0]} for {path}"
 
 
-def test_who_goes_first_is_told(client: Client) -> None:
+def test_priorities_are_read(client: Client) -> None:
     priority = client.priority("3")
     assert (priority["job"], priority["breaks_promises"]) == ("3.srv", False)
     assert priority["total"] == round(sum(term["points"] for term in priority["terms"]))
@@ -186,7 +186,7 @@ def test_users_are_counted(client: Client) -> None:
     assert user["last_end"] == max(bar["end"] for bar in client.bars())
 
 
-def test_nodes_of_one_state_are_told(client: Client) -> None:
+def test_nodes_are_filtered_by_state(client: Client) -> None:
     assert [one["name"] for one in client.nodes(state="up")] == ["n1", "n2"]
     assert list(client.nodes(state="down")) == []
 
@@ -203,7 +203,7 @@ def test_a_reservation_is_looked_at_before_it_is_made(client: Client) -> None:
     assert mine["moves"] == 0
 
 
-def test_without_a_database_no_told_starts_are_kept(client: Client) -> None:
+def test_without_a_database_there_are_no_estimates(client: Client) -> None:
     empty: dict[str, object] = {"by_lead": [], "expected": [], "breaches": None}
     empty |= {"planned_since": None, "expected_since": None}
     assert client.accuracy(since=0, queue="batch", user="ann") == {"kept": False, "overall": None, **empty}

@@ -26,7 +26,7 @@ def test_a_stranger_is_led_to_the_login_and_on_from_there(look: Open, site: Site
     expect(page.locator("#list tbody tr")).to_have_count(2)
 
 
-def test_a_wrong_token_is_refused_in_words(look: Open, site: Site) -> None:
+def test_a_wrong_token_is_refused_with_a_message(look: Open, site: Site) -> None:
     window = look()
     page = window.go("plan")
     page.get_by_label("Token").fill("not-a-token-of-anybody")
@@ -36,7 +36,7 @@ def test_a_wrong_token_is_refused_in_words(look: Open, site: Site) -> None:
     window.wrong.clear()  # browsers complain of the status
 
 
-def test_a_user_sees_own_jobs_and_of_others_only_that_they_are_there(look: Open, site: Site) -> None:
+def test_jobs_of_other_users_are_anonymous(look: Open, site: Site) -> None:
     window = look("user")
     page = window.go("queue")
     expect(page.locator("#list tbody td:first-child")).to_have_text(["1.server", "3.server", "5.server"])
@@ -100,7 +100,7 @@ def test_after_a_start_by_another_scheduler_an_operator_resumes(look: Open, site
     assert site.ask("")["halted"] == ""
 
 
-def test_an_operator_lets_the_daemon_search_and_sees_what_came_of_it(look: Open, site: Site) -> None:
+def test_an_operator_starts_a_search_and_sees_its_result(look: Open, site: Site) -> None:
     page = look("operator").go("admin")
     page.get_by_role("button", name="Optimise now").click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("The search")
@@ -163,7 +163,7 @@ def logged_in(site: Site, role: str = "operator") -> tuple[httpx2.Client, str]:
     return client, csrf[1]
 
 
-def test_a_form_of_another_site_or_without_its_session_s_token_is_refused(site: Site) -> None:
+def test_cross_site_forms_and_forms_without_csrf_token_are_refused(site: Site) -> None:
     client, csrf = logged_in(site)
     with contextlib.closing(client):
         form = {"csrf": csrf, "reason": "x"}
@@ -206,7 +206,7 @@ def test_a_session_ends_with_its_logout_and_with_its_token(site: Site) -> None:
         assert client.get("/main/plan").status_code == 303
 
 
-def test_a_one_time_link_opens_once(site: Site) -> None:
+def test_a_login_link_works_once(site: Site) -> None:
     sessions: Sessions = site.app.state.sessions
     _, digest = "", next(iter(site.app.state.callers.tokens._configured))
     sessions.admit("the-key", digest)
@@ -224,7 +224,7 @@ def test_a_login_leads_to_no_other_site(site: Site, following: str) -> None:
     assert answer.headers["location"].startswith("/dashboard/")
 
 
-def test_many_logins_of_one_end_no_session_of_another() -> None:
+def test_many_logins_end_only_sessions_from_the_same_token() -> None:
     sessions = Sessions()
     admins = sessions.open(b"admin")
     last = [sessions.open(b"ann") for _ in range(10_050)]
@@ -233,7 +233,7 @@ def test_many_logins_of_one_end_no_session_of_another() -> None:
     assert sessions.get(last[-21].id) is None
 
 
-def test_sessions_are_bounded_and_who_has_most_gives_way() -> None:
+def test_the_number_of_sessions_is_limited_by_token() -> None:
     sessions = Sessions()
     admins = [sessions.open(b"admin") for _ in range(3)]
     first = [sessions.open(str(number // 4).encode()) for number in range(9_997)]
@@ -243,7 +243,7 @@ def test_sessions_are_bounded_and_who_has_most_gives_way() -> None:
     assert sessions.get(first[4].id) == first[4]
 
 
-def test_sessions_end_in_time_and_the_oldest_gives_way() -> None:
+def test_sessions_expire_and_the_oldest_is_dropped() -> None:
     now = [0.0]
     sessions = Sessions(lambda: now[0])
     first = sessions.open(b"one")

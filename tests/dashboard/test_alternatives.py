@@ -31,7 +31,7 @@ def starts(site: Site) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
-def test_an_operator_looks_for_plans_and_puts_one_in_force(look: Open, site: Site) -> None:
+def test_an_operator_searches_plans_and_applies_an_alternative(look: Open, site: Site) -> None:
     fill(site)
     before = starts(site)
     window = look("operator")
@@ -67,7 +67,7 @@ def test_an_operator_looks_for_plans_and_puts_one_in_force(look: Open, site: Sit
 
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
-def test_a_plan_that_was_left_behind_is_refused_and_a_wrong_weight_is_said(look: Open, site: Site) -> None:
+def test_outdated_plans_and_invalid_weights_are_refused(look: Open, site: Site) -> None:
     fill(site)
     site.put("/alternatives", {"evaluations": 40, "seconds": 20})
     window = look("operator")

@@ -29,7 +29,7 @@ def standing(count: int) -> list[Reserve]:
     ]
 
 
-def test_windows_of_a_standing_reservation_are_one_entry() -> None:
+def test_a_standing_reservation_is_a_single_entry() -> None:
     late = kept("repair", T + 40 * DAY, None, nodes=tuple(f"n{i}" for i in range(1, 9)))
     found = calendar_entries([late, *reversed(standing(3)), kept("all", T, T + HOUR, everywhere=True)])
     assert [(one.name, one.standing, len(one.windows)) for one in found] == [
@@ -44,7 +44,7 @@ def test_windows_of_a_standing_reservation_are_one_entry() -> None:
     assert drawn[-1]["end"] is None
 
 
-def test_who_has_access_and_which_properties_are_named() -> None:
+def test_access_and_properties_are_shown() -> None:
     (found,) = calendar_entries(
         [kept("course", T, T + 1, features=("gpu", "ib"), users=("ann",), queues=("short",))]
     )
@@ -121,7 +121,7 @@ def test_a_full_day_is_opened_and_news_come_by_themselves(look: Open, site: Site
     expect(page.locator("#days .window")).to_have_count(7)
 
 
-def test_without_scripts_there_is_the_list_and_what_is_drained(look: Open, site: Site) -> None:
+def test_without_scripts_reservations_and_drained_nodes_are_listed(look: Open, site: Site) -> None:
     site.happen(
         kept("repair", T, None, nodes=("n1",), reason="fans"),
         PlanningHeld(id=event_id(), time=T, kind="node", name="n2", reason="new disk"),
@@ -140,7 +140,7 @@ def test_on_a_phone_only_days_with_something_are_listed(look: Open, site: Site) 
     expect(page.locator("#days td:visible").first).to_contain_text("Wednesday")
 
 
-def test_admins_do_not_remove_what_the_policy_would_bring_back(look: Open, site: Site) -> None:
+def test_reservations_from_the_policy_have_no_delete_button(look: Open, site: Site) -> None:
     site.happen(*standing(3), kept("repair", T, None, nodes=("n2",)))
     page = look("operator").go("admin")
     rows = page.locator("#reservations tbody tr")

@@ -43,7 +43,7 @@ def bands(page: Page) -> list[tuple[float, float]]:
     )
 
 
-def test_the_chart_shows_expected_starts_of_all_or_of_the_chosen_job(
+def test_the_chart_shows_expected_starts_for_all_jobs_or_the_selected_job(
     look: Open, site: Site, told: list[str]
 ) -> None:
     page = drawn(look("reader").go("plan"))
@@ -61,7 +61,7 @@ def test_the_chart_shows_expected_starts_of_all_or_of_the_chosen_job(
     assert bands(page) == [SECONDS[1]]
 
 
-def test_users_see_the_bands_of_their_own_jobs(look: Open, site: Site, told: list[str]) -> None:
+def test_users_see_only_bands_for_their_own_jobs(look: Open, site: Site, told: list[str]) -> None:
     own = [one["id"] for one in site.ask("/jobs?user=ann")["jobs"]]
     page = drawn(look("user").go("plan"))
     assert bands(page) == sorted(when for job, when in zip(told, SECONDS, strict=True) if job in own)

@@ -54,7 +54,7 @@ def walk(page: Page) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("phone", [False, True])
-def test_tab_goes_everywhere_in_order_and_can_be_seen(look: Open, site: Site, *, phone: bool) -> None:
+def test_the_tab_order_is_complete_and_focus_is_visible(look: Open, site: Site, *, phone: bool) -> None:
     size = {"width": 390, "height": 844} if phone else {"width": 1360, "height": 900}
     window = look("operator", viewport=size)
     for path in [*PAGES, *OF_ONE]:
@@ -103,7 +103,7 @@ def test_logging_in_needs_no_mouse(look: Open, site: Site) -> None:
     expect(page.get_by_role("heading", name="Queue")).to_be_visible()
 
 
-def test_the_queue_is_used_by_keys_and_news_leave_the_focus_where_it_is(look: Open, site: Site) -> None:
+def test_updates_keep_the_keyboard_focus_in_the_queue(look: Open, site: Site) -> None:
     page = look("reader").go("queue")
     tab_to(page, "link", "User")
     page.keyboard.press("Enter")
@@ -118,7 +118,7 @@ def test_the_queue_is_used_by_keys_and_news_leave_the_focus_where_it_is(look: Op
     page.wait_for_url("**/jobs/4.server")
 
 
-def test_a_what_if_is_asked_by_keys(look: Open, site: Site) -> None:
+def test_a_whatif_works_by_keyboard(look: Open, site: Site) -> None:
     page = look("reader").go("what-if")
     for name, text in (("Nodes", "1"), ("Cpus per node", "2"), ("Walltime", "10m")):
         tab_to(page, "textbox", name)
@@ -162,7 +162,7 @@ def test_a_job_is_chosen_in_the_chart_by_keys(look: Open, site: Site) -> None:
     expect(page.locator("#picked")).to_be_hidden()
 
 
-def test_a_job_that_starts_late_is_brought_into_sight(look: Open, site: Site) -> None:
+def test_a_late_job_is_scrolled_into_view(look: Open, site: Site) -> None:
     site.happen(*(job(f"{i}.server", user="eve", walltime="48:00:00") for i in range(20, 26)))
     page = drawn(look("reader").go("plan"))
     last = site.ask("/plan?end=4000000000")["jobs"][-1]
@@ -181,7 +181,7 @@ def test_a_job_that_starts_late_is_brought_into_sight(look: Open, site: Site) ->
     assert ends[0] <= last["start"] * 1000 <= ends[1]
 
 
-def test_the_map_of_nodes_is_one_stop_and_arrows_go_through_it(look: Open, site: Site) -> None:
+def test_the_node_map_is_a_single_tab_stop_with_arrow_keys(look: Open, site: Site) -> None:
     site.happen(*(node(f"m{i:03}") for i in range(150)))
     page = look("reader", viewport={"width": 800, "height": 900}).go("nodes")
     names = [one["name"] for one in site.ask("/nodes")["nodes"]]
@@ -226,7 +226,7 @@ def two(site: Site) -> Iterator[Site]:
     both.stop()
 
 
-def test_escape_closes_the_menu_of_clusters(look: Open, two: Site) -> None:
+def test_escape_closes_the_cluster_menu(look: Open, two: Site) -> None:
     page = look("reader").go("queue")
     menu = page.locator(".bar > .menu summary")
     menu.focus()

@@ -46,7 +46,7 @@ def test_whoever_sees_all_chooses_a_user(look: Open, site: Site) -> None:
     expect(page.locator("#mine tbody tr")).to_have_count(2)
 
 
-def test_it_says_what_moved_since_one_last_looked(look: Open, site: Site) -> None:
+def test_changes_since_the_last_visit_are_shown(look: Open, site: Site) -> None:
     window = look("user")
     page = window.go("my-jobs")
     moved = page.locator("#mine .moved")
@@ -65,7 +65,7 @@ def test_it_says_what_moved_since_one_last_looked(look: Open, site: Site) -> Non
     expect(moved).to_have_text([""] * page.locator("#mine tbody tr").count())
 
 
-def test_a_promise_at_risk_is_marked_and_told(look: Open, site: Site) -> None:
+def test_a_promise_at_risk_is_marked(look: Open, site: Site) -> None:
     window = look("user", permissions=["notifications"])
     window.context.add_init_script(
         """window.told = [];

@@ -47,12 +47,12 @@ NODES = {
         ("n[001-002", []),
     ],
 )
-def test_nodes_are_found_by_name_range_glob_property_and_state(text: str, names: list[str]) -> None:
+def test_nodes_match_by_name_range_glob_property_and_state(text: str, names: list[str]) -> None:
     assert match_nodes(NODES, text) == names
 
 
 @pytest.mark.parametrize("text", ["", "  ", ",", " , "])
-def test_no_words_let_all_through_in_natural_order(text: str) -> None:
+def test_an_empty_filter_keeps_all_nodes_in_natural_order(text: str) -> None:
     assert match_nodes(NODES, text)[:4] == ["gpu1", "gpu2", "gpu10", "n001"]
     assert len(match_nodes(NODES, text)) == len(NODES)
 
@@ -84,7 +84,7 @@ def test_an_act_upon_nodes_names_them(text: str, names: list[str]) -> None:
         ("gpu1 " * 201, "at most 200 words"),
     ],
 )
-def test_a_word_that_fits_no_node_or_only_a_part_of_a_name_acts_upon_none(text: str, why: str) -> None:
+def test_actions_need_exact_node_names(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         select_nodes(NODES, text)
 
@@ -96,7 +96,7 @@ def test_whatever_is_typed_is_answered(text: str) -> None:
     assert set(found) <= set(NODES)
 
 
-def test_groups_take_the_place_of_their_nodes_until_they_are_opened() -> None:
+def test_closed_groups_replace_their_nodes() -> None:
     names = match_nodes(NODES, "")
     sets = NodeSets(named=(("island", frozenset({"ib"})),))
     assert list_groupings(NODES.values(), sets) == ["rack", "set", "property", "class", "state"]
@@ -139,7 +139,7 @@ def published() -> object:
         return loop.published
 
 
-def test_a_window_of_rows_has_what_is_on_them_and_nothing_else(published) -> None:  # type: ignore[no-untyped-def]
+def test_a_viewport_contains_only_its_rows(published) -> None:  # type: ignore[no-untyped-def]
     whole = plan_columns(published, lambda _: True)
     part = plan_columns(published, lambda _: True, PlanViewport(first=3, count=4))
     assert (whole["rows"], whole["count"], part["rows"], part["first"], part["count"]) == (13, 13, 13, 3, 4)
@@ -155,7 +155,7 @@ def test_a_window_of_rows_has_what_is_on_them_and_nothing_else(published) -> Non
     assert plan_columns(published, lambda _: True, PlanViewport(first=999, count=4))["first"] == 9
 
 
-def test_a_group_s_load_is_the_sum_of_its_nodes(published) -> None:  # type: ignore[no-untyped-def]
+def test_group_load_is_the_sum_over_its_nodes(published) -> None:  # type: ignore[no-untyped-def]
     columns = plan_columns(published, lambda _: True, PlanViewport(group="rack"))
     assert [one["name"] for one in columns["groups"]] == ["rack=r0", "rack=r1", "rack=r2", "none"]
     assert [one["cpus"] for one in columns["groups"]] == [16, 16, 16, 0]
@@ -175,7 +175,7 @@ def test_a_group_s_load_is_the_sum_of_its_nodes(published) -> None:  # type: ign
     assert [one["row"] for one in opened["groups"]] == [0, 1, 6, 7]
 
 
-def test_the_small_map_is_full_where_the_plan_is(published) -> None:  # type: ignore[no-untyped-def]
+def test_the_overview_map_matches_the_plan(published) -> None:  # type: ignore[no-untyped-def]
     columns = plan_columns(published, lambda _: True)
     rows = columns["map"]["rows"]
     assert len(rows) == 13
@@ -184,7 +184,7 @@ def test_the_small_map_is_full_where_the_plan_is(published) -> None:  # type: ig
     assert columns["map"]["to"] == columns["horizon"]
 
 
-def test_a_job_that_is_asked_for_is_brought_into_the_window(published) -> None:  # type: ignore[no-untyped-def]
+def test_the_viewport_moves_to_the_requested_job(published) -> None:  # type: ignore[no-untyped-def]
     for name in ("0.s", "17.s", "39.s"):
         columns = plan_columns(published, lambda _: True, PlanViewport(count=2, job=name))
         assert name in columns["jobs"]["id"]
@@ -194,7 +194,7 @@ def test_a_job_that_is_asked_for_is_brought_into_the_window(published) -> None: 
     assert hidden["first"] == 0, "where a job of others is, is not told"
 
 
-def test_find_takes_what_is_wholly_so_before_parts(published) -> None:  # type: ignore[no-untyped-def]
+def test_exact_matches_precede_partial_matches(published) -> None:  # type: ignore[no-untyped-def]
     def found(text: str) -> list[str]:
         return [name for name, _ in plan_columns(published, lambda _: True, PlanViewport(find=text))["found"]]
 
@@ -209,7 +209,7 @@ def test_find_takes_what_is_wholly_so_before_parts(published) -> None:  # type: 
     assert plan_columns(published, lambda _: False, PlanViewport(find="user"))["found"] == []
 
 
-def test_what_ended_stays_on_its_nodes(published) -> None:  # type: ignore[no-untyped-def]
+def test_ended_jobs_stay_on_their_nodes(published) -> None:  # type: ignore[no-untyped-def]
     def past(name: str, on: str) -> JobHistory:
         return JobHistory(
             id=name,

@@ -78,7 +78,7 @@ def test_the_plan_has_the_api_s_numbers(look: Open, site: Site) -> None:
     assert moments(page, "#next td:nth-child(2) time") == [iso(one["planned_start"]) for one in soon]
 
 
-def test_the_chart_draws_every_bar_of_the_api_s_plan(look: Open, site: Site) -> None:
+def test_the_chart_draws_every_job_in_the_plan(look: Open, site: Site) -> None:
     page = drawn(look("reader").go("plan"))
     bars = page.evaluate(
         f"""() => {{
@@ -113,7 +113,7 @@ def test_a_new_job_appears_by_itself(look: Open, site: Site) -> None:
     expect(page.locator("#list")).to_contain_text("No matching jobs")
 
 
-def test_what_did_not_change_is_not_touched_by_news(look: Open, site: Site) -> None:
+def test_updates_keep_unchanged_elements(look: Open, site: Site) -> None:
     page = look("reader").go("queue")
     row = page.locator("tr[data-key='2.server']")
     row.evaluate("row => { row.marked = true; }")
@@ -123,7 +123,7 @@ def test_what_did_not_change_is_not_touched_by_news(look: Open, site: Site) -> N
     assert row.evaluate("row => row.marked && document.activeElement === row.querySelector('a')")
 
 
-def test_the_queue_is_searched_as_one_types_filtered_and_sorted(look: Open, site: Site) -> None:
+def test_the_queue_is_searched_while_typing_filtered_and_sorted(look: Open, site: Site) -> None:
     page = look("reader").go("queue")
     everything = [one["id"] for one in site.ask("/jobs")["jobs"]]
     rows = page.locator("#list tbody td:first-child a")
@@ -146,7 +146,7 @@ def test_the_queue_is_searched_as_one_types_filtered_and_sorted(look: Open, site
     expect(rows.first).to_have_text("5.server")
 
 
-def test_a_job_s_page_says_what_the_api_says_of_it(look: Open, site: Site) -> None:
+def test_a_job_page_agrees_with_the_api(look: Open, site: Site) -> None:
     page = look("reader").go("jobs/4.server")
     shown = site.ask("/jobs/4.server")
     answer = page.locator("#answer")
@@ -188,7 +188,7 @@ def test_nodes_have_the_api_s_numbers(look: Open, site: Site) -> None:
     expect(page.locator("#list tbody td:first-child")).to_have_text("n2")
 
 
-def test_a_what_if_matches_the_api_s(look: Open, site: Site) -> None:
+def test_a_whatif_agrees_with_the_api(look: Open, site: Site) -> None:
     page = look("reader").go("what-if")
     page.get_by_label("Nodes").fill("2")
     page.get_by_label("Cpus per node").fill("4")
@@ -212,14 +212,14 @@ def test_a_what_if_matches_the_api_s(look: Open, site: Site) -> None:
     assert site.ask("/jobs")["generation"] == before
 
 
-def test_a_what_if_that_is_not_understood_says_why(look: Open, site: Site) -> None:
+def test_an_invalid_whatif_shows_the_reason(look: Open, site: Site) -> None:
     window = look("reader")
     page = window.go("what-if?walltime=soon&nodes=1")
     expect(page.get_by_role("alert")).to_contain_text("walltime")
     window.wrong = [one for one in window.wrong if "422" not in one]
 
 
-def test_a_queued_job_can_be_asked_about(look: Open, site: Site) -> None:
+def test_a_whatif_accepts_a_queued_job(look: Open, site: Site) -> None:
     page = look("user").go("jobs/5.server")
     page.get_by_role("link", name="What change would start it now?").click()
     wanted = site.put("/what-if", {"job": "5.server", "windows": 8, "changes": True}, "user")
@@ -227,7 +227,7 @@ def test_a_queued_job_can_be_asked_about(look: Open, site: Site) -> None:
     expect(page.locator("#answer")).to_contain_text("5.server")
 
 
-def test_quality_counts_what_the_api_lists(look: Open, site: Site) -> None:
+def test_plan_metrics_agree_with_the_api(look: Open, site: Site) -> None:
     page = look("reader").go("plan-metrics")
     planned = site.ask("/jobs?state=planned")["jobs"]
     assert sum(map(int, column(page, "#waits", 2))) == len(planned)
@@ -302,7 +302,7 @@ def test_without_planned_jobs_there_are_no_criteria_and_their_promises_are_at_ri
     expect(page.get_by_role("heading", level=1)).to_have_text("Plan metrics")
 
 
-def test_a_job_that_goes_while_one_looks_is_said_to_be_gone(look: Open, site: Site) -> None:
+def test_a_job_that_leaves_while_shown_is_marked_gone(look: Open, site: Site) -> None:
     window = look("reader")
     page = window.go("jobs/5.server")
     expect(page.locator("#answer .state")).to_have_text("planned")
@@ -355,7 +355,7 @@ def test_the_chart_is_moved_and_zoomed_by_keys(look: Open, site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", [*PAGES, *OF_ONE])
-def test_every_page_is_of_use_without_scripts(look: Open, site: Site, path: str) -> None:
+def test_every_page_works_without_scripts(look: Open, site: Site, path: str) -> None:
     """What only a script could do is not shown, forms have a button, and times are told in UTC."""
     page = look("admin", java_script_enabled=False).go(path)
     expect(page.locator("h1")).to_be_visible()

@@ -72,7 +72,7 @@ def test_rows_are_scrolled_and_zoomed_by_keys_and_the_address_keeps_them(look: O
     assert len(data(page, "bars")["job"]) > 60
 
 
-def test_nodes_are_found_and_a_word_says_when_none_is(look: Open, large: Site) -> None:
+def test_node_search_reports_missing_matches(look: Open, large: Site) -> None:
     page = drawn(look("reader").go("plan"))
     only = page.get_by_label("Nodes", exact=True)
     only.fill("m[001-010]")
@@ -106,7 +106,7 @@ def test_groups_show_their_load_and_open(look: Open, large: Site) -> None:
     assert names(page)[1].startswith("▾")
 
 
-def test_a_job_s_page_leads_to_its_bar_and_back(look: Open, large: Site) -> None:
+def test_a_job_page_links_to_its_bar_and_back(look: Open, large: Site) -> None:
     last = large.ask("/plan?end=4000000000")["jobs"][-1]
     page = look("reader").go(f"jobs/{last['job']}")
     page.get_by_role("link", name="Show in the plan").click()
@@ -121,7 +121,7 @@ def test_a_job_s_page_leads_to_its_bar_and_back(look: Open, large: Site) -> None
     page.wait_for_url(f"**/jobs/{last['job']}")
 
 
-def test_find_takes_the_whole_word_first_and_goes_to_rows_that_are_not_shown(look: Open, large: Site) -> None:
+def test_search_prefers_exact_matches_and_scrolls_to_hidden_rows(look: Open, large: Site) -> None:
     page = drawn(look("reader").go("plan"))
     page.locator("#find").fill("user1")
     expect(page.locator("#said")).to_contain_text("3 matching jobs")
@@ -133,7 +133,7 @@ def test_find_takes_the_whole_word_first_and_goes_to_rows_that_are_not_shown(loo
     expect(page.locator("#said")).to_contain_text("no job, user or queue matches “nobody”")
 
 
-def test_the_legend_has_every_user_and_chooses_one(look: Open, large: Site) -> None:
+def test_the_legend_lists_and_selects_users(look: Open, large: Site) -> None:
     page = drawn(look("reader").go("plan?colour=user&count=100"))
     buttons = page.locator("#legend button")
     expect(buttons).to_have_count(13)
@@ -147,7 +147,7 @@ def test_the_legend_has_every_user_and_chooses_one(look: Open, large: Site) -> N
     assert len(set(data(page, "bars")["fill"])) == 2
 
 
-def test_wide_bars_say_whose_they_are(look: Open, large: Site) -> None:
+def test_wide_bars_show_their_owner(look: Open, large: Site) -> None:
     page = drawn(look("reader").go("plan?count=10"))
     running = [one["job"].partition(".")[0] for one in large.ask("/plan")["jobs"][:3]]
     # The texts follow their bars a tenth of a second later.
@@ -214,7 +214,7 @@ def test_the_keys_are_listed_and_drag_can_select(look: Open, large: Site) -> Non
         "colour=no",
     ],
 )
-def test_a_strange_address_is_put_right(look: Open, large: Site, query: str) -> None:
+def test_an_invalid_address_is_corrected(look: Open, large: Site, query: str) -> None:
     page = drawn(look("reader").go(f"plan?{query}"))
     expect(page.locator("#said")).to_contain_text("60 nodes")
     expect(page.locator("#groups")).to_be_hidden()

@@ -115,7 +115,7 @@ def test_the_other_cluster_is_named_nowhere(app: FastAPI) -> None:
     assert HERE in chosen.text
 
 
-def test_a_role_of_one_cluster_is_that_of_the_page(app: FastAPI) -> None:
+def test_pages_use_the_role_on_their_cluster(app: FastAPI) -> None:
     client = visitor(app, "both")
     assert client.get(f"/dashboard/{HERE}/admin").status_code == 200
     assert client.get(f"/dashboard/{OTHER}/admin").status_code == 403

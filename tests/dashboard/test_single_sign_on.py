@@ -136,7 +136,7 @@ def bearing(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_a_login_leads_there_and_back_and_the_grants_say_what_one_may(app: FastAPI) -> None:
+def test_a_login_returns_from_the_provider_with_granted_roles(app: FastAPI) -> None:
     client = browser(app)
     assert "Log in with your account" in client.get("/dashboard/login").text
     left = client.get("/dashboard/oidc/login?next=/main/queue")
@@ -157,7 +157,7 @@ def test_a_login_leads_there_and_back_and_the_grants_say_what_one_may(app: FastA
     assert ann.get("/dashboard/main/admin").status_code == 403
 
 
-def test_who_has_no_grant_is_not_let_in_nor_who_has_no_proper_name(app: FastAPI) -> None:
+def test_logins_without_grant_or_valid_name_are_refused(app: FastAPI) -> None:
     for subject, words in (("3", "eve has no role here"), ("4", "does not count"), ("5", "does not count")):
         client = browser(app)
         answer = log_in(client, subject)
@@ -174,7 +174,7 @@ def test_without_grants_nobody_is_let_in(app: FastAPI, issuer: str) -> None:
     assert answer.status_code == 401
 
 
-def test_a_login_counts_once_and_in_the_browser_that_began_it(app: FastAPI) -> None:
+def test_a_login_is_valid_once_and_only_in_its_browser(app: FastAPI) -> None:
     client, other = browser(app), browser(app)
     left = client.get("/dashboard/oidc/login")
     back = authorise(left.headers["location"], "2")
@@ -192,7 +192,7 @@ def test_a_login_counts_once_and_in_the_browser_that_began_it(app: FastAPI) -> N
     assert (said.status_code, "access_denied" in said.text) == (403, True)
 
 
-def test_a_code_of_another_login_does_not_count(app: FastAPI) -> None:
+def test_an_authorisation_code_from_another_login_is_refused(app: FastAPI) -> None:
     """Somebody puts the own code into another's login: neither PKCE nor the nonce let it pass."""
     client, attacker = browser(app), browser(app)
     theirs = authorise(attacker.get("/dashboard/oidc/login").headers["location"], "2")
@@ -202,7 +202,7 @@ def test_a_code_of_another_login_does_not_count(app: FastAPI) -> None:
     assert "schedd_session" not in client.cookies
 
 
-def test_the_nonce_is_checked_where_the_provider_forgets_pkce(issuer: str) -> None:
+def test_the_nonce_is_checked_without_pkce(issuer: str) -> None:
     asked = provider(issuer)
     token = id_token(issuer, "2", nonce="of-another-login")
     with pytest.raises(IdentityError, match="another login"):
@@ -210,7 +210,7 @@ def test_the_nonce_is_checked_where_the_provider_forgets_pkce(issuer: str) -> No
     assert asyncio.run(asked._identity(token, "of-another-login")).name == "bob"
 
 
-def test_an_id_token_is_a_credential_of_the_api(app: FastAPI, issuer: str) -> None:
+def test_an_id_token_authenticates_api_requests(app: FastAPI, issuer: str) -> None:
     client = browser(app)
     token = id_token(issuer, "2")
     assert [one["name"] for one in client.get("/v1/clusters", headers=bearing(token)).json()["clusters"]] == [
@@ -249,7 +249,7 @@ def test_tokens_that_do_not_count_are_refused(app: FastAPI, issuer: str) -> None
     assert client.get("/v1/clusters", headers=bearing(good)).status_code == 200
 
 
-def test_an_expired_token_is_refused_and_one_of_another_issuer(issuer: str) -> None:
+def test_expired_tokens_and_foreign_issuers_are_refused(issuer: str) -> None:
     token = id_token(issuer, "2")
     late = oidc.OidcProvider(settings(issuer), clock=lambda: time.time() + 3 * 3600)
     with pytest.raises(IdentityError, match="expired"):
@@ -267,7 +267,7 @@ def test_an_issuer_that_says_it_is_another_is_not_believed(issuer: str) -> None:
     assert error.value.ours
 
 
-def test_a_provider_that_does_not_answer_is_said_and_asked_again_later(app: FastAPI) -> None:
+def test_an_unreachable_provider_is_reported_and_retried(app: FastAPI) -> None:
     app.state.callers.oidc = gone = oidc.OidcProvider(settings("http://127.0.0.1:9"))
     client = browser(app)
     answer = client.get("/dashboard/oidc/login")
@@ -277,7 +277,7 @@ def test_a_provider_that_does_not_answer_is_said_and_asked_again_later(app: Fast
     assert gone._failed is not None
 
 
-def test_a_new_key_of_the_provider_is_found(issuer: str) -> None:
+def test_new_provider_keys_are_fetched(issuer: str) -> None:
     provider = oidc.OidcProvider(settings(issuer))
 
     async def walk() -> None:
@@ -293,7 +293,7 @@ def test_a_new_key_of_the_provider_is_found(issuer: str) -> None:
     asyncio.run(walk())
 
 
-def test_a_session_ends_when_the_grant_does_and_in_time(app: FastAPI, issuer: str) -> None:
+def test_a_session_ends_with_its_grant_and_by_timeout(app: FastAPI, issuer: str) -> None:
     client = browser(app)
     assert log_in(client, "1").status_code == 200
     assert client.get("/dashboard/main/queue").status_code == 200

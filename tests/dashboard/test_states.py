@@ -90,7 +90,7 @@ def kept(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_pages_say_so_when_nothing_is_known_yet(blank: Site, path: str) -> None:
+def test_pages_without_data_explain_it(blank: Site, path: str) -> None:
     with httpx2.Client(base_url=f"{blank.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("reader")})
         answer = client.get(f"/main/{path}")
@@ -177,7 +177,7 @@ def test_a_start_that_is_past_is_shown_as_overdue(site: Site) -> None:
     assert ["overdue by 10 min" in page for page in shown] == [True, True]
 
 
-def test_a_due_job_that_is_not_started_names_the_pause_alone(site: Site) -> None:
+def test_an_overdue_job_names_only_the_pause(site: Site) -> None:
     start = site.ask("/jobs/4.server")["planned_start"]
     site.loop.pause("new disks").result(30)
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
@@ -195,7 +195,7 @@ def test_a_due_job_that_is_not_started_names_the_pause_alone(site: Site) -> None
     assert 'id="blockers"' not in late
 
 
-def test_what_if_says_that_starts_are_paused_and_which_queues_are_held(site: Site) -> None:
+def test_the_whatif_page_shows_pause_and_held_queues(site: Site) -> None:
     site.happen(
         node("n4"),
         QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")),
@@ -219,7 +219,7 @@ def test_what_if_says_that_starts_are_paused_and_which_queues_are_held(site: Sit
     assert (empty.status_code, "the form is empty" in empty.text) == (422, True)
 
 
-def test_a_submitted_job_keeps_its_own_promise_in_what_if(site: Site) -> None:
+def test_a_whatif_keeps_the_promise_for_a_queued_job(site: Site) -> None:
     promised = site.ask("/jobs/4.server")["promised_start"]
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
@@ -245,7 +245,7 @@ def test_a_held_job_shows_the_promise_that_is_at_risk(site: Site) -> None:
     assert "which is held: new rules" in asked
 
 
-def test_a_job_that_can_never_run_says_what_it_needs_once(site: Site) -> None:
+def test_an_impossible_job_shows_its_requirement_once(site: Site) -> None:
     site.happen(job("9.server", nodes="9:ppn=1"))
     view = site.ask("/jobs/9.server")
     needs = "it needs 9 nodes; the cluster has 3 that fit"
@@ -267,7 +267,7 @@ def test_a_move_within_the_same_minute_is_no_row() -> None:
     assert [(one.oldest.before, one.newest.after) for one in group_changes(moves)] == [(T + 60, T + 3605)]
 
 
-def test_pages_say_what_they_lack_without_the_database(kept: Site, tmp_path: Path) -> None:
+def test_pages_name_missing_data_without_the_database(kept: Site, tmp_path: Path) -> None:
     def pages(*paths: str) -> list[httpx2.Response]:
         with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
             client.post("/login", data={"token": token("admin")})
@@ -289,7 +289,7 @@ def test_pages_say_what_they_lack_without_the_database(kept: Site, tmp_path: Pat
     assert lost in past.text
 
 
-def test_a_page_says_when_the_daemon_does_not_answer(look: Open, site: Site) -> None:
+def test_pages_report_an_unreachable_daemon(look: Open, site: Site) -> None:
     window = look("reader")
     page = window.go("queue")
     expect(page.locator("#away")).to_be_hidden()
@@ -316,7 +316,7 @@ def test_a_page_waits_for_a_daemon_that_gets_ready(site: Site) -> None:
         assert client.get("/main/plan").status_code == 200
 
 
-def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site) -> None:
+def test_actions_are_audited_and_estimates_are_on_plan_metrics(kept: Site) -> None:
     with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
         csrf = client.get("/main/admin").text.partition('name="csrf" value="')[2].partition('"')[0]
@@ -341,7 +341,7 @@ def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site
     assert "Broken promises" in quality
 
 
-def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(
+def test_plan_metrics_filter_estimates_by_period_queue_and_user(
     kept: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = ExpectedFacts("3.server", T + 100, T + 500, T + 900, "submission")
@@ -385,7 +385,7 @@ def test_the_page_of_quality_tells_told_starts_of_a_period_a_queue_and_a_user(
         assert 'id="errors"' not in page, "that chart is of the period, too"
 
 
-def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -> None:
+def test_an_ended_job_has_a_history_page(browser: Browser, kept: Site) -> None:
     kept.happen(JobEnded(id=event_id(), time=T + 50, job_id="1.server", exit_status=3))
     window = Look(kept, browser.new_context())
     window.log_in("reader")
@@ -410,7 +410,7 @@ def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -
     window.context.close()
 
 
-def test_a_user_sees_no_past_of_others_jobs(kept: Site) -> None:
+def test_history_pages_respect_visibility(kept: Site) -> None:
     kept.happen(job("8.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="8.server"))
     store = kept.app.state.clusters.durable.store
     number = store.find_cluster("main")
@@ -423,7 +423,7 @@ def test_a_user_sees_no_past_of_others_jobs(kept: Site) -> None:
     assert answer.status_code == 404
 
 
-def test_behind_a_proxy_that_takes_its_prefix_off_all_links_have_it() -> None:
+def test_links_include_the_prefix_removed_by_a_proxy() -> None:
     clusters = Clusters({"main": EngineSettings()}, StillClock())
     clusters.start(warm=False)
     with pytest.warns(FastAPIDeprecationWarning, match="root_path"):
@@ -444,7 +444,7 @@ def test_behind_a_proxy_that_takes_its_prefix_off_all_links_have_it() -> None:
     clusters.stop()
 
 
-def test_priorities_and_shares_are_those_of_the_api(server: tuple[str, FastAPI]) -> None:
+def test_priorities_and_shares_agree_with_the_api(server: tuple[str, FastAPI]) -> None:
     clusters = Clusters({"main": EngineSettings(site=SITE)}, StillClock())
     clusters.start(warm=False)
     site = put(server, clusters)

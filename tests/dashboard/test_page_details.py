@@ -53,11 +53,11 @@ def test_walltimes_with_units_are_understood(text: str, taken: str) -> None:
         (WhatIfForm(request="nodes=1,walltime=60"), ""),
     ],
 )
-def test_a_number_without_a_unit_is_asked_about(asked: WhatIfForm, said: str) -> None:
+def test_a_walltime_without_unit_shows_its_interpretation(asked: WhatIfForm, said: str) -> None:
     assert (said in asked.unclear) if said else asked.unclear == ""
 
 
-def test_criteria_and_changes_are_told_in_words() -> None:
+def test_criteria_and_changes_are_formatted() -> None:
     assert [format_change(one) for one in (-0.0004, 0.0004, 0.0, 0.015, -0.2)] == [
         *("0 %", "0 %", "0 %", "+1.5 %", "-20.0 %")
     ]
@@ -85,7 +85,7 @@ def test_the_form_asks_for_the_unit_and_then_answers(look: Open, site: Site) -> 
     window.wrong = [one for one in window.wrong if "422" not in one]
 
 
-def test_a_search_takes_whole_words_first(look: Open, site: Site) -> None:
+def test_search_prefers_exact_matches(look: Open, site: Site) -> None:
     site.happen(job("14.server", user="user1"), job("16.server", user="user16"), job("40.server"))
     page = look("reader").go("queue?q=user1")
     assert column(page, "#list", 6) == ["user1"]
@@ -122,7 +122,7 @@ def test_draining_can_be_previewed_without_a_reason(look: Open, site: Site) -> N
     assert site.ask("/holds")["holds"] == []
 
 
-def test_columns_and_dense_rows_are_chosen_and_kept(look: Open, site: Site) -> None:
+def test_column_choice_and_density_are_remembered(look: Open, site: Site) -> None:
     window = look("reader")
     page = window.go("queue")
     page.wait_for_selector("html.scripted")
@@ -146,7 +146,7 @@ def test_the_queue_fits_a_usual_screen(look: Open, site: Site) -> None:
     assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
-def test_the_queue_as_csv_is_what_the_reader_sees(look: Open, site: Site) -> None:
+def test_the_csv_export_respects_visibility(look: Open, site: Site) -> None:
     named = job("20.server", user="ann")
     site.happen(replace(named, job=replace(named.job, name="=cmd()")))
     window = look("user")  # of ann; others' jobs are hidden here
@@ -160,7 +160,7 @@ def test_the_queue_as_csv_is_what_the_reader_sees(look: Open, site: Site) -> Non
     assert int(rows[2]["walltime_s"]) == shown["walltime"]
 
 
-def test_theme_and_zone_are_chosen_and_kept(look: Open, site: Site) -> None:
+def test_theme_and_time_zone_are_remembered(look: Open, site: Site) -> None:
     window = look("reader", color_scheme="light")
     page = window.go("queue")
     first = page.locator("#jobs tbody time").first
@@ -176,13 +176,13 @@ def test_theme_and_zone_are_chosen_and_kept(look: Open, site: Site) -> None:
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
 
 
-def test_moments_have_their_year_where_it_is_not_this_one() -> None:
+def test_times_in_another_year_include_it() -> None:
     assert format_time(1_700_000_000) == "Tue 14 Nov 2023 22:13 UTC"
     now = int(datetime.now(UTC).timestamp())
     assert str(datetime.now(UTC).year) not in format_time(now)
 
 
-def test_moves_by_one_cause_are_one_row() -> None:
+def test_consecutive_moves_with_equal_cause_share_a_row() -> None:
     def move(number: int, cause: str, before: int | None, after: int) -> Change:
         return Change(T + number, number, f"e{number}", cause, f"{cause} {number}", before, after)
 
@@ -196,7 +196,7 @@ def test_moves_by_one_cause_are_one_row() -> None:
     assert [one.words for one in folds] == ["freed 4", "improved", "arrived 1"]
 
 
-def test_a_node_s_page_has_what_runs_and_what_comes(look: Open, site: Site) -> None:
+def test_a_node_page_lists_running_and_planned_jobs(look: Open, site: Site) -> None:
     page = look("reader").go("nodes/n1")
     all_jobs = site.ask("/jobs?limit=1000")["jobs"]
     here = [job for job in all_jobs if any(one["node"] == "n1" for one in job["planned_nodes"])]
@@ -213,7 +213,7 @@ def test_a_node_s_page_has_what_runs_and_what_comes(look: Open, site: Site) -> N
     expect(page.locator("#runs")).to_contain_text("No running jobs.")
 
 
-def test_a_node_s_page_has_what_its_board_measured(look: Open, site: Site) -> None:
+def test_a_node_page_shows_measured_power(look: Open, site: Site) -> None:
     window = look("operator")
     page = window.go("nodes/n2")
     expect(page.locator("#node")).not_to_contain_text("Power:")
@@ -222,7 +222,7 @@ def test_a_node_s_page_has_what_its_board_measured(look: Open, site: Site) -> No
     expect(page.locator("#node")).to_contain_text("Power: 186 W when last measured.")
 
 
-def test_a_node_s_page_shows_no_jobs_of_others(look: Open, site: Site) -> None:
+def test_a_node_page_hides_jobs_from_other_users(look: Open, site: Site) -> None:
     page = look("user").go("nodes/n2")
     expect(page.locator("#node")).to_contain_text("of other users")
     assert "bob" not in page.locator("main").inner_text()

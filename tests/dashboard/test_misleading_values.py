@@ -24,7 +24,7 @@ def hold(kind: str, name: str) -> PlanningHeld:
     return PlanningHeld(id=event_id(), time=T, kind=kind, name=name, reason="new disk")  # type: ignore[arg-type]
 
 
-def test_a_held_queue_does_not_look_as_if_nobody_waited(site: Site, client: httpx2.Client) -> None:
+def test_jobs_in_a_held_queue_are_counted(site: Site, client: httpx2.Client) -> None:
     assert "No job has a planned start" not in client.get("/plan").text
     site.happen(hold("queue", "batch"))
     waiting = site.ask("")["jobs"]["without_start"]
@@ -37,7 +37,7 @@ def test_a_held_queue_does_not_look_as_if_nobody_waited(site: Site, client: http
     assert mine.count("which is held: new disk") == 1
 
 
-def test_who_may_see_no_planned_job_is_not_told_that_there_are_none(site: Site) -> None:
+def test_hidden_jobs_are_not_reported_as_absent(site: Site) -> None:
     planned = [job["id"] for job in site.ask("/jobs?user=ann&state=planned")["jobs"]]
     site.happen(*(JobDeleted(id=event_id(), time=T, job_id=job) for job in planned))
     assert site.ask("")["jobs"]["planned"]
@@ -47,7 +47,7 @@ def test_who_may_see_no_planned_job_is_not_told_that_there_are_none(site: Site) 
     assert "No planned jobs that you may see." in page
 
 
-def test_totals_say_which_cpus_they_leave_out(site: Site, client: httpx2.Client) -> None:
+def test_totals_name_excluded_cpus(site: Site, client: httpx2.Client) -> None:
     total = site.ask("/nodes")["nodes"]
     cpus = {one["name"]: one["cpus"] for one in total}
     site.happen(hold("node", "n2"))
@@ -56,7 +56,7 @@ def test_totals_say_which_cpus_they_leave_out(site: Site, client: httpx2.Client)
         assert f" of {cpus['n1']}; not counted: {cpus['n2']} draining, {cpus['n3']} down" in page
 
 
-def test_a_draining_node_says_by_when_it_is_empty(site: Site, client: httpx2.Client) -> None:
+def test_a_draining_node_shows_its_last_end(site: Site, client: httpx2.Client) -> None:
     (runs,) = [
         job
         for job in site.ask("/jobs")["jobs"]
@@ -74,9 +74,7 @@ def test_a_draining_node_says_by_when_it_is_empty(site: Site, client: httpx2.Cli
 
 
 @pytest.mark.parametrize("site", [EngineSettings(slack=900, predict=True)], indirect=True)
-def test_an_expected_start_that_has_passed_is_now_and_tables_say_as_of_when(
-    site: Site, client: httpx2.Client
-) -> None:
+def test_passed_expected_starts_are_now_and_tables_show_their_time(site: Site, client: httpx2.Client) -> None:
     site.app.state.clusters.expected_start_workers["main"].stop()
     # On a slow machine it has told something of each job by now: these expectations take the place of that.
     waiting = [one["id"] for one in site.ask("/jobs?state=planned")["jobs"]]
@@ -99,6 +97,6 @@ def test_an_expected_start_that_has_passed_is_now_and_tables_say_as_of_when(
     assert site.ask(f"/jobs/{job}")["expected_start"] == T + 60
 
 
-def test_one_is_not_many() -> None:
+def test_singular_counts_are_singular() -> None:
     assert [pluralise(n, "job") for n in (0, 1, 2)] == ["jobs", "job", "jobs"]
     assert [pluralise(n, "waits", "wait") for n in (1, 2)] == ["waits", "wait"]

@@ -70,7 +70,7 @@ def test_a_held_queue_is_named_to_its_users(look: Open, site: Site) -> None:
     window.wrong = [one for one in window.wrong if "422" not in one]
 
 
-def test_weights_are_tried_out_put_in_force_and_withdrawn(look: Open, site: Site) -> None:
+def test_weights_are_previewed_set_and_withdrawn(look: Open, site: Site) -> None:
     page = look("admin").go("admin")
     page.get_by_text("Try other weights").click()
     weights = page.locator("#weights")
@@ -95,7 +95,7 @@ def test_weights_are_tried_out_put_in_force_and_withdrawn(look: Open, site: Site
     assert site.ask("/policy")["site"] == {}
 
 
-def test_weights_that_make_no_sense_are_refused_in_words(look: Open, site: Site) -> None:
+def test_invalid_weights_are_refused_with_a_message(look: Open, site: Site) -> None:
     window = look("admin")
     page = window.go("admin")
     for label, value, words in (
@@ -130,7 +130,7 @@ def test_an_operator_may_try_weights_but_not_set_them(look: Open, site: Site) ->
 
 
 @pytest.mark.parametrize("path", ["hold", "release", "weights", "weights/preview", "weights/withdraw"])
-def test_users_can_do_none_of_it(site: Site, path: str) -> None:
+def test_users_cannot_steer(site: Site, path: str) -> None:
     headers = {"Accept": "text/html"}
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers=headers) as client:
         client.post("/login", data={"token": token("user")})
@@ -169,7 +169,7 @@ def test_many_nodes_are_drained_at_once_and_released_at_once(look: Open, site: S
     assert site.ask("/holds")["holds"] == []
 
 
-def test_nodes_are_drained_from_one_moment_to_another(look: Open, site: Site) -> None:
+def test_nodes_are_drained_for_a_period(look: Open, site: Site) -> None:
     page = look("operator").go("admin?node=n1#hold")
     form = page.locator("#hold")
     form.get_by_label("Nodes or queue").fill("n*")

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
+from tests.api.test_answers import MAIN, get
 
 from schedd.api import question_runner
 from schedd.plan.plan import WorkSpent
 from schedd.service.clusters import Clusters
 from schedd.wire import JobFacts
-from tests.api.test_answers import MAIN, get
 from tests.api.test_errors import problem
 from tests.service.build import T
 
@@ -37,7 +37,7 @@ def test_a_daemon_that_stops_gives_questions_up(
     assert {job["id"]: job["planned_start"] for job in get(busy_cluster, "/jobs")["jobs"]} == before
 
 
-def test_a_question_is_given_up_when_its_time_is_over(
+def test_a_whatif_is_aborted_after_its_timeout(
     busy_cluster: TestClient, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(question_runner, "QUESTION_TIMEOUT_S", 0.2)

@@ -29,7 +29,7 @@ def ask(client: TestClient, **question: Any) -> Any:
     return answer.json()
 
 
-def test_clusters_are_listed_with_how_they_are_doing(busy_cluster: TestClient) -> None:
+def test_clusters_are_listed_with_their_state(busy_cluster: TestClient) -> None:
     listed = busy_cluster.get("/v1/clusters").json()["clusters"]
     assert [cluster["name"] for cluster in listed] == ["main", "other"]
     assert listed[0] == get(busy_cluster, "")
@@ -44,7 +44,7 @@ def test_events_are_acknowledged_once_and_known_again(busy_cluster: TestClient) 
     assert busy_cluster.post(f"{MAIN}/events", json={"events": []}).json()["accepted"] == 0
 
 
-def test_a_snapshot_is_taken(client: TestClient) -> None:
+def test_a_snapshot_is_accepted(client: TestClient) -> None:
     job = {**EVENTS[2]["job"], "state": "R", "started": T, "shares": [{"node": "n1", "cpus": 4}]}
     snapshot = {"type": "snapshot", "id": "s:1", "time": T, "jobs": [job], "nodes": [EVENTS[0]["node"]]}
     assert client.post(f"{MAIN}/events", json={"events": [snapshot]}).json()["accepted"] == 1
@@ -88,7 +88,7 @@ def test_an_outcome_takes_a_decision_off_the_list(busy_cluster: TestClient) -> N
     assert run["id"] not in [item["id"] for item in get(busy_cluster, "/decisions")["decisions"]]
 
 
-def test_a_job_says_when_where_and_why(busy_cluster: TestClient) -> None:
+def test_a_job_has_start_nodes_and_explanation(busy_cluster: TestClient) -> None:
     job = get(busy_cluster, "/jobs/3.server")
     assert (job["answer"], job["state"], job["job_state"]) == ("start_known", "planned", "Q")
     assert job["planned_end"] - job["planned_start"] == 3600
@@ -112,7 +112,7 @@ def test_jobs_are_listed_filtered_and_paged(busy_cluster: TestClient) -> None:
     assert get(busy_cluster, "/jobs", queue="none")["jobs"] == []
 
 
-def test_nodes_plan_and_gaps_tell_the_same_story(busy_cluster: TestClient) -> None:
+def test_nodes_plan_and_gaps_agree(busy_cluster: TestClient) -> None:
     nodes = get(busy_cluster, "/nodes")["nodes"]
     assert [(node["name"], node["free_cpus"]) for node in nodes] == [("n1", 0), ("n2", 0)]
     assert {job for node in nodes for job in node["jobs"]} == {"1.server", "2.server"}
@@ -158,9 +158,7 @@ def test_a_reservation_shows_in_the_plan(client: TestClient) -> None:
         ({"request": "nodes=3:ppn=4"}, "never"),
     ],
 )
-def test_what_if_answers_without_submitting(
-    busy_cluster: TestClient, question: dict[str, Any], answer: str
-) -> None:
+def test_a_whatif_submits_nothing(busy_cluster: TestClient, question: dict[str, Any], answer: str) -> None:
     before = get(busy_cluster, "/plan")
     found = busy_cluster.post(f"{MAIN}/what-if", json=question)
     assert found.status_code == 200, found.text
@@ -169,7 +167,7 @@ def test_what_if_answers_without_submitting(
     assert get(busy_cluster, "/plan") == before
 
 
-def test_what_if_agrees_with_what_then_happens(busy_cluster: TestClient) -> None:
+def test_a_whatif_agrees_with_the_later_submission(busy_cluster: TestClient) -> None:
     asked = busy_cluster.post(
         f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4,mem=2gb,walltime=3600"}
     ).json()
@@ -180,7 +178,7 @@ def test_what_if_agrees_with_what_then_happens(busy_cluster: TestClient) -> None
     assert job["planned_end"] == asked["planned_end"]
 
 
-def test_a_what_if_says_whether_a_deadline_is_met_and_how_much_later_it_would_have_to_be(
+def test_a_whatif_reports_a_missed_deadline_and_the_required_delay(
     busy_cluster: TestClient,
 ) -> None:
     def ask(deadline: str) -> dict[str, Any]:
@@ -206,7 +204,7 @@ def test_a_what_if_says_whether_a_deadline_is_met_and_how_much_later_it_would_ha
     assert (never["deadline"], never["late_by"]) == (end, None)
 
 
-def test_what_if_says_that_the_server_has_no_such_queue(busy_cluster: TestClient) -> None:
+def test_a_whatif_names_an_unknown_queue(busy_cluster: TestClient) -> None:
     assert ask(busy_cluster, request="nodes=1", queue="nosuch")["notes"] == [], "no queue is known yet"
     events = [
         {"type": "queue_changed", "id": f"q:{name}", "time": T, "queue": {"name": name}}
@@ -247,7 +245,9 @@ SHORT = {
         ("select=3:ncpus=1", "nodect=3, and queue short has resources_max.nodect = 2"),
     ],
 )
-def test_what_if_refuses_what_qsub_refuses(busy_cluster: TestClient, request_: str, refusal: str) -> None:
+def test_a_whatif_refuses_requests_refused_by_qsub(
+    busy_cluster: TestClient, request_: str, refusal: str
+) -> None:
     post_queues(busy_cluster, SHORT, {"name": "closed", "enabled": False})
     found = ask(busy_cluster, request=request_, queue="short")
     assert (found["answer"], found["planned_start"]) == ("never", None)
@@ -256,14 +256,14 @@ def test_what_if_refuses_what_qsub_refuses(busy_cluster: TestClient, request_: s
     assert closed["requirement"] == "qsub refuses it: queue closed takes no jobs (enabled = False)"
 
 
-def test_what_if_takes_the_walltime_that_the_server_would_give(busy_cluster: TestClient) -> None:
+def test_a_whatif_uses_the_servers_default_walltime(busy_cluster: TestClient) -> None:
     post_queues(busy_cluster, SHORT)
     found = ask(busy_cluster, request="nodes=1", queue="short")
     assert (found["walltime"], found["walltime_assumed"]) == (7_200, False)
     assert found["notes"] == ["without a walltime the server gives it 02:00:00: resources_max of queue short"]
 
 
-def test_what_if_follows_a_routing_queue_to_the_queue_that_takes_the_job(busy_cluster: TestClient) -> None:
+def test_a_whatif_follows_a_routing_queue_to_its_destination(busy_cluster: TestClient) -> None:
     route = {"name": "route", "started": False, "routes": ["short", "far@other", "long"]}
     post_queues(busy_cluster, SHORT, {"name": "long"}, route)
     long = ask(busy_cluster, request="nodes=1,walltime=5:00:00", queue="route")
@@ -288,7 +288,7 @@ def test_a_job_in_a_routing_queue_waits_for_its_route(busy_cluster: TestClient) 
     assert why.startswith("waiting for queue route, which routes its jobs to short, long")
 
 
-def test_what_if_refuses_an_alteration_that_the_queue_does_not_allow(busy_cluster: TestClient) -> None:
+def test_a_whatif_refuses_an_alteration_beyond_the_queues_limits(busy_cluster: TestClient) -> None:
     post_queues(busy_cluster, {**SHORT, "name": "batch"})
     found = busy_cluster.post(
         f"{MAIN}/what-if", json={"job": "5", "variants": [{"request": "walltime=5:00:00"}]}
@@ -298,7 +298,7 @@ def test_what_if_refuses_an_alteration_that_the_queue_does_not_allow(busy_cluste
     assert variant["requirement"].startswith("qalter refuses it: walltime=5:00:00, and queue batch has")
 
 
-def test_what_if_says_what_it_assumed(busy_cluster: TestClient) -> None:
+def test_a_whatif_lists_its_assumptions(busy_cluster: TestClient) -> None:
     found = ask(busy_cluster, request="nodes=1:ppn=1")
     assert found["walltime_assumed"]
     assert found["walltime"] == 86_400
@@ -322,7 +322,7 @@ def test_reading_goes_on_while_the_planner_is_busy(busy_cluster: TestClient, loo
     assert loop.fork().result(WAIT).generation >= asked["generation"]
 
 
-def test_without_any_copy_a_question_to_a_busy_planner_is_turned_away(
+def test_a_whatif_without_a_fork_is_refused_while_the_planner_is_busy(
     client: TestClient, loop: PlanLoop
 ) -> None:
     with busy(loop):
@@ -334,7 +334,7 @@ def test_without_any_copy_a_question_to_a_busy_planner_is_turned_away(
 @pytest.mark.parametrize(
     "path", ["/jobs", "/jobs/3.server", "/jobs/3.server/explain", "/nodes", "/plan", "/gaps"]
 )
-def test_what_did_not_change_is_not_sent_again(busy_cluster: TestClient, path: str) -> None:
+def test_unchanged_responses_are_not_sent_again(busy_cluster: TestClient, path: str) -> None:
     def ask(tag: str = "") -> Any:
         return busy_cluster.get(MAIN + path, headers={"If-None-Match": tag} if tag else {})
 
@@ -351,7 +351,7 @@ def test_what_did_not_change_is_not_sent_again(busy_cluster: TestClient, path: s
     assert changed.headers["etag"] != etag
 
 
-def test_rows_come_with_the_fields_that_are_asked_for(busy_cluster: TestClient) -> None:
+def test_rows_have_only_the_requested_fields(busy_cluster: TestClient) -> None:
     found = get(busy_cluster, "/jobs", fields="id, planned_start", limit=2)
     whole = get(busy_cluster, "/jobs", limit=2)
     assert found["jobs"] == [{k: job[k] for k in ("id", "planned_start")} for job in whole["jobs"]]
@@ -393,7 +393,7 @@ def test_variants_windows_and_changes_are_answered_together(busy_cluster: TestCl
     assert all(alone[name] == value for name, value in short.items())
 
 
-def test_a_job_in_the_queue_can_be_asked_about(busy_cluster: TestClient) -> None:
+def test_a_whatif_accepts_a_queued_job(busy_cluster: TestClient) -> None:
     job = get(busy_cluster, "/jobs/5")
     asked = ask(busy_cluster, job="5", variants=[{"request": "walltime=60"}])
     assert asked["planned_start"] == job["planned_start"]
@@ -411,7 +411,7 @@ def test_a_job_in_the_queue_can_be_asked_about(busy_cluster: TestClient) -> None
 
 
 @pytest.mark.parametrize("fields", [None, "id,cpus,planned_start", "id,why,planned_nodes", "why"])
-def test_columns_say_what_rows_say(busy_cluster: TestClient, fields: str | None) -> None:
+def test_columns_and_rows_agree(busy_cluster: TestClient, fields: str | None) -> None:
     chosen = {"fields": fields} if fields is not None else {}
     rows = get(busy_cluster, "/jobs", **chosen, limit=5)
     found = busy_cluster.get(f"{MAIN}/jobs", params={**chosen, "limit": 5, "form": "columns"})
@@ -425,7 +425,7 @@ def test_columns_say_what_rows_say(busy_cluster: TestClient, fields: str | None)
     assert none == {name: [] for name in rows["jobs"][0]}
 
 
-def test_plain_fields_are_those_of_the_whole_view(busy_cluster: TestClient) -> None:
+def test_selected_fields_agree_with_the_full_view(busy_cluster: TestClient) -> None:
     whole = get(busy_cluster, "/jobs")
     only = sorted(PLAIN)
     some = get(busy_cluster, "/jobs", fields=",".join(only))
@@ -442,7 +442,7 @@ def test_plain_fields_are_those_of_the_whole_view(busy_cluster: TestClient) -> N
     assert busy_cluster.get(f"{MAIN}/jobs?fields=id,state", headers=tag).status_code == 304
 
 
-def test_when_many_such_jobs_would_have_ended(busy_cluster: TestClient) -> None:
+def test_a_whatif_computes_the_end_for_several_equal_jobs(busy_cluster: TestClient) -> None:
     asked = {"request": "nodes=1:ppn=1,walltime=60", "tasks": [1, 8]}
     (one, eight) = busy_cluster.post(f"{MAIN}/what-if", json=asked).json()["tasks"]
     assert (one["tasks"], eight["tasks"]) == (1, 8)
@@ -451,7 +451,7 @@ def test_when_many_such_jobs_would_have_ended(busy_cluster: TestClient) -> None:
         assert busy_cluster.post(f"{MAIN}/what-if", json={**asked, "tasks": wrong}).status_code == 422
 
 
-def test_a_what_if_for_a_reservation_is_no_submission_to_a_queue(busy_cluster: TestClient) -> None:
+def test_a_whatif_in_a_reservation_skips_queue_checks(busy_cluster: TestClient) -> None:
     """An adapter asks so for a reservation that is altered: the queue stands for access, not for a queue."""
     post_queues(busy_cluster, SHORT)
     assert ask(busy_cluster, request="nodes=1,walltime=5:00:00", queue="R1:anew")["answer"] == "start_known"
