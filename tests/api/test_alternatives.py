@@ -8,8 +8,8 @@ from fastapi.testclient import TestClient
 
 from schedd.service.clusters import Clusters
 from tests.api.conftest import token
-from tests.api.test_answers import MAIN, get
 from tests.api.test_objectives import priced
+from tests.api.test_responses import MAIN, get
 from tests.service.build import T
 
 __all__ = ["priced"]

@@ -16,7 +16,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from tests.api.conftest import EVENTS, token
 from tests.api.serving import serving
-from tests.api.test_answers import MAIN, get
+from tests.api.test_responses import MAIN, get
 from tests.service.build import StillClock, T
 
 

@@ -10,7 +10,7 @@ from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from tests.api.conftest import token
-from tests.api.test_answers import MAIN, get
+from tests.api.test_responses import MAIN, get
 from tests.service.build import T
 
 HERE = f"{MAIN}/bookings"

@@ -24,7 +24,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.pacing import pacing, yield_to_planner
 from schedd.service.settings.file import LimitSettings
-from tests.api.test_answers import MAIN
+from tests.api.test_responses import MAIN
 from tests.service.build import job, node, planner
 from tests.service.test_loop import WAIT, busy
 

@@ -123,7 +123,7 @@ def test_an_unknown_cluster_is_named_with_those_that_exist(client: TestClient) -
 def test_an_unknown_job_is_guessed(busy_cluster: TestClient) -> None:
     found = problem(busy_cluster.get(f"{MAIN}/jobs/3.other"), "unknown-job")
     assert found["hint"] == "did you mean 3.server?"
-    assert "its history tells" in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
+    assert "see its history" in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
 
 
 def test_an_unknown_path_and_a_wrong_method(client: TestClient) -> None:
@@ -182,7 +182,7 @@ def test_a_delivery_with_any_error_is_refused_completely(
     ("body", "where", "said"),
     [
         ({}, "body", "give exactly one of request, resources and job"),
-        ({"request": "nodes=1", "resources": {"nodes": "1"}}, "body", "give one of"),
+        ({"request": "nodes=1", "resources": {"nodes": "1"}}, "body", "give exactly one of"),
         ({"request": "nodes=1:ppn=x"}, "body.request", "ppn= needs a whole number"),
         ({"request": "nodes"}, "body.request", "name=value"),
         ({"request": "select=1:ncpus=q"}, "body.request", "ncpus"),

@@ -4,8 +4,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.api.conftest import token
-from tests.api.test_answers import MAIN, get
 from tests.api.test_errors import problem
+from tests.api.test_responses import MAIN, get
 from tests.service.build import T
 
 WHY = {"reason": "new memory"}

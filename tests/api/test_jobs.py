@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.api.conftest import EVENTS
-from tests.api.test_answers import MAIN, get
+from tests.api.test_responses import MAIN, get
 from tests.service.build import T
 
 

@@ -14,7 +14,7 @@ from schedd.service.notifications.notices import Notifier
 from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from tests.api.conftest import token
-from tests.api.test_answers import MAIN
+from tests.api.test_responses import MAIN
 from tests.service.build import T, job, node
 
 USER = {"Authorization": f"Bearer {token('user')}"}

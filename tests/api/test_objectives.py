@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
-from tests.api.test_answers import MAIN, get
 from tests.api.test_errors import problem
+from tests.api.test_responses import MAIN, get
 from tests.service.build import StillClock, T
 
 SITE: dict[str, Any] = {

@@ -15,8 +15,8 @@ from schedd.service.settings.file import StoreSettings
 from schedd.store.records import PlanMetricsSample
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.api.conftest import EVENTS, token
-from tests.api.test_answers import MAIN, get
 from tests.api.test_jobs import queue
+from tests.api.test_responses import MAIN, get
 from tests.service.build import StillClock, T
 
 

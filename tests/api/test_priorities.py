@@ -11,7 +11,7 @@ from schedd.service.access.callers import Callers
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings
 from tests.api.conftest import EVENTS, token, tokens
-from tests.api.test_answers import MAIN, get
+from tests.api.test_responses import MAIN, get
 from tests.service.build import StillClock, T
 
 SITE = {

@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
-from tests.api.test_answers import MAIN, get
 
 from schedd.api import question_runner
 from schedd.plan.plan import WorkSpent
 from schedd.service.clusters import Clusters
 from schedd.wire import JobFacts
 from tests.api.test_errors import problem
+from tests.api.test_responses import MAIN, get
 from tests.service.build import T
 
 QUESTIONS: list[tuple[str, str, dict[str, Any]]] = [

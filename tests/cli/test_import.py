@@ -43,7 +43,7 @@ def test_what_is_printed_is_a_part_of_schedd_toml(file: str, capsys: pytest.Capt
     table = settings_in(printed.out, "east")
     assert site_policy(ClusterSettings(**table).site.plain).fair_share is not None
     assert "as far as each of them still starts by its promise" in printed.err
-    assert printed.err.startswith("Blockers: not supported, and it matters who runs (")
+    assert printed.err.startswith("Blockers: unsupported, and significant for users (")
     blockers = [line for line in printed.out.splitlines() if line.startswith("# BLOCKER")]
     assert len(blockers) == int(printed.err.partition("(")[2].partition(")")[0])
 

@@ -140,7 +140,7 @@ def test_priorities_of_users_and_groups_are_not_added_up_and_that_is_said() -> N
         ("XFACTORWEIGHT 7\nSERVICEWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
         ("WALLTIMEWEIGHT 7", "WALLTIMEWEIGHT", "blocker: there is no priority by the walltime"),
         ("PROCWEIGHT 7\nPROCCAP 100", "PROCCAP", "blocker: there are no caps"),
-        ("PROCCAP 100", "PROCCAP", "no matter: 0 caps nothing"),
+        ("PROCCAP 100", "PROCCAP", "no matter: 0 is no cap"),
         ("QUEUETIMECAP 120", "QUEUETIMECAP", "translated: priority.waiting_most = 2 hours"),
         ("CREDWEIGHT 7", "CREDWEIGHT", "no matter: nothing below it has a weight"),
         ("QUEUETIMEWEIGHT[2] 7", "QUEUETIMEWEIGHT[2]", "blocker: there are no partitions"),
@@ -240,7 +240,7 @@ def test_limits_of_walltime_count_what_jobs_asked_for() -> None:
         ("USERCFG[ann] MAXPROC=many", "USERCFG[ann] MAXPROC", "blocker: 'many' is no number"),
         ("USERCFG[ann] MAXPROC=-1", "USERCFG[ann] MAXPROC", "no matter: no limit"),
         ("USERCFG[ann] MAXPE=100", "USERCFG[ann] MAXPE", "blocker: there is no such limit"),
-        ("USERCFG[ann] MAXPS=100", "USERCFG[ann] MAXPS", "different: what jobs asked for counts"),
+        ("USERCFG[ann] MAXPS=100", "USERCFG[ann] MAXPS", "different: the full request of a job"),
         (
             "USERCFG[DEFAULT] MAXIJOB=8",
             "USERCFG[DEFAULT] MAXIJOB",
@@ -296,7 +296,7 @@ def test_limits_of_walltime_count_what_jobs_asked_for() -> None:
         ("CLASSCFG[x] EXCLUDEDUSERLIST=a", "CLASSCFG[x] EXCLUDEDUSERLIST", "blocker: users are not kept out"),
         ("CLASSCFG[x] MAX.WCLIMIT=9", "CLASSCFG[x] MAX.WCLIMIT", "different: the server's affair"),
         ("NODECFG[n1] MAXJOB=2", "NODECFG[n1] MAXJOB", "blocker: there are no limits of single nodes"),
-        ("NODECFG[n1] MAXLOAD=2", "NODECFG[n1] MAXLOAD", "different: what jobs asked for counts"),
+        ("NODECFG[n1] MAXLOAD=2", "NODECFG[n1] MAXLOAD", "different: the full request of a job"),
         ("NODECFG[n1] SPEED=2", "NODECFG[n1] SPEED", "no matter: neither USEMACHINESPEED"),
         ("NODECFG[n1] ACCESS=SHARED", "NODECFG[n1] ACCESS", "no matter: nodes are shared"),
         ("NODECFG[n1] COLOUR=red", "NODECFG[n1] COLOUR", "different: Maui has no such setting"),
@@ -365,7 +365,7 @@ def test_equal_reservations_of_single_nodes_are_one_finding_of_a_report_that_fit
     rows = list(done.lines(Verdict.BLOCKER))
     assert len(rows) == 1
     report = list(done.report())
-    assert report[0] == "Blockers: not supported, and it matters who runs (1):"
+    assert report[0] == "Blockers: unsupported, and significant for users (1):"
     assert "SRCFG[…] (40 times)" in report[1]
     assert "(node[0], node[1], node[2] and 37 more)" in " ".join(line.strip() for line in report)
     assert max(map(len, report)) <= 120

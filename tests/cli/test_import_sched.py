@@ -87,7 +87,9 @@ def test_each_key_outweighs_all_that_follow() -> None:
 def test_jobs_are_not_sorted_by_walltime_where_the_file_asks_for_cput() -> None:
     done = import_sched("sort_by: shortest_job_first ALL\n")
     assert "short" not in done.site["priority"]
-    assert words(done, "sort_by shortest_job_first").startswith("different: pbs_sched sorts by the cput")
+    assert words(done, "sort_by shortest_job_first").startswith(
+        "different: pbs_sched sorts by requested cput"
+    )
 
 
 @pytest.mark.parametrize("text", ['job_sort_key: "fair_share_perc HIGH"', "sort_by: fair_share"])
@@ -117,7 +119,7 @@ def test_keys_of_openpbs_come_after_fair_share() -> None:
     done = import_directory(OPENPBS)
     assert done.site["priority"] == {"queue": 0, "fair_share": 8e8, "wish": 3.9e5 / 2048, "size": 0.19}
     assert words(done, "job_sort_key mem LOW") == "blocker: there is no priority by mem"
-    assert words(done, "job_sort_key walltime LOW").startswith("blocker: not taken over")
+    assert words(done, "job_sort_key walltime LOW").startswith("blocker: not translated")
 
 
 # ---- fair share ---------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ def test_what_is_said_of_prime_time_holds_and_the_rest_is_said() -> None:
 
 def test_preemption_as_shipped_is_different_only_where_there_are_express_queues() -> None:
     done = import_sched("preemptive_sched: true ALL\n")
-    assert words(done, "preemptive_sched").startswith("different: as shipped")
+    assert words(done, "preemptive_sched").startswith("different: default value")
     own = import_sched('preemptive_sched: true ALL\npreempt_prio: "express_queue, fairshare, normal_jobs"\n')
     assert words(own, "preemptive_sched").startswith("blocker: running jobs are never stopped")
     assert words(own, "preempt_prio").startswith("blocker: ")
@@ -249,7 +251,7 @@ def test_preemption_as_shipped_is_different_only_where_there_are_express_queues(
 @pytest.mark.parametrize(
     ("text", "setting", "said"),
     [
-        ("strict_fifo: false ALL", "strict_fifo", "different: pbs_sched starts whatever fits now"),
+        ("strict_fifo: false ALL", "strict_fifo", "different: pbs_sched starts any job that fits now"),
         ("strict_ordering: true", "strict_ordering", "different: jobs are planned in order"),
         ("round_robin: true all", "round_robin", "blocker: queues do not take turns"),
         ("sort_by: no_sort ALL", "sort_by no_sort", "no matter: equal jobs keep their order"),

@@ -150,7 +150,7 @@ def test_federation_command_shows_clusters_and_report(
         "bookings",
     ]
     assert re.search(r"late +none had a deadline", shown), shown
-    assert re.search(r"came to one cluster +0 of 0 told on several$", shown, re.MULTILINE), shown
+    assert re.search(r"came to one cluster +0 of 0 planned on several$", shown, re.MULTILINE), shown
     assert shell("federation", "--json", "report") == 0
     assert json.loads(capsys.readouterr().out)["arrays"]["ended"] == 0
     report: dict[str, Any] = {

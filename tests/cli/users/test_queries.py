@@ -42,6 +42,7 @@ def test_showstart_says_when_where_and_why_not_sooner(run: Run, name: str) -> No
         "end         Tue 14 Nov 23:30:00  in 01:16:40\n"
         "on          n1, n2\n"
         "promised    no later than Tue 14 Nov 22:30:00\n"
+        "its nodes   tightest fit of the nodes that allow this start\n"
         "not sooner  job 1.srv.site holds n1 until Tue 14 Nov 22:30:00\n"
         "last moved  Tue 14 Nov 22:13:20  start known: it arrived\n"
         "at once if  1 node (asked: 2)\n"

@@ -11,8 +11,8 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.settings.auth import AuthSettings
 from schedd.wire import JobEnded, JobStarted, PolicyChanged, ShareFacts
 from tests.api.conftest import token, tokens
-from tests.api.test_answers import MAIN, get
 from tests.api.test_errors import problem
+from tests.api.test_responses import MAIN, get
 from tests.service.build import T, event_id
 
 USER = {"Authorization": f"Bearer {token('user')}"}

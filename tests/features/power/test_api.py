@@ -4,8 +4,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.api.conftest import token
-from tests.api.test_answers import MAIN, get
 from tests.api.test_errors import problem
+from tests.api.test_responses import MAIN, get
 
 
 def test_an_admin_decides_over_a_node_and_gives_it_back(busy_cluster: TestClient) -> None:
