@@ -48,7 +48,7 @@ def test_a_job_that_a_node_refuses_is_tried_on_each_other_node_before_it_is_trie
     assert tried[3] != tried[2], "all have failed: the one that failed last is not the first to be tried"
 
 
-def test_what_was_refused_on_two_nodes_is_tried_on_two_others() -> None:
+def test_job_rejected_on_two_nodes_is_tried_on_two_others() -> None:
     cluster = Cluster(nodes=4)
     cluster.obeys = False
     cluster.submit("1", "2:ppn=4")
@@ -58,7 +58,7 @@ def test_what_was_refused_on_two_nodes_is_tried_on_two_others() -> None:
     assert not first & {share.node for share in last_run(cluster, "1").shares}
 
 
-def test_a_job_is_tried_on_the_same_node_where_others_are_taken_for_longer_than_an_hour() -> None:
+def test_job_retries_the_same_node_if_others_are_busy_for_over_an_hour() -> None:
     for walltime, expected in ((1_800, "n2"), (7_200, "n1")):
         cluster = Cluster(nodes=2, refusal_wait=30)
         cluster.submit("0", "n2:ppn=4", walltime=walltime)
@@ -122,7 +122,7 @@ def test_repair_does_not_move_a_job_to_the_node_that_refused_it() -> None:
 
 
 @pytest.mark.parametrize("happens", [refuse, come_back])
-def test_a_node_that_refuses_five_jobs_of_two_users_gets_no_new_jobs(happens: object) -> None:
+def test_node_that_rejects_five_jobs_of_two_users_is_closed(happens: object) -> None:
     cluster = Cluster(nodes=3, cpus=8, returns_most=9)
     cluster.obeys = False
     for number in range(5):
@@ -135,7 +135,7 @@ def test_a_node_that_refuses_five_jobs_of_two_users_gets_no_new_jobs(happens: ob
     assert cluster.where("9") != ["n1"]
 
 
-def test_one_job_counts_once_against_a_node_however_often_it_is_refused_there() -> None:
+def test_repeated_rejections_of_one_job_count_once_against_a_node() -> None:
     cluster = Cluster(nodes=1, refusal_wait=1, refusal_most=1)
     cluster.obeys = False
     cluster.submit("1", owner="ann@x")
@@ -156,7 +156,7 @@ def test_one_job_counts_once_against_a_node_however_often_it_is_refused_there() 
         ("openpbs", 15136, False),
     ],
 )
-def test_only_what_a_node_refuses_counts_against_it(family: str, code: int, counts: bool) -> None:
+def test_only_rejections_by_the_node_count_against_it(family: str, code: int, counts: bool) -> None:
     """A hook of the server that refuses all jobs does not close all nodes."""
     cluster = Cluster(nodes=2)
     cluster.obeys = False

@@ -22,7 +22,7 @@ def fill(cluster: Cluster, until: int, walltime: int = 10 * HOUR) -> None:
     cluster.submit("busy", f"{len(cluster.server.nodes)}:ppn=4", walltime, runtime=until)
 
 
-def test_of_two_that_fit_the_shorter_starts_first_though_it_came_later() -> None:
+def test_of_two_fitting_jobs_the_shorter_starts_first() -> None:
     cluster = shortest()
     fill(cluster, HOUR)
     cluster.submit("long", walltime=HOUR)
@@ -34,7 +34,7 @@ def test_of_two_that_fit_the_shorter_starts_first_though_it_came_later() -> None
     assert cluster.runs("long") == [HOUR + 600]
 
 
-def test_by_default_it_is_the_one_that_waits_longest() -> None:
+def test_by_default_the_oldest_job_starts_first() -> None:
     cluster = shortest()
     oldest = Cluster(slack=2 * HOUR, slack_share=0.5)
     for one in (cluster, oldest):
@@ -46,7 +46,7 @@ def test_by_default_it_is_the_one_that_waits_longest() -> None:
     assert cluster.runs("long") == []
 
 
-def test_the_move_is_told_with_its_cause() -> None:
+def test_move_by_backfilling_has_its_cause() -> None:
     cluster = shortest()
     fill(cluster, HOUR)
     cluster.submit("long", walltime=HOUR)
@@ -69,7 +69,7 @@ def test_a_start_that_would_break_a_promise_is_not_made() -> None:
     assert cluster.engine.state.breaches == 0
 
 
-def test_who_is_expected_to_be_short_goes_first_whatever_its_walltime() -> None:
+def test_shorter_expected_run_time_goes_first_whatever_the_walltime() -> None:
     cluster = shortest(slack=20 * HOUR)
     for number in range(30):  # ann's jobs end after a minute, bob's use what they ask for
         cluster.submit(f"a{number}", "1:ppn=2", 5 * HOUR, runtime=60, owner="ann@login")
@@ -85,7 +85,7 @@ def test_who_is_expected_to_be_short_goes_first_whatever_its_walltime() -> None:
 
 
 @pytest.mark.parametrize(("patience", "first"), [(24 * HOUR, "short"), (1800, "long")])
-def test_who_has_waited_for_the_patience_goes_before_shorter_ones(patience: int, first: str) -> None:
+def test_job_beyond_its_patience_precedes_shorter_jobs(patience: int, first: str) -> None:
     cluster = shortest(search_patience=patience)
     fill(cluster, HOUR)
     cluster.submit("long", walltime=HOUR)
@@ -95,7 +95,7 @@ def test_who_has_waited_for_the_patience_goes_before_shorter_ones(patience: int,
     assert cluster.runs(first) == [HOUR]
 
 
-def test_a_wide_job_that_waited_long_keeps_the_earliest_room_and_narrow_ones_do_not_take_it() -> None:
+def test_aged_wide_job_keeps_its_gap_from_narrow_jobs() -> None:
     def narrow(patience: int) -> list[int]:
         cluster = shortest(2, search_patience=patience)
         cluster.submit("n1", "1:ppn=4", 2 * HOUR)
@@ -115,7 +115,7 @@ def test_a_wide_job_that_waited_long_keeps_the_earliest_room_and_narrow_ones_do_
     assert narrow(1800) == [3 * HOUR]
 
 
-def test_a_higher_priority_goes_before_shorter_ones() -> None:
+def test_higher_priority_precedes_shorter_jobs() -> None:
     cluster = shortest(site={"priority": {"wish": 1.0}})
     fill(cluster, HOUR)
     cluster.submit("long", walltime=HOUR, priority=100)
@@ -124,7 +124,7 @@ def test_a_higher_priority_goes_before_shorter_ones() -> None:
     assert cluster.runs("long") == [HOUR]
 
 
-def test_a_deadline_that_is_kept_is_not_missed_for_a_shorter_job() -> None:
+def test_backfilling_misses_no_deadline() -> None:
     for deadline, first in ((HOUR + HOUR + 300, "long"), (4 * HOUR, "short")):
         cluster = shortest()
         fill(cluster, HOUR, walltime=HOUR)
@@ -149,7 +149,7 @@ def test_nobody_moves_while_starts_are_paused() -> None:
     assert cluster.engine.next_wake is None or cluster.engine.next_wake > cluster.server.now + 1
 
 
-def test_what_comes_in_the_second_in_which_room_was_given_is_looked_at_in_the_next() -> None:
+def test_event_in_the_second_of_a_backfill_is_handled_in_the_next() -> None:
     cluster = shortest(slack=20 * HOUR)
     fill(cluster, HOUR)
     cluster.submit("long", walltime=5 * HOUR)
@@ -161,7 +161,7 @@ def test_what_comes_in_the_second_in_which_room_was_given_is_looked_at_in_the_ne
     assert state.last_backfill == T + 1
 
 
-def test_a_checkpoint_keeps_when_room_was_given() -> None:
+def test_checkpoint_has_the_time_of_the_last_backfill() -> None:
     cluster = shortest()
     fill(cluster, HOUR)
     cluster.submit("long", walltime=HOUR)
@@ -175,7 +175,7 @@ def test_a_checkpoint_keeps_when_room_was_given() -> None:
 
 
 @pytest.mark.parametrize("backfill", ["shortest", "oldest"])
-def test_where_nobody_is_left_to_start_the_engine_does_not_ask_to_be_called_again(
+def test_engine_requests_no_wakeup_without_startable_jobs(
     backfill: Literal["shortest", "oldest"],
 ) -> None:
     cluster = shortest(2)
@@ -191,7 +191,7 @@ def test_where_nobody_is_left_to_start_the_engine_does_not_ask_to_be_called_agai
     assert engine.next_wake is None or engine.next_wake > T + 602
 
 
-def test_who_may_not_start_yet_takes_no_turn_from_a_wide_job_that_waited_long() -> None:
+def test_ineligible_job_does_not_precede_an_aged_wide_job() -> None:
     cluster = shortest(2, search_patience=1800, slack=100 * HOUR)
     cluster.submit("n1", "1:ppn=4", 2 * HOUR)
     cluster.submit("n2", "1:ppn=4", 4 * HOUR, runtime=HOUR)
@@ -206,7 +206,7 @@ def test_who_may_not_start_yet_takes_no_turn_from_a_wide_job_that_waited_long() 
     assert cluster.runs("narrow") == [3 * HOUR]
 
 
-def test_a_place_for_which_a_job_is_not_released_is_given_up_though_much_happens() -> None:
+def test_placement_of_an_unreleased_job_is_given_up_despite_other_events() -> None:
     cluster = shortest(2)
     cluster.submit("elsewhere", "1:ppn=3", 20 * HOUR)
     cluster.submit("first", walltime=HOUR, runtime=HOUR)
@@ -237,7 +237,7 @@ def test_planned_jobs_stay_on_a_node_that_is_down_until_they_leave_it_after_the_
     assert cluster.where("c") != gone
 
 
-def test_a_shorter_job_of_lower_priority_does_not_delay_one_of_higher() -> None:
+def test_shorter_job_of_lower_priority_delays_no_job_of_higher_priority() -> None:
     def wide(priority: int) -> int | None:
         cluster = shortest(2, site={"priority": {"wish": 1.0}}, slack=20 * HOUR)
         cluster.submit("n1", "1:ppn=4", 2 * HOUR)
@@ -252,7 +252,7 @@ def test_a_shorter_job_of_lower_priority_does_not_delay_one_of_higher() -> None:
     assert wide(100) == 2 * HOUR
 
 
-def test_what_is_expected_follows_the_rule_while_requests_are_read_anew_but_not_while_paused() -> None:
+def test_expected_starts_follow_the_backfill_rule_during_reevaluation_but_not_while_paused() -> None:
     cluster = shortest()
     state = cluster.engine.state
     assert (is_backfilling(state), backfill_rule(state) is not None) == (True, True)

@@ -31,7 +31,7 @@ def flickering(**settings: Any) -> Cluster:
     return cluster
 
 
-def test_a_start_that_flickers_is_shown_when_the_pause_is_over() -> None:
+def test_flickering_start_is_displayed_after_the_pause() -> None:
     cluster = flickering(tell_pause=60)
     seen = []
     for second, walltime in enumerate((6300, 5000, 7800, 7000), start=1):
@@ -74,7 +74,7 @@ def test_a_start_that_is_near_is_shown_at_once() -> None:
     assert starts(cluster, "2") == (610, 610)
 
 
-def test_where_the_server_is_told_nothing_people_are_told_all_the_same() -> None:
+def test_displayed_start_works_without_attributes_on_the_server() -> None:
     cluster = flickering(tell_pause=60, silent=True)
     cluster.ask("1", walltime="6300")
     assert starts(cluster, "2") == (6300, 5000)
@@ -93,7 +93,7 @@ def test_a_shadow_tells_the_server_nothing() -> None:
     assert [one for one in cluster.decisions if isinstance(one, WriteAttributes)] == []
 
 
-def test_what_was_told_survives_a_restart() -> None:
+def test_displayed_starts_survive_a_restart() -> None:
     cluster = flickering(tell_pause=60)
     cluster.at(30)
     cluster.ask("1", walltime="6300")
@@ -132,7 +132,7 @@ def test_the_rule() -> None:
     assert ripe_at(told, when, planned, now, 60).tolist() == [10_050, now, now, now, now]
 
 
-def test_a_job_whose_node_is_set_offline_is_told_so_at_once() -> None:
+def test_job_on_an_offline_node_shows_it_at_once() -> None:
     cluster = Cluster(tell=True, tell_pause=600)
     cluster.submit("1", "n1:ppn=4", 5000)
     cluster.submit("2", "n1:ppn=4", 5000)
@@ -145,7 +145,7 @@ def test_a_job_whose_node_is_set_offline_is_told_so_at_once() -> None:
     assert told.text == "waiting for node n1, which is offline"
 
 
-def test_a_near_start_is_told_anew_twice_a_minute_at_most() -> None:
+def test_near_start_is_rewritten_at_most_twice_a_minute() -> None:
     cluster = Cluster(tell=True, tell_threshold=60, tell_pause=60)
     cluster.submit("1", walltime=300)
     cluster.submit("2", walltime=100)
@@ -157,7 +157,7 @@ def test_a_near_start_is_told_anew_twice_a_minute_at_most() -> None:
     assert [told.planned_start for told in cluster.tells("2")] == [T + 300, T + 380]
 
 
-def test_a_start_within_seconds_is_not_told_unless_it_does_not_come() -> None:
+def test_imminent_start_is_written_only_if_it_does_not_happen() -> None:
     cluster = Cluster(tell=True, tell_threshold=60, tell_pause=60, end_allowance=0)
     cluster.submit("1", walltime=4)
     cluster.obeys = False

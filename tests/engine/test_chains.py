@@ -20,7 +20,7 @@ def lift(cluster: Cluster, job: str) -> None:
     cluster.tell(*cluster.server.release(job))
 
 
-def test_a_chain_is_planned_and_promised_only_when_released() -> None:
+def test_dependent_job_is_planned_and_promised_only_after_release() -> None:
     cluster = Cluster(nodes=3)
     cluster.submit("1", walltime=100)
     chained(cluster, "2", "afterok:1@server", walltime=50)
@@ -56,7 +56,7 @@ def test_a_chain_moves_with_its_head() -> None:
     assert [cluster.start(job) for job in "123"] == [100, 110, 110]
 
 
-def test_an_overrun_of_the_head_moves_the_chain() -> None:
+def test_overrun_moves_dependent_jobs() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", walltime=100, runtime=250)
     chained(cluster, "2", "afterany:1", "n2:ppn=1")
@@ -67,7 +67,7 @@ def test_an_overrun_of_the_head_moves_the_chain() -> None:
     assert cluster.runs("2") == [255]
 
 
-def test_a_job_is_planned_when_what_it_waits_for_gets_a_start() -> None:
+def test_dependent_job_is_planned_when_its_dependency_gets_a_start() -> None:
     cluster = Cluster(nodes=2)
     chained(cluster, "2", "afterok:1")
     assert cluster.view("2").why == "waiting for its dependency afterok:1"
@@ -95,14 +95,14 @@ def test_a_job_waits_for_all_jobs_of_an_array() -> None:
         ("afterok:7", "waiting for its dependency afterok:7"),
     ],
 )
-def test_what_cannot_be_planned_is_named(depend: str, words: str) -> None:
+def test_unplannable_dependency_is_named(depend: str, words: str) -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1")
     chained(cluster, "2", depend)
     assert cluster.view("2").why == words
 
 
-def test_a_job_does_not_wait_for_those_before_which_it_is_to_run() -> None:
+def test_job_does_not_wait_for_jobs_it_precedes() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1")
     cluster.submit("2", walltime=500)
@@ -120,7 +120,7 @@ def test_a_circle_is_named_and_not_planned() -> None:
     assert cluster.view("4").why == "waiting for a circle of dependencies: 4 -> 4"
 
 
-def test_a_job_whose_dependency_is_never_lifted_gives_up_its_place() -> None:
+def test_job_with_an_unreleased_dependency_gives_up_its_placement() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1")
     chained(cluster, "2", "afterok:1")
@@ -133,7 +133,7 @@ def test_a_job_whose_dependency_is_never_lifted_gives_up_its_place() -> None:
     assert cluster.runs("3") == [160]
 
 
-def test_a_hold_of_its_owner_goes_before_the_dependency() -> None:
+def test_user_hold_precedes_the_dependency() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1")
     chained(cluster, "2", "afterok:1")
@@ -168,7 +168,7 @@ def test_a_chained_job_that_somebody_starts_runs_on_whatever_its_head_does() -> 
     assert cluster.start("3") == 500
 
 
-def test_a_chain_has_no_start_while_its_head_is_held_and_one_when_it_is_released() -> None:
+def test_dependent_job_has_no_start_while_its_dependency_is_held() -> None:
     cluster = Cluster()
     cluster.submit("0", walltime=100)
     cluster.submit("1", walltime=100)

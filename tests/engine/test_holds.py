@@ -38,7 +38,7 @@ def test_on_a_held_node_running_jobs_go_on_and_nothing_new_is_planned_until_it_i
     assert publish(cluster.engine.state).nodes["n1"].state == "up"
 
 
-def test_who_can_only_use_a_held_node_waits_for_it_with_the_reason() -> None:
+def test_job_that_needs_a_held_node_waits_with_the_reason() -> None:
     cluster = Cluster(nodes=1)
     cluster.tell(hold(cluster, "node", "n1", "new memory"))
     cluster.submit("1")
@@ -48,7 +48,7 @@ def test_who_can_only_use_a_held_node_waits_for_it_with_the_reason() -> None:
     assert cluster.start("1") == 0
 
 
-def test_a_held_node_that_the_server_takes_down_and_back_stays_held() -> None:
+def test_held_node_stays_held_when_it_goes_down_and_returns() -> None:
     cluster = Cluster(nodes=1)
     cluster.tell(hold(cluster, "node", "n1"))
     cluster.node("n1", state="down")
@@ -60,7 +60,7 @@ def test_a_held_node_that_the_server_takes_down_and_back_stays_held() -> None:
     assert cluster.start("1") == 0
 
 
-def test_jobs_of_a_held_queue_lose_their_starts_and_get_them_back() -> None:
+def test_jobs_of_a_held_queue_lose_and_regain_their_starts() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1")
     cluster.submit("2", queue="long")
@@ -85,7 +85,7 @@ def test_holds_are_in_the_checkpoint() -> None:
     assert (cluster.where("1"), cluster.start("2")) == (["n2"], None)
 
 
-def test_what_is_not_held_or_not_known_may_be_released_and_held() -> None:
+def test_unknown_nodes_may_be_held_and_unheld_ones_released() -> None:
     cluster = Cluster(nodes=1)
     cluster.tell(release(cluster, "node", "n1"), release(cluster, "queue", "batch"))
     cluster.tell(hold(cluster, "node", "n7"))
@@ -96,7 +96,7 @@ def test_what_is_not_held_or_not_known_may_be_released_and_held() -> None:
     assert cluster.where("2") == ["n1"]
 
 
-def test_a_preview_says_who_would_leave_and_who_runs_there() -> None:
+def test_preview_lists_displaced_and_running_jobs() -> None:
     cluster = Cluster(nodes=2)
     for job in "123":
         cluster.submit(job)

@@ -65,7 +65,7 @@ def test_elsewhere_it_runs_late(lost: str) -> None:
     assert site.runs("2") == [150]
 
 
-def test_one_that_can_start_at_its_last_moment_does() -> None:
+def test_job_starts_at_the_last_moment_before_its_deadline() -> None:
     site = Due()
     site.tell(*site.server.delete("1"))
     site.at(300)

@@ -116,7 +116,7 @@ def test_a_job_that_would_be_late_goes_before_the_first_with_a_later_deadline() 
     assert [cluster.runs(job) for job in "0123"] == [[0], [200], [300], [100]]
 
 
-def test_a_deadline_that_is_told_later_moves_the_job_then() -> None:
+def test_deadline_set_later_moves_the_job() -> None:
     cluster = queue()
     cluster.submit("3", ALL)
     assert cluster.start("3") == 300
@@ -131,7 +131,7 @@ def test_without_a_deadline_or_in_time_anyway_it_takes_its_gap(resources: dict[s
     assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]
 
 
-def test_nobody_is_put_past_a_promise() -> None:
+def test_no_job_passes_its_promise() -> None:
     cluster = queue(slack=0)
     cluster.submit("3", ALL, resources=due(220))
     assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]
@@ -148,7 +148,7 @@ def test_it_does_not_make_another_late_in_its_place() -> None:
     assert [cluster.start(job) for job in "013"] == [0, 100, 200]
 
 
-def test_jobs_of_higher_priority_do_not_make_way_for_a_deadline() -> None:
+def test_higher_priority_is_not_displaced_for_a_deadline() -> None:
     site: dict[str, Any] = {"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}}
     cluster = Cluster(nodes=1, slack=1000, site={**site, "priority": {"wish": 1.0}})
     cluster.submit("0", ALL)

@@ -30,7 +30,7 @@ def starts(cluster: Cluster, jobs: str) -> list[int | None]:
     return [cluster.start(job) for job in jobs]
 
 
-def test_a_job_of_higher_priority_goes_before_others_that_are_not_late_by_it() -> None:
+def test_higher_priority_displaces_jobs_within_their_promises() -> None:
     cluster = cluster_with(WISH)
     for job in "1234":
         cluster.submit(job)
@@ -70,7 +70,7 @@ def test_a_queue_may_promise_more_or_less_or_nothing() -> None:
     assert Engine.restore(cluster.engine.checkpoint()).state.settings.queue_slack["scratch"] == "off"
 
 
-def test_to_whom_nothing_is_promised_makes_way() -> None:
+def test_jobs_without_a_promise_are_displaced() -> None:
     cluster = cluster_with(WISH, slack=0, queue_slack={"scratch": "off"})
     cluster.submit("1")
     cluster.submit("2")
@@ -83,7 +83,7 @@ def test_to_whom_nothing_is_promised_makes_way() -> None:
     assert moved.words == "job 4 of higher priority goes before, most by wish"
 
 
-def test_only_the_jobs_in_the_way_move() -> None:
+def test_only_conflicting_jobs_move() -> None:
     cluster = cluster_with(WISH, nodes=3)
     for job in "123":
         cluster.submit(job, f"n{job}:ppn=4", 500)
@@ -93,7 +93,7 @@ def test_only_the_jobs_in_the_way_move() -> None:
     assert starts(cluster, "4567") == [500, 600, 500, 500]
 
 
-def test_equals_never_give_way() -> None:
+def test_equal_priority_is_never_displaced() -> None:
     cluster = cluster_with(WISH)
     for job in "123":
         cluster.submit(job, priority=7)
@@ -103,7 +103,7 @@ def test_equals_never_give_way() -> None:
     assert cluster.start("4") == 300
 
 
-def test_a_short_job_still_takes_a_gap_before_those_of_higher_priority() -> None:
+def test_short_job_uses_a_gap_before_jobs_of_higher_priority() -> None:
     cluster = cluster_with(WISH, nodes=2)
     cluster.submit("1", "1:ppn=4", 500)
     cluster.submit("2", "2:ppn=4", 100, priority=100)
@@ -111,7 +111,7 @@ def test_a_short_job_still_takes_a_gap_before_those_of_higher_priority() -> None
     assert starts(cluster, "123") == [0, 500, 0]
 
 
-def test_the_priority_of_a_queue_is_followed_and_so_is_its_change() -> None:
+def test_priority_of_a_queue_and_its_changes_apply() -> None:
     cluster = cluster_with({})
     cluster.tell(*cluster.server.change_queue(QueueFacts(name="fast", priority=50)))
     for job in "123":
@@ -122,7 +122,7 @@ def test_the_priority_of_a_queue_is_followed_and_so_is_its_change() -> None:
     assert starts(cluster, "1234") == [0, 100, 200, 300]
 
 
-def test_a_job_whose_priority_is_raised_goes_before_others() -> None:
+def test_job_with_a_raised_priority_displaces_others() -> None:
     cluster = cluster_with(WISH)
     for job in "1234":
         cluster.submit(job)
@@ -178,7 +178,7 @@ def test_in_light_mode_a_job_keeps_the_priority_of_its_submission() -> None:
 
 
 @pytest.mark.parametrize("mode", ["light", "full"])
-def test_a_user_of_another_class_starts_at_another_time(mode: str) -> None:
+def test_users_of_another_class_start_at_another_time(mode: str) -> None:
     def site(**users: list[str]) -> dict[str, Any]:
         points = {"gold": 100.0, "silver": 50.0, "regular": 0.0}
         classes = {name: {"points": points[name], "users": of} for name, of in users.items()}
@@ -214,7 +214,7 @@ def test_the_mode_may_be_changed_while_jobs_wait() -> None:
     assert ranks(cluster, "2") == [0]
 
 
-def test_in_light_mode_a_priority_comes_of_what_is_asked_for_at_the_submission() -> None:
+def test_light_mode_computes_priority_from_the_request_at_submission() -> None:
     cluster = cluster_with({"priority": {"short": 100.0, "mode": "light"}}, slack=1_000_000)
     cluster.submit("1", walltime=5_000)
     cluster.submit("2", walltime=1_000)
@@ -247,7 +247,7 @@ def test_a_class_without_that_right_keeps_to_promises() -> None:
     assert starts(cluster, "1234") == [0, 100, 200, 300]
 
 
-def test_limits_hold_for_those_who_go_before_others() -> None:
+def test_limits_hold_for_jobs_that_displace_others() -> None:
     site = {**WISH, "limits": [{"what": "jobs", "who": "user", "amount": 1}]}
     cluster = cluster_with(site, nodes=2)
     cluster.submit("1")

@@ -84,7 +84,7 @@ def cpus(number: int, most: int) -> ServerChanged:
     return ServerChanged(id=f"l:{number}", time=NOW, server=ServerFacts(limits=limited))
 
 
-def test_a_queue_of_thousands_of_jobs_is_stopped_and_started_in_slices() -> None:
+def test_large_queue_is_stopped_and_started_in_slices() -> None:
     one = engine(*map(facts, range(MANY)))
     assert planned(one) == MANY
     one.handle([queue(1, started=False)], NOW)
@@ -100,7 +100,7 @@ def test_a_queue_of_thousands_of_jobs_is_stopped_and_started_in_slices() -> None
     assert planned(one) == MANY
 
 
-def test_no_job_of_a_stopped_queue_is_started_though_it_was_not_looked_at_yet() -> None:
+def test_unexamined_job_of_a_stopped_queue_does_not_start() -> None:
     jobs = [*map(facts, range(MANY)), *(facts(i, queue="other") for i in range(MANY, MANY + 40))]
     one = engine(*jobs, nodes=MANY)
     one.resume()
@@ -111,7 +111,7 @@ def test_no_job_of_a_stopped_queue_is_started_though_it_was_not_looked_at_yet() 
     assert started == {f"{i}.s" for i in range(MANY, MANY + 40)}
 
 
-def test_the_planning_of_a_queue_is_held_and_released_in_slices() -> None:
+def test_hold_of_a_queue_is_applied_in_slices() -> None:
     one = engine(*map(facts, range(MANY)))
     held = PlanningHeld(id="h:1", time=NOW, kind="queue", name="q", reason="audit", by="root")
     one.handle([held], NOW)
@@ -133,7 +133,7 @@ def test_the_planning_of_a_queue_is_held_and_released_in_slices() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_limits_that_are_lowered_are_kept_in_the_plan_and_at_each_start(seed: int) -> None:
+def test_lowered_limit_holds_in_the_plan_and_at_each_start(seed: int) -> None:
     random = Random(seed)
     jobs = [facts(i, owner=f"u{random.randint(0, 4)}@x") for i in range(MANY)]
     one = engine(*jobs)
@@ -174,7 +174,7 @@ def _most_at_once(one: Engine) -> int:
     return most
 
 
-def test_a_limit_below_what_jobs_ask_for_leaves_them_without_a_start_until_it_is_raised() -> None:
+def test_limit_below_a_request_blocks_the_job_until_it_is_raised() -> None:
     one = engine(*map(facts, range(MANY)))
     one.handle([cpus(1, 3)], NOW)
     settled(one)
@@ -199,7 +199,7 @@ def test_a_checkpoint_between_two_slices_leads_to_the_same() -> None:
     }
 
 
-def test_an_event_of_one_job_is_handled_between_two_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_of_a_job_is_handled_between_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reevaluation, "_LOOKS", SLICE)
     one = engine(*map(facts, range(MANY)))
     one.handle([limits(1, max_run="[u:PBS_GENERIC=2]")], NOW)
@@ -209,7 +209,7 @@ def test_an_event_of_one_job_is_handled_between_two_slices(monkeypatch: pytest.M
     assert one.state.plan.start(one.state.records["9999.s"].slot) >= NOW
 
 
-def test_a_job_of_which_the_look_fails_is_set_aside_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_with_a_failing_reevaluation_is_quarantined_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     one = engine(*map(facts, range(MANY)))
     one.state.settings = replace(one.state.settings, validate=False)
     look = reevaluation._reevaluate_job
@@ -260,7 +260,7 @@ def _overlap(one: Engine, start: int, end: int) -> set[str]:
     }
 
 
-def test_a_reservation_of_all_nodes_is_made_in_slices_the_next_to_start_first() -> None:
+def test_reservation_of_all_nodes_is_applied_in_slices_by_start() -> None:
     one = engine(*map(facts, range(MANY)))
     one.resume()
     start, end = NOW + 1_000, NOW + 500_000
@@ -308,7 +308,7 @@ def test_wide_jobs_count_as_many_though_they_are_few(monkeypatch: pytest.MonkeyP
     assert len(_overlap(one, NOW + 1_500, NOW + 100_000)) == 0
 
 
-def test_a_single_job_that_counts_as_many_is_planned_anew_when_it_is_looked_at(
+def test_very_wide_job_is_replanned_in_its_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(later, "_UNITS", 3)
@@ -371,7 +371,7 @@ def test_nodes_that_are_closed_together_are_left_by_each_job_once(how: str) -> N
     assert planned(one) == MANY
 
 
-def test_nodes_that_come_back_together_are_asked_once_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_returning_nodes_are_processed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     one = engine(*map(facts, range(MANY)))
     held = [
         PlanningHeld(id=f"h:{i}", time=NOW, kind="node", name=node.name, reason="new", by="root")
@@ -395,7 +395,7 @@ def test_nodes_that_come_back_together_are_asked_once_for_all_jobs(monkeypatch: 
     assert set(tried.values()) == {1}
 
 
-def test_a_job_behind_another_has_no_start_in_a_queue_that_is_stopped() -> None:
+def test_dependent_job_has_no_start_in_a_stopped_queue() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", walltime=100)
     cluster.submit("2", queue="night", state="H", holds="s", depend="afterok:1")

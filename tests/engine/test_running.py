@@ -28,7 +28,7 @@ def test_starts_are_told_by_walltimes_without_the_end_allowance_of_the_jobs_befo
     assert [cluster.runs(f"{job}") for job in range(10)] == [[60 * job] for job in range(10)]
 
 
-def test_who_does_not_end_at_its_walltime_takes_its_allowance_a_step_at_a_time() -> None:
+def test_job_past_its_walltime_uses_its_end_allowance_in_steps() -> None:
     cluster = Cluster(end_allowance=150, slack=600)
     cluster.submit("1", walltime=100, runtime=10_000)
     cluster.submit("2")
@@ -74,7 +74,7 @@ def test_a_job_that_is_exiting_still_holds_its_resources() -> None:
     assert cluster.view("1").state == "running"
 
 
-def test_an_overrun_is_taken_to_end_after_a_minute_then_twice_that_then_an_hour_at_most() -> None:
+def test_overrun_steps_double_from_a_minute_up_to_an_hour() -> None:
     cluster = Cluster(overrun_blocked=10**6, end_allowance=0)
     cluster.submit("1", walltime=100, runtime=10**6)
     cluster.submit("2")
@@ -87,7 +87,7 @@ def test_an_overrun_is_taken_to_end_after_a_minute_then_twice_that_then_an_hour_
     assert set(cluster.breaches("2")) == {"overrun ahead"}
 
 
-def test_an_overrun_keeps_the_order_of_those_behind_it() -> None:
+def test_overrun_keeps_the_order_of_later_jobs() -> None:
     cluster = Cluster(overrun_step=60)
     cluster.submit("1", walltime=100, runtime=110)
     for job in "234":
@@ -98,7 +98,7 @@ def test_an_overrun_keeps_the_order_of_those_behind_it() -> None:
     assert [cluster.start(job) for job in "234"] == [110, 1110, 2110]
 
 
-def test_after_six_hours_the_node_counts_as_blocked_and_the_admin_is_told() -> None:
+def test_node_counts_as_blocked_after_six_hours_with_an_alert() -> None:
     cluster = Cluster(nodes=2, end_allowance=0)
     cluster.submit("1", "n1:ppn=2", walltime=100, runtime=10**6)
     cluster.submit("2", "n2:ppn=4", walltime=50_000)
@@ -126,7 +126,7 @@ def test_a_job_without_walltime_never_blocks_its_node() -> None:
     assert cluster.breaches("2")
 
 
-def test_a_longer_walltime_of_a_running_job_moves_those_behind_it() -> None:
+def test_longer_walltime_of_a_running_job_moves_later_jobs() -> None:
     cluster = Cluster()
     cluster.submit("1", walltime=100, runtime=300)
     cluster.submit("2")
@@ -148,9 +148,7 @@ def test_a_suspended_job_keeps_the_nodes_it_still_has() -> None:
 
 
 @pytest.mark.parametrize(("late", "told"), [(5, 1000), (40, 1040)])
-def test_a_job_that_is_seen_to_start_late_holds_its_nodes_for_its_whole_walltime(
-    late: int, told: int
-) -> None:
+def test_late_job_holds_its_nodes_for_its_whole_walltime(late: int, told: int) -> None:
     cluster = Cluster(end_allowance=120)
     cluster.obeys = False
     cluster.submit("1", walltime=1000)

@@ -38,7 +38,7 @@ def test_a_window_is_over_and_the_next_comes_near() -> None:
     assert cluster.start("1") == 36 * DAY + HOUR
 
 
-def test_who_is_named_may_use_the_nodes_all_the_same() -> None:
+def test_named_users_may_use_the_reserved_nodes() -> None:
     cluster = Cluster(nodes=1, site=maintenance(0, DAY, groups=["staff"]))
     cluster.submit("1", walltime=HOUR)
     cluster.submit("2", walltime=HOUR, group="staff")

@@ -27,7 +27,7 @@ def _refuse(cluster: Cluster, job: str, code: int) -> None:
     cluster.tell(*cluster.server.refuse(_decision(cluster, job), code, "no"))
 
 
-def test_a_run_decision_says_where_until_when_and_for_which_version() -> None:
+def test_run_decision_has_nodes_expiry_and_job_version() -> None:
     cluster = Cluster(nodes=2, decision_expiry=60)
     cluster.submit("1", "2:ppn=2", resources={"mem": "4gb"})
     run = _decision(cluster, "1")
@@ -35,7 +35,7 @@ def test_a_run_decision_says_where_until_when_and_for_which_version() -> None:
     assert (run.time, run.expires, run.version, run.cause) == (T, T + 60, "v:1", "sim:2")
 
 
-def test_a_job_starts_when_its_time_has_come_and_not_before() -> None:
+def test_job_starts_at_its_planned_start_and_not_before() -> None:
     cluster = Cluster()
     for job in "123":
         cluster.submit(job)
@@ -75,9 +75,7 @@ def test_busy_is_tried_again_a_second_later_on_the_same_nodes_a_few_times() -> N
     [(15044, 1), (15046, 30), (15157, 5), (0, 5)],
     ids=["nodes busy", "a full queue to this family", "altered since", "our own check"],
 )
-def test_how_soon_a_refused_job_is_tried_again_follows_from_what_its_server_means(
-    code: int, again: int
-) -> None:
+def test_backoff_depends_on_the_meaning_of_the_rejection(code: int, again: int) -> None:
     cluster = Cluster(refusal_wait=30, busy_wait=1, check_wait=5)
     cluster.obeys = False
     cluster.submit("1", family="openpbs", resources={"select": "1:ncpus=1"})
@@ -110,7 +108,7 @@ def test_a_job_that_a_hook_refuses_is_tried_again_every_two_minutes_at_least() -
     assert cluster.runs("1") == [0, 30, 90, 210, 330, 450, 570]
 
 
-def test_the_room_of_a_refused_job_goes_to_the_next() -> None:
+def test_freed_nodes_of_a_rejected_job_go_to_the_next_job() -> None:
     cluster = Cluster()
     cluster.obeys = False
     cluster.submit("1")
@@ -157,7 +155,7 @@ def test_an_outcome_of_an_older_decision_is_ignored() -> None:
     assert not cluster.record("1").attempt.accepted
 
 
-def test_an_accepted_job_seen_queued_again_is_returned_and_set_aside_after_three() -> None:
+def test_job_returned_three_times_is_quarantined() -> None:
     cluster = Cluster(returns_most=3, refusal_wait=30)
     cluster.submit("1")
     for n in range(1, 4):
@@ -184,7 +182,7 @@ def test_a_requeue_after_a_real_run_is_no_return_and_ends_the_promise() -> None:
     assert cluster.promise("1") == 500
 
 
-def test_a_job_altered_while_its_decision_is_out_is_planned_anew_when_that_is_refused() -> None:
+def test_job_altered_while_dispatched_is_replanned_after_a_rejection() -> None:
     cluster = Cluster(nodes=2)
     cluster.obeys = False
     cluster.submit("1", "1:ppn=4")
@@ -195,7 +193,7 @@ def test_a_job_altered_while_its_decision_is_out_is_planned_anew_when_that_is_re
     assert cluster.where("1") == ["n1", "n2"]
 
 
-def test_a_place_lost_while_the_decision_was_out_is_not_kept() -> None:
+def test_placement_lost_while_dispatched_is_not_kept() -> None:
     cluster = Cluster(nodes=2)
     cluster.obeys = False
     cluster.submit("1", "1:ppn=4")
@@ -266,7 +264,7 @@ def test_several_jobs_started_by_somebody_else_stop_our_starts_until_resumed() -
     assert cluster.runs("5") == [120]
 
 
-def test_one_job_started_by_hand_stops_nothing_and_who_made_way_for_it_is_told_why() -> None:
+def test_single_manual_start_stops_nothing_and_displaced_jobs_have_the_reason() -> None:
     cluster = Cluster(nodes=1, alone_starts=2, alone_within=600)
     cluster.submit("1", "n1:ppn=4", walltime=50)
     cluster.submit("2", "n1:ppn=4", walltime=50)
@@ -453,7 +451,7 @@ def test_a_start_that_was_accepted_keeps_its_nodes_until_it_is_seen() -> None:
     assert cluster.runs("2") == [3_060]
 
 
-def test_a_daemon_that_comes_back_voids_no_start_before_it_has_heard_the_adapter() -> None:
+def test_restarted_daemon_voids_no_start_before_contact_with_the_adapter() -> None:
     cluster = Cluster(nodes=1, decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     cluster.submit("1", walltime=600)
@@ -473,7 +471,7 @@ def test_a_daemon_that_comes_back_voids_no_start_before_it_has_heard_the_adapter
     assert cluster.alerts("by_hand") == []
 
 
-def test_a_start_that_is_not_answered_after_the_adapter_was_heard_is_void() -> None:
+def test_unanswered_start_is_void_after_contact_with_the_adapter() -> None:
     cluster = Cluster(nodes=1, decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     cluster.submit("1", walltime=600)

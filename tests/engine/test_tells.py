@@ -7,7 +7,7 @@ from schedd.wire import Run, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
-def test_starts_are_told_when_they_moved_far_and_the_next_to_start_first() -> None:
+def test_far_moves_are_written_next_start_first() -> None:
     cluster = Cluster(tell=True, tell_threshold=60, tell_rate=2)
     cluster.submit("1", walltime=1000)
     for job in ("2", "3", "4"):
@@ -27,7 +27,7 @@ def test_starts_are_told_when_they_moved_far_and_the_next_to_start_first() -> No
     assert cluster.tells("2")[-1].planned_start == T + 2000
 
 
-def test_a_new_job_is_told_before_far_ones_that_moved() -> None:
+def test_new_job_is_written_before_distant_moved_ones() -> None:
     cluster = Cluster(tell=True, tell_rate=1)
     cluster.submit("1", walltime=5000)
     cluster.submit("far", walltime=1000)
@@ -43,7 +43,7 @@ def test_a_new_job_is_told_before_far_ones_that_moved() -> None:
     assert [len(cluster.tells(job)) for job in ("far", "other", "new")] == [2, 2, 1]
 
 
-def test_those_about_to_start_are_told_that_nothing_is_started_and_when_starts_go_on() -> None:
+def test_jobs_near_their_start_show_a_halt_and_its_end() -> None:
     cluster = Cluster(tell=True)
     cluster.submit("1", walltime=300)
     cluster.submit("next", walltime=5000)
@@ -59,7 +59,7 @@ def test_those_about_to_start_are_told_that_nothing_is_started_and_when_starts_g
     assert cluster.tells("next")[-1].text == ""
 
 
-def test_whose_start_draws_near_while_nothing_is_started_is_told_so_then() -> None:
+def test_job_getting_near_its_start_during_a_halt_shows_it() -> None:
     cluster = Cluster(tell=True)
     cluster.submit("1", walltime=2000)
     cluster.submit("far", walltime=100)
@@ -77,7 +77,7 @@ def test_whose_start_draws_near_while_nothing_is_started_is_told_so_then() -> No
     assert [one.text for one in cluster.tells("far")[2:]] == [""]
 
 
-def test_a_job_without_a_start_is_told_why() -> None:
+def test_job_without_a_start_shows_the_reason() -> None:
     cluster = Cluster(tell=True)
     cluster.submit("1", "1:ppn=99")
     assert cluster.tells("1")[0].planned_start is None
@@ -93,14 +93,14 @@ def test_a_job_without_a_start_is_told_why() -> None:
         ("1048577kb", "1.00gb mem"),
     ],
 )
-def test_memory_is_told_in_the_units_that_users_write(asked: str, said: str) -> None:
+def test_memory_is_shown_in_the_units_of_users(asked: str, said: str) -> None:
     cluster = Cluster(tell=True)
     cluster.node("n1", mem=1 << 20)
     cluster.submit("1", "1:ppn=1", resources={"mem": asked})
     assert cluster.tells("1")[0].text == f"never on this cluster: {said} of a node: the largest has 1gb"
 
 
-def test_what_is_not_planned_of_a_request_is_told_with_its_start() -> None:
+def test_ignored_parts_of_a_request_are_shown_with_the_start() -> None:
     cluster = Cluster(tell=True)
     cluster.submit("1", walltime=1000)
     cluster.submit("2", walltime=None, resources={"software": "matlab"})
@@ -109,7 +109,7 @@ def test_what_is_not_planned_of_a_request_is_told_with_its_start() -> None:
     assert told.text == "not planned: software=matlab; walltime assumed to be 86400 s"
 
 
-def test_the_owner_of_a_request_that_is_not_understood_is_told_why() -> None:
+def test_request_that_was_not_understood_shows_the_reason() -> None:
     cluster = Cluster(tell=True, tell_rate=1)
     cluster.engine.handle((), T)
     for job in ("1", "2"):
@@ -126,7 +126,7 @@ def test_the_owner_of_a_request_that_is_not_understood_is_told_why() -> None:
 
 
 @pytest.mark.parametrize(("mode", "promised"), [("scheduler", T + 2500), ("adviser", None)])
-def test_the_promised_start_is_told_where_schedd_starts_the_jobs(mode: str, promised: int | None) -> None:
+def test_promised_start_is_written_in_scheduler_mode(mode: str, promised: int | None) -> None:
     cluster = Cluster(tell=True, slack=1500, mode=mode)
     cluster.submit("1", walltime=1000)
     if mode == "adviser":  # the server's own scheduler starts it
@@ -166,7 +166,7 @@ def test_a_start_that_passes_while_a_node_is_down_is_not_written_as_a_planned_st
     assert written.text == "due to start; it waits for n1, which cannot be used at present"
 
 
-def test_the_message_of_a_hook_that_refuses_a_start_is_told_with_the_next_one() -> None:
+def test_message_of_a_rejecting_hook_is_shown_with_the_next_start() -> None:
     cluster = Cluster(tell=True)
     cluster.obeys = False
     cluster.submit("1")
@@ -178,7 +178,7 @@ def test_the_message_of_a_hook_that_refuses_a_start_is_told_with_the_next_one() 
     assert told.text == "its last start was refused by the server (code 15136): not before you read the rules"
 
 
-def test_a_start_for_which_nodes_were_not_free_yet_is_not_told_as_refused() -> None:
+def test_busy_nodes_are_not_shown_as_a_rejection() -> None:
     cluster = Cluster(tell=True)
     cluster.obeys = False
     cluster.submit("1")
@@ -188,7 +188,7 @@ def test_a_start_for_which_nodes_were_not_free_yet_is_not_told_as_refused() -> N
     assert all("refused" not in told.text for told in cluster.tells("1"))
 
 
-def test_a_job_that_never_runs_is_told_no_assumed_walltime() -> None:
+def test_job_that_can_never_run_shows_no_assumed_walltime() -> None:
     cluster = Cluster(tell=True)
     cluster.submit("1", "1:ppn=1000", walltime=None)
     assert cluster.tells("1")[0].text.startswith("never on this cluster")

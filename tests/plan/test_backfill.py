@@ -86,7 +86,7 @@ def started(plan: Plan, of: BackfillQueue, patience: int = DAY) -> list[int]:
     return np.flatnonzero(plan.starts(of.slots) == NOW).tolist()
 
 
-def test_the_order_is_by_rank_then_by_age_past_patience_then_by_what_is_expected() -> None:
+def test_order_is_by_rank_then_age_beyond_patience_then_expected_run_time() -> None:
     jobs = [(4, 1000), (4, 900), (4, 800)]
     free = {"latest": [10**6], "since": [NOW], "expected": [500, 400, 300], "rank": [0]}
     plan = busy(4, jobs)
@@ -105,7 +105,7 @@ def test_a_wide_job_needs_less_patience() -> None:
         assert first in started(plan, of, 10_000), wide
 
 
-def test_nothing_is_done_where_nothing_is_free_or_nobody_waits() -> None:
+def test_no_job_moves_without_free_capacity_or_waiting_jobs() -> None:
     plan = Plan([Node("n", cpus=4)], NOW)
     nobody = waiting(plan, since=[0], latest=[0], expected=[1], rank=[0])
     assert not len(backfill(plan, nobody, NOW, DAY))

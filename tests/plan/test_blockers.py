@@ -89,7 +89,7 @@ def wishes(draw: st.DrawFn) -> Request:
     st.integers(1, 30),
     st.integers(0, 10),
 )
-def test_without_all_blockers_it_starts_earlier_and_with_any_one_it_does_not(
+def test_job_starts_earlier_only_without_all_its_blockers(
     cluster: list[Node], jobs: list[Any], request: Request, duration: int, ready: int
 ) -> None:
     plan = Plan(cluster, 0)
@@ -103,7 +103,7 @@ def test_without_all_blockers_it_starts_earlier_and_with_any_one_it_does_not(
 
 @settings(max_examples=50)
 @given(clusters(4), JOBS, requests(), SHORT)
-def test_requests_of_every_kind_can_be_asked_about(
+def test_blockers_are_found_for_every_kind_of_request(
     cluster: list[Node], jobs: list[Any], request: Request, duration: int
 ) -> None:
     plan = Plan(cluster, 0)
@@ -114,7 +114,7 @@ def test_requests_of_every_kind_can_be_asked_about(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 4), SHORT, st.integers(0, 3)), max_size=8), st.integers(1, 4))
-def test_limits_name_those_who_hold_of_them(jobs: list[tuple[int, int, int]], amount: int) -> None:
+def test_jobs_that_hold_a_limit_are_its_blockers(jobs: list[tuple[int, int, int]], amount: int) -> None:
     plan = Plan([Node("a", 4), Node("b", 4)], 0)
     plan.set_pool("licence", 4, 0)
     plan.limit_pool("licence", 5, 9, -2, 0)
@@ -132,7 +132,7 @@ def placed(plan: Plan, start: int, duration: int, *nodes: str, cpus: int, mem: i
     return slot
 
 
-def test_it_names_who_holds_which_resource_of_which_node() -> None:
+def test_blockers_have_the_resources_and_nodes_they_hold() -> None:
     plan = Plan([Node("a", 4, mem=8), Node("b", 4, mem=8)], 0)
     first = placed(plan, 0, 100, "a", cpus=1, mem=7)
     second = placed(plan, 0, 200, "b", cpus=4, mem=1)
@@ -146,7 +146,7 @@ def test_it_names_who_holds_which_resource_of_which_node() -> None:
     assert [item.slot for item in found.items if item.sooner] == [second]
 
 
-def test_few_are_named_where_few_suffice() -> None:
+def test_the_set_of_blockers_is_small() -> None:
     plan = Plan([Node("a", 4), Node("b", 4)], 0)
     for _ in range(4):
         placed(plan, 0, 50, "a", cpus=1)
@@ -155,7 +155,7 @@ def test_few_are_named_where_few_suffice() -> None:
     assert [item.slot for item in found.items] == [large]
 
 
-def test_a_node_is_named_where_no_job_is_in_the_way() -> None:
+def test_unusable_node_is_a_blocker_if_no_job_is() -> None:
     plan = Plan([Node("a", 4), Node("b", 4, state=NodeState.DOWN)], 0)
     found = check(plan, plan.add_job(Request((Chunk(2, cpus=4),), Place.SCATTER), 10, 0), 0)
     assert (found.earliest, found.start, found.without) == (0, -1, 0)
@@ -165,7 +165,7 @@ def test_a_node_is_named_where_no_job_is_in_the_way() -> None:
     assert {item.slot for item in found.items} == {busy, -1}
 
 
-def test_nothing_blocks_what_starts_as_soon_as_it_may() -> None:
+def test_job_that_starts_as_early_as_allowed_has_no_blockers() -> None:
     plan = Plan([Node("a", 4)], 0)
     placed(plan, 0, 50, "a", cpus=4)
     assert check(plan, plan.add_job(Request((Chunk(cpus=4),)), 10, 70), 0) == Blockers(70, 70, 70, ())

@@ -30,7 +30,7 @@ def _kinds(n: int) -> Request:
 
 
 @pytest.mark.parametrize(("kinds", "nodes"), [(16, 1), (40, 4), (64, 8), (200, 2)])
-def test_a_job_of_many_kinds_of_chunks_is_placed_lifted_and_repaired(kinds: int, nodes: int) -> None:
+def test_job_of_many_chunks_is_placed_removed_and_repaired(kinds: int, nodes: int) -> None:
     plan = Plan([Node(f"n{i}", cpus=256, mem=512 * GB) for i in range(nodes)], 0)
     before = plan.add_job(Request((Chunk(cpus=256),)), 50, 0)
     assert plan.place(before, 0) == 0
@@ -44,7 +44,7 @@ def test_a_job_of_many_kinds_of_chunks_is_placed_lifted_and_repaired(kinds: int,
     assert plan.place(slot, 0) == 0
 
 
-def test_a_job_of_many_kinds_of_chunks_moves_in_small_slices_of_repair() -> None:
+def test_job_of_many_chunks_moves_in_small_slices_of_repair() -> None:
     plan = Plan([Node("n", cpus=256, mem=512 * GB)], 0)
     before = plan.add_job(Request((Chunk(cpus=256),)), 50, 0)
     plan.place(before, 0)
@@ -58,7 +58,7 @@ def test_a_job_of_many_kinds_of_chunks_moves_in_small_slices_of_repair() -> None
     assert plan.start(slot) == 0
 
 
-def test_a_running_job_may_hold_one_node_in_many_pieces() -> None:
+def test_running_job_may_hold_one_node_in_many_takes() -> None:
     plan = Plan([Node("n", cpus=64, mem=64 * GB)], 0)
     slot = plan.add_job(Request((Chunk(cpus=64),)), 100, 0)
     plan.fix(slot, 0, [Take(0, 0, 1, (1, 1, 0, 0))] * 64)
@@ -103,7 +103,7 @@ def _hard(plan: Plan) -> int:
     return plan.add_job(Request(kinds, Place.SCATTER), 5, 0)
 
 
-def test_a_search_ends_when_its_work_is_spent_and_changes_nothing() -> None:
+def test_search_beyond_its_work_limit_ends_without_changes() -> None:
     plan = _crowded(12, 600)
     slot = _hard(plan)
     plan.limit_work(each=20_000)
@@ -121,7 +121,7 @@ def test_a_search_ends_when_its_work_is_spent_and_changes_nothing() -> None:
     assert plan.place(slot, 0) > 0
 
 
-def test_a_question_ends_when_all_its_searches_have_spent_its_work() -> None:
+def test_request_ends_when_its_searches_reach_the_work_limit() -> None:
     fork = _crowded(12, 600).fork()
     slot = fork.add_job(Request((Chunk(count=6, cpus=16),)), 50, 0)
     fork.limit_work(all_of_them=50_000)
@@ -134,7 +134,7 @@ def test_a_question_ends_when_all_its_searches_have_spent_its_work() -> None:
         fork.fork().probe(slot, 0)
 
 
-def test_a_question_that_was_given_up_ends_at_its_next_search() -> None:
+def test_aborted_request_ends_at_its_next_search() -> None:
     fork = _crowded(4, 10).fork()
     slot = fork.add_job(Request((Chunk(cpus=1),)), 50, 0)
     fork.abort_searches()
@@ -142,7 +142,7 @@ def test_a_question_that_was_given_up_ends_at_its_next_search() -> None:
         fork.probe(slot, 0)
 
 
-def test_repair_leaves_a_job_where_it_is_whose_search_takes_too_much_work() -> None:
+def test_repair_does_not_move_a_job_whose_search_exceeds_the_limit() -> None:
     plan = _crowded(12, 600)
     slot = _hard(plan)
     start = plan.place(slot, 0)
@@ -188,7 +188,7 @@ _NODES = st.lists(
 
 @settings(max_examples=300)
 @given(_NODES, st.lists(st.tuples(_SHAPES, _SIZES), min_size=1, max_size=12), st.data())
-def test_any_mix_of_shapes_on_tiny_and_huge_nodes_ends_in_bounded_work(
+def test_mixed_shapes_on_tiny_and_huge_nodes_need_bounded_work(
     nodes: list[Node], jobs: list[Any], data: st.DataObject
 ) -> None:
     named = [Node(f"n{i}", n.cpus, n.mem, gpus=n.gpus, features=n.features) for i, n in enumerate(nodes)]

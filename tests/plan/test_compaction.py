@@ -95,7 +95,7 @@ def test_slices_come_as_far_and_find_the_same_whenever_the_slab_changes(
     assert _life(seed)[1] == moves
 
 
-def test_what_was_published_stays_as_it_was(in_steps: list[int]) -> None:
+def test_published_entries_never_change(in_steps: list[int]) -> None:
     rng = random.Random(1)
     mirror = Mirror(Plan([Node(f"n{i}", CPUS) for i in range(NODES)], 0))
     seen: list[tuple[np.ndarray, np.ndarray]] = []
@@ -114,7 +114,7 @@ def test_what_was_published_stays_as_it_was(in_steps: list[int]) -> None:
     assert all(np.array_equal(view, was) for view, was in seen)
 
 
-def test_rows_get_a_larger_slab_when_jobs_come_and_not_in_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slab_of_rows_grows_at_arrivals_not_during_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(2)
     mirror = Mirror(Plan([Node(f"n{i}", CPUS) for i in range(60)], 0))
     grown = [0, 0]

@@ -116,7 +116,7 @@ def test_a_process_that_has_compiled_nothing_reads_it() -> None:
     assert (run.stdout, run.returncode) == ("196\n", 0), run.stderr
 
 
-def test_code_that_was_read_becomes_part_of_others(tmp_path: Path) -> None:
+def test_loaded_kernels_are_linked_into_others(tmp_path: Path) -> None:
     _Shelf(tmp_path).kernel(1)
     thrice = _Shelf(tmp_path).kernel
     assert thrice(1) == 3
@@ -153,7 +153,7 @@ def test_a_damaged_file_is_made_anew(tmp_path: Path, damaged: Callable[[bytes], 
     assert (second.compiled, third.compiled) == (1, 0)
 
 
-def test_where_nothing_can_be_kept_it_is_said(tmp_path: Path) -> None:
+def test_unwritable_cache_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.warns(RuntimeWarning, match=r"compiled kernels cannot be kept.*file"):
         assert _Shelf(tmp_path / "file").kernel(2) == 6
@@ -183,7 +183,7 @@ def test_nothing_that_the_warm_up_calls_has_other_types_than_declared() -> None:
     assert not other
 
 
-def test_a_change_of_a_module_beside_makes_the_code_anew(tmp_path: Path) -> None:
+def test_change_of_a_sibling_module_recompiles_kernels(tmp_path: Path) -> None:
     """Kernels call those of other modules, and take constants from them: what they say is in the code."""
     sources, kept = tmp_path / "sources", tmp_path / "kept"
     sources.mkdir()

@@ -127,7 +127,7 @@ def _all_of(plan: Plan) -> dict[str, Any]:
 
 @pytest.mark.parametrize("copied", [Plan.fork, _restored])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_copy_has_every_field_of_every_part(copied: Callable[[Plan], Plan], seed: int) -> None:
+def test_fork_copies_every_field_of_every_part(copied: Callable[[Plan], Plan], seed: int) -> None:
     plan = _plan(seed)
     before, found = _all_of(plan), _all_of(copied(plan))
     assert before.keys() == found.keys()
@@ -184,7 +184,7 @@ def test_a_field_more_that_says_nothing_is_no_field(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("copied", [Plan.fork, _restored])
-def test_what_a_copy_does_is_nothing_to_the_plan(copied: Callable[[Plan], Plan]) -> None:
+def test_changes_of_a_fork_do_not_affect_the_plan(copied: Callable[[Plan], Plan]) -> None:
     plan = _plan(1)
     before = _all_of(plan)
     copy = copied(plan)

@@ -73,7 +73,7 @@ def _counted(plan: Plan, slot: int, now: int, timed: set[int], others: list[Take
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_where_a_job_has_no_room_now_is_found_as_by_adding_up(seed: int) -> None:
+def test_overcommitted_row_matches_a_plain_sum(seed: int) -> None:
     rng = random.Random(seed)
     plan, timed = _plan(rng)
     columns = len(plan.resource_columns)

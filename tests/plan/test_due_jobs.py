@@ -28,7 +28,7 @@ def _plan(rng: random.Random) -> Plan:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_who_is_due_is_found_as_by_numpy(seed: int) -> None:
+def test_due_jobs_match_numpy(seed: int) -> None:
     rng = random.Random(seed)
     plan = _plan(rng)
     jobs = plan.jobs
@@ -47,7 +47,7 @@ def test_who_is_due_is_found_as_by_numpy(seed: int) -> None:
         )
 
 
-def test_nobody_is_due_in_an_empty_plan() -> None:
+def test_empty_plan_has_no_due_jobs() -> None:
     plan = Plan([Node("n", 1)], 0)
     assert plan.next_start() == FOREVER
     assert plan.due_jobs(FOREVER - 1).tolist() == []

@@ -122,7 +122,7 @@ JOB = st.tuples(
     st.sampled_from([1, 10, 60]),
     st.data(),
 )
-def test_values_stay_those_of_the_formulas(
+def test_updated_values_match_the_formulas(
     cluster: list[Node], drawn: list[Any], threshold: int, data: st.DataObject
 ) -> None:
     plan = Plan(with_speeds(cluster, data), NOW)
@@ -177,7 +177,7 @@ def test_cost_is_the_weighted_sum_relative_to_the_reference() -> None:
     assert weights.cost(after, before) == 0.5 - 0.5 * 0.5
 
 
-def test_what_the_reference_has_nothing_of_is_infinitely_worse() -> None:
+def test_positive_value_with_zero_reference_costs_infinity() -> None:
     plan, columns = two_jobs()
     before = Evaluation(plan, columns, 0).values()
     assert before[Criterion.LATE_JOBS] == 0
@@ -196,7 +196,7 @@ def test_weights_that_mean_nothing_are_refused(weights: dict[Criterion, float]) 
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-13, 1e308])
-def test_only_the_proportions_of_weights_count(scale: float) -> None:
+def test_scaling_all_weights_changes_nothing(scale: float) -> None:
     plan, columns = two_jobs()
     before = Evaluation(plan, columns, 0).values()
     plain = CriterionWeights({Criterion.WAIT: 1, Criterion.WAIT_RMS: 0.5})

@@ -106,11 +106,11 @@ def _said(seed: int) -> list[tuple[bool, int]]:
 
 
 @given(seed=st.integers(0, 1 << 32))
-def test_what_is_said_to_be_in_vain_is(seed: int) -> None:
+def test_attempts_proved_futile_fail(seed: int) -> None:
     assert (True, at.DONE) not in _said(seed)
 
 
-def test_most_of_what_is_in_vain_is_said_to_be() -> None:
+def test_most_failing_attempts_are_proved_futile() -> None:
     said = [one for seed in range(40) for one in _said(seed)]
     vain = [told for told, how in said if how == TOO_LATE]
     assert len(vain) > 100

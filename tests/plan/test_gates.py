@@ -8,7 +8,7 @@ from schedd.plan.shapes import GATE
 NAME = f"{GATE}r"
 
 
-def test_a_node_that_gets_a_gate_while_a_job_has_all_of_it_keeps_the_gate_open() -> None:
+def test_gate_added_to_an_exclusively_used_node_stays_open() -> None:
     plan = Plan([Node("a", 4, mem=64, resources=((NAME, at.WHOLE),)), Node("b", 4, mem=64)], 0)
     slot = plan.add_job(Request((Chunk(1, 4),), Place.SCATTER, exclusive=True), 100, 0)
     row, gate = plan.node_rows["b"], plan.resource_columns[NAME]

@@ -13,7 +13,7 @@ from schedd.plan.slabs import MOST_WORK
 ONE = Request((Chunk(cpus=1),))
 
 
-def test_entries_of_pools_that_no_job_names_are_dropped_and_the_others_kept() -> None:
+def test_unused_pool_entries_are_dropped() -> None:
     plan = Plan([Node("n1", 64)], 0)
     names = [f"p{i}" for i in range(6)]
     for i, name in enumerate(names):
@@ -45,7 +45,7 @@ def test_a_tier_is_as_fast_as_its_slowest_node() -> None:
 
 
 @pytest.mark.parametrize("slower", [{"state": NodeState.DOWN}, {"speed": 1.0}])
-def test_who_is_kept_on_a_fast_node_may_leave_it_when_it_goes_down_or_is_no_faster(
+def test_job_protected_on_a_fast_node_may_leave_it_when_down_or_not_faster(
     slower: dict[str, Any],
 ) -> None:
     fast, slow = Node("fast", 1, speed=2.0), Node("slow", 1, speed=1.0)
@@ -63,7 +63,7 @@ def test_who_is_kept_on_a_fast_node_may_leave_it_when_it_goes_down_or_is_no_fast
     assert (plan.takes(waits)[0].row, plan.start(waits)) == (plan.node_rows["slow"], 0)
 
 
-def test_who_is_kept_on_a_fast_node_goes_to_another_that_becomes_as_fast() -> None:
+def test_job_protected_on_a_fast_node_may_move_to_an_equally_fast_one() -> None:
     fast, slow, other = Node("fast", 1, speed=2.0), Node("slow", 1, speed=1.0), Node("other", 1, speed=1.0)
     plan = Plan([fast, slow, other], 0)
     plan.protect_tiers(True)
@@ -100,7 +100,7 @@ def test_searches_do_half_as_much_each_time_but_no_less_than_a_hundredth() -> No
     assert most() == MOST_WORK
 
 
-def test_what_is_free_of_a_pool_is_told_by_moment() -> None:
+def test_free_amounts_of_a_pool_are_listed_by_time() -> None:
     plan = Plan([Node("n1", 8)], 0)
     plan.set_pool("licence", 3, 0)
     slot = plan.add_job(ONE, 10, 5, {"licence": 2})

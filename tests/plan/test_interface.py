@@ -40,7 +40,7 @@ def test_columns_that_are_read_cannot_be_written() -> None:
         plan.held(np.array([0])).amounts[0] = 7
 
 
-def test_what_was_readable_stays_as_it_was() -> None:
+def test_read_view_never_changes() -> None:
     plan = Plan([Node("n", 4)], 0)
     slot = plan.add_job(Request((Chunk(cpus=3),)), 10, 0)
     plan.place(slot, 0)
@@ -53,7 +53,7 @@ def test_what_was_readable_stays_as_it_was() -> None:
     assert (plan.jobs.starts[slot], plan.jobs.states[slot]) == (5, FIXED)
 
 
-def test_a_job_that_was_to_start_is_planned_again_where_it_is() -> None:
+def test_unfixed_job_stays_planned_at_its_place() -> None:
     plan = Plan([Node("n", 4)], 0)
     slot = plan.add_job(Request((Chunk(cpus=3),)), 10, 0)
     with pytest.raises(ValueError, match="not a placed job"):
@@ -64,7 +64,7 @@ def test_a_job_that_was_to_start_is_planned_again_where_it_is() -> None:
     assert (plan.state(slot), plan.start(slot)) == (PLANNED, 0)
 
 
-def test_a_timeline_tells_what_is_free_at_any_moment() -> None:
+def test_timeline_gives_free_amounts_at_any_time() -> None:
     plan = Plan([Node("n", 4)], 0)
     plan.place(plan.add_job(Request((Chunk(cpus=3),)), 10, 5), 0)
     timeline = plan.timeline(plan.node_rows["n"])
@@ -72,7 +72,7 @@ def test_a_timeline_tells_what_is_free_at_any_moment() -> None:
     assert timeline.capacity[CPUS] == 4
 
 
-def test_amounts_are_given_by_the_names_of_resources() -> None:
+def test_amounts_are_converted_from_resource_names() -> None:
     plan = Plan([Node("n", 4, resources=(("tape", 2),))], 0)
     assert plan.amounts({"tape": 2, "cpus": 1})[plan.resource_columns["tape"]] == 2
     assert plan.whole_node_amounts(0)[CPUS] == 4

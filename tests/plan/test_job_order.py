@@ -25,7 +25,7 @@ def wholes(numbers: list[int], ends: list[int] | None = None) -> ArrayEnds:
     return ArrayEnds(np.array(numbers), np.array(ends or [0] * len(numbers)))
 
 
-def test_a_job_of_an_array_ends_with_the_last_of_the_array() -> None:
+def test_job_of_an_array_counts_with_the_end_of_its_array() -> None:
     jobs, slots = _planned((10, 10, 0), (500, 10, 1), (20, 100, 2), (15, 100, 3), (20, 100, 2))
     none = wholes([0] * 5)
     assert by_age(jobs, slots).tolist() == [0, 1, 2, 4, 3]
@@ -38,7 +38,7 @@ def test_a_job_of_an_array_ends_with_the_last_of_the_array() -> None:
     assert by_completion(jobs, slots[2:4], two).tolist() == [3, 2]
 
 
-def test_an_array_ends_no_sooner_than_what_other_plans_have_of_it() -> None:
+def test_array_ends_no_earlier_than_in_other_plans() -> None:
     jobs, slots = _planned((10, 10, 0), (30, 10, 1), (20, 100, 2), (15, 50, 3))
     assert by_completion(jobs, slots, wholes([7, 7, 0, 0])).tolist() == [0, 1, 3, 2]
     assert by_completion(jobs, slots, wholes([7, 7, 0, 0], [100, 100, 0, 0])).tolist() == [3, 0, 1, 2]
@@ -46,7 +46,7 @@ def test_an_array_ends_no_sooner_than_what_other_plans_have_of_it() -> None:
     assert by_completion(jobs, slots, wholes([7, 7, 0, 0], [0, 0, 900, 0])).tolist() == [0, 1, 3, 2]
 
 
-def test_who_runs_counts_for_the_array_and_who_has_no_start_does_not() -> None:
+def test_running_jobs_count_for_their_array_and_unplaced_ones_do_not() -> None:
     jobs, slots = _planned((10, 10, 0), (0, 900, 0), (20, 100, 0), (-1, 5000, 0))
     jobs[at.STATE, 1], jobs[at.STATE, 3] = at.FIXED, at.UNPLACED
     assert by_completion(jobs, slots[[0, 2]], wholes([7, 7, 0, 0])).tolist() == [2, 0]
@@ -54,7 +54,7 @@ def test_who_runs_counts_for_the_array_and_who_has_no_start_does_not() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_repair_of_arrays_as_wholes_delays_nobody_and_leaves_no_room(seed: int) -> None:
+def test_repair_by_arrays_delays_no_job_and_is_complete(seed: int) -> None:
     rng = random.Random(seed)
     plan = Plan([Node(f"n{i}", 4) for i in range(5)], 0)
     jobs: dict[int, int] = {}

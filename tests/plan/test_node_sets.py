@@ -36,7 +36,7 @@ def place(plan: Plan, request: Request, duration: int = 100, ready: int = 0) -> 
     return slot
 
 
-def test_a_job_is_on_one_rack_where_one_can_take_it() -> None:
+def test_job_is_placed_on_one_rack_if_possible() -> None:
     plan = Plan(racks(2, 3, 4), 0)
     place(plan, Request((Chunk(cpus=1, features=(frozenset({"b0"}),)),), exclusive=True))
     assert where(plan, place(plan, scattered(3))) == "ccc"
@@ -44,7 +44,7 @@ def test_a_job_is_on_one_rack_where_one_can_take_it() -> None:
     assert where(plan, place(plan, scattered(2))) == "aa"
 
 
-def test_a_job_that_no_rack_can_take_now_is_on_as_few_as_possible() -> None:
+def test_job_too_large_for_a_free_rack_uses_as_few_as_possible() -> None:
     plan = Plan(racks(3, 3, 3), 0)
     for name in ("a0", "b0", "b1"):
         place(plan, Request((Chunk(cpus=1, features=(frozenset({name}),)),), exclusive=True))
@@ -60,7 +60,7 @@ def test_a_job_waits_for_a_rack_no_longer_than_it_may() -> None:
         assert (plan.start(slot), where(plan, slot)) == (start, on)
 
 
-def test_a_job_that_never_spreads_does_so_where_no_rack_could_ever_hold_it() -> None:
+def test_job_that_must_not_spread_does_if_no_rack_could_hold_it() -> None:
     plan = Plan(racks(3, 2), 0)
     slot = place(plan, scattered(4, NodeSets(by="rack", wait=None)))
     assert (plan.start(slot), where(plan, slot)) == (0, "aaab")
@@ -79,7 +79,7 @@ def test_a_rack_that_gains_a_node_may_hold_a_job_from_then_on() -> None:
     assert not plan.misplaced().shape[0]
 
 
-def test_chunks_of_several_kinds_are_kept_together() -> None:
+def test_different_chunks_are_placed_on_one_set() -> None:
     plan = Plan(racks(2, 3, 2), 0)
     request = Request((Chunk(cpus=4), Chunk(count=2, cpus=2)), Place.SCATTER, together=RACK)
     assert where(plan, place(plan, request)) == "bbb"

@@ -403,7 +403,7 @@ def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(a[name], b[name]) for name in b)
 
 
-def test_a_plan_that_nobody_repairs_forgets_what_was_freed() -> None:
+def test_discarded_log_of_freed_intervals_starts_no_repair() -> None:
     plan = Plan([Node("a", 4)], 0)
     first, second = (plan.add_job(Request((_unit(4),)), 100, 0) for _ in range(2))
     assert (plan.place(first, 0), plan.place(second, 0)) == (0, 100)
@@ -430,7 +430,7 @@ def test_the_plan_keeps_its_invariants_for_long() -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_comes_back_goes_first_to_who_waits_longest(at_once: bool) -> None:
+def test_freed_capacity_goes_to_the_oldest_job_first(at_once: bool) -> None:
     """A wide job is planned behind a narrow one that came later; the hole fits both, but not together."""
     plan = Plan([Node("a", 4)], 0)
     wide, narrow = Request((Chunk(cpus=4),)), Request((Chunk(cpus=2),))

@@ -17,7 +17,7 @@ JOBS = st.lists(st.tuples(requests(sets=True), DURATIONS, MOMENTS), min_size=1, 
 
 
 @given(clusters(), JOBS)
-def test_every_job_is_placed_where_the_reference_would(cluster: list[Node], jobs: list[Any]) -> None:
+def test_placements_match_the_reference(cluster: list[Node], jobs: list[Any]) -> None:
     mirror = Mirror(Plan(cluster, 0))
     for request, duration, ready in jobs:
         slot = mirror.new(request, duration, ready)
@@ -45,7 +45,7 @@ def test_the_reference_passes_over_no_second(cluster: list[Node], jobs: list[Any
 
 
 @given(clusters(), JOBS, st.dictionaries(st.sampled_from("ab"), st.integers(0, 4), min_size=2), st.data())
-def test_pools_hold_a_job_back_until_all_have_room(
+def test_job_waits_until_all_its_pools_have_room(
     cluster: list[Node], jobs: list[Any], pools: dict[str, int], data: st.DataObject
 ) -> None:
     mirror = Mirror(Plan(cluster, 0))
@@ -66,7 +66,7 @@ def test_pools_hold_a_job_back_until_all_have_room(
 
 
 @given(clusters(), JOBS, MOMENTS)
-def test_a_bound_is_kept(cluster: list[Node], jobs: list[Any], bound: int) -> None:
+def test_no_start_lies_beyond_the_bound(cluster: list[Node], jobs: list[Any], bound: int) -> None:
     mirror = Mirror(Plan(cluster, 0))
     for request, duration, ready in jobs:
         slot = mirror.new(request, duration, ready)
@@ -134,7 +134,7 @@ ONE_KIND = st.lists(
 
 @given(clusters(), ONE_KIND, st.booleans())
 @settings(max_examples=150)
-def test_one_unit_goes_where_least_that_is_scarce_and_then_fewest_cpus_are_left(
+def test_single_unit_goes_to_the_cheapest_then_tightest_node(
     cluster: list[Node], jobs: list[Any], weighed: bool
 ) -> None:
     mirror = Mirror(Plan(cluster, 0))
@@ -154,7 +154,7 @@ def test_one_unit_goes_where_least_that_is_scarce_and_then_fewest_cpus_are_left(
 
 @given(clusters(), ONE_KIND, st.booleans())
 @settings(max_examples=150)
-def test_equal_units_that_are_scattered_go_where_least_that_is_scarce_is_left(
+def test_scattered_units_go_to_the_cheapest_nodes(
     cluster: list[Node], jobs: list[Any], weighed: bool
 ) -> None:
     mirror = Mirror(Plan(cluster, 0))
@@ -173,9 +173,7 @@ def test_equal_units_that_are_scattered_go_where_least_that_is_scarce_is_left(
 
 
 @given(clusters(), JOBS)
-def test_sparing_what_is_scarce_makes_no_start_of_equal_units_later(
-    cluster: list[Node], jobs: list[Any]
-) -> None:
+def test_node_costs_delay_no_equal_units(cluster: list[Node], jobs: list[Any]) -> None:
     """Each job on top of the same others, placed by either rule."""
     plan = Plan(cluster, 0)
     for request, duration, ready in jobs:
@@ -188,7 +186,7 @@ def test_sparing_what_is_scarce_makes_no_start_of_equal_units_later(
         assert plan.place(slot, 0) == other.place(slot, 0)
 
 
-def test_now_may_go_back() -> None:
+def test_now_may_decrease() -> None:
     plan = Plan([Node("a", 4)], 0)
     first = plan.add_job(Request((Chunk(cpus=4),)), 100, 0)
     assert plan.probe(first, 500) == 500

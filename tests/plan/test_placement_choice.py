@@ -41,7 +41,7 @@ def tier_of(plan: Plan, slot: int) -> int:
 
 
 @given(scenes(), weights(), st.data())
-def test_with_one_speed_it_is_the_first_gap(
+def test_with_one_speed_the_first_gap_is_used(
     scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
     slot = arrive(scene, data)
@@ -94,7 +94,7 @@ def test_the_best_gap_is_the_first_on_its_nodes_and_no_worse_than_the_first_anyw
 
 
 @given(scenes(), weights(), st.data())
-def test_who_goes_before_later_deadlines_makes_the_plan_better_and_keeps_all_promises(
+def test_displacing_later_deadlines_improves_the_plan_and_breaks_no_promise(
     scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
     slot = arrive(scene, data, data.draw(st.sampled_from([(1.0,), (1.0, 3.0)])))
@@ -169,7 +169,7 @@ def _a_queue() -> tuple[Scene, int, DisplaceableJobs]:
     return scene, comes, DisplaceableJobs(scene.promised.copy(), np.zeros(slots, np.int64))
 
 
-def test_it_goes_in_front_of_the_first_with_a_later_deadline() -> None:
+def test_job_is_placed_before_the_first_job_with_a_later_deadline() -> None:
     scene, slot, others = _a_queue()
     found = choose_placement(
         scene.plan, slot, scene.columns, NOW, FAR, CriterionWeights({Criterion.LATE_JOBS: 1.0}), others
@@ -180,7 +180,7 @@ def test_it_goes_in_front_of_the_first_with_a_later_deadline() -> None:
 
 
 @given(scenes(), st.booleans(), st.data())
-def test_repair_leaves_a_job_on_nodes_as_fast_as_it_has_where_it_must(
+def test_repair_keeps_the_speed_tier_if_tiers_are_protected(
     scene: Scene, keep: bool, data: st.DataObject
 ) -> None:
     slot = arrive(scene, data, (1.0, 2.0, 3.5))

@@ -82,7 +82,7 @@ class _FailedError(Exception):
 @pytest.mark.parametrize("trying", [_lift_all, _mix, _anew])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_is_not_kept_is_as_it_was(
+def test_uncommitted_attempt_is_reverted(
     trying: Callable[[Plan, PlanAttempt, list[int]], None], seed: int, fails: bool
 ) -> None:
     plan, slots = _plan(seed)
@@ -95,7 +95,7 @@ def test_what_is_not_kept_is_as_it_was(
     assert _told(plan, slots) == before
 
 
-def test_what_is_kept_stays() -> None:
+def test_committed_attempt_stays() -> None:
     plan, slots = _plan(1)
     was = plan.start(slots[-1])
     with PlanAttempt(plan, 0) as attempt:

@@ -87,7 +87,7 @@ def same(
     st.booleans(),
     st.data(),
 )
-def test_the_kernel_does_what_the_operations_of_a_plan_do(
+def test_projection_kernel_matches_the_plan_operations(
     jobs: list[Job], ended: int | None, work: int, full: bool, some: bool, data: st.DataObject
 ) -> None:
     plan, lasts, now = planned(jobs, ended)
@@ -118,7 +118,9 @@ def busy() -> tuple[Plan, Ints]:
 
 
 @pytest.mark.parametrize("how", [on.NEEDS_ROOM, on.REPAIR_BY_CALLER, on.BY_CALLER])
-def test_what_the_kernel_leaves_to_its_caller_is_done(how: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caller_completes_what_the_projection_kernel_leaves(
+    how: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of its ways out is taken, and makes no difference."""
     plan, lasts = busy()
     if (

@@ -39,7 +39,7 @@ def test_a_job_with_a_gpu_goes_to_the_node_with_the_fewest() -> None:
     assert place(Plan(gpus_first(), 0), Chunk(cpus=4, gpus=2)) == ["g0"]
 
 
-def test_nodes_with_gpus_are_used_when_no_others_are_free() -> None:
+def test_gpu_nodes_are_used_if_no_others_are_free() -> None:
     plan = Plan(gpus_first(cpu_nodes=8), 0)
     for _ in range(8):
         place(plan, Chunk(cpus=16))
@@ -47,7 +47,7 @@ def test_nodes_with_gpus_are_used_when_no_others_are_free() -> None:
     assert place(plan, Chunk(cpus=16)) == ["g0"]
 
 
-def test_units_of_several_kinds_go_where_they_leave_the_least() -> None:
+def test_different_chunks_go_to_the_cheapest_nodes() -> None:
     plan = Plan(gpus_first(), 0)
     for rule in (Place.FREE, Place.SCATTER):
         slot = plan.add_job(Request((Chunk(cpus=8), Chunk(cpus=4, gpus=1)), rule), 100, 0)
@@ -63,14 +63,14 @@ def test_a_job_that_needs_little_memory_goes_to_a_node_with_little() -> None:
     assert place(Plan(nodes, 0), Chunk(cpus=4, mem=100 * GIB)) == ["big"]
 
 
-def test_memory_that_differs_by_what_each_kernel_keeps_is_the_same_memory() -> None:
+def test_slightly_different_memory_is_one_level() -> None:
     nodes = [Node(f"n{i}", 16, mem=64 * GIB - (i * 37) % 101) for i in range(9)]
     plan = Plan(nodes, 0)
     place(plan, Chunk(cpus=4, mem=GIB))
     assert not plan.tables.costs.any()
 
 
-def test_a_property_is_spared_only_while_jobs_ask_for_it() -> None:
+def test_property_has_a_cost_only_while_jobs_request_it() -> None:
     nodes = [Node("fast", 16, features=frozenset({"ib"})), *(Node(f"n{i}", 16) for i in range(5))]
     plan = Plan(nodes, 0)
     assert place(plan, Chunk(cpus=4)) == ["fast"]
@@ -81,7 +81,7 @@ def test_a_property_is_spared_only_while_jobs_ask_for_it() -> None:
     assert place(plan, Chunk(cpus=4, features=(frozenset({"ib"}),))) == ["fast"]
 
 
-def test_where_a_node_stands_makes_no_difference() -> None:
+def test_location_of_a_node_has_no_cost() -> None:
     """Racks of different sizes: none is rarer than another in any way that matters."""
     nodes = [Node(f"n{i}", 16, features=frozenset({f"rack={int(i > 2)}", f"host=n{i}"})) for i in range(9)]
     plan = Plan(nodes, 0)
@@ -97,7 +97,7 @@ def test_without_the_rule_the_tightest_fit_decides() -> None:
     assert place(plan, Chunk(cpus=4)) == ["c0"]
 
 
-def test_placed_jobs_stay_where_they_are_when_weights_change() -> None:
+def test_changed_weights_move_no_placed_job() -> None:
     nodes = [Node("fast", 16, features=frozenset({"ib"})), *(Node(f"n{i}", 16) for i in range(5))]
     plan = Plan(nodes, 0)
     slot = plan.add_job(Request((Chunk(cpus=4),)), 100, 0)
@@ -111,7 +111,7 @@ def test_placed_jobs_stay_where_they_are_when_weights_change() -> None:
     assert plan.misplaced().size == 0
 
 
-def test_repair_takes_of_freed_nodes_the_one_that_leaves_the_least() -> None:
+def test_repair_uses_the_cheapest_freed_node() -> None:
     plan = Plan([Node("g0", 4, gpus=4), *(Node(f"c{i}", 4) for i in range(7))], 0)
     full = []
     for _ in range(8):
@@ -136,14 +136,14 @@ def scarcity() -> Scarcity:
     return found
 
 
-def test_what_is_asked_for_more_weighs_more() -> None:
+def test_weight_grows_with_demand() -> None:
     one = scarcity()
     assert one.weights == {"gpus 4": 64 * 9 * 250 // 1000}
     assert one.weigh([(90, frozenset()), (10, frozenset({"gpus 4", "property ib"}))], 0)
     assert one.weights == {"gpus 4": 64 * 9 * 1250 // 1000, "property ib": 64 * 9}
 
 
-def test_a_small_change_of_demand_changes_nothing() -> None:
+def test_small_change_of_demand_changes_no_weight() -> None:
     one = scarcity()
     one.weigh([(90, frozenset()), (10, frozenset({"gpus 4"}))], 0)
     before = dict(one.weights)
@@ -163,14 +163,14 @@ def test_demand_is_forgotten_by_and_by() -> None:
     assert seen[-1] < 64 * 9 // 2
 
 
-def test_demand_is_counted_at_most_every_ten_minutes_also_after_the_clock_went_back() -> None:
+def test_demand_is_counted_every_ten_minutes_even_after_a_clock_step_back() -> None:
     one = scarcity()
     one.weigh([], 10_000)
     assert [one.needs_recount(now) for now in (10_000, 10_599, 10_600, 9_999)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("days", [1, 10**6])
-def test_the_work_does_not_depend_on_how_far_a_clock_jumps(days: int) -> None:
+def test_work_is_independent_of_clock_jumps(days: int) -> None:
     one = scarcity()
     one.weigh([(1, frozenset({"gpus 4"}))], 0)
     one.weigh([(1, frozenset())], days * DAY)

@@ -94,7 +94,7 @@ def test_searches_that_leave_off_go_on(seed: int) -> None:
 
 
 @pytest.mark.parametrize("change", ["ready", "duration"])
-def test_a_search_that_left_off_is_void_when_the_job_asks_for_something_else(change: str) -> None:
+def test_paused_search_is_discarded_after_a_change_of_the_request(change: str) -> None:
     left_off = 0
     for seed in range(12):
         plan = _grown(random.Random(seed), ready=100).plan
@@ -117,7 +117,7 @@ def test_a_search_that_left_off_is_void_when_the_job_asks_for_something_else(cha
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_who_could_start_at_once_is_looked_for_once_though_all_are_to_be_searched(*, lost: bool) -> None:
+def test_immediate_starts_are_tried_once_even_if_all_jobs_must_be_searched(*, lost: bool) -> None:
     """In the middle of a pass the log of what was freed overflows, or a job is to be looked at anew."""
     rng = random.Random(5)
     mirror = _grown(rng)
@@ -145,7 +145,7 @@ def test_who_could_start_at_once_is_looked_for_once_though_all_are_to_be_searche
             assert plan.start(slot) == mirror.earliest(slot, 0), request
 
 
-def test_what_a_moved_job_leaves_of_its_pools_is_freed_for_others() -> None:
+def test_moved_job_frees_its_pools_for_others() -> None:
     names = [frozenset({"x"}), frozenset({"y"})]
     plan = Plan([Node("a", 1, features=names[0]), Node("b", 1, features=names[1])], 0)
     plan.set_pool("licence", 1, 0)
@@ -167,7 +167,7 @@ def test_what_a_moved_job_leaves_of_its_pools_is_freed_for_others() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_who_can_start_at_once_is_found_in_steps_too(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_immediate_starts_are_found_in_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, mirror = _grown(random.Random(seed)), _grown(random.Random(seed))
     rng = random.Random(seed)
     gone = rng.sample(whole.slots(at.PLANNED), 6)
@@ -193,7 +193,7 @@ def test_who_can_start_at_once_is_found_in_steps_too(seed: int, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_slice_that_found_a_slab_full_goes_on_though_an_event_made_room(
+def test_slice_with_a_full_slab_continues_after_an_event_made_room(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the slice that ended for want of room and the next one an event finds the slab full as well."""

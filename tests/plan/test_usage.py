@@ -11,7 +11,7 @@ def spans(*rows: tuple[int, int, int]) -> Spans:
     return Spans(table[:, 0], table[:, 1], table[:, 2])
 
 
-def test_where_less_is_asked_for_than_there_is_that_counts() -> None:
+def test_requested_amount_bounds_the_denominator() -> None:
     asked, used = spans((0, 100, 2), (50, 150, 4)), spans((0, 100, 2), (100, 150, 4))
     found = measure_usage(spans((0, 200, 4)), asked, used, 0, 200)
     assert (found.there, found.used) == (4.0, 2 * 100 / 200 + 4 * 50 / 200)
@@ -26,14 +26,14 @@ def test_only_the_period_counts() -> None:
     assert measure_usage(spans((0, 1_000, 4)), asked, used, 0, 500).share == 0.0
 
 
-def test_what_comes_and_goes_is_counted_as_it_was() -> None:
+def test_varying_amounts_are_averaged_over_time() -> None:
     there = spans((0, 100, 8), (50, 100, -4))  # half of it fails
     found = measure_usage(there, spans((0, 100, 8)), spans((0, 100, 8)), 0, 100)
     assert found.there == 6.0
     assert found.share == 1.0, "what runs on where it counts as gone is not more than all"
 
 
-def test_of_nothing_there_is_no_share() -> None:
+def test_share_of_nothing_is_none() -> None:
     assert measure_usage(spans((0, 10, 4)), spans(), spans(), 0, 10).share is None
     assert measure_usage(spans(), spans((0, 10, 1)), spans((0, 10, 1)), 0, 10).share is None
     with pytest.raises(ValueError, match="no time at all"):

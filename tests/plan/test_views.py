@@ -27,7 +27,7 @@ def _planned(cluster: list[Node], jobs: list[Any]) -> Mirror:
 
 
 @given(clusters(4), JOBS, requests(mixed=False), SHORT, st.integers(0, 20))
-def test_windows_hold_exactly_the_seconds_at_which_the_request_fits(
+def test_windows_are_exactly_the_starts_at_which_the_request_fits(
     cluster: list[Node], jobs: list[Any], request: Request, duration: int, begin: int
 ) -> None:
     mirror = _planned(cluster, jobs)
@@ -49,7 +49,7 @@ def test_windows_wait_for_pools() -> None:
 
 
 @given(clusters(4), requests())
-def test_never_is_said_exactly_when_the_empty_cluster_cannot_hold_the_request(
+def test_unmet_requirement_is_found_exactly_if_the_empty_cluster_cannot_hold_the_request(
     cluster: list[Node], request: Request
 ) -> None:
     plan = Plan(cluster, 0)
@@ -59,7 +59,7 @@ def test_never_is_said_exactly_when_the_empty_cluster_cannot_hold_the_request(
         assert (never is None) == Reference(up).fits(request, 0, 1)
 
 
-def test_never_names_what_cannot_be_met() -> None:
+def test_unmet_requirement_names_the_cause() -> None:
     empty = empty_plan(Plan([Node("a", 4), Node("b", 8), Node("c", 8, state=NodeState.DOWN)], 0))
 
     def said(*chunks: Chunk, place: Place = Place.FREE) -> str:
