@@ -1,10 +1,11 @@
-"""Fair share: what accounts, groups and users have used of late, against what is meant for each.
+"""Fair share: recent usage of accounts, groups and users against their target shares.
 
-Usage is cpu-seconds held. It is kept by windows of ``interval`` seconds; a window that is k windows old
-counts ``decay**k``, and after ``depth`` windows nothing. That is the form of Maui (FSINTERVAL, FSDEPTH,
-FSDECAY); that of pbs_sched and OpenPBS, where all usage is cut at once, is the same with a depth at which
-little is left. Within windows usage is whole numbers: it does not matter in which order ends are heard of,
-and a log that is read leads to the same usage as the same ends heard one by one.
+Usage is held cpu-seconds, recorded in windows of ``interval`` seconds. A window that is k windows old counts
+``decay**k``; after ``depth`` windows it counts 0. This is Maui's form (FSINTERVAL, FSDEPTH, FSDECAY). The
+form of pbs_sched and OpenPBS, which halve all usage at once, corresponds to a depth with a negligible rest.
+
+Usage within windows is an integer, so the order of job ends does not matter, and replaying a log gives the
+same usage as processing the ends one by one.
 """
 
 from collections.abc import Callable, Iterable, Mapping

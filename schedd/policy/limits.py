@@ -1,10 +1,10 @@
-"""Limits on what may run at once: what they say, and which of them concern a job.
+"""Limits on concurrently used resources, and the limits that apply to a job.
 
-A server prints its limits in two ways. ``max_running``, ``max_user_run``, ``max_group_run`` (TORQUE, and
-OpenPBS of old) and ``max_user_res.ncpus``, ``max_group_res.ncpus`` are plain numbers; ``max_run`` and
+Servers print limits in two forms. ``max_running``, ``max_user_run``, ``max_group_run`` (TORQUE and old
+OpenPBS) and ``max_user_res.ncpus``, ``max_group_res.ncpus`` are plain numbers; ``max_run`` and
 ``max_run_res.ncpus`` (OpenPBS) list entities: ``[u:PBS_GENERIC=4], [u:ann=10], [o:PBS_ALL=100]``.
-``resources_available.NAME`` is how much there is for all jobs together, of licences for example.
-Limits on what may be queued are the server's own affair, and soft limits bind nobody without preemption.
+``resources_available.NAME`` is the total amount for all jobs, for example of licences. The server itself
+enforces limits on queued jobs; soft limits have no effect without preemption.
 """
 
 import re
@@ -33,14 +33,13 @@ Who = Literal["all", "user", "group", "account", "project", "array"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """At most ``amount`` of ``what`` in use at once by the jobs of one ``who``.
+    """At most ``amount`` of ``what`` in concurrent use by the jobs of one ``who``.
 
-    ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (seconds asked for, of
-    all jobs together), ``cpu_seconds`` (the same times their cpus), ``watts``, or a generic resource.
-    ``queue`` is where it counts, empty: on the whole cluster. ``name`` is of which user, group and so on;
-    empty: of each by itself, save those that a limit of the same sort names. ``during`` are the windows in
-    which it holds, as ``Recurrence.text``; empty: always. ``unit`` is ``size`` where KiB of a resource are
-    counted, ``float`` where parts of its unit are (``FLOAT_PARTS``).
+    ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (total requested
+    seconds), ``cpu_seconds`` (walltime times cpus), ``watts``, or a generic resource. ``queue`` restricts the
+    limit to a queue; empty: the whole cluster. ``name`` is the user, group and so on; empty: each one, except
+    those with a limit of their own. ``during`` are its windows, as ``Recurrence.text``; empty: always.
+    ``unit`` is ``size`` for KiB of a resource, ``float`` for parts of its unit (``FLOAT_PARTS``).
     """
 
     amount: int
@@ -53,12 +52,12 @@ class Limit:
 
     @property
     def shared(self) -> bool:
-        """Whether it counts a resource of the whole cluster, such as a floating licence."""
+        """Whether the limit counts a cluster-wide resource, such as a floating licence."""
         return self.what not in _COUNTED
 
     @property
     def pool(self) -> str:
-        """A name for what is counted; limits of one pool differ in their amounts alone."""
+        """Name of the counted pool; limits of one pool differ only in their amounts."""
         whose = "all" if self.who == "all" else f"{self.who} {self.name}"
         where = f" in queue {self.queue}" if self.queue else ""
         return f"{self.what} of {whose}{where}" + (f" during {self.during}" if self.during else "")
@@ -224,13 +223,13 @@ def _less(limit: Limit, known: Limit) -> bool:
 
 
 def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
-    """What a job takes of the pools of its limits; pools of which it takes nothing are left out."""
+    """Return the amounts that a job takes from the pools of its limits; zero amounts are omitted."""
     found = {pool: job.amounts.get(limit.what, 0) for pool, limit in limits.items()}
     return {pool: amount for pool, amount in found.items() if amount > 0}
 
 
 def format_amount(amount: int, what: str, unit: str = "") -> str:
-    """So much of what a limit counts, as a person would say it."""
+    """Return an amount of a limit as text for users."""
     if what in ("mem", "vmem") or unit == "size":
         return f"{size_in_words(amount)} of {what}"
     if unit == "float":
@@ -242,7 +241,7 @@ def format_amount(amount: int, what: str, unit: str = "") -> str:
 
 
 def format_limit(limit: Limit) -> str:
-    """A limit as a person would say it."""
+    """Return a limit as text for users."""
     what = format_amount(limit.amount, limit.what, limit.unit)
     if limit.amount == 1 and limit.what in ("jobs", "cpus", "nodes", "gpus"):
         what = what[:-1]

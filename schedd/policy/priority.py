@@ -1,7 +1,7 @@
-"""Priority: a sum of named, weighted terms, each pure and shown beside the sum.
+"""Job priority: a sum of named, weighted terms, each pure and shown with the sum.
 
-The terms of waiting, deadline, licences and short jobs are those of the local scheduler of Pasquali,
-Baraglia, Capannini, Ricci and Laforenza (multilevel.md §3: Aging, Deadline, Licences, Wait minimisation).
+The terms of waiting, deadline, licences and short jobs follow the local scheduler of Pasquali, Baraglia,
+Capannini, Ricci and Laforenza (multilevel.md §3: Aging, Deadline, Licences, Wait minimisation).
 """
 
 from collections.abc import Callable, Mapping

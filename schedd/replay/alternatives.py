@@ -1,4 +1,4 @@
-"""Alternatives within a replay: sought now and then, and the best by the weights put in force."""
+"""Periodic searches for alternatives within a replay; the best one by the weights is applied."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,13 +27,13 @@ __all__ = ["AlternativeRuns", "make_alternative_search"]
 Floats = npt.NDArray[np.float64]
 
 _LEAST: Final = 4
-"""Waiting jobs below which there is nothing to choose."""
+"""Minimum waiting jobs for a search."""
 
 
 def make_alternative_search(
     state: EngineState, facts: ObjectiveInput, weights: Mapping[Objective, float], how: ParetoSettings
 ) -> tuple[ParetoSearch, Plan, Floats]:
-    """A run from the engine's plan, not begun; the copy on which it works; the values of the live plan."""
+    """Return a search on a fork of the engine's plan, the fork, and the objective values of the live plan."""
     plan = state.plan.fork()
     plan.limit_work()
     names = tuple(weights)
@@ -60,7 +60,7 @@ def make_alternative_search(
 
 @dataclass(slots=True)
 class AlternativeRuns:
-    """Every so many simulated seconds alternatives are sought, so many of them tried each time."""
+    """Searches for alternatives at fixed simulated intervals with a fixed number of evaluations."""
 
     weights: Mapping[Objective, float]
     facts: Callable[[EngineState], ObjectiveInput]
@@ -71,22 +71,22 @@ class AlternativeRuns:
     _number: int = 0
     _moved: int = 0
     chosen: list[tuple[int, int]] = field(default_factory=list)
-    """When a plan was put in force, and how many jobs that moved."""
+    """Time of each applied plan and number of moved jobs."""
 
     def record_outcome(self, outcome: Outcome) -> None:
-        """What a call of the engine came to."""
+        """Record the outcome of an engine call."""
         self._moved += sum(
             count for event, count in outcome.taken.items() if event == f"choice:{self._number}"
         )
 
     def next_search(self, engine: Engine) -> int | None:
-        """When alternatives are sought next though nothing else happens."""
+        """Return the time of the next search without other events."""
         if movable(engine.state).shape[0] < _LEAST:
             return None
         return max(self._last + self.every, engine.state.now + 1)
 
     def improve(self, engine: Engine) -> PlanChosen | None:
-        """The choice, if one is due and a plan better than the live one was found."""
+        """Return the best plan if a search is due and found a better one than the live plan."""
         state = engine.state
         if state.now < self._last + self.every or movable(state).shape[0] < _LEAST:
             return None
@@ -104,5 +104,5 @@ class AlternativeRuns:
         return PlanChosen(id=f"choice:{self._number}", time=state.now, places=places, by="schedd")
 
     def totals(self) -> SearchTotals:
-        """How often alternatives were sought and taken."""
+        """Return the numbers of searches and moves."""
         return SearchTotals(searches=self._number, moves_accepted=self._moved)

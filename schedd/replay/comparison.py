@@ -1,4 +1,4 @@
-"""One comparison: the logs and the machine that a user names, made ready for the policies."""
+"""One comparison: logs and machine as named by the user, prepared for the policies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "all": (PLANNING_POLICY, "fcfs", "sjf", "easy", "aggressive"),
     "rivals": ("flexible", *(name for name in QUEUE_POLICIES if name.startswith("easy-"))),
 }
-"""What one word stands for."""
+"""Policies behind a group name."""
 
 _WARM_UP = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The machine that a user describes in one of three ways; nothing given: what the log's header says.
+    """Machine description in one of three ways; by default from the log's header.
 
     ``procs`` cpus as one node; or ``nodes`` equal nodes of ``cpus_per_node`` cpus and ``mem_per_node`` KiB
     (0: memory is not planned); or a file of node groups.
@@ -45,7 +45,7 @@ class Machine:
     machines: Path | None = None
 
     def site(self) -> ReplaySite | None:
-        """The nodes; None where only processors count. Raises TraceError for contradictions."""
+        """Return the nodes, or None if only processors count. Raises TraceError for contradictions."""
         ways = [
             name
             for name, value in (
@@ -86,7 +86,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class PreparedLog:
-    """A log ready to run, with ``notes`` for the user: what was left out and what was passed over."""
+    """A prepared log with ``notes`` for the user about excluded jobs and ignored demands."""
 
     prepared: Prepared
     notes: tuple[str, ...]
@@ -94,9 +94,9 @@ class PreparedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What a user wants to be replayed: logs, or ``generated`` jobs of the workload model instead.
+    """Replays requested by the user: logs, or ``generated`` jobs of the workload model.
 
-    ``load`` and ``seed`` are the model's; a log has nothing random in it.
+    ``load`` and ``seed`` apply to the model only.
     """
 
     logs: Sequence[Path]
@@ -111,7 +111,7 @@ class Comparison:
     seed: int = 1
 
     def ready(self) -> Iterator[PreparedLog]:
-        """Log after log. Raises TraceError for what cannot be replayed, OSError for unreadable files."""
+        """Yield the prepared logs. Raises TraceError for unusable logs, OSError for unreadable files."""
         site = self.machine.site()
         procs = site.procs if site is not None else self.machine.procs
         for trace in self._traces(procs):
@@ -159,7 +159,7 @@ class Comparison:
 
 
 def _faults(trace: Trace) -> Iterator[str]:
-    """Every malformed line with its number; neighbours with the same fault together."""
+    """Yield every malformed line with its number; neighbours with the same fault are merged."""
     first = last = None
     for fault in trace.faults:
         if last is not None and first is not None:
@@ -186,7 +186,7 @@ def _skip_reason(prepared: Prepared, wider: int) -> str:
 
 
 def warm_up(*, search: bool = False) -> None:
-    """Run a tiny workload, so that no measured replay pays for compiling or loading kernels."""
+    """Run a tiny workload, so that measured replays do not include compiling or loading kernels."""
     jobs = tuple(
         TraceJob(id=i, submit=i, run=10 + i, procs=1 + i % 4, estimate=40 + i) for i in range(_WARM_UP)
     )

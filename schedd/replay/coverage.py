@@ -1,4 +1,4 @@
-"""How often a quantile held, in parts of a log: by time, and by tenth of the users."""
+"""Coverage of a quantile in parts of a log: by time, and by tenth of the users."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy.typing as npt
 __all__ = ["FEWEST_OF_USER", "Bools", "CoveragePart", "by_tenth", "by_time", "tenths"]
 
 FEWEST_OF_USER: Final = 30
-"""Jobs; users with fewer are in no tenth."""
+"""Minimum number of jobs; users with fewer are in no tenth."""
 
 Bools = npt.NDArray[np.bool_]
 Names = npt.NDArray[np.str_]
@@ -18,8 +18,8 @@ Names = npt.NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True)
 class CoveragePart:
-    """A part with at least one job. ``number`` counts from 1; of how many ``jobs`` it is, and the share of
-    those that P90 covered.
+    """A part with at least one job. ``number`` counts from 1; ``jobs`` is its size, ``p90_coverage`` the
+    covered share.
     """
 
     number: int
@@ -28,16 +28,16 @@ class CoveragePart:
 
 
 def by_time(held: Bools, since: npt.ArrayLike, length: float) -> tuple[CoveragePart, ...]:
-    """Whether it ``held`` for each job, by spans of ``length`` seconds; ``since``: each job's seconds from
-    the beginning of the first one.
+    """Return the coverage by spans of ``length`` seconds; ``since`` are seconds from the begin of the first
+    span.
     """
     span = (np.asarray(since, np.float64) // length).astype(np.int64)
     return tuple(_covered(held[span == one], one + 1) for one in np.unique(span).tolist())
 
 
 def tenths(users: Names) -> tuple[Names, ...]:
-    """Who has so many jobs as ``FEWEST_OF_USER`` of these, by their users, in ten parts: who has fewest
-    first. Parts are empty where such users are fewer than ten.
+    """Return the users with at least ``FEWEST_OF_USER`` jobs in ten parts, fewest jobs first; parts are empty
+    with fewer than ten users.
     """
     names, counts = np.unique(users, return_counts=True)
     order = np.lexsort((names, counts))
@@ -46,7 +46,7 @@ def tenths(users: Names) -> tuple[Names, ...]:
 
 
 def by_tenth(held: Bools, users: Names, parts: Sequence[Names]) -> tuple[CoveragePart, ...]:
-    """Whether it ``held`` for each job, by the ``parts`` of the users."""
+    """Return the coverage by the ``parts`` of the users."""
     of = [np.isin(users, part) for part in parts]
     return tuple(_covered(held[which], i) for i, which in enumerate(of, 1) if which.any())
 

@@ -1,4 +1,4 @@
-"""Jobs of a replay that wait for others: held by the server, as it would, until these have ended."""
+"""Dependencies between jobs of a replay: the server holds a job until its predecessor has ended."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +10,8 @@ __all__ = ["JobDependencies"]
 
 
 class JobDependencies:
-    """The server's part: who waits for whom, by the numbers that jobs have in a replay. Raises TraceError
-    where a job waits for one that is not there, or that does not come before it.
+    """The server's part of dependencies, by job numbers of the replay. Raises TraceError for a missing or
+    later predecessor.
     """
 
     def __init__(self, jobs: Sequence[TraceJob]) -> None:
@@ -32,7 +32,7 @@ class JobDependencies:
             self._behind.setdefault(head, []).append(i)
 
     def queued(self, job: int, facts: JobFacts) -> JobFacts:
-        """How the server describes a job that arrives: on hold while what it waits for has not ended."""
+        """Return the facts of an arriving job, on hold while its predecessor has not ended."""
         head = self._head.get(job)
         if head is None or head in self._done:
             return facts
@@ -40,7 +40,7 @@ class JobDependencies:
         return replace(facts, depend=f"afterany:{head}", state="H", holds="s")
 
     def ended(self, job: int, now: int) -> list[JobReleased]:
-        """A job has ended: who waited for it is released."""
+        """Return the releases after the end of a job."""
         if job not in self._behind:
             return []
         self._done.add(job)

@@ -1,4 +1,4 @@
-"""The driver of a replay: the daemon's own engine under a simulated clock, and what came of it as figures."""
+"""Driver of a replay: runs the daemon's engine under a simulated clock and computes the figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 BACKFILL_POLICY: Final = "backfill-shortest"
-"""Planning where free room goes to who is expected to be shortest; run times are predicted for it."""
+"""Planning with shortest-expected-job-first backfilling; run times are predicted for it."""
 PLACEMENTS: Final[Mapping[str, str]] = {"best-gap": "best_gap", "best-gap-edf": "best_gap_edf"}
-"""The same with another placement of arriving jobs, by the names that a replay has for them."""
+"""Planning with another placement of arriving jobs, by policy name."""
 
 
 def replay(
@@ -189,7 +189,7 @@ def _settings(
 
 
 def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> EngineSettings:
-    """As a replay runs them: without what a log cannot tell."""
+    """Return the settings without features that a log cannot provide."""
     placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
     if policy == BACKFILL_POLICY:
         settings = replace(settings, backfill="shortest", predict=True)
@@ -221,7 +221,7 @@ def walk(
     observer: Observer | None = None,
     validate: bool = False,
 ) -> Simulation:
-    """The same run, to be gone through step by step: nothing of it has happened yet. See ``replay``."""
+    """Return a simulation of the same run for stepwise execution. See ``replay``."""
     settings = settings or _settings(None, slack, queue_slack, weights)
     settings = _simulated(settings, policy, validate=validate)
     return Simulation(prepared, settings, searching, teller=observer)

@@ -1,4 +1,4 @@
-"""Machines that fail during a replay: when which node is away."""
+"""Node outages during a replay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["Outage", "check_outages", "random_outages"]
 class Outage:
     """Node number ``node`` of the site is down in ``[begin, end)``, in the log's seconds.
 
-    What runs on it, even in part, is killed and does not come back. Raises ValueError.
+    All jobs on it are killed and do not return. Raises ValueError.
     """
 
     begin: int
@@ -27,10 +27,10 @@ class Outage:
 
 
 def random_outages(prepared: Prepared, every_h: float, lasts_h: float, seed: int) -> tuple[Outage, ...]:
-    """Outages of every node from the first submission to the last, drawn with ``seed``.
+    """Return outages of every node from the first submission to the last, drawn with ``seed``.
 
-    Each node is up for ``every_h`` hours in the mean and then down for ``lasts_h``, both exponential: the
-    usual model where no failure log is at hand. Raises ValueError.
+    Each node is up for ``every_h`` hours and down for ``lasts_h`` hours on average, both exponential: the
+    usual model without a failure log. Raises ValueError.
     """
     if not (0 < every_h < float("inf") and 0 < lasts_h < float("inf")):
         raise ValueError(f"nodes up for {every_h} h and down for {lasts_h} h: both must be above 0")
@@ -47,7 +47,7 @@ def random_outages(prepared: Prepared, every_h: float, lasts_h: float, seed: int
 
 
 def check_outages(outages: Sequence[Outage], nodes: int) -> None:
-    """Raise ValueError for a node that the site does not have, or one that fails while it is down."""
+    """Raise ValueError for an unknown node, or a node that fails while it is down."""
     back: dict[int, int] = {}
     for outage in sorted(outages):
         if outage.node >= nodes:

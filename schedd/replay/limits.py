@@ -1,4 +1,4 @@
-"""A site's limits in a replay: who can never run under them, and how far each was used, seen from outside."""
+"""A site's limits in a replay: jobs that can never run under them, and the observed peaks."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LimitPeak:
-    """A limit in words, what it allows, and the most that one whom it concerns used at any moment."""
+    """A limit as text, its amount, and the maximum concurrent use by one of its subjects."""
 
     limit: str
     amount: int
@@ -31,9 +31,9 @@ class LimitPeak:
 
 
 def jobs_within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared, int]:
-    """The jobs that may run under the site's limits at all, and how many may not.
+    """Return the jobs allowed by the site's limits, and the number of excluded jobs.
 
-    Raises TraceError for a limit of something that logs do not tell, and when no job is left.
+    Raises TraceError for limits of facts that logs do not contain, and when no job is left.
     """
     limits = site_policy(site).limits
     for limit in limits:
@@ -60,7 +60,9 @@ def jobs_within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Pre
 def peak_usage(
     site: Mapping[str, Any], jobs: Sequence[TraceJob], start: Sequence[int], end: Sequence[int]
 ) -> list[LimitPeak]:
-    """How far each limit was used by jobs that ran over ``[start, end)``; ends of a second come first."""
+    """Return the peak use of each limit by jobs that ran over ``[start, end)``; within a second, ends precede
+    starts.
+    """
     limits = site_policy(site).limits
     found = []
     for limit in limits:
@@ -76,7 +78,7 @@ def peak_usage(
 
 
 def _concerns(limit: Limit, limits: Sequence[Limit], job: TraceJob) -> str | None:
-    """Whose the job is as the limit counts; None when it does not concern it."""
+    """Return the subject of the limit for this job, or None if the limit does not apply."""
     if limit.queue not in ("", job.queue):
         return None
     whose = _OWNERS[limit.who](job)
@@ -91,7 +93,7 @@ def _concerns(limit: Limit, limits: Sequence[Limit], job: TraceJob) -> str | Non
 
 def _most(changes: list[tuple[int, int]]) -> int:
     level = most = 0
-    for _, change in sorted(changes):  # of one moment the ends, which are negative, come first
+    for _, change in sorted(changes):  # at equal times the negative changes (ends) come first
         level += change
         most = max(most, level)
     return most

@@ -1,4 +1,4 @@
-"""The floor of a replay's machine: what runs where, kept without asking the engine, which it checks."""
+"""Independent model of a replay's machine, used to check the engine."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ __all__ = ["ReplayDefectError", "ReplayMachine", "check_capacity"]
 
 
 class ReplayDefectError(RuntimeError):
-    """The engine did what it must never do; the message says what, and when in simulated time."""
+    """The engine violated an invariant; the message has the violation and the simulated time."""
 
 
 class ReplayMachine:
-    """Nodes with their free cpus and memory, and who holds them."""
+    """Nodes with free cpus and memory, and the shares of running jobs."""
 
     def __init__(self, nodes: Sequence[NodeFacts]) -> None:
         self._cpus = {node.name: node.cpus for node in nodes}
@@ -24,7 +24,9 @@ class ReplayMachine:
         self._down: set[str] = set()
 
     def enter(self, job: int, shares: Sequence[ShareFacts]) -> str:
-        """A job starts on these shares; returns the node that it must not start on and why, or nothing."""
+        """Start a job on these shares. Return the node that cannot run it with the reason, or an empty
+        string.
+        """
         self._held[job] = shares
         wrong = ""
         for share in shares:
@@ -38,7 +40,7 @@ class ReplayMachine:
         return wrong
 
     def leave(self, job: int) -> Sequence[ShareFacts]:
-        """A job has ended; returns what it held."""
+        """End a job. Return its shares."""
         shares = self._held.pop(job)
         for share in shares:
             self._cpus[share.node] += share.cpus
@@ -47,19 +49,19 @@ class ReplayMachine:
         return shares
 
     def fail(self, node: str) -> list[int]:
-        """A node goes down; returns the jobs that run there, even in part."""
+        """Set a node down. Return the jobs with a share on it."""
         self._down.add(node)
         return [job for job, shares in self._held.items() if any(share.node == node for share in shares)]
 
     def restore(self, node: str) -> None:
-        """It is back."""
+        """Set a node up."""
         self._down.discard(node)
 
 
 def check_capacity(start: Ints, end: Ints, procs: Sequence[int], capacity: int) -> None:
-    """Raise Defect where more processors were in use than there are, at whatever moment."""
+    """Raise ReplayDefectError if more processors than the capacity were in use at any time."""
     width = np.array(procs, np.int64)
-    times = np.concatenate([end, start])  # ends of a second come before its starts
+    times = np.concatenate([end, start])  # within a second, ends precede starts
     change = np.concatenate([-width, width])
     order = np.argsort(times, kind="stable")
     level = np.cumsum(change[order])

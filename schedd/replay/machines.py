@@ -32,10 +32,10 @@ class NodeGroup:
 
 
 def read_machines(path: Path) -> tuple[NodeGroup, ...]:
-    """The node groups of the file `path`: id, cluster, nodes, CPUs per node, speed, KiB of memory per node.
+    """Return the node groups of the file `path`: id, cluster, nodes, CPUs per node, speed, KiB of memory per
+    node.
 
-    Blank lines and lines that begin with ``#`` or ``;`` are passed over. Raises TraceError that names the
-    line and the field.
+    Blank lines and lines that begin with ``#`` or ``;`` are ignored. Raises TraceError with line and field.
     """
     groups: list[NodeGroup] = []
     for number, line in enumerate(read_lines(path), 1):

@@ -1,4 +1,4 @@
-"""What a schedule was worth: waits, slowdowns, utilisation and fairness of jobs that have run.
+"""Metrics of a schedule: waits, slowdowns, utilisation and fairness of finished jobs.
 
 Formulas and their sources: docs/reference/metrics.md.
 """
@@ -14,7 +14,7 @@ __all__ = ["Metrics", "Series", "lateness", "measure", "series", "start_estimate
 
 _SLOWDOWN_FLOOR: Final = 1
 _BOUND: Final = 10
-"""Seconds; the usual threshold of the bounded slowdown (Feitelson and Rudolph 1998)."""
+"""Threshold of the bounded slowdown in seconds (Feitelson and Rudolph 1998)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Course of a schedule over equal intervals: each value is the mean over its interval.
+    """Course of a schedule over equal intervals; each value is the mean over its interval.
 
-    ``time`` holds the left edges in seconds, on the clock of the jobs; ``width`` is the interval's length
-    in seconds; ``utilisation`` is the share of processors in use; ``queued`` the number of waiting jobs.
-    All arrays have the same length.
+    ``time`` holds the left edges in seconds, on the clock of the jobs; ``width`` is the interval's length in
+    seconds; ``utilisation`` is the share of processors in use; ``queued`` the number of waiting jobs. All
+    arrays have equal length.
     """
 
     time: NDArray[np.float64]
@@ -93,17 +93,18 @@ def measure(
 def _normalised_waits(
     wait: NDArray[np.int64], area: NDArray[np.float64], owner: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """For every user the waiting time of all jobs per processor-second used."""
+    """Return for every user the waiting time of all jobs per processor-second used."""
     _, at = np.unique(owner, return_inverse=True)
     waited = np.bincount(at, weights=wait.astype(np.float64))
     return waited / np.bincount(at, weights=area)
 
 
 def start_estimate_accuracy(told: ArrayLike, start: ArrayLike) -> tuple[float | None, float | None]:
-    """The share of jobs that started by the start told to them, and by how many seconds the others missed it
-    in the mean (0 without any); jobs of one length, integer seconds, -1 for nothing told.
+    """Return the share of jobs that started by their estimated start, and the mean delay of the others in
+    seconds (0 without any).
 
-    None and None where nothing was told at all.
+    The arrays have equal length and integer seconds; -1 means no estimate. None and None without any
+    estimate.
     """
     said, started = np.asarray(told, dtype=np.int64), np.asarray(start, dtype=np.int64)
     started, said = started[said >= 0], said[said >= 0]
@@ -114,8 +115,10 @@ def start_estimate_accuracy(told: ArrayLike, start: ArrayLike) -> tuple[float | 
 
 
 def lateness(deadline: Sequence[int | None], end: ArrayLike) -> tuple[int | None, float | None]:
-    """How many jobs ended after their deadline (integer seconds, None: it has none), and by how many seconds
-    in the mean over all that have one. None and None where no job has one.
+    """Return the number of jobs that ended after their deadline, and the mean delay over all jobs with a
+    deadline, in seconds.
+
+    None and None without any deadline.
     """
     ends = np.asarray(end, dtype=np.int64)
     has = [i for i, due in enumerate(deadline) if due is not None]
@@ -128,7 +131,7 @@ def lateness(deadline: Sequence[int | None], end: ArrayLike) -> tuple[int | None
 def series(
     submit: ArrayLike, start: ArrayLike, end: ArrayLike, procs: ArrayLike, capacity: int, intervals: int = 400
 ) -> Series:
-    """How utilisation and queue went, over `intervals` equal intervals from first submission to last end.
+    """Return utilisation and queue length over `intervals` equal intervals from first submission to last end.
 
     Arguments as for `measure`. Raises ValueError for no jobs.
     """
@@ -150,7 +153,7 @@ def series(
 def _integral(
     begin: NDArray[np.int64], end: NDArray[np.int64], weight: NDArray[np.float64], edges: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Up to each edge, the integral of the weight present: a piecewise linear function of time."""
+    """Return the integral of the present weight up to each edge: a piecewise linear function of time."""
     times = np.concatenate((begin, end))
     order = np.argsort(times, kind="stable")
     at = times[order].astype(np.float64)

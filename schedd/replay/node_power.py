@@ -1,7 +1,7 @@
-"""The power of a replay's nodes: orders are obeyed, each in its time, and what is drawn is counted.
+"""Simulated power of a replay's nodes: switch orders take effect after their delay, and energy is counted.
 
-Beside the engine's own orders there is the rule that other schedulers have: a node goes off when it was idle
-for so long, and on when a job was given it, which waits for it then (Slurm: SuspendTime and ResumeProgram).
+In addition to the engine's own orders there is the rule of other schedulers: a node is switched off after an
+idle timeout, and on when a job was assigned to it, which then waits (Slurm: SuspendTime and ResumeProgram).
 """
 
 import heapq
@@ -21,9 +21,11 @@ _KWH: Final = 3.6e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerModel:
-    """What the nodes draw, and how long they take: ``boot`` seconds until the server shows a node up,
-    ``stop`` until it shows it down. With a ``timeout`` nodes are switched by the rule of others, after so
-    many idle seconds; without, as the engine orders. While it boots or stops a node draws what it draws idle.
+    """Power draw of the nodes, with ``boot`` and ``stop`` delays in seconds until the server shows a node up
+    or down.
+
+    With a ``timeout`` nodes are switched by idle seconds, otherwise by the engine. Booting and stopping nodes
+    draw idle power.
     """
 
     draw: Draw
@@ -34,8 +36,8 @@ class PowerModel:
 
 @dataclass(frozen=True, slots=True)
 class EnergyUse:
-    """What all nodes drew from the first submission to the last end. ``jobs_kwh`` is the part of busy cores,
-    ``idle_kwh`` that of nodes on which nothing ran, ``kwh`` all. ``switched_off`` counts orders.
+    """Energy of all nodes from the first submission to the last end. ``jobs_kwh`` is the part of busy cores,
+    ``idle_kwh`` of nodes without jobs, ``kwh`` the total. ``switched_off`` counts orders.
     """
 
     kwh: float
@@ -52,7 +54,7 @@ class _Phase(Enum):
 
 
 class NodePowerSimulation:
-    """One replay's boards, from the moment ``begin`` on, at which all are on and idle."""
+    """Power states of one replay's nodes from ``begin`` on, when all are on and idle."""
 
     def __init__(self, boards: PowerModel, nodes: Iterable[str], begin: int) -> None:
         self._boards = boards
@@ -71,15 +73,15 @@ class NodePowerSimulation:
 
     @property
     def obeys(self) -> bool:
-        """Whether the engine's orders are awaited."""
+        """Whether nodes follow the engine's orders."""
         return self._boards.timeout is None
 
     def next(self) -> int | None:
-        """When a node comes up, goes down, or is looked at."""
+        """Return the time of the next change or check of a node."""
         return self._due[0][0] if self._due else None
 
     def order(self, decision: Switch, now: int) -> Switched:
-        """The engine's order is obeyed. Raises Defect where a job runs on a node that is to go off."""
+        """Carry out an order of the engine. Raises ReplayDefectError if a node with a job is switched off."""
         name = decision.node
         if self._busy[name] and not decision.on:
             raise ReplayDefectError(f"node {name}, on which a job runs, was switched off at {now}")
@@ -95,7 +97,7 @@ class NodePowerSimulation:
         )
 
     def arrived(self, now: int) -> list[tuple[str, bool]]:
-        """Nodes that are up (True) or down now; by the rule of others those idle for long begin to stop."""
+        """Return nodes that are up (True) or down now; with a timeout, idle nodes begin to stop."""
         found = []
         while self._due and self._due[0][0] <= now:
             _, name = heapq.heappop(self._due)
@@ -111,8 +113,8 @@ class NodePowerSimulation:
         return found
 
     def start_job(self, shares: Sequence[ShareFacts], now: int) -> int:
-        """A job was given these nodes; returns after how many seconds all of them are up. Raises Defect where
-        the engine gave it one that it had switched off.
+        """Assign a job to nodes. Return the seconds until all are up. Raises ReplayDefectError if the engine
+        used a node that it had switched off.
         """
         self._count(now)
         wait = 0
@@ -123,7 +125,7 @@ class NodePowerSimulation:
                     raise ReplayDefectError(
                         f"a job was started on node {name}, which is {phase.name.lower()}, at {now}"
                     )
-                if phase is _Phase.STOPPING:  # it must be down before it can be switched on
+                if phase is _Phase.STOPPING:  # it can be switched on only when down
                     wait = max(wait, self._since[name] + self._boards.stop - now + self._boards.boot)
                     self._since[name] += self._boards.stop  # it boots from then on
                     self._phase[name] = _Phase.BOOTING
@@ -136,7 +138,7 @@ class NodePowerSimulation:
         return wait
 
     def left(self, shares: Sequence[ShareFacts], ran: int, now: int) -> None:
-        """A job that ``ran`` for so many seconds has left these nodes."""
+        """End a job that ``ran`` for this many seconds."""
         self._count(now)
         self._jobs += self._boards.draw.core * ran * sum(share.cpus for share in shares)
         for name in {share.node for share in shares}:
@@ -147,13 +149,13 @@ class NodePowerSimulation:
                     heapq.heappush(self._due, (now + self._boards.timeout, name))
 
     def use(self, now: int) -> EnergyUse:
-        """What was drawn up to ``now``."""
+        """Return the energy up to ``now``."""
         self._count(now)
         jobs, drawn = self._jobs / _KWH, self._drawn / _KWH
         return EnergyUse(drawn + jobs, jobs, self._idle / _KWH, self._offs)
 
     def _is_idle(self, name: str, now: int) -> bool:
-        """Whether the rule of others lets it stop."""
+        """Return whether the idle timeout has passed."""
         timeout = self._boards.timeout
         return timeout is not None and not self._busy[name] and now >= self._idle_since[name] + timeout
 

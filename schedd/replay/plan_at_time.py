@@ -1,4 +1,6 @@
-"""The plan at one moment of a replay: who runs, who waits until when; what was told, promised, expected."""
+"""The plan at a given time of a replay: running and waiting jobs with planned, promised and expected
+starts.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -23,9 +25,9 @@ JobState = Literal["running", "planned", "waiting", "never"]
 class JobAtTime:
     """A job that has arrived and has not ended. Times are the log's seconds, ``id`` is the log's.
 
-    ``planned_start`` is None for who has no place: under a policy that plans nobody, or since it waits for
-    something else, which ``waits_for`` says. ``told_start`` is what was told at its arrival,
-    ``promised_start`` what its start is no later than, ``expected_start`` by how long jobs really run.
+    ``planned_start`` is None without a place: the policy plans nothing, or the job waits for ``waits_for``.
+    ``told_start`` is the start estimate at arrival, ``promised_start`` the promise, ``expected_start`` the
+    estimate by predicted run times.
     """
 
     id: str
@@ -46,12 +48,11 @@ class JobAtTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAtTime:
-    """The plan when all up to and at the second ``time`` of the log has happened.
+    """The plan after all events up to the second ``time`` of the log.
 
-    ``unix_time`` is the same since the epoch, where the log says when it began; ``next`` is when something
-    happens next, None after the last job's end. ``procs_used`` of ``procs`` are held by jobs that run;
-    ``to_come`` jobs have not arrived yet. ``jobs``: those that run by their ends, then those that wait by
-    their planned starts, those without one last.
+    ``unix_time`` is the same time since the epoch, if the log has its begin; ``next`` is the time of the next
+    event, None after the last. ``procs_used`` of ``procs`` are held by running jobs; ``to_come`` jobs have
+    not arrived. ``jobs``: running jobs by end, then waiting jobs by planned start, jobs without a start last.
     """
 
     log: str
@@ -69,38 +70,38 @@ class PlanAtTime:
     jobs: tuple[JobAtTime, ...]
 
     def as_row(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         return asdict(self)
 
 
 class StartForecaster:
-    """Learns in a replay how long jobs run, and says when those that wait are expected to start."""
+    """Learns run times during a replay and estimates the starts of waiting jobs."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._jobs = prepared.jobs
         self._learner = Learner()
 
     def queued(self, i: int, now: int) -> None:
-        """It arrives."""
+        """Process an arrival."""
         job = self._jobs[i]
         self._learner.predict_job(str(i), JobFeatures(job.user, job.estimate, job.procs, job.name), now)
 
     def started(self, i: int, now: int) -> None:
-        """It starts."""
+        """Process a start."""
         self._learner.record_start(str(i), now)
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
-        """It ends; what a node cut short teaches nothing."""
+        """Process an end; a killed job is not used for learning."""
         if killed:
             self._learner.forget(str(i), now)
         else:
             self._learner.record_end(str(i), now)
 
     def estimate_starts(self, _state: EngineState, _before: int | None) -> None:
-        """Nothing is told unless somebody asks."""
+        """Do nothing: estimates are computed on request."""
 
     def expected(self, state: EngineState, now: int) -> Mapping[str, int]:
-        """By job, when it starts in half of the draws of run times, asked ``now``: the engine's clock."""
+        """Return the P50 start by job at ``now`` on the engine's clock."""
         ids = SlotIds(state.by_slot)
         predictions, release = self._learner.renew_predictions(now), state.columns.release
         scene = StartSampler.from_plan(
@@ -124,7 +125,7 @@ class StartForecaster:
 def plan_at_time(
     simulation: Simulation, prepared: Prepared, policy: str, moment: int, told: StartForecaster
 ) -> PlanAtTime:
-    """The plan at that second of the log, to which the ``simulation`` has run."""
+    """Return the plan at this second of the log, up to which the ``simulation`` has run."""
     state = simulation.state
     expected = told.expected(state, max(state.now, moment + prepared.offset))
     jobs = [_job(simulation, prepared, record, expected) for record in state.records.values()]

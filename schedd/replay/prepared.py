@@ -1,4 +1,4 @@
-"""From the jobs that a replay selects to what its engine is told of them."""
+"""Preparation of selected jobs: requests on the machine, and facts for the engine."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ __all__ = ["Prepared", "prepare"]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Jobs that can all run on ``site``, in order of submission; ``skipped`` could not.
+    """Jobs that can run on ``site``, in order of submission; ``skipped`` could not.
 
-    ``offset`` is added to the log's seconds to get those of the engine's clock. ``reasons`` says why how many
-    were left out that are not merely wider than the machine; ``unread`` counts node specifications that were
-    not understood: their jobs ask for processors anywhere.
+    ``offset`` converts the log's seconds to the engine's clock. ``reasons`` counts excluded jobs by reason,
+    except those wider than the machine; ``unread`` counts node specifications that were not understood: their
+    jobs request processors anywhere.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Prepared:
     kill: bool = False
 
     def facts(self, i: int) -> JobFacts:
-        """Job number ``i`` as a server would describe it when it arrives."""
+        """Return job number ``i`` as a server would describe it on arrival."""
         job, ask = self.jobs[i], self.requests[i]
         return JobFacts(
             id=str(i),
@@ -61,7 +61,7 @@ class Prepared:
 
 
 def prepare(selection: Selection, site: ReplaySite, unix_start_time: int | None = None) -> Prepared:
-    """The jobs of ``selection`` with their requests on ``site``; those that it can never run are left out.
+    """Return the jobs of ``selection`` with their requests on ``site``, without jobs that can never run.
 
     Raises TraceError when nothing is left.
     """
@@ -95,7 +95,7 @@ def prepare(selection: Selection, site: ReplaySite, unix_start_time: int | None 
 
 
 class _Judge:
-    """Reads requests as the engine will; equal ones once, and shares what it read among their jobs."""
+    """Parses requests like the engine. Equal requests are parsed once and shared."""
 
     def __init__(self, site: ReplaySite) -> None:
         self._site = site
@@ -107,7 +107,7 @@ class _Judge:
         self.unread = 0
 
     def __call__(self, job: TraceJob) -> tuple[TraceRequest, str]:
-        """What the job asks, and why it can never run, if so."""
+        """Return the job's request, and the reason why it can never run, or an empty string."""
         key = (job.procs, job.mem_kib_per_proc, job.mem_kib_per_node, job.nodes_spec, job.select_spec)
         found = self._known.get(key)
         if found is None:

@@ -1,4 +1,4 @@
-"""What one replay of one log under one policy gave."""
+"""Result of one replay of one log under one policy."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,12 +20,12 @@ TIMINGS: Final = (
     "plan_add_us_p99",
     "repair_us_p99",
 )
-"""The fields that differ between two runs of the same replay; all others must agree."""
+"""Fields that differ between two runs of the same replay; all others are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTotals:
-    """What all searches of a replay did: how many there were, their moves, and the seconds they took."""
+    """Totals of all searches of a replay: number, moves, and seconds."""
 
     searches: int = 0
     moves_tried: int = 0
@@ -34,7 +34,7 @@ class SearchTotals:
     search_s: float = 0.0
 
     def counts(self) -> Mapping[str, Any]:
-        """All but the seconds, which are this computer's."""
+        """Return all fields except the seconds, which depend on the computer."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "search_s"}
 
 
@@ -87,11 +87,11 @@ class ReplayResult:
 
     @property
     def search_s(self) -> float:
-        """Seconds of this computer that the searches took."""
+        """Total real seconds of the searches."""
         return self.searched.search_s
 
     def as_row(self) -> dict[str, Any]:
-        """Field to value for JSON, in the order that the documentation gives; the timings come last."""
+        """Return the fields for JSON in documented order; timings are last."""
         return {
             "log": self.log,
             "policy": self.policy,

@@ -1,4 +1,4 @@
-"""Searches within a replay: due as the daemon's are, by the simulated clock."""
+"""Searches within a replay, due as in the daemon by the simulated clock."""
 
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
@@ -19,26 +19,28 @@ _DAEMON = EngineSettings()
 
 
 class PlanImprover(Protocol):
-    """What betters the plan of a replay beside its events: see ``Searches``."""
+    """Improves the plan of a replay between its events: see ``PeriodicSearches``."""
 
     def record_outcome(self, outcome: Outcome) -> None:
-        """What a call of the engine came to."""
+        """Record the outcome of an engine call."""
 
     def next_search(self, engine: Engine) -> int | None:
-        """When it begins though nothing else happens."""
+        """Return the time of the next search without other events."""
 
     def improve(self, engine: Engine) -> PlanImproved | PlanChosen | None:
-        """What it finds, if it is due."""
+        """Return the result of a search if one is due."""
 
     def totals(self) -> SearchTotals:
-        """What was done up to now."""
+        """Return the totals."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSchedule:
-    """How a replay searches. ``search`` bounds each search by moves or by seconds (of real time; then two
-    runs differ). The rest are settings of the engine, in simulated seconds: ``every`` is its
-    ``search_every``, and so on. Raises ValueError.
+    """Schedule of searches in a replay. ``search`` bounds each search by moves or by real seconds (then two
+    runs differ).
+
+    The other fields are engine settings in simulated seconds: ``every`` is ``search_every``, and so on.
+    Raises ValueError.
     """
 
     every: int = _DAEMON.search_every
@@ -54,7 +56,7 @@ class SearchSchedule:
 
     @classmethod
     def from_settings(cls, settings: EngineSettings, search: SearchSettings) -> Self:
-        """As a site's settings say, each search bounded as in ``search``."""
+        """Return the schedule of a site's settings, with each search bounded as in ``search``."""
         weighed = replace(search, weights=parse_criteria(settings.criteria))
         return cls(
             settings.search_every,
@@ -66,11 +68,11 @@ class SearchSchedule:
 
     @property
     def weights(self) -> dict[str, float]:
-        """By the names of the criteria, as the engine's settings have them."""
+        """Weights by objective name, as in the engine's settings."""
         return {str(criterion): weight for criterion, weight in self.search.weights.items()}
 
     def apply_to(self, settings: EngineSettings) -> EngineSettings:
-        """The engine's settings with these."""
+        """Return the engine's settings with this schedule."""
         return replace(
             settings,
             weights=self.weights,
@@ -131,7 +133,7 @@ class PeriodicSearches:
         return f"search:{len(self.reports)}"
 
     def _record_applied(self, engine: Engine) -> None:
-        """The engine has taken over what the last search found, as far as it did."""
+        """Record the moves of the last search that the engine has applied."""
         search, self.last = self.last, None
         if search is None:
             return
@@ -140,7 +142,7 @@ class PeriodicSearches:
         self.seen = self.seen.ended(search, engine.state.now, unfinished=unfinished)
 
     def totals(self) -> SearchTotals:
-        """What they did up to now."""
+        """Return the totals."""
         reports = self.reports
         return SearchTotals(
             len(reports),

@@ -1,8 +1,8 @@
-"""The shell around the engine in a replay: a simulated clock, and what happens at each of its moments.
+"""Shell around the engine in a replay: a simulated clock and the events of each second.
 
-Jobs arrive as the log says, a run decision starts its job in the same second, a job ends after its run time
-or with a node that fails under it. What happens in one second is handled together: ends, then nodes, then
-arrivals, before anything starts.
+Jobs arrive as in the log, a run decision starts its job in the same second, and a job ends after its run time
+or with a failed node. The events of one second are processed together: ends, then nodes, then arrivals,
+before any start.
 """
 
 import heapq
@@ -47,7 +47,9 @@ _MOST_ROUNDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a replay is: jobs ended of all, events handled, the simulated clock in the log's seconds."""
+    """Progress of a replay: ended jobs, total jobs, processed events, and the simulated clock in the log's
+    seconds.
+    """
 
     ended: int
     jobs: int
@@ -57,11 +59,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When each job of a selection ran, in the log's seconds, and what the engine did for it.
+    """Start and end of each selected job in the log's seconds, and engine statistics.
 
-    ``told`` is the start that was told of each job when it arrived, -1 for none; ``killed`` says who ended
-    with a node, ``where`` on which nodes each ran; ``power`` is what the nodes drew, where their boards were
-    played.
+    ``told`` is the start estimate of each job at arrival, or -1; ``killed`` marks jobs that ended with a
+    node; ``where`` are the nodes of each job; ``power`` is the energy use, if simulated.
     """
 
     start: Ints
@@ -79,23 +80,23 @@ class Schedule:
 
 
 class Observer(Protocol):
-    """Is told of each job, by its number. Times are those of the engine's clock."""
+    """Receives the events of each job by number. Times are those of the engine's clock."""
 
     def queued(self, i: int, now: int) -> None:
-        """It arrives."""
+        """The job arrives."""
 
     def started(self, i: int, now: int) -> None:
-        """It starts."""
+        """The job starts."""
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
-        """It ends, by itself or with its node."""
+        """The job ends, normally or with its node."""
 
     def estimate_starts(self, state: EngineState, before: int | None) -> None:
-        """The plan is at rest until ``before``; None: for ever."""
+        """The plan does not change before ``before``; None: never."""
 
 
 class Simulation:
-    """The shell around the engine: a clock, the arrivals still to come, a heap of ends, nodes that fail."""
+    """Shell around the engine: clock, pending arrivals, a heap of ends, and node failures."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class Simulation:
         self._prepared = prepared
         self._teller = teller
         self._jobs = prepared.jobs
-        # The engine's clock counts from the epoch, a log's own perhaps from before its first job.
+        # The engine's clock counts from the epoch; a log may begin at any time.
         self._offset = prepared.offset
         first = self._jobs[0].submit + self._offset
         if searching is not None:
@@ -123,14 +124,14 @@ class Simulation:
             self._engine.state.plan = self._plan
         nodes = [NodeChanged(id=f"n{i}", time=first, node=node) for i, node in enumerate(prepared.site.nodes)]
         self._engine.handle(nodes, first)
-        self._engine.handle((), first)  # what the nodes gave room for is not a repair of this replay
+        self._engine.handle((), first)  # the repair after adding nodes is not part of the replay
         if self._plan is not None:
             self._plan.clear_timings()
         self._floor = ReplayMachine(prepared.site.nodes)
         self._power: NodePowerSimulation | None = None
         if boards is not None:
             self._power = NodePowerSimulation(boards, self._engine.state.node_facts, first)
-            self._engine.state.since = first  # as after a snapshot: what runs is known
+            self._engine.state.since = first  # as after a snapshot: running jobs are known
         self._start = np.full(len(self._jobs), -1, np.int64)
         self._end = np.full(len(self._jobs), -1, np.int64)
         self._told = np.full(len(self._jobs), -1, np.int64)
@@ -147,49 +148,49 @@ class Simulation:
         if searching is not None:
             self._searches = PeriodicSearches(searching.search, SearchHistory(whole=first, tried=first))
         check_outages(outages, len(prepared.site.nodes))
-        # Who comes back goes before who fails, last first: they are taken from the end.
+        # Restored nodes precede failing ones; reversed, because changes are taken from the end.
         changes = [(o.begin + self._offset, 1, o.node) for o in outages]
         changes += [(o.end + self._offset, 0, o.node) for o in outages]
         self._changes = sorted(changes, reverse=True)
 
     @property
     def state(self) -> EngineState:
-        """The engine's, to be read."""
+        """The engine's state, read-only."""
         return self._engine.state
 
     @property
     def now(self) -> int:
-        """The simulated clock, in the log's seconds."""
+        """The simulated clock in the log's seconds."""
         return self._engine.state.now - self._offset
 
     @property
     def next_moment(self) -> int | None:
-        """When something happens next, in the log's seconds; None: nothing does, the log is through."""
+        """Time of the next event in the log's seconds, or None at the end of the log."""
         moment = self._next_moment()
         return moment - self._offset if moment is not None else None
 
     @property
     def arrived(self) -> int:
-        """So many jobs have arrived, the first of the log."""
+        """Number of arrived jobs."""
         return self._arrived
 
     @property
     def ended(self) -> int:
-        """So many of them have ended."""
+        """Number of ended jobs."""
         return self._ended
 
     def started_at(self, job: int) -> int | None:
-        """When a job started, in the log's seconds."""
+        """Return the start of a job in the log's seconds."""
         return int(self._start[job]) - self._offset if self._start[job] >= 0 else None
 
     def estimated_start(self, job: int) -> int | None:
-        """The start that was told of a job when it arrived, in the log's seconds."""
+        """Return the start estimate of a job at its arrival, in the log's seconds."""
         return int(self._told[job]) - self._offset if self._told[job] >= 0 else None
 
     def run_until(
         self, moment: int | None = None, on_progress: Callable[[Progress], None] | None = None
     ) -> None:
-        """All that happens up to and at this second of the log; None: to the end. Raises Defect."""
+        """Process all events up to this second of the log, or to the end. Raises ReplayDefectError."""
         rounds = 0
         last = moment + self._offset if moment is not None else None
         while (t := self._next_moment()) is not None and (last is None or t <= last):
@@ -201,7 +202,7 @@ class Simulation:
                 on_progress(self._progress(t))
 
     def run(self, on_progress: Callable[[Progress], None] | None = None) -> None:
-        """To the end of the last job. Raises Defect."""
+        """Run to the end of the last job. Raises ReplayDefectError."""
         engine = self._engine
         self.run_until(None, on_progress)
         if self._ended < len(self._jobs):
@@ -215,7 +216,7 @@ class Simulation:
             on_progress(self._progress(engine.state.now))
 
     def schedule(self) -> Schedule:
-        """When each job ran."""
+        """Return start and end of each job with statistics."""
         return Schedule(
             start=self._start - self._offset,
             end=self._end - self._offset,
@@ -234,7 +235,9 @@ class Simulation:
         return Progress(self._ended, len(self._jobs), self._events, t - self._offset)
 
     def _next_moment(self) -> int | None:
-        """The next end, arrival, change of a node or wish of the engine; None when the log is through."""
+        """Return the time of the next end, arrival, node change or engine wake-up; None at the end of the
+        log.
+        """
         while self._ends and self._killed[self._ends[0][1]]:
             heapq.heappop(self._ends)
         if self._ended == len(self._jobs):
@@ -256,7 +259,7 @@ class Simulation:
         return min(moments) if moments else None
 
     def _second(self, t: int) -> None:
-        """All that happens at ``t``: ends and arrivals in one batch, then starts until none is left."""
+        """Process one second: ends and arrivals in one batch, then starts until none is left."""
         before = self._arrived
         batch = self._batch(t)
         for rounds in range(_MOST_ROUNDS):
@@ -269,7 +272,7 @@ class Simulation:
             batch = self._starts(outcome.decisions, t)
             if not batch and self._searches is not None:
                 wake = self._engine.next_wake
-                at_rest = wake is None or wake > t  # else this second comes again
+                at_rest = wake is None or wake > t  # otherwise this second is processed again
                 improved = self._searches.improve(self._engine) if at_rest else None
                 batch = [improved] if improved is not None else []
             if not batch:
@@ -309,7 +312,7 @@ class Simulation:
         return JobEnded(id=f"e{job}", time=t, job_id=str(job), exit_status=status)
 
     def _change(self, change: tuple[int, int, int], t: int) -> list[Event]:
-        """A node fails with all that runs on it, or is back."""
+        """Fail a node with its jobs, or restore it."""
         _, fails, number = change
         node = self._prepared.site.nodes[number]
         if not fails:
@@ -323,9 +326,7 @@ class Simulation:
         return [*gone, NodeChanged(id=f"d{number}:{t}", time=t, node=replace(node, state="down"))]
 
     def _switched(self, power: NodePowerSimulation, t: int) -> list[Event]:
-        """Nodes that are up or down now, as far as the server tells of it: where others switch them, it
-        shows them up.
-        """
+        """Return node events for the server's view; with an idle timeout the server shows all nodes up."""
         events: list[Event] = []
         nodes = self._engine.state.node_facts
         for name, up in power.arrived(t):
@@ -342,7 +343,7 @@ class Simulation:
                 self._told[i] = state.plan.start(record.slot)
 
     def _starts(self, decisions: tuple[Decision, ...], t: int) -> list[Event]:
-        """Do what the engine decided: what it starts does start."""
+        """Carry out the engine's decisions."""
         events: list[Event] = []
         for decision in decisions:
             if isinstance(decision, Switch) and self._power is not None:
@@ -351,7 +352,7 @@ class Simulation:
             if not isinstance(decision, Run):
                 raise ReplayDefectError(f"at {t - self._offset}: {decision}")
             job = int(decision.job_id)
-            # Beside what the engine counts itself: did the job really start by the moment it was promised?
+            # In addition to the engine's own count: did the job start by its promise?
             state = self._engine.state
             self._late += t > int(state.promise[state.records[decision.job_id].slot])
             self._inverted += state.ranks.matter and self._passes_over(job, t)
@@ -374,7 +375,7 @@ class Simulation:
         return events
 
     def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
-        """How long a job runs: where faster nodes run it sooner, by the slowest of its own."""
+        """Return the run time of a job; faster nodes shorten it, by the slowest of its nodes."""
         run, site = self._jobs[job].run, self._prepared.site
         if not site.paced:
             return run
@@ -382,7 +383,7 @@ class Simulation:
         return max(1, round(run * min(site.speeds.values()) / own))
 
     def _passes_over(self, job: int, t: int) -> bool:
-        """Whether a job of higher priority waits that would have room where this one starts."""
+        """Return whether a waiting job of higher priority would fit in this place."""
         state, columns = self._engine.state, self._engine.state.plan.jobs
         slot = state.records[str(job)].slot
         waits = (columns.states == PLANNED) & (columns.ready <= t)

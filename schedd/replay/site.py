@@ -1,7 +1,7 @@
-"""The machine that a replay runs on, and how a job of a log asks for a part of it.
+"""Machine of a replay, and the translation of a log's job into a request on it.
 
-Without node shapes the machine is one node of P cpus and memory is ignored; with them a job asks as its log
-says: by the node specification where there is one, else for processors anywhere.
+Without node shapes the machine is one node of P cpus, and memory is ignored. With them a job requests its
+node specification if the log has one, otherwise processors anywhere.
 """
 
 import re
@@ -23,7 +23,7 @@ _CHUNK_KEYS: Final = frozenset({"ncpus", "mem"})
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """A job's request in the words of its server, but for the walltime."""
+    """A job's request in its server's dialect, without the walltime."""
 
     family: Family
     resources: Mapping[str, str]
@@ -31,9 +31,9 @@ class TraceRequest:
 
 @dataclass(frozen=True)
 class ReplaySite:
-    """The nodes; ``shaped`` when they are the log's own and not one that stands for the whole machine.
+    """Nodes of the machine. ``shaped``: they are the log's own, not one node for the whole machine.
 
-    ``paced``: run times are those on the slowest nodes, and shorter on faster ones.
+    ``paced``: run times refer to the slowest nodes and are shorter on faster ones.
     """
 
     nodes: tuple[NodeFacts, ...]
@@ -42,7 +42,7 @@ class ReplaySite:
 
     @property
     def procs(self) -> int:
-        """All cpus."""
+        """Total cpus."""
         return sum(node.cpus for node in self.nodes)
 
     @cached_property
@@ -52,16 +52,16 @@ class ReplaySite:
 
     @cached_property
     def speeds(self) -> Mapping[str, float]:
-        """By name of the node."""
+        """Speed by node name."""
         return {node.name: node.speed for node in self.nodes}
 
     @cached_property
     def _names_and_properties(self) -> frozenset[str]:
-        """Names and properties of nodes: all that a request can be told by."""
+        """Names and properties of nodes: the valid conditions of a request."""
         return frozenset(word for node in self.nodes for word in (node.name, *node.properties))
 
     def request(self, job: TraceJob) -> TraceRequest:
-        """What ``job`` asks of this machine."""
+        """Return the request of ``job`` on this machine."""
         if not self.shaped:
             return TraceRequest("torque", {"ncpus": str(job.procs)})
         if job.select_spec:
@@ -80,7 +80,7 @@ class ReplaySite:
         )
 
     def unknown_properties(self, jobs: Iterable[TraceJob]) -> frozenset[str]:
-        """Properties and hosts that ``jobs`` ask for and no node has; they are passed over."""
+        """Return properties and hosts requested by ``jobs`` that no node has; they are ignored."""
         if not self.shaped:
             return frozenset()
         specs = {job.nodes_spec for job in jobs if job.nodes_spec and not job.select_spec}
@@ -91,14 +91,16 @@ class ReplaySite:
         return frozenset(word for word in bare - {"excl", "shared"} if not self._known(word))
 
     def _known(self, word: str) -> str:
-        """``word`` as a node is known by it (a host without its domain), or nothing."""
+        """Return ``word`` as a node name (without domain) or property, or an empty string."""
         if word in self._names_and_properties:
             return word
         short = word.partition(".")[0]
         return short if short in self._names_and_properties else ""
 
     def _nodes(self, spec: str) -> tuple[str, int, int]:
-        """A ``nodes=`` value without what this machine does not know; number of nodes, KiB on each or 0."""
+        """Return a ``nodes=`` value without unknown conditions, the number of nodes, and KiB per
+        node or 0.
+        """
         listing, *everywhere = spec.split("#")
         parts: list[str] = []
         count = mem = 0
@@ -121,13 +123,13 @@ class ReplaySite:
         return "#".join(["+".join(parts), *marks]), count, mem
 
     def _condition(self, word: str) -> list[str]:
-        """A property or a host, perhaps negated or one of several, or nothing where no node is told by it."""
+        """Return a property or host, perhaps negated or with alternatives; empty if no node matches."""
         pieces = word.split("|")
         known = [("^" if p[:1] in "^!" else "") + self._known(p.lstrip("^!")) for p in pieces if p]
         return ["|".join(known)] if known and all(name.lstrip("^") for name in known) else []
 
     def _select(self, spec: str) -> str:
-        """A ``select=`` value without what this machine does not know."""
+        """Return a ``select=`` value without unknown conditions."""
         chunks = []
         for chunk in spec.split("+"):
             kept = []
@@ -149,12 +151,12 @@ def _kib(text: str) -> int:
 
 
 def single_node_site(procs: int) -> ReplaySite:
-    """The whole machine as one node of ``procs`` cpus, its memory not planned."""
+    """Return the machine as one node of ``procs`` cpus without planned memory."""
     return ReplaySite((NodeFacts(name="machine", cpus=procs),), shaped=False)
 
 
 def equal_node_site(nodes: int, cpus: int, mem: int = 0) -> ReplaySite:
-    """``nodes`` nodes of ``cpus`` cpus and ``mem`` KiB each (0: memory is not planned)."""
+    """Return ``nodes`` nodes of ``cpus`` cpus and ``mem`` KiB each (0: memory is not planned)."""
     digits = len(str(nodes))
     return ReplaySite(
         tuple(NodeFacts(name=f"n{i:0{digits}}", cpus=cpus, mem=mem) for i in range(1, nodes + 1)), shaped=True
@@ -162,10 +164,9 @@ def equal_node_site(nodes: int, cpus: int, mem: int = 0) -> ReplaySite:
 
 
 def machine_file_site(groups: Sequence[NodeGroup]) -> ReplaySite:
-    """The nodes of a machine file: ``CLUSTER1`` to ``CLUSTERn``.
+    """Return the nodes of a machine file: ``CLUSTER1`` to ``CLUSTERn``.
 
-    Their properties are those that the file implies, as MetaCentrum names them: the cluster, ``cl_CLUSTER``
-    and ``nodecpusN``.
+    Their properties follow MetaCentrum's names: the cluster, ``cl_CLUSTER`` and ``nodecpusN``.
     """
     return ReplaySite(
         tuple(

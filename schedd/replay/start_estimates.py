@@ -1,8 +1,7 @@
-"""What users would be told in a replay of when their jobs start, and how well that came true.
+"""Start estimates within a replay, as users would see them, and their accuracy.
 
-Jobs that wait are asked for at submission, at half of their wait, and an hour before they start. When that
-is, a first run of the same replay has shown; what is told depends on nothing that happens after the moment
-of asking.
+Waiting jobs are estimated at submission, at half of their wait, and an hour before their start. A first run
+of the same replay determines these times; an estimate uses nothing that happens later.
 """
 
 from bisect import insort
@@ -30,13 +29,13 @@ _NOT: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartEstimateFigures:
-    """How good the told starts and run times were; the first tenth of the jobs is left out.
+    """Accuracy of start and run time estimates; the first tenth of the jobs is excluded.
 
-    Shares are between 0 and 1. Unless its name says otherwise a figure is of jobs that wait, asked at their
-    submission. ``told_error_ratio``: the median of |wait - P50| over that of |wait - what walltimes say|;
-    ``told_sharpness``: the median P90 over the median P50, of waits. None: there is no such job.
-    ``told_months``: P90's coverage by 30 days from the log's first submission; ``told_tenths``: by tenth of
-    the users of whose jobs enough were told.
+    Shares are between 0 and 1. Unless named otherwise, a figure refers to waiting jobs, estimated at
+    submission. ``told_error_ratio`` is the median of |wait - P50| over the median of |wait - wait by
+    walltimes|; ``told_sharpness`` is the median P90 over the median P50, of waits. None without such jobs.
+    ``told_months`` is the P90 coverage by 30 days since the first submission; ``told_tenths`` by tenth of the
+    users with enough estimates.
     """
 
     told_jobs: int | None = None
@@ -54,7 +53,7 @@ class StartEstimateFigures:
 
 
 class SlotIds(Sequence[str]):
-    """The ids of jobs by slot, of those that are asked for: a list of all took as long as two draws."""
+    """Job ids by slot, resolved on access: a complete list took as long as two draws."""
 
     def __init__(self, by_slot: Sequence[JobRecord | None]) -> None:
         self._by_slot = by_slot
@@ -76,10 +75,10 @@ class SlotIds(Sequence[str]):
 
 
 class StartEstimator:
-    """Tells starts within a replay, and keeps what was told. Times are those of the engine's clock."""
+    """Estimates starts within a replay and stores the estimates. Times are those of the engine's clock."""
 
     def __init__(self, prepared: Prepared, start: Ints) -> None:
-        """``start``: when each job starts, in the log's seconds."""
+        """``start``: start of each job in the log's seconds."""
         self._jobs = prepared.jobs
         self._start = start + prepared.offset
         self._submit = np.array([job.submit for job in prepared.jobs], np.int64) + prepared.offset
@@ -91,10 +90,10 @@ class StartEstimator:
         self._run50 = np.zeros(n, np.int64)
         self._run90 = np.zeros(n, np.int64)
         self._asks: list[tuple[int, int, int]] = []
-        """Moment, horizon and job, the latest first; of jobs that were submitted."""
+        """Pending estimates of submitted jobs as (time, horizon, job), latest first."""
 
     def queued(self, i: int, now: int) -> None:
-        """Job number ``i`` arrives."""
+        """Process the arrival of job number ``i``."""
         job = self._jobs[i]
         prediction = self._learner.predict_job(
             str(i), JobFeatures(job.user, job.estimate, job.procs, job.name), now
@@ -111,20 +110,20 @@ class StartEstimator:
         insort(self._asks, (-moment, -horizon, -i))
 
     def started(self, i: int, now: int) -> None:
-        """It starts."""
+        """Process a start."""
         self._learner.record_start(str(i), now)
         for kind in self._kinds:
             kind.record_start(str(i), now)
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
-        """It ends, by itself or with its node."""
+        """Process an end, normal or with the node."""
         if killed:
             self._learner.forget(str(i), now)
         else:
             self._learner.record_end(str(i), now)
 
     def estimate_starts(self, state: EngineState, before: int | None) -> None:
-        """Answer all that is asked before a moment (None: ever), at which the plan changes next."""
+        """Compute all estimates due before ``before``, the next change of the plan (None: all)."""
         while self._asks and (before is None or -self._asks[-1][0] < before):
             moment = -self._asks[-1][0]
             asked: list[tuple[int, int]] = []
@@ -134,7 +133,7 @@ class StartEstimator:
             starts = self._starts(state, moment, {i for _, i in asked})
             for horizon, i in asked:
                 if i not in starts:
-                    continue  # it waits for something else than room, or is too hard to plan
+                    continue  # the job waits for another event, or is too hard to plan
                 planned, predicted, late = starts[i]
                 expected = self._kinds[horizon].issue_estimate(str(i), moment, predicted, planned, late)
                 self._asked[horizon, i] = moment
@@ -144,7 +143,7 @@ class StartEstimator:
     def _starts(
         self, state: EngineState, now: int, asked: Collection[int]
     ) -> dict[int, tuple[int, int, int]]:
-        """Of these jobs: when the plan has them, when they start in half of the draws, and in nine of ten."""
+        """Return planned start, P50 and P90 of these jobs."""
         ids = SlotIds(state.by_slot)
         scene = StartSampler.from_plan(
             state.plan,
@@ -173,7 +172,7 @@ class StartEstimator:
         }
 
     def figures(self, killed: Ints) -> StartEstimateFigures:
-        """How good it all was, of jobs that were not ``killed`` with a node."""
+        """Return the accuracy over jobs that were not ``killed`` with a node."""
         n = len(self._jobs)
         late = np.arange(n) >= n // 10
         ran = late & (killed == 0)

@@ -13,13 +13,14 @@ _USERS = 40
 
 
 def stream(jobs: int, every_s: float, seed: int, *, paced: bool = False) -> tuple[Trace, ReplaySite]:
-    """So many jobs, one each ``every_s`` seconds in the mean (exponential), and the machines, by ``seed``.
+    """Return jobs with exponential interarrival times (mean ``every_s``) and their machines, drawn by
+    ``seed``.
 
-    Uniform: run times of 500 to 3,000 s, 1 to 8 cpus of a job, 1 to 16 cpus and speeds of 200 to 600 of the
-    150 machines. 70 % of the jobs have a deadline; the source does not say which: here up to 4 hours,
-    uniform, after the earliest end. Speeds count for weighted utilisation only: a PBS job runs for as long
-    as it says. ``paced``: the machines have one of three speeds, 2, 4 and 6, and run a job in the time drawn
-    for it (which is also its limit), in half of it, and in a third. Raises ValueError.
+    Uniform distributions: run times of 500 to 3,000 s, 1 to 8 cpus per job, 1 to 16 cpus and speeds of 200 to
+    600 for the 150 machines. 70 % of the jobs have a deadline; the source does not specify it: here up to 4
+    hours, uniform, after the earliest end. Speeds only affect weighted utilisation: a PBS job runs for its
+    stated time. With ``paced`` the machines have speeds 2, 4 and 6 and run a job in the drawn time (also its
+    limit), half of it, or a third. Raises ValueError.
     """
     if jobs < 1 or not 0 < every_s < float("inf"):
         raise ValueError(f"{jobs} jobs every {every_s} s: both must be above 0")

@@ -13,7 +13,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of `path`, known as gzip by its first bytes; bytes that are not UTF-8 become U+FFFD.
+    """Yield the lines of `path`; gzip is recognised by its first bytes, and invalid UTF-8 becomes U+FFFD.
 
     Raises TraceError when the file cannot be opened or its compressed data ends early.
     """

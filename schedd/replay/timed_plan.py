@@ -1,4 +1,4 @@
-"""A plan that measures itself: what placing a job and repairing after an early end cost."""
+"""Plan that measures the time of placements and of repairs after early ends."""
 
 from array import array
 from time import perf_counter_ns
@@ -13,7 +13,7 @@ __all__ = ["TimedPlan"]
 
 
 class TimedPlan(Plan):
-    """Notes nanoseconds of every placing, and of every repair from its first slice to its last."""
+    """Records nanoseconds of every placement, and of every repair from its first slice to its last."""
 
     def __init__(self, now: int) -> None:
         super().__init__([], now)
@@ -48,12 +48,12 @@ class TimedPlan(Plan):
         return moves, done
 
     def clear_timings(self) -> None:
-        """Forget what was measured so far."""
+        """Discard the measurements."""
         del self.add_ns[:], self.repair_ns[:]
 
     @property
     def add_us(self) -> tuple[float | None, float | None]:
-        """Mean and 99th percentile of the placings in microseconds; None where nothing was placed."""
+        """Mean and 99th percentile of placements in microseconds; None without placements."""
         if not self.add_ns:
             return None, None
         spent = np.frombuffer(self.add_ns, np.int64) / 1000
@@ -61,7 +61,7 @@ class TimedPlan(Plan):
 
     @property
     def repair_us_p99(self) -> float | None:
-        """99th percentile of the repairs in microseconds; None where there were none."""
+        """99th percentile of repairs in microseconds; None without repairs."""
         if not self.repair_ns:
             return None
         return float(np.percentile(np.frombuffer(self.repair_ns, np.int64) / 1000, 99))

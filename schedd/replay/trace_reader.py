@@ -1,4 +1,4 @@
-"""Logs of either format, told apart by their content."""
+"""Reader of logs in either format, recognised by their content."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -13,11 +13,12 @@ __all__ = ["read_traces"]
 
 
 def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, ...]:
-    """The logs in `paths`: those of the Standard Workload Format in that order, then the accounting log.
+    """Return the logs in `paths`: first those in the Standard Workload Format in order, then the accounting
+    log.
 
-    All accounting files together are one log, whose name is that of the first; a directory stands for
-    the accounting files in it. Raises TraceError for a file that cannot be read, for a log without any
-    job, and, if `strict`, for the first malformed line.
+    All accounting files together form one log, named after the first; a directory stands for its accounting
+    files. Raises TraceError for an unreadable file, for a log without jobs, and, if `strict`, for the first
+    malformed line.
     """
     traces: dict[Path, Trace] = {}
     accounting: list[Path] = []

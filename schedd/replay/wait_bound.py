@@ -1,13 +1,13 @@
-"""How well any schedule could do: a lower bound of the mean wait.
+"""Lower bound of the mean wait of any schedule.
 
-The machine is relaxed to one processor that is as fast as all together, jobs may be interrupted and share it,
-and only their areas (cpus * run time) count. Busy periods of that machine are the same whatever its order, so
-each is bounded by itself, by the largest of three sums of completion times:
+The machine is relaxed to one processor with the total speed; jobs may be preempted and share it, and only
+their areas (cpus * run time) count. The busy periods of this machine are independent of the order, so each is
+bounded separately by the largest of three sums of completion times:
 
-* every job starts when it is submitted;
-* the shortest remaining area first, which is best for the sum of completions (Schrage 1968);
-* half a run time past the mean busy date, which in a real schedule is exactly the completion; the sum of
-  these dates is least when the smallest area always goes first (Goemans 1997).
+- every job starts when it is submitted;
+- shortest remaining area first, which minimises the sum of completions (Schrage 1968);
+- half a run time after the mean busy date, which equals the completion in a real schedule; the sum of these
+  dates is minimal with the smallest area first (Goemans 1997).
 """
 
 import heapq
@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 __all__ = ["mean_wait_bound"]
 
 _Job = tuple[int, int, float]
-"""Submission, run time, area / processors; all seconds."""
+"""Submission, run time, area / processors; all in seconds."""
 
 
 def mean_wait_bound(submit: Sequence[int], run: Sequence[int], procs: Sequence[int], capacity: int) -> float:
-    """No schedule of these jobs on ``capacity`` processors has a lower mean wait (seconds).
+    """Return a lower bound of the mean wait in seconds on ``capacity`` processors.
 
-    The sequences have one length: integer seconds, and processors of each job. Raises ValueError for no jobs.
+    The sequences have equal length: integer seconds, and processors of each job. Raises ValueError for no
+    jobs.
     """
     if not submit:
         raise ValueError("no jobs: there is nothing to bound")
@@ -53,10 +54,10 @@ def _busy_periods(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
 
 
 def _served(jobs: Sequence[_Job], *, by_remaining: bool) -> Iterator[tuple[float, float]]:
-    """End and mean busy date of every job on the one fast machine: least remaining, or least work at all,
-    first.
+    """Yield end and mean busy date of every job on the fast machine, by least remaining or by least total
+    work.
 
-    The mean busy date is the mean of the moments at which the job is worked on.
+    The mean busy date is the mean of the times at which the job is processed.
     """
     queue: list[list[float]] = []  # [key, remaining, work, sum of (moment * work done there)]
     t = float(jobs[0][0])

@@ -1,4 +1,4 @@
-"""The jobs of a log, and the conventions by which a replay selects among them."""
+"""Jobs of a log, and the rules for selecting jobs for a replay."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,24 +18,24 @@ __all__ = [
 ]
 
 UNKNOWN: Final = "unknown"
-"""The user, group or queue of a job whose log does not name it."""
+"""User, group or queue of a job if the log does not name it."""
 
 TIME_LIMIT: Final = 1 << 36
 """Seconds; 2,177 years, so that no sum of a log's times leaves 64 bits."""
 
 PROCS_LIMIT: Final = 1 << 24
-"""More processors than any machine has."""
+"""Upper bound of processors of a machine."""
 
 Estimates = Literal["exact", "user"]
 
 
 class TraceError(ValueError):
-    """A log or a selection that cannot be replayed; the message says where and what to do."""
+    """A log or selection that cannot be replayed; the message says where and how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A line of a log that could not be read: its number (from 1), why, and the file if there are several."""
+    """An unreadable line of a log: its number (from 1), the reason, and the file if there are several."""
 
     line: int
     reason: str
@@ -82,7 +82,7 @@ class TraceJob:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A log: its jobs in the order of the file, what its header says, and the lines that were not read.
+    """A log: jobs in file order, header fields, and unreadable lines.
 
     ``unix_start_time`` is the epoch second of the log's time 0.
     """

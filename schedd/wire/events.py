@@ -1,7 +1,5 @@
-"""Events: what an adapter tells of its server (`told`), and what people and the daemon do (`orders`).
-
-Every event carries ``id``, which the sender chose and which is kept over re-deliveries: for an adapter
-``EPOCH:SEQUENCE``. ``time`` is when it happened by the server host's clock, in seconds since the epoch.
+"""All events: reports of an adapter (``adapter_events``), and changes by users and the daemon
+(``internal_events``).
 """
 
 from dataclasses import dataclass
@@ -56,6 +54,6 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Events in the order in which they happened, as one HTTP body."""
+    """Events in the order of their occurrence, as one HTTP body."""
 
     events: tuple[Event, ...]
