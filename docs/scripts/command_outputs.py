@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("users/tour.md", "users/commands.md")
 PLAYED_S = 75
 PATIENCE_S = 300
+PLAN_LINES = 15
 BLOCK = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMES = {"showstart", "showbf", "showq", "checkjob", "showplan"}
 
@@ -79,7 +80,10 @@ def update_outputs(text: str, url: str, job: str, over: str, user: str) -> str:
         if words[:2] == ["showq", "-u"]:
             words[2] = user
         before = "$ .venv/bin/schedd " if ".venv" in first else "$ "
-        return f"```\n{before}{' '.join(words)}\n{run_command(words, url).rstrip()}\n```"
+        output = run_command(words, url).rstrip().split("\n")
+        if words[0] == "showplan" and len(output) > PLAN_LINES:
+            output[PLAN_LINES:] = ["…"]
+        return "\n".join([f"```\n{before}{' '.join(words)}", *output, "```"])
 
     return BLOCK.sub(updated, text)
 

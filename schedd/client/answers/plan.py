@@ -132,7 +132,7 @@ class GapsView(TypedDict):
 
 
 class StartWindow(TypedDict):
-    """The request may start at any second of ``[first, last]``; the nodes may differ from start to start."""
+    """The request may start at any second of ``[first, last]``; the nodes may differ between starts."""
 
     first: int
     last: int

@@ -94,7 +94,7 @@ class UsersView(TypedDict):
 
 
 class Term(TypedDict):
-    """One term of a sum: ``points`` is what it adds, ``value`` what it found before it was weighted."""
+    """One term of a sum: ``points`` after weighting, ``value`` before."""
 
     name: str
     weight: float
