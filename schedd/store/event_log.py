@@ -176,7 +176,7 @@ def batches_after(
     found: list[str] = []
     link = digest_at(connection, cluster, after.batch)[1] if damage is not None else None
     query = select(batches).where(batches.c.cluster == cluster, batches.c.number > after.batch)
-    stored = _Rows(connection, cluster, after.event)
+    stored = _EventRows(connection, cluster, after.event)
     seen = after
     for row in connection.execute(query.order_by(batches.c.number)).all():
         own = stored.until(row.last_event)
@@ -233,7 +233,7 @@ def rows_after(connection: Connection, cluster: int, event: int, limit: int) -> 
     return connection.execute(query.order_by(events.c.number).limit(limit)).all()
 
 
-class _Rows:
+class _EventRows:
     """Reads the rows of events after a number, in pages."""
 
     def __init__(self, connection: Connection, cluster: int, event: int) -> None:

@@ -75,7 +75,7 @@ def test_nobody_gets_more_than_the_rate_and_two_seconds_worth(
         wait = rates.consume_token(i % keys, rate, now)
         granted[i % keys] += not wait
         if wait:
-            # What it says of the next one is true.
+            # The returned wait is accurate.
             assert rates.consume_token(i % keys, rate, now + wait * 1.001 + 1e-9) == 0
             now += wait * 1.001 + 1e-9
             granted[i % keys] += 1

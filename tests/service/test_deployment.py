@@ -72,7 +72,7 @@ def test_the_units_environment_is_understood(monkeypatch: pytest.MonkeyPatch) ->
     commands = re.findall(r"^Exec\w+=/opt/schedd/bin/schedd (\w+)", UNIT.read_text(), re.MULTILINE)
     assert commands == ["serve", "config"]
     assert set(commands) <= COMMANDS.keys()
-    # What a unit keeps stands in its directories of systemd's.
+    # Units keep their data in systemd's directories.
     assert "RuntimeDirectory=schedd" in UNIT.read_text()
 
 

@@ -121,7 +121,7 @@ def test_predicted_run_times_belong_to_the_requesting_user() -> None:
         assert 50 <= found.run_time <= 75
         # Before it are two that run for a minute.
         assert T + 100 <= found.start <= T + 150
-        # In the place of a job that waits only the one that runs is before it.
+        # Instead of a queued job, only the running job is ahead.
         _, found = run_what_if(loop, teller.latest, view_facts(loop, "2"), instead_of="2")
         assert T + 50 <= found.start <= T + 75
 

@@ -1,4 +1,4 @@
-"""A follower that reads only the changes reaches the same state as one that reads everything."""
+"""A follower that reads only the changes reaches the same state as a full reader."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,5 +100,5 @@ def test_only_jobs_of_the_configured_users_are_posted() -> None:
         loop.submit(deleted).result(WAIT)
         found = loop.feed.changes_since(loop.published, second, lambda _, owner: owner.startswith("bob"))
         assert found == ([], ["2", "3"])
-        # What came and went again is told as gone, for it may have been seen meanwhile.
+        # A job that came and went is reported as removed: a reader may have seen it meanwhile.
         assert loop.feed.changes_since(loop.published, first, lambda name, _: name == "1") == ([], ["1"])

@@ -25,7 +25,7 @@ def test_survivors_of_a_full_collection_are_frozen() -> None:
     garbage = GarbageCollectorTuning()
     garbage.begin()
     try:
-        # Not by the count of what is set aside: that falls when others' objects go.
+        # The count of frozen objects is no measure: it falls when other tests' objects are freed.
         kept = [[i] for i in range(1_000)]
         ours = {id(one) for one in kept}
         gc.collect(1)

@@ -30,7 +30,7 @@ from tests.service.build import StillClock, T, event_id, job, node, planner
 WAIT = 120
 
 
-class Post:
+class MailServer:
     """A mail server that stores its mail; while ``away`` it accepts none."""
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class Post:
 
 
 @pytest.fixture
-def post() -> Iterator[tuple[Post, str]]:
-    found = Post()
+def post() -> Iterator[tuple[MailServer, str]]:
+    found = MailServer()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     controller = Controller(found, hostname="127.0.0.1", port=port)
@@ -106,12 +106,12 @@ def test_notices_due_for_moves_and_reminders() -> None:
     mark, notice = decide_notice(both, known, "2", T + 5601, T)
     assert notice is not None
     assert (mark, notice.kind, notice.before) == (LastNotice(T + 5601), "moved", T + 5000)
-    # A start that is lost, and one that comes back.
+    # A lost start, and a recovered one.
     mark, notice = decide_notice(both, known, "2", -1, T)
     assert notice is not None
     assert (mark, notice.start) == (LastNotice(-1), -1)
     assert decide_notice(both, LastNotice(-1), "2", T + 9000, T)[1] is not None
-    # That it comes soon is told once, and again when it was put off by more than that.
+    # A reminder is sent once, and again if the start was postponed by more than the lead time.
     soon = LastNotice(T + 900, T + 900)
     assert decide_notice(subscription(min_move_s=None, lead_s=900), soon, "2", T + 1200, T + 400)[1] is None
     assert (
@@ -132,7 +132,7 @@ def test_lost_deadline_is_reported_once_and_first() -> None:
     mark, said = told_now(mark, T + 500, T + 200)  # the other due notices follow
     assert (mark, said[0]) == (LastNotice(T + 500, T + 500, T + 200), "soon")
     assert told_now(mark, T + 500, T + 200) == (mark, ())
-    # One that is held has no end, and that it has no start is not told twice.
+    # A held job has no end; its missing start is reported once.
     mark, said = told_now(LastNotice(T + 500), -1, T + 200)
     assert said == ("lost", -1, T + 200, -1)
     assert told_now(mark, -1, T + 200) == (mark, ())
@@ -150,7 +150,7 @@ def test_lost_deadline_is_reported_once_and_first() -> None:
 # ---- mail ----------------------------------------------------------------------------------------
 
 
-def test_moved_start_is_mailed_once_across_restarts(post: tuple[Post, str], store: Store) -> None:
+def test_moved_start_is_mailed_once_across_restarts(post: tuple[MailServer, str], store: Store) -> None:
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
@@ -158,7 +158,7 @@ def test_moved_start_is_mailed_once_across_restarts(post: tuple[Post, str], stor
         desk.find_notices()
         before = start(loop, "2")
         sooner(loop)
-        # Another daemon goes on before this one told anything: what is due is not lost.
+        # Another daemon continues before this one has sent anything: due notices are not lost.
         desk = Notifier(loop, mail(relay), lambda: store)
         assert start(loop, "2") < before - 600
         desk.find_notices()
@@ -176,7 +176,7 @@ def test_moved_start_is_mailed_once_across_restarts(post: tuple[Post, str], stor
         assert len(office.letters) == 1
 
 
-def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[Post, str], store: Store) -> None:
+def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[MailServer, str], store: Store) -> None:
     office, relay = post
     with planner(tell_threshold=0, end_allowance=0) as loop:
         strange = "2\nBcc: all@example.org"
@@ -194,7 +194,7 @@ def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[Post, str], store
 
 
 def test_error_in_one_notice_or_job_does_not_delay_others(
-    post: tuple[Post, str], store: Store, monkeypatch: pytest.MonkeyPatch
+    post: tuple[MailServer, str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office, relay = post
     with planner(tell_threshold=0, end_allowance=0) as loop:
@@ -228,7 +228,7 @@ def test_error_in_one_notice_or_job_does_not_delay_others(
     ("lost", "said"), [("demote", "; it is planned to end at "), ("hold", ", and has no planned start.")]
 )
 def test_lost_deadline_is_mailed_once_across_restarts(
-    post: tuple[Post, str], store: Store, lost: str, said: str
+    post: tuple[MailServer, str], store: Store, lost: str, said: str
 ) -> None:
     office, relay = post
     site = {"priority": {"deadline_lost": lost}}
@@ -253,7 +253,7 @@ def test_lost_deadline_is_mailed_once_across_restarts(
         assert said in str(letter.get_payload())
 
 
-def test_notices_cover_all_own_jobs_only(post: tuple[Post, str], store: Store) -> None:
+def test_notices_cover_all_own_jobs_only(post: tuple[MailServer, str], store: Store) -> None:
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)
@@ -263,7 +263,7 @@ def test_notices_cover_all_own_jobs_only(post: tuple[Post, str], store: Store) -
         assert [letter["Subject"].split(":")[0] for letter in office.letters] == [f"[{loop.name}] job 2"]
 
 
-def test_unreachable_relay_is_retried(post: tuple[Post, str], store: Store) -> None:
+def test_unreachable_relay_is_retried(post: tuple[MailServer, str], store: Store) -> None:
     office, relay = post
     moment = [0.0]
     with busy() as loop:
@@ -287,7 +287,7 @@ def counted(loop: PlanLoop) -> dict[str, float]:
     return {name: count for name, count in found.items() if count}
 
 
-def test_hourly_limit_postpones_notices_across_restarts(post: tuple[Post, str], store: Store) -> None:
+def test_hourly_limit_postpones_notices_across_restarts(post: tuple[MailServer, str], store: Store) -> None:
     office, relay = post
     moment = [float(T)]
 
@@ -317,7 +317,7 @@ def test_hourly_limit_postpones_notices_across_restarts(post: tuple[Post, str], 
         ]  # older ones are forgotten
 
 
-def test_hourly_limit_is_not_extended_by_a_clock_set_back(post: tuple[Post, str], store: Store) -> None:
+def test_hourly_limit_is_not_extended_by_a_clock_set_back(post: tuple[MailServer, str], store: Store) -> None:
     office, relay = post
     moment = [float(T)]
     with busy() as loop:
@@ -368,9 +368,9 @@ class Guarded:
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[tuple[Post, Guarded, dict[str, Any]]]:
+def guarded(tmp_path: Path) -> Iterator[tuple[MailServer, Guarded, dict[str, Any]]]:
     """A relay that requires STARTTLS and a login, and the settings for it."""
-    office, door = Post(), Guarded()
+    office, door = MailServer(), Guarded()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certify(tmp_path, "relay")
     tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
@@ -412,7 +412,7 @@ def notified_users(store: Store, settings: NotifySettings) -> dict[str, float]:
 
 
 def test_mail_goes_over_tls_with_a_password(
-    guarded: tuple[Post, Guarded, dict[str, Any]], store: Store
+    guarded: tuple[MailServer, Guarded, dict[str, Any]], store: Store
 ) -> None:
     office, door, settings = guarded
     assert notified_users(store, mail(**settings)) == {"sent": 1}
@@ -423,7 +423,7 @@ def test_mail_goes_over_tls_with_a_password(
     "other", [{"ca_file": None}, {"starttls": False, "user": "", "password_file": None, "ca_file": None}]
 )
 def test_no_mail_goes_to_an_untrusted_or_unencrypted_relay(
-    guarded: tuple[Post, Guarded, dict[str, Any]], store: Store, other: dict[str, Any]
+    guarded: tuple[MailServer, Guarded, dict[str, Any]], store: Store, other: dict[str, Any]
 ) -> None:
     office, door, settings = guarded
     assert notified_users(store, mail(**settings | other)) == {"failed": 1}
@@ -431,7 +431,7 @@ def test_no_mail_goes_to_an_untrusted_or_unencrypted_relay(
 
 
 def test_wrong_relay_password_is_logged_and_no_mail_sent(
-    guarded: tuple[Post, Guarded, dict[str, Any]], store: Store, tmp_path: Path
+    guarded: tuple[MailServer, Guarded, dict[str, Any]], store: Store, tmp_path: Path
 ) -> None:
     office, _, settings = guarded
     (tmp_path / "password").write_text("another")
@@ -459,7 +459,7 @@ def test_a_password_that_others_may_read_is_refused(tmp_path: Path) -> None:
 # ---- recipients ------------------------------------------------------------------------------------
 
 
-def test_standby_and_stale_plan_send_no_notices(post: tuple[Post, str], store: Store) -> None:
+def test_standby_and_stale_plan_send_no_notices(post: tuple[MailServer, str], store: Store) -> None:
     office, relay = post
     with busy() as loop:
         desk = Notifier(loop, mail(relay), lambda: store)

@@ -99,7 +99,7 @@ def test_searches_start_when_the_plan_changed() -> None:
     with searching(slack=300, search_every=1, search_pause=1, search_seconds=0.1) as (loop, searcher):
         until_there_is_a_run(searcher)
         assert runs(searcher)[0].why == "periodic"
-        # What it found changed the plan, so one more looks for more; that one finds nothing, and is the last.
+        # The result changed the plan, so another search follows.
         time.sleep(4.5)
         assert [run.taken for run in reversed(runs(searcher))] == [2, 0]
         assert view(loop, "3").planned_start == T + 3600
@@ -138,7 +138,7 @@ def test_new_job_is_tried_before_others_ahead_of_the_next_search() -> None:
         run = runs(searcher)[0]
         assert (run.why, run.taken, run.report.why_ended) == ("jobs came", 2, SearchEndReason.NOTHING_LEFT)
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
-        # This one may go in front of nobody: it is tried, and there is nothing to tell of it.
+        # This job may not go first: it is tried, without a report.
         loop.submit([job("4", walltime="36000")]).result(WAIT)
         newest = searcher._history.newest
         end = time.monotonic() + WAIT
@@ -147,7 +147,7 @@ def test_new_job_is_tried_before_others_ahead_of_the_next_search() -> None:
             time.sleep(0.02)
         time.sleep(1.5)
         assert len(runs(searcher)) == 1
-        # And a search of the whole plan is as near as it was.
+        # The time of the next full search is unchanged.
         assert searcher._history.whole < searcher._history.tried - 1
 
 

@@ -37,7 +37,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @dataclass
-class Receiver:
+class WebhookReceiver:
     """A receiver that stores requests; it answers with the given statuses, then with 200."""
 
     url: str = ""
@@ -61,8 +61,8 @@ class Receiver:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    found = Receiver()
+def receiver() -> Iterator[WebhookReceiver]:
+    found = WebhookReceiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -142,7 +142,7 @@ def delete(loop: PlanLoop, job_id: str) -> str:
     return event.id
 
 
-def test_moved_start_is_posted_with_cause_and_signature(loop: PlanLoop, receiver: Receiver) -> None:
+def test_moved_start_is_posted_with_cause_and_signature(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     with following(loop, receiver.url, threshold=60):
         cause = delete(loop, "1")
         moves = {move["job"]: move for move in receiver.moves(2)}
@@ -167,7 +167,7 @@ def test_moved_start_is_posted_with_cause_and_signature(loop: PlanLoop, receiver
 
 
 def test_small_moves_are_posted_when_their_sum_exceeds_the_threshold(
-    loop: PlanLoop, receiver: Receiver
+    loop: PlanLoop, receiver: WebhookReceiver
 ) -> None:
     short = [job(name, walltime="300") for name in ("a", "b")]
     loop.submit([JobDeleted(id=event_id(), time=T, job_id="2"), *short, job("2", user="bob")]).result(WAIT)
@@ -188,7 +188,7 @@ def planned_start(loop: PlanLoop, job_id: str) -> int:
     return view.planned_start
 
 
-def test_lost_or_found_start_is_reported(loop: PlanLoop, receiver: Receiver) -> None:
+def test_lost_or_found_start_is_reported(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     with following(loop, receiver.url, threshold=100_000):
         loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
         assert [(one["job"], one["after"]) for one in receiver.moves(1)] == [("3", None)]
@@ -198,7 +198,9 @@ def test_lost_or_found_start_is_reported(loop: PlanLoop, receiver: Receiver) -> 
 
 
 @pytest.mark.parametrize("status", [500, 429])
-def test_failed_changes_are_posted_again_merged(loop: PlanLoop, receiver: Receiver, status: int) -> None:
+def test_failed_changes_are_posted_again_merged(
+    loop: PlanLoop, receiver: WebhookReceiver, status: int
+) -> None:
     receiver.statuses = [status] * 3
     with following(loop, receiver.url, threshold=60, users=("ann",)):
         delete(loop, "2")
@@ -276,7 +278,9 @@ def log() -> Iterator[Callable[[], str]]:
     structlog.configure(**before)
 
 
-def test_webhook_address_is_not_logged(loop: PlanLoop, receiver: Receiver, log: Callable[[], str]) -> None:
+def test_webhook_address_is_not_logged(
+    loop: PlanLoop, receiver: WebhookReceiver, log: Callable[[], str]
+) -> None:
     receiver.statuses = [503]
     with following(loop, f"{receiver.url}/of-ours?token=geheim", threshold=60):
         delete(loop, "1")
@@ -288,7 +292,7 @@ def test_webhook_address_is_not_logged(loop: PlanLoop, receiver: Receiver, log: 
     assert "geheim" not in said
 
 
-def test_rejected_changes_are_dropped(loop: PlanLoop, receiver: Receiver) -> None:
+def test_rejected_changes_are_dropped(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     receiver.statuses = [410]
     with following(loop, receiver.url, threshold=60):
         delete(loop, "1")
@@ -301,7 +305,7 @@ def test_rejected_changes_are_dropped(loop: PlanLoop, receiver: Receiver) -> Non
     assert receiver.refused == 1
 
 
-def test_an_answer_without_end_holds_nothing_up(loop: PlanLoop, receiver: Receiver) -> None:
+def test_an_answer_without_end_holds_nothing_up(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     receiver.endless = True
     with following(loop, receiver.url, threshold=60):
         delete(loop, "1")
@@ -310,7 +314,7 @@ def test_an_answer_without_end_holds_nothing_up(loop: PlanLoop, receiver: Receiv
         assert receiver.moves(2)
 
 
-def test_a_hook_leads_nowhere_else(loop: PlanLoop, receiver: Receiver) -> None:
+def test_a_hook_leads_nowhere_else(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     """A redirect, for instance to this host, is not followed."""
     receiver.statuses, receiver.elsewhere = [307, 302], f"{receiver.url}/elsewhere"
     with following(loop, receiver.url, threshold=60):
@@ -322,7 +326,7 @@ def test_a_hook_leads_nowhere_else(loop: PlanLoop, receiver: Receiver) -> None:
     assert receiver.paths == ["/hook", "/hook"]
 
 
-def test_moves_that_cancel_out_are_not_posted(loop: PlanLoop, receiver: Receiver) -> None:
+def test_moves_that_cancel_out_are_not_posted(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     receiver.statuses = [503] * 4
     with following(loop, receiver.url, threshold=60):
         loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
@@ -356,7 +360,7 @@ def test_secret_file_is_read_and_must_be_private(tmp_path: Path) -> None:
         check()
 
 
-def wait_for_alerts(receiver: Receiver, count: int) -> list[dict[str, Any]]:
+def wait_for_alerts(receiver: WebhookReceiver, count: int) -> list[dict[str, Any]]:
     """Wait for this many messages about alerts and return them."""
     for _ in range(200):
         found = [told for told in receiver.taken if told["type"] == "alerts"]
@@ -368,7 +372,9 @@ def wait_for_alerts(receiver: Receiver, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("statuses", [[], [500, 503]])
-def test_opened_and_closed_alerts_are_posted(loop: PlanLoop, receiver: Receiver, statuses: list[int]) -> None:
+def test_opened_and_closed_alerts_are_posted(
+    loop: PlanLoop, receiver: WebhookReceiver, statuses: list[int]
+) -> None:
     receiver.statuses += statuses
     with following(loop, receiver.url, alerts=True, moves=False):
         loop.adapter_contact.last -= 61
@@ -385,7 +391,7 @@ def test_opened_and_closed_alerts_are_posted(loop: PlanLoop, receiver: Receiver,
     assert receiver.refused == len(statuses)
 
 
-def test_alerts_are_not_posted_without_the_setting(loop: PlanLoop, receiver: Receiver) -> None:
+def test_alerts_are_not_posted_without_the_setting(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     with following(loop, receiver.url, threshold=60):
         loop.adapter_contact.last -= 61
         loop.alerts.update()

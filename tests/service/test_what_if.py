@@ -218,7 +218,7 @@ def test_many_such_jobs_are_placed_each_by_itself_and_leave_no_trace() -> None:
         copy = fork(loop)
         wanted = job_facts({"nodes": "1:ppn=2", "walltime": "100"})
         asked = copy.what_if(wanted, T, tasks=(1, 2, 3, 20, 21, 24))
-        # Two at a time beside the other job until 1000, then four.
+        # Two at a time next to the other job until 1000, then four.
         assert [(one.tasks, one.end - T) for one in asked.many] == [
             (1, 100),
             (2, 100),

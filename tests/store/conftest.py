@@ -15,7 +15,7 @@ _NUMBER = count(1)
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A running PostgreSQL. Where none can be had the tests fail: what they promise would be untested."""
+    """A running PostgreSQL. Without it the tests fail: their guarantees would be untested."""
     server = PostgresServer()
     try:
         server.start()

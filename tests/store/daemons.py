@@ -30,7 +30,7 @@ class AwayError(Exception):
     """The daemon does not answer, or says to come back later."""
 
 
-class Asked(Protocol):
+class RequestSender(Protocol):
     """A daemon, or several that are asked like one."""
 
     def get(self, path: str, **query: object) -> Any: ...
@@ -94,7 +94,7 @@ def the_nursery() -> Nursery:
     return opened
 
 
-class Daemon:
+class DaemonProcess:
     """One daemon with its settings; it may live several times."""
 
     def __init__(self, nursery: Nursery, folder: Path, url: str, name: str = "one", **store: object) -> None:
@@ -136,7 +136,7 @@ class Daemon:
         return self
 
     @staticmethod
-    def beside(daemon: "Daemon") -> "Daemon":
+    def beside(daemon: "DaemonProcess") -> "DaemonProcess":
         """The same daemon with a connection of its own, for another thread."""
         other = copy.copy(daemon)
         other._connection = None
@@ -234,7 +234,9 @@ def alive(pid: int) -> bool:
 
 
 def _free_port() -> int:
-    """Outside of the range from which the system takes ports for clients: it must be free for every life."""
+    """Return a free port outside the range of client ports, so that it stays free for every life of the
+    daemon.
+    """
     while True:
         port = secrets.randbelow(10_000) + 20_000
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""The engine of this process fails at random: any function of it may throw, or never return.
+"""Random failures of the engine in this process: any function may raise an exception, or hang.
 
-What throws or hangs is any function or method of the engine's modules, and of the plan's class, while a
-planner's thread is in ``Engine.handle``, once in so many calls of them. (Not while kernels are warmed up: a
-daemon that fails there ends, and systemd starts it again.) As long as a file says ``off`` none does.
+Functions and methods of the engine's modules and of the plan's class fail with a given frequency, only while
+a planner's thread is in ``Engine.handle``. (Not during the warm-up: a daemon that fails there ends, and
+systemd restarts it.) No failures while a file says ``off``.
 """
 
 import importlib
@@ -71,9 +71,9 @@ class _Faults:
 
 
 def fail_at_random(switch: Path, seed: int, often: int, hangs: float) -> None:
-    """From now on one of about ``often`` calls fails, a share ``hangs`` of these by never returning.
+    """Make about one of ``often`` calls fail; the share ``hangs`` of the failures never returns.
 
-    What failed is written beside the file ``switch``.
+    Failures are recorded next to the file ``switch``.
     """
     import schedd.engine as package  # noqa: PLC0415
     from schedd.engine import Engine  # noqa: PLC0415

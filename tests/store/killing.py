@@ -19,7 +19,7 @@ __all__ = ["die_at", "run"]
 
 
 def die_at(number: int) -> Callable[[], int]:
-    """This process is killed at that place; returns what tells how many it has come to."""
+    """Kill this process at its place ``number``; return a function for the number of places so far."""
     count = [0]
 
     def here(*_: Any) -> None:

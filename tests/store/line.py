@@ -10,7 +10,7 @@ from pathlib import Path
 _NAME = ".s.PGSQL.5432"
 
 
-class Line:
+class TcpLine:
     """A UNIX socket in a directory of its own, forwarded to the server's."""
 
     def __init__(self, server: Path) -> None:

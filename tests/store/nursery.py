@@ -1,8 +1,8 @@
-"""Programs that start at once: a process that has loaded and compiled everything, and forks.
+"""Programs that start at once: a process that has imported and compiled everything, and forks.
 
-Each line of its input is JSON: which program, its arguments, a file for its log, a file that skews its clock,
-its environment, and a file for the exit status of one that ends by itself. It answers with the child's
-process id. The child runs the very program that `schedd serve`, `schedd federate` or `pbs-adapter` run.
+Each line of its input is JSON: the program, its arguments, a file for its log, a file that skews its clock,
+its environment, and a file for the exit status. It answers with the child's process id. The child runs the
+same program as `schedd serve`, `schedd federate` or `pbs-adapter`.
 """
 
 import importlib

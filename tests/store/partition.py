@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["Wire"]
 
 _NOW_GONE = struct.pack("ii", 1, 0)
-"""SO_LINGER value with which a closed connection is reset."""
+"""SO_LINGER value that resets a connection on close."""
 
 
 class _Way:
@@ -34,7 +34,7 @@ class Wire:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, *ways: str, lose: bool = False) -> None:
-        """From now on ``requests``, ``answers`` or both are held back, or lost; nobody is told."""
+        """Delay or lose ``requests``, ``answers`` or both, silently, from now on."""
         for name in ways:
             self._ways[name].loses = lose
             self._ways[name].whole.clear()

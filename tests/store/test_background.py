@@ -32,7 +32,7 @@ def is_due_after_wait(one: CheckpointWriter) -> bool:
 
 
 def write_checkpoint(one: CheckpointWriter, took: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer whose checkpoint takes this long."""
+    """Write one checkpoint with this processor time."""
     monkeypatch.setattr(one, "_make", lambda *_: took)
     one.start(AState(), lambda *_: None)
     assert one.finished(wait=True)

@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.daemons import AwayError, DaemonProcess, Nursery
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
 from tests.store.test_faults import run_turns, settle
-from tests.store.test_standby import Pair, leader
+from tests.store.test_standby import DaemonPair, leader
 from tests.store.world import World
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261123"))
@@ -28,18 +28,18 @@ def set_clocks(skew: Path, world: World, seconds: int) -> None:
     world.set_clock(seconds)
 
 
-def log_lines(daemon: Daemon) -> list[dict[str, Any]]:
+def log_lines(daemon: DaemonProcess) -> list[dict[str, Any]]:
     return [json.loads(one) for one in daemon.log.read_text().splitlines()]
 
 
-def wait_for_log(daemon: Daemon, what: str, times: int = 1) -> None:
+def wait_for_log(daemon: DaemonProcess, what: str, times: int = 1) -> None:
     until = time.monotonic() + 60
     while sum(one["event"] == what for one in log_lines(daemon)) < times:
         assert time.monotonic() < until, f"the log does not say: {what}"
         time.sleep(0.05)
 
 
-def until_open(daemon: Daemon, words: str) -> None:
+def until_open(daemon: DaemonProcess, words: str) -> None:
     """An alert of this kind says so, as a user of the interface sees it."""
     until = time.monotonic() + 60
     found: list[str] = []
@@ -53,7 +53,7 @@ def until_open(daemon: Daemon, words: str) -> None:
     raise AssertionError(found)
 
 
-def until_not_ready(daemon: Daemon, words: str) -> None:
+def until_not_ready(daemon: DaemonProcess, words: str) -> None:
     until = time.monotonic() + 60
     why = ""
     while words not in why:
@@ -64,13 +64,13 @@ def until_not_ready(daemon: Daemon, words: str) -> None:
             why = str(error)
 
 
-def check_contact_and_readiness(world: World, daemon: Daemon) -> None:
+def check_contact_and_readiness(world: World, daemon: DaemonProcess) -> None:
     """The adapter has contact, and the daemon is ready. Raises AwayError otherwise."""
     settle(world, daemon)
     daemon.get("/readyz")
 
 
-def planned_within(daemon: Daemon, seconds: int) -> None:
+def planned_within(daemon: DaemonProcess, seconds: int) -> None:
     """All planned starts are of now, by the daemon's own clock."""
     now = daemon.get("/v1/clusters/main")["now"]
     jobs = daemon.get("/v1/clusters/main/jobs", limit=1000)["jobs"]
@@ -95,7 +95,7 @@ def test_clock_set_forward_a_day_then_corrected(
 ) -> None:
     url, skew = new_database(), tmp_path / "skew"
     skew.write_text("0")
-    daemon = Daemon(nursery, tmp_path, url, checkpoint=0.3)
+    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=0.3)
     daemon.skew = str(skew)
     world = World(Random(_SEED))
     daemon.start().await_ready()
@@ -130,7 +130,7 @@ def test_standby_takes_over_after_both_clocks_were_set_back(
 ) -> None:
     url, skew = postgres.create("clocks"), tmp_path / "skew"
     skew.write_text("3600")
-    pair = Pair(nursery, tmp_path, url)
+    pair = DaemonPair(nursery, tmp_path, url)
     first, second = pair.daemons
     for each in pair.daemons:
         each.skew = str(skew)

@@ -21,8 +21,8 @@ from schedd.store import Store
 from schedd.store.tables import breaches, decisions, events, promises, told
 from schedd.wire import Decision
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import AwayError, Daemon, Nursery
-from tests.store.world import Known, World, known_jobs
+from tests.store.daemons import AwayError, DaemonProcess, Nursery
+from tests.store.world import KnownJob, World, known_jobs
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
@@ -31,10 +31,10 @@ _ROUNDS = int(os.environ.get("SCHEDD_CRASH_ROUNDS", "10"))
 _SHORT = int(os.environ.get("SCHEDD_CRASH_KILLS", "6"))
 
 
-def crash(daemon: Daemon, world: World, kills: int) -> None:
-    """Let the world turn, kill the daemon again and again, and look at what it knows after each start."""
+def crash(daemon: DaemonProcess, world: World, kills: int) -> None:
+    """Run the world, kill the daemon repeatedly, and compare its state after each start."""
     random = world.random
-    known: dict[str, Known] = {}
+    known: dict[str, KnownJob] = {}
     for _ in range(kills):
         daemon.start()
         if random.random() < 0.15:  # while it recovers
@@ -77,7 +77,7 @@ def crash(daemon: Daemon, world: World, kills: int) -> None:
         compare(daemon, world, known)
 
 
-def compare(daemon: Daemon, world: World, known: dict[str, Known]) -> None:
+def compare(daemon: DaemonProcess, world: World, known: dict[str, KnownJob]) -> None:
     """Compare jobs and promises with an undisturbed run."""
     now = known_jobs(daemon)
     assert known.keys() <= now.keys(), f"lost: {known.keys() - now.keys()}"
@@ -133,9 +133,9 @@ def check(url: str, world: World) -> None:
 
 
 def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
-    """Run the whole log through a new engine; the number of decisions, all as they were made.
+    """Replay the whole log in a new engine; return the number of decisions, which must be identical.
 
-    Of the last batch they may not be kept: the daemon was killed right after it had kept the events.
+    The last batch may have no stored decisions: the daemon was killed right after storing its events.
     """
     store = Store.open(url)
     cluster = store.register_cluster(name, 0)
@@ -162,7 +162,7 @@ def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
     return len(kept)
 
 
-def run(daemon: Daemon, url: str, kills: int, seed: int) -> Counter[str]:
+def run(daemon: DaemonProcess, url: str, kills: int, seed: int) -> Counter[str]:
     world = World(Random(seed))
     crash(daemon, world, kills)
     world.settle(daemon)
@@ -185,7 +185,7 @@ def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    counts = run(Daemon(nursery, tmp_path, url, checkpoint=_CHECKPOINT), url, _SHORT, _SEED)
+    counts = run(DaemonProcess(nursery, tmp_path, url, checkpoint=_CHECKPOINT), url, _SHORT, _SEED)
     assert counts["kills"] == _SHORT
     assert counts["runs accepted"]
     assert counts["promises found again"]
@@ -194,7 +194,7 @@ def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
 
 def test_two_clusters_lose_no_events(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
     url = new_database()
-    daemon = Daemon(nursery, tmp_path, url, checkpoint=_CHECKPOINT)
+    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=_CHECKPOINT)
     daemon.add_cluster("east")
     worlds = [World(Random(_SEED)), World(Random(_SEED + 1), cluster="east")]
     for _ in range(2):
@@ -231,7 +231,7 @@ def test_nothing_acknowledged_is_lost_by_a_thousand_kills(
         url = new_database()
         folder = tmp_path / str(part)
         folder.mkdir()
-        counts = run(Daemon(nursery, folder, url, checkpoint=_CHECKPOINT), url, 100, _SEED + part)
+        counts = run(DaemonProcess(nursery, folder, url, checkpoint=_CHECKPOINT), url, 100, _SEED + part)
         kind = url.partition(":")[0]
         what = f"{kind}, round {part + 1} of {_ROUNDS}, seed {_SEED + part}, after"
         report(capsys, f"{what} {time.monotonic() - begun:,.0f} s", counts)

@@ -23,7 +23,7 @@ ALTER DATABASE leaseclock SET search_path = public, shadow, pg_catalog;
 """
 
 
-class Clock:
+class DatabaseClock:
     """Of the database's host."""
 
     def __init__(self, address: str) -> None:
@@ -34,7 +34,7 @@ class Clock:
             connection.execute("UPDATE shadow.ahead SET seconds = %s", (ahead,))
 
 
-class Scene:
+class TwoDaemons:
     """Two daemons' leaderships on one database."""
 
     def __init__(self, server: PostgresServer, stack: ExitStack) -> None:
@@ -42,7 +42,7 @@ class Scene:
         stack.callback(server.drop, "leaseclock")
         with psycopg.connect(server.address("leaseclock")) as connection:
             connection.execute(_SHADOW)
-        self.clock = Clock(server.address("leaseclock"))
+        self.clock = DatabaseClock(server.address("leaseclock"))
         self._stack = stack
 
     def one(self, holder: str, seconds: float = 1.0) -> tuple[Store, Leadership]:
@@ -54,9 +54,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(postgres: PostgresServer) -> Iterator[Scene]:
+def scene(postgres: PostgresServer) -> Iterator[TwoDaemons]:
     with ExitStack() as stack:
-        yield Scene(postgres, stack)
+        yield TwoDaemons(postgres, stack)
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -74,7 +74,7 @@ def left(store: Store) -> float:
     return found.expires_in_s
 
 
-def test_the_clock_is_shadowed(scene: Scene) -> None:
+def test_the_clock_is_shadowed(scene: TwoDaemons) -> None:
     store, lead = scene.one("a", 60)
     assert lead.try_acquire()
     before = left(store)
@@ -82,7 +82,7 @@ def test_the_clock_is_shadowed(scene: Scene) -> None:
     assert left(store) > before + HOUR - 60
 
 
-def test_database_clock_set_forward_ends_the_leadership(scene: Scene) -> None:
+def test_database_clock_set_forward_ends_the_leadership(scene: TwoDaemons) -> None:
     store, first = scene.one("a", 60)
     _, second = scene.one("b", 60)
     assert first.try_acquire()
@@ -94,7 +94,7 @@ def test_database_clock_set_forward_ends_the_leadership(scene: Scene) -> None:
     assert not first.try_acquire() or first.term > 2
 
 
-def test_leader_continues_after_database_clock_set_back(scene: Scene) -> None:
+def test_leader_continues_after_database_clock_set_back(scene: TwoDaemons) -> None:
     store, first = scene.one("a")
     _, second = scene.one("b")
     assert first.try_acquire()
@@ -107,7 +107,7 @@ def test_leader_continues_after_database_clock_set_back(scene: Scene) -> None:
     assert (first.is_leader, first.term, first.lost_reason) == (True, 1, "")
 
 
-def test_standby_takes_over_soon_after_a_clock_set_back_at_leader_death(scene: Scene) -> None:
+def test_standby_takes_over_soon_after_a_clock_set_back_at_leader_death(scene: TwoDaemons) -> None:
     store, first = scene.one("a")
     _, second = scene.one("b")
     assert first.try_acquire()

@@ -1,4 +1,4 @@
-"""Real daemons whose engine throws and hangs at random places: the cluster never stays stopped."""
+"""Real daemons with random errors and hangs of the engine: the cluster always recovers."""
 
 import contextlib
 import json
@@ -11,23 +11,22 @@ from random import Random
 import pytest
 
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.daemons import AwayError, DaemonProcess, Nursery
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, report
-from tests.store.test_standby import Pair
+from tests.store.test_standby import DaemonPair
 from tests.store.world import World, known_jobs
 
 _SEED = int(os.environ.get("SCHEDD_FAULTS_SEED", "20261124"))
 _ROUNDS = int(os.environ.get("SCHEDD_FAULTS_ROUNDS", "40"))
 _WITHIN_S = 90.0
-"""Within so long the cluster works again, whatever failed. A call may take a second, eight after others."""
+"""Time limit for recovery. A call may take a second, eight after timeouts."""
 _FRESH = 5
-"""By so many failures within that time it was stopped anew: where one call of 300 fails, hardly a snapshot is
-read without one.
-"""
+"""Failures within that time after which the plan is rebuilt: with one failure in 300 calls, hardly a snapshot
+is handled without one."""
 
 
-def broken(daemon: Daemon, folder: Path, seed: int, often: int, hangs: float) -> Path:
+def broken(daemon: DaemonProcess, folder: Path, seed: int, often: int, hangs: float) -> Path:
     """Let the daemon's engine fail from its next life on; returns the switch."""
     switch = folder / f"{daemon.name}.faults"
     switch.write_text("off")
@@ -43,7 +42,7 @@ def failed(switch: Path) -> Counter[str]:
     return Counter(" ".join(json.loads(line)) for line in lines)
 
 
-def live(world: World, asked: Daemon | Pair, turns: int, switches: list[Path]) -> float:
+def live(world: World, asked: DaemonProcess | DaemonPair, turns: int, switches: list[Path]) -> float:
     """Run this many turns; return the longest time in seconds without progress."""
     longest, done, last = 0.0, 0, time.monotonic()
     since, before = last, struck(switches)
@@ -68,9 +67,9 @@ def struck(switches: list[Path]) -> int:
     return sum(failed(switch).total() for switch in switches)
 
 
-def _failure_reason(asked: Daemon | Pair) -> str:
+def _failure_reason(asked: DaemonProcess | DaemonPair) -> str:
     """What the cluster says of itself, and the ends of the logs."""
-    daemons = asked.daemons if isinstance(asked, Pair) else [asked]
+    daemons = asked.daemons if isinstance(asked, DaemonPair) else [asked]
     told = [daemon.log.read_text()[-2_000:] for daemon in daemons]
     with contextlib.suppress(AwayError):
         told.append(json.dumps(asked.get("/v1/clusters/main")))
@@ -78,7 +77,7 @@ def _failure_reason(asked: Daemon | Pair) -> str:
     return "\n".join(told)
 
 
-def at_rest(world: World, asked: Daemon | Pair) -> None:
+def at_rest(world: World, asked: DaemonProcess | DaemonPair) -> None:
     """Failures have ended: all jobs are known, and queued jobs start again."""
     until = time.monotonic() + _WITHIN_S
     while True:
@@ -103,7 +102,7 @@ def test_daemon_survives_random_engine_errors_and_hangs(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    daemon = Daemon(nursery, tmp_path, url, checkpoint=0.5)
+    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=0.5)
     switch = broken(daemon, tmp_path, _SEED, often=20_000, hangs=0.1)
     world = World(Random(_SEED))
     daemon.start().await_ready()
@@ -137,7 +136,7 @@ def test_leader_and_standby_survive_random_engine_errors_and_hangs(
         random = Random(seed)
         url, folder = postgres.create(f"failing{number}"), tmp_path / str(number)
         folder.mkdir()
-        pair = Pair(nursery, folder, url)
+        pair = DaemonPair(nursery, folder, url)
         often, hangs = random.choice([300, 1_000, 3_000, 10_000, 30_000]), random.choice([0.0, 0.1, 0.5])
         switches = [broken(one, folder, seed + 10 * i, often, hangs) for i, one in enumerate(pair.daemons)]
         world = World(random)

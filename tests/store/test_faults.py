@@ -24,8 +24,8 @@ from schedd.store import DurableJournal, Store
 from schedd.store.errors import DiskFull
 from tests.store.build import queued
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import TOKEN, AwayError, Daemon, Nursery
-from tests.store.line import Line
+from tests.store.daemons import TOKEN, AwayError, DaemonProcess, Nursery
+from tests.store.line import TcpLine
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
 from tests.store.world import World
@@ -36,7 +36,7 @@ FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
 
 
 @contextmanager
-def trouble(daemon: Daemon, seconds: float = 0) -> Iterator[None]:
+def trouble(daemon: DaemonProcess, seconds: float = 0) -> Iterator[None]:
     """Within it the daemon cannot write; before it ends the daemon has said so, and answered reads for so
     many seconds more.
     """
@@ -62,7 +62,7 @@ def survive(
     nursery: Nursery,
     folder: Path,
     url: str,
-    fault: Callable[[Daemon], None],
+    fault: Callable[[DaemonProcess], None],
     *,
     skew: str = "",
     checked: str = "",
@@ -70,7 +70,7 @@ def survive(
     """Run a workload with a fault in its middle, which must not end the daemon; the database is then looked
     at by the URL ``checked``, where that is another.
     """
-    daemon = Daemon(nursery, folder, url, checkpoint=0.3, lease=2.0)
+    daemon = DaemonProcess(nursery, folder, url, checkpoint=0.3, lease=2.0)
     daemon.patience = 5.0
     daemon.skew = skew
     world = World(Random(_SEED))
@@ -78,7 +78,7 @@ def survive(
     try:
         run_turns(world, daemon, 15)
         pid = daemon.pid
-        beside = Daemon.beside(daemon)
+        beside = DaemonProcess.beside(daemon)
         faulty = threading.Thread(target=fault, args=(beside,))
         faulty.start()
         while faulty.is_alive():
@@ -97,14 +97,14 @@ def survive(
         daemon.kill()
 
 
-def account(url: str, world: World, daemon: Daemon) -> None:
-    """Nothing may be lost; what was counted is told to those who ask (``pytest -rP``)."""
+def account(url: str, world: World, daemon: DaemonProcess) -> None:
+    """Check that nothing was lost, and print the counts (``pytest -rP``)."""
     check(url, world)
     world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url)
     sys.stdout.write(", ".join(f"{what}: {count}" for what, count in sorted(world.counts.items())) + "\n")
 
 
-def run_turns(world: World, daemon: Daemon, times: int) -> None:
+def run_turns(world: World, daemon: DaemonProcess, times: int) -> None:
     until = time.monotonic() + 120
     while times:
         assert time.monotonic() < until
@@ -115,7 +115,7 @@ def run_turns(world: World, daemon: Daemon, times: int) -> None:
             time.sleep(0.05)
 
 
-def settle(world: World, daemon: Daemon) -> None:
+def settle(world: World, daemon: DaemonProcess) -> None:
     until = time.monotonic() + 120
     while time.monotonic() < until:
         try:
@@ -128,7 +128,7 @@ def settle(world: World, daemon: Daemon) -> None:
 
 
 def test_a_disk_that_takes_nothing_more(nursery: Nursery, tmp_path: Path) -> None:
-    def fill(daemon: Daemon) -> None:
+    def fill(daemon: DaemonProcess) -> None:
         before = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
         with trouble(daemon):
             resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4096, before[1]))
@@ -144,7 +144,7 @@ def test_a_disk_that_takes_nothing_more(nursery: Nursery, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seconds", FOR_HOW_LONG)
 def test_a_file_that_somebody_else_locks(nursery: Nursery, tmp_path: Path, seconds: float) -> None:
-    def lock(daemon: Daemon) -> None:
+    def lock(daemon: DaemonProcess) -> None:
         other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None, timeout=60)
         try:
             other.execute("BEGIN IMMEDIATE")
@@ -162,7 +162,7 @@ def test_database_server_crash_and_return(nursery: Nursery, tmp_path: Path, seco
     server.start()
     try:
 
-        def crash(daemon: Daemon) -> None:
+        def crash(daemon: DaemonProcess) -> None:
             with trouble(daemon, seconds):
                 server.stop(signal.SIGQUIT)
             server.start()
@@ -176,10 +176,10 @@ def test_database_server_crash_and_return(nursery: Nursery, tmp_path: Path, seco
 def test_silent_database_host(
     nursery: Nursery, postgres: PostgresServer, tmp_path: Path, seconds: float
 ) -> None:
-    line = Line(postgres.folder)
+    line = TcpLine(postgres.folder)
     url = postgres.create("silent")
 
-    def silence(daemon: Daemon) -> None:
+    def silence(daemon: DaemonProcess) -> None:
         with trouble(daemon, seconds):
             line.drop()
             time.sleep(3)  # longer than a connection is waited for
@@ -209,7 +209,7 @@ def test_a_leader_with_nothing_to_do_says_that_its_database_is_gone(nursery: Nur
 
     server = PostgresServer()
     server.start()
-    daemon = Daemon(nursery, tmp_path, server.create("idle"), lease=1).start()
+    daemon = DaemonProcess(nursery, tmp_path, server.create("idle"), lease=1).start()
     try:
         daemon.await_ready()
         until("01")
@@ -235,10 +235,10 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
     server.start()
     url = server.create("later")
     server.stop()
-    line = Line(server.folder)
+    line = TcpLine(server.folder)
     line.cut()
     chosen = url.replace(str(server.folder), str(line.folder)) if silent else url
-    daemon = Daemon(nursery, tmp_path, chosen)
+    daemon = DaemonProcess(nursery, tmp_path, chosen)
     path = tmp_path / "notify"
     daemon.environment["NOTIFY_SOCKET"] = str(path)
     try:
@@ -270,7 +270,7 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
 
 
 def test_wait_for_the_database_can_be_stopped(nursery: Nursery, tmp_path: Path) -> None:
-    daemon = Daemon(nursery, tmp_path, f"postgresql://schedd@/none?host={tmp_path}").start()
+    daemon = DaemonProcess(nursery, tmp_path, f"postgresql://schedd@/none?host={tmp_path}").start()
     until = time.monotonic() + 60
     while not daemon.log.exists() or "database unavailable; retrying" not in daemon.log.read_text():
         assert time.monotonic() < until
@@ -283,7 +283,7 @@ def test_adapter_returns_after_an_absence_with_all_events(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    daemon = Daemon(nursery, tmp_path, url, checkpoint=0.3)
+    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=0.3)
     world = World(Random(_SEED))
     daemon.start().await_ready()
     try:
@@ -309,7 +309,7 @@ def test_clock_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: P
     skew = tmp_path / "skew"
     skew.write_text("0")
 
-    def set_back(daemon: Daemon) -> None:
+    def set_back(daemon: DaemonProcess) -> None:
         skew.write_text("-100")
         time.sleep(1)
         skew.write_text("-40")
@@ -321,7 +321,7 @@ def test_restart_after_clock_set_back(nursery: Nursery, new_database: NewDatabas
     url = new_database()
     skew = tmp_path / "skew"
     skew.write_text("0")
-    daemon = Daemon(nursery, tmp_path, url, checkpoint=0.3)
+    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=0.3)
     daemon.skew = str(skew)
     world = World(Random(_SEED))
     daemon.start().await_ready()
@@ -342,7 +342,7 @@ def test_a_pause_holds_over_a_kill_and_so_does_its_end(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    daemon = Daemon(nursery, tmp_path, url, checkpoint=3600)
+    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=3600)
     world = World(Random(_SEED))
     daemon.start().await_ready()
     try:
@@ -375,7 +375,7 @@ def test_a_clean_end_leaves_nothing_to_follow_and_gives_the_lead_up(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    daemon = Daemon(nursery, tmp_path, url, checkpoint=3600)
+    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=3600)
     world = World(Random(_SEED))
     daemon.start().await_ready()
     run_turns(world, daemon, 10)
@@ -432,7 +432,7 @@ def test_commit_with_lost_confirmation_is_not_repeated(postgres: PostgresServer)
     journal = DurableJournal(store, "c", 1000)
     assert journal.commit_events([queued(1)], 1000) is not None
     journal.add_wakeup(1001)
-    # As after a commit whose answer did not come through: the journal does not know of it.
+    # Simulates a commit without confirmation: the journal does not know of it.
     known, waiting = journal._tail, list(journal._pending)
     first = journal.commit_events([queued(2), queued(1)], 1002)
     journal._tail, journal._pending = known, waiting

@@ -24,7 +24,7 @@ SITE = replace(OLD, slack=31, site={"limits": [{"what": "cpus", "who": "user", "
 T = 1_700_000_000
 
 
-class Life:
+class LeaderLife:
     """A daemon's thread, without the daemon: each batch is kept, handled, and what followed is kept."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
@@ -76,9 +76,9 @@ class Life:
         assert self.journal.maybe_checkpoint(self.engine.freeze, T, must=True)
 
 
-def worked(store: Store) -> Life:
+def worked(store: Store) -> LeaderLife:
     """Jobs with estimates, starts and refusals, before and after a checkpoint."""
-    life = Life(store, Engine(OLD, T))
+    life = LeaderLife(store, Engine(OLD, T))
     life.checkpoint()
     life.batch([e for n in range(2) for e in life.server.change_node(NodeFacts(name=f"n{n}", cpus=4))], T)
     life.work(range(13))
@@ -205,7 +205,7 @@ def test_checkpoint_with_unknown_settings_is_read_under_own_settings(
 
 
 def test_log_without_checkpoint_is_replayed_from_the_first_engine(store: Store) -> None:
-    life = Life(store, LogFollower(store, "c", OLD, T - 20).engine)
+    life = LeaderLife(store, LogFollower(store, "c", OLD, T - 20).engine)
     life.work(range(30))
     found = LogFollower(store, "c", OLD, T + 9999).engine
     assert found.forgotten == life.engine.forgotten

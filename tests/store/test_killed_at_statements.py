@@ -22,7 +22,7 @@ from schedd.wire import Event
 from tests.conftest import ROOT
 from tests.store.build import queued
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.daemons import AwayError, DaemonProcess, Nursery
 from tests.store.test_lost import MAIN, work
 
 _STRIDE = int(os.environ.get("SCHEDD_STATEMENT_STRIDE", "23"))
@@ -142,8 +142,10 @@ def test_kill_at_any_migration_statement_loses_no_event(url: str) -> None:
 
 
 def begin(nursery: Nursery, folder: Path, url: str, numbers: range) -> int:
-    """The daemon is killed at these places of its first life, each time on what the last one left."""
-    daemon = Daemon(nursery, folder, url, checkpoint=0.2)
+    """Kill the daemon at these places of its first life, each time with the database of the previous
+    attempt.
+    """
+    daemon = DaemonProcess(nursery, folder, url, checkpoint=0.2)
     kills = 0
     try:
         for number in numbers:
@@ -166,7 +168,7 @@ def begin(nursery: Nursery, folder: Path, url: str, numbers: range) -> int:
     return kills
 
 
-def ended(daemon: Daemon) -> bool:
+def ended(daemon: DaemonProcess) -> bool:
     """Whether it was killed before it was ready."""
     while daemon.alive:
         try:

@@ -29,7 +29,9 @@ print("done", flush=True)
 
 
 def killed(url: str, what: str, after: float) -> bool:
-    """Begin to make the tables or to migrate, and kill it so many seconds later; whether it was done."""
+    """Start a creation of the tables or a migration, and kill it after ``after`` seconds; return whether it
+    was done.
+    """
     process = subprocess.Popen(
         [sys.executable, "-c", _SCRIPT, url, what], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )

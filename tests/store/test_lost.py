@@ -15,7 +15,7 @@ from schedd.store.errors import LogTruncated
 from schedd.store.records import EventBatch, LogPosition
 from schedd.store.tables import batches, checkpoints, events, metadata
 from tests.store.build import queued
-from tests.store.daemons import TOKEN, AwayError, Daemon, Nursery
+from tests.store.daemons import TOKEN, AwayError, DaemonProcess, Nursery
 
 pytestmark = pytest.mark.timeout(400)
 MAIN = "/v1/clusters/main"
@@ -32,7 +32,7 @@ def job(number: int) -> dict[str, Any]:
     }
 
 
-def work(daemon: Daemon, first: int, count: int = 20) -> None:
+def work(daemon: DaemonProcess, first: int, count: int = 20) -> None:
     """Store this many acknowledged batches."""
     now = int(time.time())
     node = {"type": "node_changed", "id": f"n:{first}", "time": now, "node": NODE}
@@ -42,12 +42,12 @@ def work(daemon: Daemon, first: int, count: int = 20) -> None:
         daemon.post(f"{MAIN}/events", {"events": [event]})
 
 
-def decisions(daemon: Daemon, after: str = "") -> list[dict[str, Any]]:
+def decisions(daemon: DaemonProcess, after: str = "") -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = daemon.get(f"{MAIN}/decisions", after=after, limit=10_000)["decisions"]
     return found
 
 
-def snapshot(daemon: Daemon, jobs: int) -> None:
+def snapshot(daemon: DaemonProcess, jobs: int) -> None:
     """The snapshot of the adapter on request."""
     event = {
         "type": "snapshot",
@@ -74,7 +74,7 @@ def wal(of: str) -> Path:
 
 
 def empty(url: str) -> None:
-    """No row in any table, as after the restore of a dump of the tables alone."""
+    """Delete all rows, as after restoring a dump without data."""
     store = Store.open(url)
     with store.database.write() as connection:
         for table in reversed(metadata.sorted_tables):
@@ -137,7 +137,7 @@ HARM_TO_FILES: dict[str, Callable[[str], None]] = {
 
 
 def is_noticed_and_mended(nursery: Nursery, folder: Path, url: str, harm: Callable[[str], None]) -> None:
-    daemon = Daemon(nursery, folder, url, checkpoint=3_600, marks=str(folder / "marks"))
+    daemon = DaemonProcess(nursery, folder, url, checkpoint=3_600, marks=str(folder / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0)
@@ -169,7 +169,7 @@ def is_noticed_and_mended(nursery: Nursery, folder: Path, url: str, harm: Callab
         daemon.kill()
 
 
-def readiness(daemon: Daemon) -> str:
+def readiness(daemon: DaemonProcess) -> str:
     """Return why the daemon is not ready; empty if it is."""
     try:
         daemon.get("/readyz")
@@ -178,7 +178,7 @@ def readiness(daemon: Daemon) -> str:
     return ""
 
 
-def metrics(daemon: Daemon) -> str:
+def metrics(daemon: DaemonProcess) -> str:
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)) as connection:
         connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
         return connection.getresponse().read().decode()
@@ -199,7 +199,7 @@ def test_missing_sqlite_files_are_detected_and_repaired(
 
 
 def test_a_daemon_that_was_only_killed_says_nothing(nursery: Nursery, tmp_path: Path, url: str) -> None:
-    daemon = Daemon(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
+    daemon = DaemonProcess(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
     for life in range(4):
         daemon.start().await_ready()
         work(daemon, 10 * life, 10)
@@ -210,7 +210,7 @@ def test_a_daemon_that_was_only_killed_says_nothing(nursery: Nursery, tmp_path: 
 def test_a_database_that_loses_its_end_under_the_leader_is_noticed(
     nursery: Nursery, tmp_path: Path, url: str
 ) -> None:
-    daemon = Daemon(nursery, tmp_path, url, checkpoint=3_600, marks=str(tmp_path / "marks"))
+    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=3_600, marks=str(tmp_path / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0)
@@ -230,7 +230,7 @@ def test_a_database_that_loses_its_end_under_the_leader_is_noticed(
 
 def test_adapter_with_later_decisions_reveals_a_loss(nursery: Nursery, tmp_path: Path, url: str) -> None:
     """Where the host was lost, nothing on it remembers; the adapter does."""
-    daemon = Daemon(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
+    daemon = DaemonProcess(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0, 2)

@@ -14,11 +14,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.daemons import AwayError, DaemonProcess, Nursery
 from tests.store.partition import Wire
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
-from tests.store.test_standby import Pair, leader
+from tests.store.test_standby import DaemonPair, leader
 from tests.store.world import World
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261124"))
@@ -44,8 +44,8 @@ def row(url: str) -> tuple[str, int, int]:
 class Watched:
     """Asks a daemon all the time whether it leads, and remembers when it last said so."""
 
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = Daemon.beside(daemon)
+    def __init__(self, daemon: DaemonProcess) -> None:
+        self._daemon = DaemonProcess.beside(daemon)
         self._daemon.patience = 1.0
         self._stopping = threading.Event()
         self.asked = 0.0
@@ -68,11 +68,11 @@ class Watched:
         return self.asked
 
 
-def both(nursery: Nursery, folder: Path, url: str, wires: dict[str, Wire]) -> Pair:
+def both(nursery: Nursery, folder: Path, url: str, wires: dict[str, Wire]) -> DaemonPair:
     """Each on a wire of its own."""
     name = url.partition("?")[0].rpartition("/")[2]
     urls = {one: f"postgresql://schedd@127.0.0.1:{wire.port}/{name}" for one, wire in wires.items()}
-    pair = Pair(nursery, folder, url, lease=_LEASE, **urls)
+    pair = DaemonPair(nursery, folder, url, lease=_LEASE, **urls)
     first, second = pair.daemons
     first.start().await_ready()
     second.start().await_ready(leads=False)
@@ -80,7 +80,7 @@ def both(nursery: Nursery, folder: Path, url: str, wires: dict[str, Wire]) -> Pa
 
 
 def cut_off(
-    pair: Pair, world: World, url: str, wires: dict[str, Wire], ways: tuple[str, ...], lose: bool
+    pair: DaemonPair, world: World, url: str, wires: dict[str, Wire], ways: tuple[str, ...], lose: bool
 ) -> None:
     """The leader is cut off, the other takes over; the old one comes back and follows."""
     holder, term, _ = row(url)
@@ -140,7 +140,9 @@ def run(
 def test_partitioned_leader_is_replaced(
     nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path
 ) -> None:
-    """What it commits is kept though it never hears of it; the adapter sends it again, to the other."""
+    """Its commits are stored without confirmation; the adapter sends the events again, to the other
+    daemon.
+    """
     cuts = [(("answers",), False), (("requests",), True)]
     world = run(nursery, tmp_path, url, postgres.folder, cuts)
     assert world.term == 3

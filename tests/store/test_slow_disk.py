@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.store.daemons import TOKEN, AwayError, Daemon, Nursery
+from tests.store.daemons import TOKEN, AwayError, DaemonProcess, Nursery
 from tests.store.preloaded import Preloaded, compiled
 from tests.store.test_lost import MAIN, job, work
 
@@ -84,7 +84,7 @@ class Disk:
         self._control.write_text(f"{milliseconds}\n")
 
 
-def measured(daemon: Daemon, metric: str) -> float:
+def measured(daemon: DaemonProcess, metric: str) -> float:
     asked = Request(f"http://127.0.0.1:{daemon.port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
     with urlopen(asked, timeout=60) as answer:
         text = answer.read().decode()
@@ -93,15 +93,15 @@ def measured(daemon: Daemon, metric: str) -> float:
     return float(found[1])
 
 
-def post(daemon: Daemon, number: int) -> None:
+def post(daemon: DaemonProcess, number: int) -> None:
     event = {"type": "job_queued", "id": f"j:{number}", "time": int(time.time()), "job": job(number)}
     daemon.post(f"{MAIN}/events", {"events": [event]})
 
 
-def meanwhile(daemon: Daemon, number: int) -> int:
+def meanwhile(daemon: DaemonProcess, number: int) -> int:
     """Send an event; how many reads were answered before it was acknowledged."""
     done = threading.Event()
-    beside = Daemon.beside(daemon)
+    beside = DaemonProcess.beside(daemon)
     beside.patience = 120.0
 
     def send() -> None:
@@ -143,7 +143,7 @@ def try_out(daemon: Preloaded, disk: Disk, delays: tuple[int, ...]) -> list[int]
         number += 1
         assert measured(daemon, record) - before[0] >= delay / 1000
         assert measured(daemon, f'{lag}{{cluster="main"}}') - before[1] >= delay / 1000
-        lost = threading.Thread(target=_unheard, args=(Daemon.beside(daemon), 1_000 + number))
+        lost = threading.Thread(target=_unheard, args=(DaemonProcess.beside(daemon), 1_000 + number))
         lost.start()
         time.sleep(delay / 2000)
         daemon.kill()
@@ -155,7 +155,7 @@ def try_out(daemon: Preloaded, disk: Disk, delays: tuple[int, ...]) -> list[int]
     return found
 
 
-def _unheard(daemon: Daemon, number: int) -> None:
+def _unheard(daemon: DaemonProcess, number: int) -> None:
     try:
         post(daemon, number)
     except AwayError:

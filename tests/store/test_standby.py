@@ -15,8 +15,8 @@ import pytest
 
 from schedd.store import Store
 from schedd.store.lease import current_leader
-from tests.store.daemons import AwayError, Daemon, Nursery
-from tests.store.line import Line
+from tests.store.daemons import AwayError, DaemonProcess, Nursery
+from tests.store.line import TcpLine
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
 from tests.store.world import World, known_jobs
@@ -33,13 +33,14 @@ def url(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(name)
 
 
-class Pair:
+class DaemonPair:
     """Two daemons on one database; a request goes to the other one if the first cannot answer."""
 
     def __init__(self, nursery: Nursery, folder: Path, url: str, lease: float = _LEASE, **other: str) -> None:
         chosen = {"a": url, "b": url, **other}
         self.daemons = [
-            Daemon(nursery, folder, chosen[name], name, lease=lease, checkpoint=0.5) for name in ("a", "b")
+            DaemonProcess(nursery, folder, chosen[name], name, lease=lease, checkpoint=0.5)
+            for name in ("a", "b")
         ]
         for each in self.daemons:
             each.patience = 3.0  # a frozen daemon takes connections and never answers
@@ -102,8 +103,8 @@ class Pair:
 
 
 @pytest.fixture
-def pair(nursery: Nursery, url: str, tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(nursery, tmp_path, url)
+def pair(nursery: Nursery, url: str, tmp_path: Path) -> Iterator[DaemonPair]:
+    made = DaemonPair(nursery, tmp_path, url)
     first, second = made.daemons
     first.start().await_ready()
     second.start().await_ready(leads=False)
@@ -120,7 +121,7 @@ def leader(url: str) -> tuple[str, int]:
     return found.holder, found.term
 
 
-def test_standby_answers_reads_and_refuses_events(pair: Pair) -> None:
+def test_standby_answers_reads_and_refuses_events(pair: DaemonPair) -> None:
     world = World(Random(_SEED))
     pair.turn(world, 15)
     world.settle(pair)
@@ -142,7 +143,7 @@ def test_standby_answers_reads_and_refuses_events(pair: Pair) -> None:
 
 
 def test_standby_continues_when_leaders_are_killed_or_frozen(
-    pair: Pair, url: str, capsys: pytest.CaptureFixture[str]
+    pair: DaemonPair, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = World(Random(_SEED + 1))
     times: list[float] = []
@@ -179,8 +180,8 @@ def test_standby_continues_when_leaders_are_killed_or_frozen(
 def test_a_leader_that_is_cut_off_from_the_database_stops_and_the_other_goes_on(
     nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path
 ) -> None:
-    line = Line(postgres.folder)
-    pair = Pair(nursery, tmp_path, url, a=url.replace(str(postgres.folder), str(line.folder)))
+    line = TcpLine(postgres.folder)
+    pair = DaemonPair(nursery, tmp_path, url, a=url.replace(str(postgres.folder), str(line.folder)))
     first, second = pair.daemons
     try:
         first.start().await_ready()

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from schedd.store import Store
-from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.daemons import AwayError, DaemonProcess, Nursery
 
 MAIN = "/v1/clusters/main"
 
 
 @pytest.mark.parametrize("lives", [3])
 def test_ready_daemon_accepts_events(nursery: Nursery, tmp_path: Path, url: str, lives: int) -> None:
-    daemon = Daemon(nursery, tmp_path, url)
+    daemon = DaemonProcess(nursery, tmp_path, url)
     for number in range(lives):
         daemon.start()
         daemon.await_ready(leads=False)

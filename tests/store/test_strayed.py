@@ -1,4 +1,4 @@
-"""An error that was kept to one job or event, met by one process alone: all go on from the same state."""
+"""A confined error in only one of the processes: all continue from the same state."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ SETTINGS = EngineSettings(tell_threshold=0, batch_limit=30)
 
 
 class Seen(DurableJournal):
-    """A journal that lets somebody look between the writing of a batch and of what follows from it."""
+    """A journal with a callback between storing a batch and storing its results."""
 
     look: Callable[[], object] = staticmethod(lambda: None)
 
@@ -69,7 +69,7 @@ def leading(store: Store) -> Iterator[tuple[PlanLoop, Seen]]:
 
 
 def broken(number: str, before: Callable[[Any], object] = lambda _: None) -> Callable[..., Any]:
-    """A job that makes only one of the daemons fail."""
+    """Make one daemon, but not the other, fail on a job."""
     seat = placement._place_job
 
     def fails(state: Any, record: Any, *rest: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A whole daemon on a real database: an exception in any thread or task of it ends nothing, and is told."""
+"""A complete daemon on a real database survives and reports an exception in any thread or task."""
 
 import asyncio
 import ctypes
@@ -48,7 +48,7 @@ def until(condition: Callable[[], object], turn: Callable[[], object] = lambda: 
         time.sleep(0.01)
 
 
-class Daemon:
+class SupervisedDaemon:
     """One with everything that works in the background, in a thread of this process."""
 
     def __init__(self, url: str, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ class Daemon:
         self._events.run_until_complete(live())
         self._events.close()
 
-    def start(self) -> "Daemon":
+    def start(self) -> "SupervisedDaemon":
         self._thread.start()
         return self
 
@@ -161,8 +161,8 @@ def url(postgres: PostgresServer) -> Iterator[str]:
 @contextmanager
 def daemon(
     url: str, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "a", *, leads: bool = True
-) -> Iterator[Daemon]:
-    found = Daemon(url, folder, name, monkeypatch).start()
+) -> Iterator[SupervisedDaemon]:
+    found = SupervisedDaemon(url, folder, name, monkeypatch).start()
     try:
         until(lambda: found.clusters.ready)
         assert found.loop.is_leader is leads
@@ -171,7 +171,7 @@ def daemon(
         found.stop()
 
 
-def readiness(one: Daemon) -> str:
+def readiness(one: SupervisedDaemon) -> str:
     return one.clusters.failures.get("main", "")
 
 
@@ -298,7 +298,7 @@ def test_a_standby_takes_over_though_an_error_comes_in_between(
 ) -> None:
     with daemon(url, tmp_path, monkeypatch, "b") as leader:
         leader.submit(node("n1"), job("1"))
-        standby = Daemon(url, tmp_path, "a", monkeypatch).start()
+        standby = SupervisedDaemon(url, tmp_path, "a", monkeypatch).start()
         try:
             until(lambda: standby.clusters.ready)
             assert not standby.loop.is_leader

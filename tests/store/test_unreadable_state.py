@@ -1,4 +1,4 @@
-"""A daemon that cannot read the state that was kept: promises and what people have said stay as they were."""
+"""A daemon with unreadable checkpoints: promises and user orders survive."""
 
 import sys
 import zlib
@@ -44,8 +44,8 @@ SETTINGS = EngineSettings(
 )
 
 
-class Daemon:
-    """What a daemon does with its store, without threads: it follows, leads, and keeps what it does."""
+class InProcessDaemon:
+    """A daemon's work with its store, without threads: it follows, leads, and stores its results."""
 
     def __init__(self, store: Store, server: Server) -> None:
         self.server = server
@@ -124,10 +124,10 @@ class Daemon:
 _BATCH = EventBatch(number=1, now=T, last_event=0)
 
 
-def start_daemon(store: Store) -> Daemon:
+def start_daemon(store: Store) -> InProcessDaemon:
     """A cluster with running and waiting jobs, promises, a booking, an account and a hold."""
     server = Server(T)
-    daemon = Daemon(store, server)
+    daemon = InProcessDaemon(store, server)
     for number in range(1, 5):
         server.nodes[f"n{number}"] = NodeFacts(name=f"n{number}", cpus=4)
     server.queues["batch"] = QueueFacts(name="batch")
@@ -156,7 +156,7 @@ def start_daemon(store: Store) -> Daemon:
 
 
 def replace_format(store: Store, *, facts: bool) -> None:
-    """Replace the checkpoints by ones of an unknown format."""
+    """Give all checkpoints an unknown format."""
     with store.database.write() as connection:
         for row in connection.execute(select(checkpoints)).all():
             place = CheckpointRow(row.cluster, LogPosition(row.batch, row.last_event), row.time, row.chain)
@@ -189,7 +189,7 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
     assert len(waiting) >= 5
     before.stop()
     if not checkpoint:  # more happened after it, and then the daemon was killed
-        before = Daemon(store, before.server)
+        before = InProcessDaemon(store, before.server)
         before.submit("late.s", "2:ppn=4", 500)
         before.pass_time(30)
         known, recorded = before.promises(), rows(store)
@@ -199,7 +199,7 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
         with store.database.write() as connection:
             connection.execute(update(promises).values(promised=promises.c.promised + 37))
         known, recorded = {job: at + 37 for job, at in known.items()}, rows(store)
-    after = Daemon(store, before.server)
+    after = InProcessDaemon(store, before.server)
     assert any("the planner's state was rebuilt" in alert for alert in after.alerts), after.alerts
     assert any(alert.startswith("snapshot") for alert in after.alerts), after.alerts
     after.batch([after.server.snapshot()])
@@ -219,7 +219,7 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
             assert record.risk.cause.value == "server, adapter or daemon outage"
     after.pass_time(20)
     after.stop()
-    once_more = Daemon(store, before.server)
+    once_more = InProcessDaemon(store, before.server)
     assert once_more.follower.lost is None
     assert {job: once_more.promises()[job] for job in waiting if job in states(once_more)} == {
         job: known[job] for job in waiting if job in states(once_more)
@@ -227,7 +227,7 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
     once_more.stop()
 
 
-def states(daemon: Daemon) -> dict[str, str]:
+def states(daemon: InProcessDaemon) -> dict[str, str]:
     return {record.id: record.phase.value for record in daemon.engine.state.records.values()}
 
 
@@ -236,7 +236,7 @@ def test_with_its_facts_a_rebuilt_plan_starts_no_job_later(store: Store) -> None
     starts = planned(before)
     before.stop()
     replace_format(store, facts=True)
-    after = Daemon(store, before.server)
+    after = InProcessDaemon(store, before.server)
     after.batch([after.server.snapshot()])
     now = planned(after)
     assert now.keys() == starts.keys()
@@ -269,7 +269,7 @@ def test_learned_run_times_outlive_a_checkpoint_that_cannot_be_read(
     assert ends >= 5
     before.stop()
     replace_format(store, facts=True)
-    after = Daemon(store, before.server)
+    after = InProcessDaemon(store, before.server)
     assert learned_run_times(after.follower).ends == ends
     assert learned_run_times(after.follower).predict(ask).quantiles.tolist() == told.tolist()
     after.stop()
@@ -290,7 +290,7 @@ def test_missing_run_time_facts_are_learned_from_accounting_logs(store: Store, t
 def test_starts_of_another_version_are_no_foreign_starts(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would stop all starts after an upgrade, until somebody resumes."""
+    """Otherwise all starts would stop after an upgrade until a resume."""
     before = start_daemon(store)
     before.stop()
     replace_format(store, facts=False)
@@ -303,7 +303,7 @@ def test_starts_of_another_version_are_no_foreign_starts(
     assert state.unsure > state.now  # decisions of that version may still be carried out
 
 
-def planned(daemon: Daemon) -> dict[str, int]:
+def planned(daemon: InProcessDaemon) -> dict[str, int]:
     state = daemon.engine.state
     return {record.id: state.plan.start(record.slot) for record in state.records.values() if record.slot >= 0}
 
@@ -317,7 +317,7 @@ def test_a_promise_that_an_outage_makes_impossible_is_recorded_as_broken(store: 
     replace_format(store, facts=True)
     for name in before.server.nodes:
         before.server.nodes[name] = replace(before.server.nodes[name], state="down")
-    after = Daemon(store, before.server)
+    after = InProcessDaemon(store, before.server)
     after.batch([after.server.snapshot()])
     after.pass_time(promised - after.server.now + 10)
     broken = [one for one in store.broken_promises(after.journal.cluster) if one.job == job]
@@ -329,7 +329,7 @@ def test_a_promise_that_an_outage_makes_impossible_is_recorded_as_broken(store: 
 
 
 def previous_version() -> str:
-    """The version of the tables before the latest; ``base`` where there is one alone."""
+    """Return the schema version before the latest; ``base`` if there is only one."""
     versions = [
         one.revision for one in ScriptDirectory.from_config(schema_version._config()).walk_revisions()
     ]
@@ -350,7 +350,7 @@ def test_database_can_be_downgraded_and_upgraded_again(url: str, readable: bool)
     with closing(Store.open(url)) as store:
         if not readable:
             replace_format(store, facts=False)
-        after = Daemon(store, before.server)
+        after = InProcessDaemon(store, before.server)
         assert bool(after.follower.lost) is not readable
         if not readable:
             after.batch([after.server.snapshot()])
@@ -377,13 +377,13 @@ def test_downgrade_is_refused_when_the_older_version_cannot_continue(
     daemon = start_daemon(store)
     daemon.stop()
     # What came before the older of the two checkpoints is not read again.
-    daemon = Daemon(store, daemon.server)
+    daemon = InProcessDaemon(store, daemon.server)
     daemon.stop(checkpoint=False)
     head = schema_version.head()
     with pytest.raises(StoreError, match=rf"{words}.*Nothing was changed.*copy of the database"):
         store.database.migrate(wanted, back=True)
     assert store.database.versions() == (head, head)
-    assert Daemon(store, daemon.server).promises() == daemon.promises()
+    assert InProcessDaemon(store, daemon.server).promises() == daemon.promises()
 
 
 def test_downgrade_is_refused_when_it_would_drop_rows(store: Store) -> None:
@@ -414,7 +414,7 @@ def test_a_decision_that_a_newer_version_wrote_stops_nobody(store: Store) -> Non
     with store.database.write() as connection:
         values = {"cluster": 1, "id": "d000000000999", "batch": 1, "time": T, "body": "{}"}
         connection.execute(insert(decisions).values({"type": "teleport", **values}))
-    after = Daemon(store, daemon.server)
+    after = InProcessDaemon(store, daemon.server)
     assert after.promises() == daemon.promises()
     assert store.decisions_after(1, "d000000000998") == []
     after.stop()

@@ -52,7 +52,7 @@ def test_corrected_clock_keeps_all_and_purges_at_the_right_age(store: Store) -> 
     log.batch(0, 1, 366, 367, 2, 3)
     assert log.purge(3) == 0
     log.batch(*range(4, 32))
-    assert log.purge(31.5) == 2  # as if nothing had been; those from the future go with what comes after them
+    assert log.purge(31.5) == 2  # unaffected; batches from the future expire with their successors
     log.batch(32, 33)
     assert log.purge(33.5) == 4
 

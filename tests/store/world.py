@@ -1,7 +1,7 @@
-"""A cluster in real time for tests that kill daemons: a server, and an adapter as bad as it may be.
+"""A cluster in real time for tests that kill daemons: a server, and a worst-case adapter.
 
-The adapter delivers at least once: it sends again whatever was not acknowledged, and now and then what was.
-It keeps a journal of its own of the decisions that it has seen, as the real one does.
+The adapter delivers at least once: it repeats unacknowledged events, and sometimes acknowledged ones. It
+keeps its own journal of seen decisions, like the real one.
 """
 
 import json
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from schedd.wire import Decision, Event, JobFacts, NodeFacts, Run, RunAccepted
 from tests.engine.server import Server
-from tests.store.daemons import Asked, AwayError, Daemon
+from tests.store.daemons import AwayError, DaemonProcess, RequestSender
 
 _DECISION: TypeAdapter[Any] = TypeAdapter(Decision)
 _REQUESTS = ("1:ppn=1", "1:ppn=2", "1:ppn=4", "2:ppn=2", "3:ppn=1", "1:ppn=64")
@@ -51,7 +51,7 @@ class World:
             self.outbox += self.server.change_node(facts)
 
     def set_clock(self, skew: int) -> None:
-        """The server's clock is set, too. What runs goes on to run for as long as it would have."""
+        """Set the server's clock, too. Running jobs keep their real run times."""
         by, self.skew = skew - self.skew, skew
         self.server.now = int(time.time()) + skew
         for job in self.server.jobs.values():
@@ -110,7 +110,7 @@ class World:
 
     # ---- the adapter ----------------------------------------------------------------------------
 
-    def deliver(self, daemon: Asked) -> None:
+    def deliver(self, daemon: RequestSender) -> None:
         """Send some pending events, perhaps together with repeated ones."""
         batch = [self.outbox[at] for at in range(min(len(self.outbox), self.random.randint(1, 30)))]
         again: list[Event] = []
@@ -130,7 +130,7 @@ class World:
             self.outbox.popleft()
             self.acknowledged[event.id] = event
 
-    def tear(self, daemon: Asked) -> None:
+    def tear(self, daemon: RequestSender) -> None:
         """Send a snapshot that was cut short: by the server, or on its way to us. Raises AwayError."""
         self.counts["torn snapshots"] += 1
         if self.random.random() < 0.5:
@@ -144,7 +144,7 @@ class World:
         else:
             raise AssertionError("half a snapshot was taken")
 
-    def fetch(self, daemon: Asked) -> None:
+    def fetch(self, daemon: RequestSender) -> None:
         """Read decisions and carry them out. Raises AwayError."""
         place = self.place if self.random.random() > 0.1 else ""  # now and then all that are left, again
         answer = daemon.get(self.base + "/decisions", after=place)
@@ -172,7 +172,7 @@ class World:
             self.accepted[decision.job_id] += sum(isinstance(event, RunAccepted) for event in events)
             self.outbox += events
 
-    def turn(self, daemon: Asked) -> None:
+    def turn(self, daemon: RequestSender) -> None:
         """One round of all that. Raises AwayError."""
         self.live()
         if self.random.random() < 0.03:
@@ -183,7 +183,7 @@ class World:
         self.deliver(daemon)
         self.fetch(daemon)
 
-    def settle(self, daemon: Asked) -> None:
+    def settle(self, daemon: RequestSender) -> None:
         """Deliver everything, then a snapshot of the server. Raises AwayError."""
         while self.outbox:
             self.deliver(daemon)
@@ -194,7 +194,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownJob:
     """What the daemon says of a job: whether it is planned; if so its promise; how often that was broken."""
 
     planned: bool
@@ -202,15 +202,15 @@ class Known:
     breaches: int
 
 
-def known_jobs(daemon: Daemon, cluster: str = "main") -> dict[str, Known]:
+def known_jobs(daemon: DaemonProcess, cluster: str = "main") -> dict[str, KnownJob]:
     """All jobs that the daemon knows. Raises AwayError."""
-    found: dict[str, Known] = {}
+    found: dict[str, KnownJob] = {}
     cursor: dict[str, str] = {}
     while True:
         page = daemon.get(f"/v1/clusters/{cluster}/jobs", limit=1000, **cursor)
         for job in page["jobs"]:
             planned = job["state"] == "planned"
-            found[job["id"]] = Known(
+            found[job["id"]] = KnownJob(
                 planned, job["promised_start"] if planned else None, len(job["breaches"])
             )
         if page["next"] is None:
@@ -218,4 +218,4 @@ def known_jobs(daemon: Daemon, cluster: str = "main") -> dict[str, Known]:
         cursor = {"cursor": page["next"]}
 
 
-__all__ = ["AwayError", "Known", "World", "known_jobs"]
+__all__ = ["AwayError", "KnownJob", "World", "known_jobs"]
