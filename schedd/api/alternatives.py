@@ -13,6 +13,8 @@ from schedd.api.access import Cluster, Daemon, Operator
 from schedd.api.audit import audit_act
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.service.background.alternatives import (
     AlternativeSet,
     LivePlanChanged,
@@ -26,9 +28,6 @@ from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import ObjectiveChange
 
 __all__ = ["AlternativesRequest", "AppliedPlan", "apply_alternative", "router", "search_alternatives"]
-
-from schedd.api.routes import RouteTable
-from schedd.api.unicode_text import UnicodeRoute
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
 _T = TypeVar("_T")

@@ -11,14 +11,13 @@ from schedd.api.planner_calls import call_planner_or_cancel
 from schedd.api.problems import problem_responses
 from schedd.api.replies import reply
 from schedd.api.request_bodies import PauseRequest
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import ClustersView, ClusterView, DispatchState
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.plan_lists import count_jobs
 
 __all__ = ["cluster_view", "router", "set_dispatch"]
-
-from schedd.api.routes import RouteTable
-from schedd.api.unicode_text import UnicodeRoute
 
 router = RouteTable(prefix="/v1/clusters", tags=["clusters"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)

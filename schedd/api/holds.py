@@ -17,6 +17,8 @@ from schedd.api.policy import PreviewView, preview_events
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.request_bodies import HoldRequest
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -31,9 +33,6 @@ __all__ = [
     "release_planning",
     "router",
 ]
-
-from schedd.api.routes import RouteTable
-from schedd.api.unicode_text import UnicodeRoute
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)

@@ -16,6 +16,8 @@ from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
 from schedd.api.result_views import SearchView, search_view
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine
 from schedd.engine.facts.settings import EngineSettings
@@ -36,9 +38,6 @@ __all__ = [
     "router",
     "run_policy_preview",
 ]
-
-from schedd.api.routes import RouteTable
-from schedd.api.unicode_text import UnicodeRoute
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)

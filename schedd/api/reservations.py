@@ -17,6 +17,8 @@ from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import reply
 from schedd.api.request_bodies import ReservationRequest
 from schedd.api.result_views import ReservationResult, ReservationsView
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import ReservationView, snapshot_fields
 from schedd.engine.show.view import Published
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -31,9 +33,6 @@ __all__ = [
     "run_reservation_preview",
     "unreserve",
 ]
-
-from schedd.api.routes import RouteTable
-from schedd.api.unicode_text import UnicodeRoute
 
 router = RouteTable(
     prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"], route_class=UnicodeRoute

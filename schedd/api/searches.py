@@ -12,14 +12,13 @@ from schedd.api.planner_calls import await_planner, database_errors
 from schedd.api.problems import problem_responses
 from schedd.api.replies import reply
 from schedd.api.result_views import SearchesView, SearchResult, search_view
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 
 __all__ = ["router", "start_search"]
-
-from schedd.api.routes import RouteTable
-from schedd.api.unicode_text import UnicodeRoute
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)

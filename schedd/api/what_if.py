@@ -14,6 +14,8 @@ from schedd.api.question_runner import run_question
 from schedd.api.replies import reply
 from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
 from schedd.api.result_views import WhatIfResult, WhatIfVariantResult
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
@@ -37,9 +39,6 @@ from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAn
 from schedd.wire import JobFacts, ShareFacts
 
 __all__ = ["answer_what_if", "router", "stopped_queues"]
-
-from schedd.api.routes import RouteTable
-from schedd.api.unicode_text import UnicodeRoute
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
 _MAX_QUEUES_NAMED: Final = 3
