@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo lint test research soak bench docs packages clean
+.PHONY: help setup install demo lint check test research soak bench docs packages clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -26,6 +26,15 @@ lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+# Tests that start no processes and no database.
+IN_PROCESS := $(addprefix tests/,alternatives api client dialect engine optimize plan policy predict server_adapter wire)
+
+check: $(STAMP) ## for daily work: lint, then the tests within one process
+	@$(MAKE) lint & linted=$$!; \
+	$(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()" && \
+	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(IN_PROCESS) --ignore tests/server_adapter/bridge; \
+	tested=$$?; wait $$linted && exit $$tested
 
 test: $(STAMP) ## lint, then all tests but the long ones
 	@# Compiled here, so that no test waits for the compiler longer than a test may take; beside it the rest.

@@ -37,12 +37,26 @@ def pytest_collection_finish() -> None:
             done.touch()
 
 
-_LONG = ("features", "federation", "cli", "server_adapter/bridge", "store", "bench", "replay", "dashboard")
+_LONGEST = (
+    "store/test_faults.py",
+    "store/test_lost.py",
+    "cli/test_demo.py",
+    "store/test_unreadable_state.py",
+    "federation/test_coallocations.py",
+    "federation/test_crash.py",
+    "store/test_killed_at_statements.py",
+    "cli/test_runbook.py",
+    "store/test_follow.py",
+    "dashboard/test_pages.py",
+)
+"""A file is run by one worker: one of these that began last would keep it alone for minutes."""
+_LONG = ("features/", "federation/", "cli/", "server_adapter/bridge/", "store/", "replay/", "dashboard/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests wait for processes go first: none of them is left to one worker at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in _LONG)))
+    """The longest files go first, then those whose tests wait for processes: none is left to one worker."""
+    longest, long = (tuple(f"tests/{name}" for name in names) for names in (_LONGEST, _LONG))
+    items.sort(key=lambda item: (not item.nodeid.startswith(longest), not item.nodeid.startswith(long)))
 
 
 _STDERR = pytest.StashKey[TextIO]()

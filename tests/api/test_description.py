@@ -180,6 +180,8 @@ def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], examples: 
             case.path_parameters["cluster"] = "main"
         if isinstance(case.query, dict) and not wrong:
             case.query.pop("wait", None)  # nobody decides anything meanwhile
+        if isinstance(case.body, dict) and not wrong and operation.path.endswith("/alternatives"):
+            case.body["seconds"] = 0.1  # else each request takes the seconds that it names, or ten
         # What was wrong may have been the cluster's name, which is right now.
         chosen = CHECKS if here and wrong else checks
         answer = case.call(headers={"Authorization": f"Bearer {token('admin')}"})
