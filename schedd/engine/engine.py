@@ -148,17 +148,17 @@ class Engine:
         """
         self.base = frozen = Frozen(self.state, {"forgotten": self.forgotten})
         self.log.clear()
-        self.state.strayed = {}
+        self.state.diverged = {}
         return frozen
 
     @property
-    def strayed(self) -> bool:
+    def diverged(self) -> bool:
         """Whether an error was kept to the job or the event that it concerned since the state was frozen.
 
         Such an error may be one of this process alone, and leaves work half done: the same calls may lead to
         another state. Who goes on from here is to go on from the state itself, not from the calls.
         """
-        return bool(self.state.strayed)
+        return bool(self.state.diverged)
 
     def gone_on(self) -> "Engine":
         """An engine that goes on from this one's state as a checkpoint has it; that is its ``base``.

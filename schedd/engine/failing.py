@@ -40,7 +40,7 @@ CARRIED: Final = frozenset(
         *("adapter_mode", "aside", "left_out", "generation", "decisions", "moves", "taken"),
         *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),
         *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
-        *("strayed", "unsure", "by_hand", "unresolved"),
+        *("diverged", "unsure", "by_hand", "unresolved"),
         *("lives", "holes", "failures", "alerts", "frees", "at_event", "at_job", "at_step"),
         *("told_at", "told_then", "started_at", "started_then", "started_on"),
     }

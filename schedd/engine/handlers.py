@@ -139,7 +139,7 @@ def _guarded(
     except Exception as error:
         if state.settings.validate and isinstance(error, AssertionError):
             raise
-        state.strayed[job_id] = None
+        state.diverged[job_id] = None
         state.plan.mark_all_for_search()  # repair may not have been told of all that is free
         record = state.records.get(job_id)
         over = _is_over(event)

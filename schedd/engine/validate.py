@@ -3,7 +3,7 @@
 import numpy as np
 
 from schedd.engine.component import slots_of_components
-from schedd.engine.facts.calm import wrong
+from schedd.engine.facts.displayed_start import are_outdated
 from schedd.engine.facts.intake import slot_limited
 from schedd.engine.facts.phases import fault_of
 from schedd.engine.facts.pools import PLENTY
@@ -108,7 +108,7 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     assert record.id not in state.out
     if state.tells and state.policy is None and not state.tell_due[slot]:
         told, at = state.told[slot : slot + 1], np.array([start])
-        off = wrong(told, at, state.settings.tell_threshold).any()
+        off = are_outdated(told, at, state.settings.tell_threshold).any()
         assert not off, f"{record.id}: told another start, for good"
     if phase is Phase.BLOCKED:
         assert stand == UNPLACED, f"{record.id}: blocked but placed"

@@ -1,7 +1,6 @@
-"""A slow, obvious planner: explicit lists of what is held, looked at anew for every question.
+"""Reference planner: slow and obvious, with explicit lists of placements that are searched for every request.
 
-It shares no code with the kernels. Time is walked from one moment at which something changes to the next;
-what fits is counted with dictionaries. `tests/plan` compares the kernels with it.
+It shares no code with the kernels. Time advances from one change to the next; units that fit are counted.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""A plan run on by its own operations, event by event: slow, and obvious."""
+"""Reference for the projection: the same steps by the operations of a plan."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Giving free room to the shortest: nobody is put past its bound, no node is crowded."""
+"""Backfilling: no job passes its bound, no node is over-committed."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Every operation ends after bounded work, whatever is asked for."""
+"""Every operation ends after bounded work, whatever the request."""
 
 from typing import Any
 

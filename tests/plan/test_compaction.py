@@ -1,4 +1,4 @@
-"""The allocations move to another slab in steps: nobody sees it, and on when it happens nothing depends."""
+"""Compaction in steps: readers do not notice it, and results do not depend on its time."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Kernels that other kernels alone call are compiled once, and become part of their callers."""
+"""Kernels that are only called by kernels are compiled once and linked into their callers."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A fork and a plan from a checkpoint have all that the plan has: no field is forgotten in one of them."""
+"""Forks and checkpoints have every field of the plan."""
 
 import json
 from collections.abc import Callable

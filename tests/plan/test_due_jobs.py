@@ -1,4 +1,4 @@
-"""Whose moment has come: the kernels against the same with numpy."""
+"""Due jobs: the kernels against NumPy."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The kept values of a plan are those that plain formulas give, whatever was moved before."""
+"""Incrementally updated values equal the plain formulas after any moves."""
 
 import math
 from collections.abc import Sequence

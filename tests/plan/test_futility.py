@@ -1,4 +1,4 @@
-"""What is said to be in vain, before it is tried, is in vain when it is tried."""
+"""Attempts that are proved futile fail if they are made."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Gates of nodes: who has a whole node leaves its gates to others."""
+"""Gates of nodes: a job with a whole node leaves its gates to others."""
 
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.kernels import layout as at

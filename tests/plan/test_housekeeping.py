@@ -1,4 +1,4 @@
-"""What a plan does for itself beside planning: entries of pools packed, tiers of speeds, work of searches."""
+"""Housekeeping of a plan: repacked pool entries, speed tiers."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nobody outside of the plan's package knows how it stores what it knows."""
+"""Interface of the plan for other packages, which do not depend on its storage."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""In which order planned jobs are repaired: by age, or by the ends of their arrays."""
+"""Order of jobs in repair: by age, or by the end of their arrays."""
 
 import random
 

@@ -1,4 +1,6 @@
-"""Where a new job goes: nothing over-committed, nobody past its last start, no worse than the first gap."""
+"""Placement of a new job: no row is over-committed, no job passes its last start, no worse than the first
+gap.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is tried with jobs of a plan is kept, or all is as it was before."""
+"""Reversible attempts on a plan are committed as a whole, or reverted."""
 
 from collections.abc import Callable
 from contextlib import suppress

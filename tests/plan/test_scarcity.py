@@ -1,4 +1,4 @@
-"""Of the nodes that allow the same start a job gets the one that leaves the least of what is scarce."""
+"""Of nodes that allow the same start a job gets the one with the lowest cost."""
 
 import json
 

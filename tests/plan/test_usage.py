@@ -1,4 +1,4 @@
-"""How far something was in use, of what there was and was asked for."""
+"""Utilisation of an amount relative to the available and the requested amount."""
 
 import numpy as np
 import pytest

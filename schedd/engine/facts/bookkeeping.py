@@ -35,7 +35,7 @@ class Bookkeeping:
             return False
         if state.settings.validate and isinstance(error, AssertionError):
             return False
-        state.strayed[self._job] = None
+        state.diverged[self._job] = None
         words = f"job {self._job}: {self._what} could not be noted: {error!r}"
         state.alert(state.at_event, "bookkeeping", words, self._job)
         return True

@@ -18,8 +18,8 @@ from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.booking import BOOKINGS, Booking
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.calm import back
 from schedd.engine.facts.dependents import Dependents
+from schedd.engine.facts.displayed_start import mark_requeued
 from schedd.engine.facts.foresight import foresee
 from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_resources, why_stopped
 from schedd.engine.facts.kept_jobs import KEPT_JOBS, KeptJob
@@ -299,7 +299,7 @@ class EngineState:
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
     """The job and the step that the engine is at; where a call ends from outside they are what it was at."""
-    strayed: dict[str, None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
+    diverged: dict[str, None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Jobs of which an error was kept to themselves since the state was last frozen ("": of none): it may not
     come again where the same calls are made again."""
     aside: dict[str, int] = declared(NAMES, make=dict)
@@ -403,7 +403,7 @@ class EngineState:
             self.slotless.pop(record.id, None)
             self.unheard.pop(record.id, None)
             if before is not None:
-                back(self, before, record)
+                mark_requeued(self, before, record)
         else:
             self.slotless[record.id] = record
             self.unheard[record.id] = None

@@ -16,8 +16,8 @@ ELSEWHERE_WITHIN_S: Final = 3600
 MOST_NODES: Final = 32
 """Nodes of failed starts that are remembered per job."""
 _ALL_SUSPECT: Final = 4
-"""After a failed start on at most this many nodes, each of them is suspected; of a larger start only the
-first node, on which the server begins.
+"""After a failed start on at most this many nodes, each of them is suspected; otherwise only the first node,
+where the server begins.
 """
 
 

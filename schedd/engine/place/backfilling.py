@@ -61,7 +61,7 @@ def run_backfill(state: EngineState, event: str) -> None:
     changed = plan.freed or state.change_number != state.backfilled or state.backfill_due <= now
     if not changed and state.soonest() > now:
         return
-    if state.last_backfill == now:  # at most once per second: repair uses what it frees
+    if state.last_backfill == now:  # at most once per second: repair uses the freed capacity
         if not event.startswith("clock:"):
             state.backfill_due = now + 1
         return
@@ -83,7 +83,7 @@ def backfill_rule(state: EngineState) -> BackfillRule | None:
 
 
 def backfill_rule_outline(state: EngineState) -> BackfillRule | None:
-    """Return the same rule without predictions, whose lookup per job takes most of the time."""
+    """Return the same rule without predictions; looking these up for each job takes most of the time."""
     if not _is_enabled(state):
         return None
     return BackfillRule(

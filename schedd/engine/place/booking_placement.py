@@ -34,10 +34,10 @@ _PIECE = Request((Chunk(cpus=0),), Place.FREE)
 
 
 def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
-    """Return the booking in which a job must run; None: it may run anywhere.
+    """Return the booking that a job must use; None: it may run anywhere.
 
-    A job whose booking has ended runs like any other job. For a job that names a booking which its owner does
-    not have, see ``missing_booking``.
+    After the end of its booking a job runs like any other job. For a job that names a booking which its owner
+    does not have, see ``missing_booking``.
     """
     if not state.bookings:
         return None
@@ -58,10 +58,10 @@ def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
 def missing_booking(
     name: str, owner: str, bookings: Mapping[str, Booking], reservations: Collection[str]
 ) -> WaitingFor | None:
-    """Return what a job waits for that names a reservation in which it cannot run; None: it names none, or
-    its own booking.
+    """Return the reason why a job that names an unusable reservation waits; None: it names none, or its own
+    booking.
 
-    The text is the same whether another user has a booking of that name or nobody has.
+    The text is the same whether another user has a booking of that name or not.
     """
     if not name:
         return None
@@ -88,7 +88,7 @@ def names_booking(state: EngineState, name: str) -> bool:
 
 
 def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
-    """Return the booking in which a transferred job must start: the newest confirmed one.
+    """Return the booking for the start of a transferred job: the newest confirmed one.
 
     While a co-allocation moves it has two: the present one and the new one.
     """
@@ -170,7 +170,7 @@ def _respects_booking(state: EngineState, record: JobRecord, booking: Booking) -
 
 
 def merge_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, ...]:
-    """Return what is held of each node, all takes of a node together."""
+    """Return the held amounts of each node, all takes of a node together."""
     found: dict[str, list[int]] = {}
     for take in takes:
         name = state.plan.node_names[take.row]

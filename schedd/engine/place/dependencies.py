@@ -1,9 +1,9 @@
 """Dependent jobs (``-W depend=``): planned after the jobs they wait for, moved with them, started after
 release.
 
-The server holds a job whose dependency is not met and releases it itself; until then its plan is conditional
-and it gets no promise. Plannable are ``after``, ``afterok`` and ``afterany`` on jobs (and arrays) that have a
-start. ``afternotok`` depends on a failure, which is not planned.
+The server holds a dependent job and releases it itself; until then its plan is conditional and it gets no
+promise. Plannable are ``after``, ``afterok`` and ``afterany`` on jobs (and arrays) that have a start.
+``afternotok`` depends on a failure, which is not planned.
 """
 
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def met_at(state: "EngineState", kind: str, record: JobRecord) -> int | None:
 
 
 def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
-    """Return the first time at which all links are met in the current plan; links to removed jobs are met."""
+    """Return when the last of these links is met in the current plan; links to removed jobs are met."""
     moments = [met_at(state, link.kind, one) for link in links for one in _jobs(state, link)]
     return max((moment for moment in moments if moment is not None), default=0)
 
@@ -134,7 +134,7 @@ def last_starts(state: "EngineState") -> Ints:
 
 
 def _jobs(state: "EngineState", link: Link) -> list[JobRecord]:
-    """The known jobs that a link names: one, or those of an array."""
+    """Return the known jobs that a link names: one job, or all jobs of an array."""
     one = state.records.get(link.job)
     if one is not None:
         return [one]

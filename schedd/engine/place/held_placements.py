@@ -25,7 +25,7 @@ def has_held_placement(state: EngineState, record: JobRecord) -> bool:
 
 
 def expired_placements(state: EngineState) -> list[JobRecord]:
-    """Return the planned jobs on hold whose placements are no longer held."""
+    """Return the planned jobs on hold without a held placement."""
     found = []
     for name, until in list(state.kept_places.items()):
         if until <= state.now:

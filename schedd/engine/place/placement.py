@@ -101,10 +101,10 @@ def remove(state: EngineState, record: JobRecord) -> int:
 
 
 def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool = False) -> None:
-    """Place an unplaced job, or record what it waits for; its own move is not recorded.
+    """Place an unplaced job, or record why it waits; its own move is not recorded.
 
-    ``ahead``: it may displace jobs of lower priority where that breaks no promise. A job whose planning fails
-    is quarantined; other jobs are not affected.
+    ``ahead``: it may displace jobs of lower priority where that breaks no promise. A failure to plan the job
+    quarantines it; other jobs are not affected.
     """
     with Concerning(state, record.id, event):
         _place_job(state, record, event, ahead=ahead)
@@ -314,7 +314,7 @@ def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cau
 
 
 def remove_followers(state: EngineState, slots: Ints, since: int, starts: Ints) -> Ints:
-    """Remove those of the planned ``slots`` (earliest first) whose ``starts`` (by slot) are at least
+    """Remove the planned jobs among ``slots`` (earliest first) with ``starts`` (by slot) of at least
     ``since``. Return them.
 
     They are placed again behind a displaced job. At most some hundred jobs are removed, fewer if they are
@@ -336,7 +336,7 @@ def _limit_units(state: EngineState, slots: list[int]) -> Ints:
 
 
 def _conflicting(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
-    """Return those of ``slots`` that hold part of an over-committed row of the jobs ``stay``."""
+    """Return the jobs among ``slots`` that hold part of an over-committed row of the jobs ``stay``."""
     plan = state.plan
     begin, end = min(map(plan.start, stay)), max(map(plan.end, stay))
     rows = plan.overcommitted_rows(np.unique(plan.held(np.array(stay, np.int64)).rows), begin, end)
@@ -348,7 +348,7 @@ def _conflicting(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
 
 
 def replan_overcommitted(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:
-    """Replan those of ``slots`` that lie on an over-committed node or pool, tried in this order. Return their
+    """Replan the jobs among ``slots`` on an over-committed node or pool, tried in this order. Return their
     number.
     """
     starts = state.plan.jobs.starts.copy()
@@ -374,7 +374,7 @@ def replan_jobs_now(state: EngineState, slots: Ints, event: str, cause: Cause, w
 
 
 def place_unplaced(state: EngineState, event: str, words: str) -> None:
-    """Retry the jobs for which no node was available."""
+    """Retry the jobs without an available node."""
     _plan_again(state, [state.records[job_id] for job_id in state.without_place], event, words)
 
 
@@ -384,8 +384,8 @@ def recheck_impossible(state: EngineState, event: str, words: str) -> None:
 
 
 def displace_in_lowered_pools(state: EngineState, event: str, cause: Cause, words: str) -> None:
-    """Replan jobs in pools whose capacity was lowered, latest start first, and jobs that need more than the
-    new capacity.
+    """Replan jobs in pools of lowered capacity, latest start first, and jobs that need more than the new
+    capacity.
 
     While a change of limits is being processed, only limits of arrays are handled here: the re-evaluation
     handles the other jobs.

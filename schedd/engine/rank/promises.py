@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.facts.calm import wrong, wrong_one
+from schedd.engine.facts.displayed_start import are_outdated, is_outdated
 from schedd.engine.facts.intake import slot_limited
 from schedd.engine.facts.kept_jobs import KeptJob
 from schedd.engine.facts.phases import Step, after
@@ -51,7 +51,7 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
         return
     changes = _keep(state, event, cause, words, slots, old, new)
     if state.tells:
-        due = wrong(state.told[slots], new, state.settings.tell_threshold)
+        due = are_outdated(state.told[slots], new, state.settings.tell_threshold)
         # Without a start there may be another reason to tell already: what it waits for.
         state.tell_due[slots] = np.where(new < 0, state.tell_due[slots] | due, due)
     promised = state.promise[slots]
@@ -68,7 +68,7 @@ def note_one(state: EngineState, event: str, cause: Cause, words: str, slot: int
     arrays = [np.array([value], np.int64) for value in (slot, old, new)]
     changes = _keep(state, event, cause, words, *arrays)
     if state.tells:
-        due = wrong_one(int(state.told[slot]), new, state.settings.tell_threshold)
+        due = is_outdated(int(state.told[slot]), new, state.settings.tell_threshold)
         state.tell_due[slot] = due or (new < 0 and bool(state.tell_due[slot]))
     promised = int(state.promise[slot])
     if promised < FOREVER and (new > promised or new < 0 or old > promised or old < 0):

@@ -46,7 +46,7 @@ class Concerning:
             # It is counted, not timed: it comes again with the same calls.
             state.plan.halve_work_limit()  # a batch may bring thousands of such jobs
         else:
-            state.strayed[self._job] = None
+            state.diverged[self._job] = None
         record = state.records.get(self._job)
         if record is not None:
             quarantine(state, record, self._event, repr(error))

@@ -49,11 +49,11 @@ __all__ = ["dispatch_by_policy", "dispatch_jobs", "move_late_jobs"]
 _AGAIN = 30
 """Backoff in seconds of a due job that the server has not released."""
 _RELEASED_WITHIN = 60
-"""Time in seconds for which a due job keeps its placement while the server has not released it, from its
-dependency or from a hold with a held placement.
+"""A due job that the server has not released, from its dependency or from a hold with a held placement, keeps
+its placement for this many seconds.
 """
 _LIMITED_WITHIN = 10
-"""Time in seconds for which a due job keeps its placement while the server holds it for its slot limit."""
+"""A due job that the server holds for its slot limit keeps its placement for this many seconds."""
 _NO_ROOM_AGAIN = 5
 """Seconds after which a due job is tried again if its nodes are busy contrary to the plan."""
 _ROUNDS = 4

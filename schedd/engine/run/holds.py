@@ -1,4 +1,4 @@
-"""Nodes and queues on which an administrator holds planning: nothing new is planned there; running jobs
+"""Nodes and queues with planning held by an administrator: nothing new is planned there; running jobs
 continue.
 """
 
@@ -15,7 +15,7 @@ Held = PlanningHeld | PlanningReleased
 
 
 def held_or_released(state: EngineState, events: Sequence[Held]) -> None:
-    """Displace planned jobs from held nodes, unplace those of held queues, or plan for released ones again.
+    """Displace planned jobs from held nodes, unplace jobs of held queues, or plan for released ones again.
     Many nodes are processed together.
     """
     nodes: dict[str, Held] = {}

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.facts.calm import LATE_S, NEAR, ripe_at
+from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_update
 from schedd.engine.facts.pools import binding
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import shares_of
@@ -43,7 +43,7 @@ def write_attributes(state: EngineState, event: str) -> None:
     if state.told_then >= state.settings.tell_rate:
         return
     due = np.flatnonzero(state.tell_due)
-    due = due[_ripe_at(state, due) <= state.now]
+    due = due[_next_update(state, due) <= state.now]
     if not due.shape[0]:
         return
     starts = state.plan.starts(due)
@@ -81,13 +81,15 @@ def next_write(state: EngineState) -> int:
     if state.unheard and not state.silent:
         return state.now + 1
     due = np.flatnonzero(state.tell_due)
-    ripe = int(_ripe_at(state, due).min()) if due.shape[0] else FOREVER
-    return max(state.now + 1, min(ripe, _next_near_start_in_halt(state), _next_passed_start(state)))
+    next_update_at = int(_next_update(state, due).min()) if due.shape[0] else FOREVER
+    return max(state.now + 1, min(next_update_at, _next_near_start_in_halt(state), _next_passed_start(state)))
 
 
-def _ripe_at(state: EngineState, slots: Ints) -> Ints:
+def _next_update(state: EngineState, slots: Ints) -> Ints:
     planned = state.plan.starts(slots)
-    return ripe_at(state.told[slots], state.told_when[slots], planned, state.now, state.settings.tell_pause)
+    return next_update(
+        state.told[slots], state.told_when[slots], planned, state.now, state.settings.tell_pause
+    )
 
 
 def _note_written(state: EngineState, slots: Ints, starts: Ints) -> None:
@@ -119,7 +121,7 @@ def _next_near_start_in_halt(state: EngineState) -> int:
 
 
 def _mark_passed_starts(state: EngineState) -> None:
-    """Mark waiting jobs whose published start has passed since it was written."""
+    """Mark waiting jobs with a published start that has passed since it was written."""
     told = _written_starts(state)
     count = told.shape[0]
     passed = (told >= 0) & (told <= state.now - LATE_S) & (state.told_when[:count] < told)
@@ -158,7 +160,7 @@ def _write_job(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def _overdue_text(state: EngineState, record: JobRecord) -> str:
-    """Return the text for a job whose planned start has passed."""
+    """Return the text for a job past its planned start."""
     if state.halted and state.mode == "scheduler":
         return f"{_DUE}; {_HALT}"
     names = [share.node for share in shares_of(state.plan, record.slot)]
@@ -199,7 +201,7 @@ def _runs_for(state: EngineState, record: JobRecord) -> int | None:
 
 
 def comment_text(state: EngineState, record: JobRecord) -> str:
-    """Return the line for the job's comment: when and where it starts, or what it waits for."""
+    """Return the line for the job's comment: time and nodes of its start, or the reason for waiting."""
     start = state.plan.start(record.slot) if record.slot >= 0 else -1
     return why(record, start, _limited_by(state, record) if start >= 0 else ())
 

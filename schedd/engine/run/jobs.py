@@ -180,7 +180,7 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
 
 
 def job_nodes(state: EngineState, record: JobRecord) -> tuple[str, ...]:
-    """Return the nodes on which a job runs, or is to start."""
+    """Return the nodes of a running or starting job."""
     if record.facts.shares:
         return tuple(share.node for share in record.facts.shares)
     if record.slot < 0:
@@ -249,7 +249,7 @@ def apply_facts(
 
 
 def _apply_priority(state: EngineState, event: str, record: JobRecord, before: int) -> None:
-    """Rerank a job whose own priority changed; a higher priority may displace other jobs."""
+    """Rerank a job after a change of its own priority; a higher priority may displace other jobs."""
     slot = record.slot
     if slot < 0 or record.facts.priority == before:
         return
@@ -357,7 +357,7 @@ def _asks_no_more(after: Understood, before: Request, walltime: int) -> bool:
 
 
 def _slot_request(state: EngineState, record: JobRecord) -> Request:
-    """Return the request for which the job's slot was made."""
+    """Return the request of the job's slot."""
     return state.plan.request(record.slot)
 
 
@@ -499,7 +499,7 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
 def replan_after_failed_run(
     state: EngineState, event: str, record: JobRecord, cause: Cause, words: str
 ) -> None:
-    """Replan a job whose run decision failed, as the server describes it now."""
+    """Replan a job after a failed run decision, as the server describes it now."""
     replan_with_facts(state, event, record, record.facts, cause, words)
 
 

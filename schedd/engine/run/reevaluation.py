@@ -136,7 +136,7 @@ def reevaluate(state: EngineState, jobs: Iterable[str]) -> int:
 
 
 def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) -> tuple[Cause, str]:
-    """Return the cause for a job whose limits leave no room: fewer licences, or the changed limit."""
+    """Return the cause for a job without room in its limits: fewer licences, or the changed limit."""
     book = state.limits
     for pool in state.plan.pool_amounts(record.slot) if book.lowered else ():
         limit = book.pools[pool]

@@ -86,9 +86,7 @@ def start_running(
 
 
 def walltime_to_set(record: JobRecord) -> int | None:
-    """Return the walltime that the server must be told before the job runs, for a job with a shrinkable
-    walltime; else None.
-    """
+    """Return the walltime to set on the server before the job runs, for a shrinkable walltime; else None."""
     shrinkable = dialect_of(record.facts.family).is_shrinkable(record.facts.resources)
     return record.understood.walltime if shrinkable and not record.understood.assumed else None
 
@@ -128,7 +126,7 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
     # had expired.
     ahead = started > state.now + AHEAD
     unsure = (state.now if ahead else started) <= state.unsure
-    if record.facts.state == "S" or (not by and (state.strayed or unsure)):
+    if record.facts.state == "S" or (not by and (state.diverged or unsure)):
         return
     if record.attempt.decided >= 0 and (ahead or started <= record.attempt.expires + settings.answer_grace):
         return
@@ -148,7 +146,7 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
 
 
 def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
-    """Return the record with a slot; a running job whose request was not understood gets one, too."""
+    """Return the record with a slot; a running job with an unreadable request gets one, too."""
     if record.slot < 0:
         request = Request((Chunk(cpus=0),), Place.FREE)
         pools = state.pools_for(record.facts, record.understood)

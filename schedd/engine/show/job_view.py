@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.facts.calm import shown
+from schedd.engine.facts.displayed_start import displayed_start
 from schedd.engine.facts.pools import binding, room_of
 from schedd.engine.facts.records import Breach, ChangeSet, JobRecord, Phase, Risk
 from schedd.engine.facts.shares import merged
@@ -167,7 +167,7 @@ def told_of(published: Published, record: JobRecord, start: int) -> int:
     """The start that people are shown of a job that is planned for ``start``, or started then; -1: none."""
     if record.slot < 0 or standing_of(record, start) != "planned":
         return start
-    return shown(int(published.told[record.slot]), start, published.as_of)
+    return displayed_start(int(published.told[record.slot]), start, published.as_of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Published:
     plan: PlanReadView
     promise: Ints
     told: Ints
-    """The start that was told last of each job: see ``schedd.engine.facts.calm``."""
+    """The start that was told last of each job: see ``schedd.engine.facts.displayed_start``."""
     expected: Ints
     expected_by: Ints
     expected_held: Mapping[str, tuple[int, float, float]]

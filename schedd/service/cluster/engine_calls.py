@@ -155,7 +155,7 @@ def restart_from_state(engine: Engine, batch: EventBatch) -> tuple[Engine, bytes
     try:
         new = engine.gone_on()
     except Exception as error:
-        engine.state.at_job = next(iter(engine.state.strayed))
+        engine.state.at_job = next(iter(engine.state.diverged))
         raise EngineCallFailed(engine, batch, max(0, batch.calls - 1), error, 0) from error
     assert isinstance(new.base, bytes)
     return new, new.base

@@ -127,7 +127,7 @@ class LogFollower:
         if self.rebuilt:
             self.engine.state.lose_track()
             self._restore_promises()
-        if not self.engine.strayed:
+        if not self.engine.diverged:
             self._tries = 0
 
     def _recover_engine(self, now: int) -> tuple[Engine, Sequence[EventBatch]]:
@@ -230,7 +230,7 @@ class LogFollower:
             return True
         if self._last is not None and self._logged_calls() == RESUME_FROM_CHECKPOINT:
             return True
-        if batches and self.engine.strayed and self._tries < _TRIES:
+        if batches and self.engine.diverged and self._tries < _TRIES:
             self._tries += 1  # the leader went on without such an error
             return True
         return False
@@ -261,9 +261,9 @@ class LogFollower:
             return self.settings
 
     def _switch_settings(self, settings: EngineSettings) -> None:
-        strayed = self.engine.state.strayed
+        diverged = self.engine.state.diverged
         self.engine = Engine.restore(self.engine.checkpoint(), settings)
-        self.engine.state.strayed = strayed
+        self.engine.state.diverged = diverged
         self.promised.reset(self.engine)
 
     def finish_replay(self, journal: BatchJournal, *, passed: bool = False) -> tuple[Sequence[Decision], str]:
@@ -277,7 +277,7 @@ class LogFollower:
             self._begin(self.engine.state.now)  # the former leader had written more than there is now
         elif self._last is not None and self._last[0].calls != self._logged_calls():
             self._begin(self.engine.state.now)  # the former leader may have skipped it later
-        while self.engine.strayed and self._tries < _TRIES:
+        while self.engine.diverged and self._tries < _TRIES:
             self._tries += 1
             self._begin(self.engine.state.now)
         state = self._pinned_state()
@@ -312,7 +312,7 @@ class LogFollower:
 
         Raises EngineCallFailed.
         """
-        if self._last is None or not self.engine.strayed:
+        if self._last is None or not self.engine.diverged:
             return b""
         self.engine.state.lose_track()
         self.engine, state = restart_from_state(self.engine, self._last[0])

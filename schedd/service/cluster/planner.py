@@ -193,14 +193,14 @@ class Planner:
         self._skipper.record_success()
         decisions, self.taken = outcome.decisions, outcome.taken
         set_aside = any(isinstance(one, Alert) and one.kind == "quarantine" for one in decisions)
-        if set_aside or engine.strayed:
+        if set_aside or engine.diverged:
             self.record_incident("quarantine" if set_aside else "error")
         with self._contain_errors("moves cannot be counted"):
             meters.count_moves(outcome.moves, publisher.latest)
         with attribute_errors(engine, batch):
             promises, breaches = self._promised.changes(engine) if self._promised is not None else ((), ())
         state = b""
-        if engine.strayed:
+        if engine.diverged:
             # Repeated calls may lead to another state: followers and this daemon continue from this state.
             engine, state = restart_from_state(engine, batch)
             self.engine = engine
@@ -256,7 +256,7 @@ class Planner:
                 continue
             if found is None:
                 break
-            if not (found.strayed and left):
+            if not (found.diverged and left):
                 return found, promised, False
         state = self.engine.state
         return Engine(state.settings, state.now), None, True

@@ -108,7 +108,7 @@ class Compared:
             self.fresh = Engine.restore(encoded(self.engine))
         outcome = self.engine.handle(batch, now)
         errors = [one.text for one in outcome.decisions if isinstance(one, Alert) and one.kind in _ERRORS]
-        assert not self.engine.strayed, f"an error was kept: {errors}"
+        assert not self.engine.diverged, f"an error was kept: {errors}"
         for name, one in (("restored earlier", self.other), ("restored just before", self.fresh)):
             found = one.handle(batch, now)
             assert found.decisions == outcome.decisions, _difference(name, outcome.decisions, found.decisions)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from schedd.engine import Engine
-from schedd.engine.facts.calm import ripe_at, shown, wrong
+from schedd.engine.facts.displayed_start import are_outdated, displayed_start, next_update
 from schedd.engine.show.job_view import job_history, job_view, record_of
 from schedd.engine.show.view import publish
 from schedd.wire import NodeChanged, WriteAttributes
@@ -119,17 +119,17 @@ def test_a_job_that_lost_its_start_shows_none_and_the_new_one_at_once() -> None:
 
 def test_no_moment_that_is_over_is_shown() -> None:
     cases = {(50, 70): 70, (65, 70): 65, (-1, 70): 70, (65, 60): 60, (65, -1): -1}
-    assert {case: shown(*case, 60) for case in cases} == cases
+    assert {case: displayed_start(*case, 60) for case in cases} == cases
 
 
 def test_the_rule() -> None:
     told, planned = np.array([100, 100, -1, 100, -1]), np.array([160, 161, 5, -1, -1])
-    assert wrong(told, planned, 60).tolist() == [False, True, True, True, False]
+    assert are_outdated(told, planned, 60).tolist() == [False, True, True, True, False]
     now = 10_000
     told = np.array([20_000, 20_000, 9_999, -1, 20_000])
     planned = np.array([30_000, 10_600, 30_000, 30_000, -1])
     when = np.full(5, 9_990)
-    assert ripe_at(told, when, planned, now, 60).tolist() == [10_050, now, now, now, now]
+    assert next_update(told, when, planned, now, 60).tolist() == [10_050, now, now, now, now]
 
 
 def test_job_on_an_offline_node_shows_it_at_once() -> None:
@@ -167,4 +167,4 @@ def test_imminent_start_is_written_only_if_it_does_not_happen() -> None:
     now = 10_000
     planned = np.array([now - 5, now - 4, now, now + 5, now + 6])
     told = np.full(5, -1)
-    assert ripe_at(told, told, planned, now, 60).tolist() == [now, now + 1, now + 5, now + 10, now]
+    assert next_update(told, told, planned, now, 60).tolist() == [now, now + 1, now + 5, now + 10, now]

@@ -1,0 +1,68 @@
+"""Displayed start: the planned start with hysteresis, used by all interfaces.
+
+The plan is repaired at every event, so a planned start may change within seconds. A published start stays
+until the plan differs by more than a threshold, and then until a pause since the last publication is over.
+The pause is short if both the published and the planned start are near. There is no pause if only the new
+start is near, if the job has lost its start, or if the published start has passed. A start within seconds is
+not published: the job is seen to start. Times are seconds since the epoch, -1: none; arrays are (n,), by job.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.plan.columns import Ints
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+
+__all__ = ["LATE_S", "NEAR", "are_outdated", "displayed_start", "is_outdated", "mark_requeued", "next_update"]
+
+NEAR: Final = 600
+"""Starts within this many seconds are published at once."""
+_NEAR_PAUSE_S: Final = 30
+"""Maximum pause between two near starts of one job."""
+_SOON_S: Final = 5
+"""A start within this many seconds is not published."""
+LATE_S: Final = 5
+"""A job that waits this long after its published start gets another text: that start has passed."""
+_WAITS: Final = (Phase.WAITING, Phase.BLOCKED)
+
+
+def are_outdated(told: Ints, planned: Ints, threshold: int) -> npt.NDArray[np.bool_]:
+    """Return where the published start is outdated: it moved by more than the threshold, was lost, or is
+    new.
+    """
+    found: npt.NDArray[np.bool_] = (np.abs(planned - told) > threshold) | ((planned < 0) != (told < 0))
+    return found
+
+
+def is_outdated(told: int, planned: int, threshold: int) -> bool:
+    """Return the same for one job."""
+    return abs(planned - told) > threshold or (planned < 0) != (told < 0)
+
+
+def next_update(told: Ints, told_when: Ints, planned: Ints, now: int, pause: int) -> Ints:
+    """Return from when on each published start may be replaced."""
+    steady = (told > now) & (planned > now + NEAR)
+    near = (told > now) & (told <= now + NEAR) & (planned >= 0) & ~steady
+    soon = (planned > now - LATE_S) & (planned <= now + _SOON_S)
+    update = np.where(steady, told_when + pause, np.where(near, told_when + min(pause, _NEAR_PAUSE_S), now))
+    return np.where(soon, planned + LATE_S, update)
+
+
+def displayed_start(told: int, planned: int, now: int) -> int:
+    """Return the start to display for a planned job; -1: none."""
+    return told if planned > now and told > now else planned
+
+
+def mark_requeued(state: "EngineState", before: JobRecord, record: JobRecord) -> None:
+    """Mark a job that waits again: nothing was published during its start, and its start may have moved
+    before.
+    """
+    if state.tells and record.phase in _WAITS and before.phase not in _WAITS:
+        slot = slice(record.slot, record.slot + 1)
+        planned = np.array([state.plan.start(record.slot)])
+        state.tell_due[slot] |= are_outdated(state.told[slot], planned, state.settings.tell_threshold)
