@@ -49,7 +49,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     clusters.stop()
 
 
-def test_cores_are_booked_shown_kept_where_they_are_and_given_back(run: Run) -> None:
+def test_a_booking_is_created_shown_frozen_and_cancelled(run: Run) -> None:
     assert run()[:2] == (0, "you have no bookings\n")
     code, out, err = run(
         "add", "exam", "-l", "nodes=1:ppn=2", "--for", "1:00:00", "--after", "+1h", "--by", "+5h"
@@ -65,7 +65,7 @@ def test_cores_are_booked_shown_kept_where_they_are_and_given_back(run: Run) -> 
     assert run("cancel", "exam")[:2] == (0, "booking exam is given back\n")
 
 
-def test_what_has_no_room_gets_offers_and_accept_takes_one(run: Run) -> None:
+def test_a_refused_booking_has_offers_that_can_be_accepted(run: Run) -> None:
     wide = ("-l", "nodes=2:ppn=8", "--for", "60m")
     assert run("add", "first", *wide, "--at", "+2h")[0] == 0
     code, out, _ = run("add", "second", *wide, "--at", "+2h")
@@ -77,7 +77,7 @@ def test_what_has_no_room_gets_offers_and_accept_takes_one(run: Run) -> None:
     assert "has 0 counter-offers" in run("accept", "second", "1")[2]
 
 
-def test_orders_are_compared_by_who_may_steer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparing_orders_needs_the_role_operator(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, err = run("orders")
     assert (code != 0, "role" in out + err) == (True, True), (code, out, err)
     monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
@@ -95,7 +95,7 @@ def test_orders_are_compared_by_who_may_steer(run: Run, monkeypatch: pytest.Monk
     assert (found["order"], len(found["orders"])) == ("edf", 4)
 
 
-def test_how_a_booking_moved_is_shown(run: Run) -> None:
+def test_the_moves_of_a_booking_are_shown(run: Run) -> None:
     whole = ("-l", "nodes=1:ppn=8", "--for", "60m")
     assert run("add", "a", *whole, "--at", "+2h")[0] == 0
     assert run("add", "b", *whole, "--after", "+2h", "--by", "+9h")[0] == 0
@@ -119,7 +119,7 @@ def test_how_a_booking_moved_is_shown(run: Run) -> None:
         (("freeze", "nobody"), "nobody"),
     ],
 )
-def test_what_cannot_be_booked_says_why(run: Run, args: tuple[str, ...], words: str) -> None:
+def test_an_impossible_booking_shows_the_reason(run: Run, args: tuple[str, ...], words: str) -> None:
     code, out, err = run(*args)
     assert (code != 0, words in out + err) == (True, True), (code, out, err)
     assert not any(word in run()[1] for word in ("flexible", "frozen"))

@@ -46,9 +46,7 @@ def shown(port: int, trusted: ssl.SSLContext) -> str:
             return ssl.DER_cert_to_PEM_cert(channel.getpeercert(binary_form=True) or b"")
 
 
-def test_with_a_certificate_it_speaks_https_and_a_reload_takes_the_renewed_one(
-    tmp_path: Path, certificate: Path
-) -> None:
+def test_https_uses_a_renewed_certificate_after_a_reload(tmp_path: Path, certificate: Path) -> None:
     keys = f'tls_certificate = "{certificate}/cert.pem"\ntls_key = "{certificate}/key.pem"\nhost = "0.0.0.0"'
     served = start(tmp_path, configured(tmp_path, server=keys))
     try:
@@ -103,7 +101,7 @@ def test_a_certificate_that_cannot_be_used_is_named_and_nothing_is_served(tmp_pa
         (".", "key", r"cannot be used: Is a directory"),
     ],
 )
-def test_what_is_wrong_with_a_certificate_is_said(certificate: Path, cert: str, key: str, said: str) -> None:
+def test_certificate_errors_are_reported(certificate: Path, cert: str, key: str, said: str) -> None:
     def file(name: str) -> Path:
         return certificate if name == "." else certificate / f"{name}.pem"
 
@@ -116,9 +114,7 @@ def test_what_is_wrong_with_a_certificate_is_said(certificate: Path, cert: str, 
         tls_context(settings)
 
 
-def test_a_certificate_that_is_out_of_date_is_used_but_not_in_silence(
-    tmp_path: Path, certificate: Path
-) -> None:
+def test_an_expired_certificate_is_used_with_a_warning(tmp_path: Path, certificate: Path) -> None:
     keys = f'tls_certificate = "{certificate}/cert.pem"\ntls_key = "{certificate}/key.pem"'
     path = configured(tmp_path, server=keys)
 

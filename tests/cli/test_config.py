@@ -42,9 +42,7 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-def test_settings_that_can_be_used_are_said_to_be_with_advice(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_valid_settings_pass_with_advice(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "check", "--config", str(path), "--no-database")
     assert code == 0
     lines = out.splitlines()
@@ -101,7 +99,7 @@ def test_settings_that_can_be_used_are_said_to_be_with_advice(
         ),
     ],
 )
-def test_what_is_seldom_meant_is_said(
+def test_unusual_settings_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, advice: set[str]
 ) -> None:
     path = tmp_path / "c.toml"
@@ -119,7 +117,7 @@ def test_what_is_seldom_meant_is_said(
         ('[server]\ntls_certificate = "/none.pem"', "/none.pem cannot be used"),
     ],
 )
-def test_what_a_start_would_refuse_is_refused(
+def test_settings_refused_at_startup_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     path = tmp_path / "c.toml"
@@ -139,7 +137,7 @@ def test_what_a_start_would_refuse_is_refused(
         ('[[webhooks]]\nurl = "ftp://x:geheim@y/z"\nsecret_file = "/none"', "webhooks.0.url"),
     ],
 )
-def test_what_may_be_a_secret_is_not_said_though_it_is_refused(
+def test_refused_secrets_are_not_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     path = tmp_path / "c.toml"
@@ -149,7 +147,7 @@ def test_what_may_be_a_secret_is_not_said_though_it_is_refused(
         assert (code, said in err, "geheim" in out + err) == (2, True, False)
 
 
-def test_what_is_shown_can_be_read_again_and_says_where_it_comes_from(
+def test_shown_settings_are_valid_and_name_their_source(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SCHEDD_SERVER__PORT", "8123")
@@ -167,9 +165,7 @@ def test_what_is_shown_can_be_read_again_and_says_where_it_comes_from(
     assert read_settings_file(again).model_dump() == read_settings_file(path).model_dump()
 
 
-def test_no_password_is_shown_wherever_in_the_url_it_stands(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_passwords_in_urls_are_hidden(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s.toml"
     path.write_text('[store]\nurl = "postgresql://u:erstes@h/db?password=geheim&sslmode=require"\n')
     code, said, _ = run(capsys, "show", "--config", str(path))

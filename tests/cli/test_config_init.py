@@ -37,7 +37,7 @@ def server() -> Iterator[str]:
         process.terminate()
 
 
-def test_options_alone_make_files_that_both_programs_take(
+def test_options_create_valid_files_for_both_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = ["--slack", "2h", "--memory-per-core", "2gb", "--admins", "ann, bob", "--default-walltime", "12h"]
@@ -63,7 +63,7 @@ def test_options_alone_make_files_that_both_programs_take(
     assert "shadow" not in said
 
 
-def test_each_decision_is_asked_with_what_hangs_on_it(tmp_path: Path) -> None:
+def test_each_prompt_explains_its_consequences(tmp_path: Path) -> None:
     """Ten, but for those that options answer; what is no answer is asked again."""
     answers = ["sometimes", "shadow", "", "ann", "", "", "4h", "pack", "1gb", "8h"]
     arguments = ["init", "--dir", str(tmp_path), "--server", "", "--others", "none"]
@@ -83,13 +83,13 @@ def test_each_decision_is_asked_with_what_hangs_on_it(tmp_path: Path) -> None:
     assert settings.clusters["main"].default_walltime == 28_800
 
 
-def test_who_stops_answering_has_written_nothing(tmp_path: Path) -> None:
+def test_an_aborted_dialogue_writes_nothing(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["init", "--dir", str(tmp_path), "--server", ""], input="shadow\n")
     assert done.exit_code == 2
     assert not list(tmp_path.iterdir())
 
 
-def test_the_server_says_what_memory_there_is_and_what_to_look_at(
+def test_server_memory_and_settings_are_summarised(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init(tmp_path, "--yes", "--server", server, "--auth", "none") == 0
@@ -101,14 +101,14 @@ def test_the_server_says_what_memory_there_is_and_what_to_look_at(
     assert adapter["server"] == {"host": "127.0.0.1", "port": int(server.split(":")[1]), "auth": "none"}
 
 
-def test_a_server_that_is_not_there_is_said_and_stops_nothing(
+def test_an_unreachable_server_is_reported_but_not_fatal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init(tmp_path, "--yes", "--server", "127.0.0.1:9", "--auth", "none") == 0
     assert "The server is not asked: " in capsys.readouterr().err
 
 
-def test_what_an_import_wrote_is_taken_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_imported_file_is_included(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "maui.cfg").write_text("QUEUETIMEWEIGHT 2\nUSERCFG[ann] MAXJOB=4\nJOBMAXOVERRUN 0:10:00\n")
     assert main(["import", str(tmp_path / "maui.cfg"), "-o", str(tmp_path / "site.toml")]) == 0
     assert init(tmp_path, *QUIET, "--policy", str(tmp_path / "site.toml"), "--cluster", "east") == 0
@@ -132,7 +132,7 @@ def test_what_an_import_wrote_is_taken_in(tmp_path: Path, capsys: pytest.Capture
         (["--database", "carrier://pigeon"], "store.url"),
     ],
 )
-def test_what_makes_no_sense_is_said_and_nothing_is_written(
+def test_invalid_values_are_reported_and_nothing_is_written(
     tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init(tmp_path, *QUIET, *arguments) == 2
@@ -140,9 +140,7 @@ def test_what_makes_no_sense_is_said_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_are_there_are_kept_unless_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_existing_files_are_kept_without_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "schedd.toml").write_text("# mine\n")
     assert init(tmp_path, *QUIET) == 2
     assert "is there already; --force overwrites" in capsys.readouterr().err
@@ -155,7 +153,7 @@ def test_files_that_are_there_are_kept_unless_told(
     assert (tmp_path / "schedd.toml.old").read_text() == "# mine\n"
 
 
-def test_the_adapter_listens_where_a_torque_server_of_this_host_calls(
+def test_the_adapter_listens_on_the_address_called_by_a_local_torque_server(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "head")
@@ -166,7 +164,7 @@ def test_the_adapter_listens_where_a_torque_server_of_this_host_calls(
     assert "head is 127.0.1.1" in (tmp_path / "pbs-adapter.toml").read_text()
 
 
-def test_where_the_server_is_on_another_host_the_listening_address_is_left_to_the_doctor(
+def test_a_remote_server_leaves_the_listening_address_to_the_doctor(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "head")

@@ -138,7 +138,7 @@ def test_bad_arguments_are_explained(arguments: list[str], said: str) -> None:
     assert said in err
 
 
-def test_a_taken_port_is_named_when_it_was_asked_for() -> None:
+def test_a_busy_requested_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         process = demo("--port", port)
@@ -227,7 +227,7 @@ def test_a_large_cluster_is_played_at_a_pace_that_the_machine_follows() -> None:
     assert large.speed(60, 64) == 60
 
 
-def test_progress_is_said_now_and_then_and_written_over_on_a_terminal() -> None:
+def test_progress_is_printed_at_intervals_and_overwritten_on_a_terminal() -> None:
     plain = io.StringIO()
     said = DemoOutput(plain)
     for _ in range(50):
@@ -242,7 +242,7 @@ def test_progress_is_said_now_and_then_and_written_over_on_a_terminal() -> None:
     assert terminal.getvalue() == "\r\x1b[K... starting\r\x1b[Kdone\n"
 
 
-def test_a_log_gets_a_machine_of_its_own_size() -> None:
+def test_a_log_determines_the_size_for_its_machine() -> None:
     jobs = (TraceJob(1, 5, 100, 20, 200), TraceJob(2, 9, 50, 40, 60))
     workload = workload_from_log(Trace("small", jobs, max_procs=33), 16)
     assert [node.slots for node in workload.nodes] == [16, 16, 16]
@@ -254,7 +254,7 @@ def test_a_log_gets_a_machine_of_its_own_size() -> None:
         workload_from_log(Trace("empty", ()), 16)
 
 
-def test_the_table_compares_with_what_was_told_first() -> None:
+def test_the_table_compares_starts_with_the_first_estimate() -> None:
     table = DemoTable(tolerated=60)
     shown = {
         "id": "1.demo",
@@ -278,7 +278,7 @@ def test_the_table_compares_with_what_was_told_first() -> None:
 @pytest.mark.parametrize(
     ("days", "text"), [(0, "Tue 22:13"), (5, "Sun 22:13"), (7, "21 Nov"), (14, "28 Nov")]
 )
-def test_a_start_more_than_a_week_ahead_has_its_date(days: int, text: str) -> None:
+def test_a_start_after_a_week_has_its_date(days: int, text: str) -> None:
     shown = {
         "id": "1.demo",
         "owner": "ann@x",

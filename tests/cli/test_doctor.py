@@ -113,7 +113,7 @@ def test_a_site_in_order_is_good_from_its_settings_to_its_server(doctor: Doctor)
     assert found["server"] == [("good", "main: 6.1.3", "")]
 
 
-def test_what_is_wrong_is_said_with_what_to_do(doctor: Doctor, loop: PlanLoop) -> None:
+def test_problems_are_reported_with_a_remedy(doctor: Doctor, loop: PlanLoop) -> None:
     server = ServerFacts(version="6.1.3", scheduling=False)
     loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT)
     share = (ShareFacts("n1", 1),)
@@ -159,7 +159,7 @@ def test_the_adapters_clock_and_version_are_looked_at(doctor: Doctor, app: FastA
     )
 
 
-def test_the_servers_limits_and_who_sees_what_are_told(doctor: Doctor, loop: PlanLoop) -> None:
+def test_server_limits_and_job_visibility_are_reported(doctor: Doctor, loop: PlanLoop) -> None:
     server = ServerFacts(version="6.1.3", open=False, defaults={"walltime": "1"}, limits={"max_running": "9"})
     loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT)
     code, found = doctor()
@@ -169,7 +169,7 @@ def test_the_servers_limits_and_who_sees_what_are_told(doctor: Doctor, loop: Pla
     assert code == 0
 
 
-def test_a_silent_adapter_is_bad_until_it_is_heard_of(doctor: Doctor, loop: PlanLoop) -> None:
+def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: PlanLoop) -> None:
     loop.adapter_contact.last -= 61
     loop.adapter_contact.at -= 61
     code, found = doctor()
@@ -181,7 +181,7 @@ def test_a_silent_adapter_is_bad_until_it_is_heard_of(doctor: Doctor, loop: Plan
     assert doctor()[1]["adapter"][0][0] == "good"
 
 
-def test_settings_database_and_token_that_cannot_be_used_are_found(
+def test_unusable_settings_database_and_token_are_found(
     doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "schedd.toml"
@@ -199,7 +199,7 @@ def test_settings_database_and_token_that_cannot_be_used_are_found(
     assert doctor()[1]["daemon"][0][0] == "bad"
 
 
-def test_the_adapters_files_and_the_server_behind_them_are_looked_at(doctor: Doctor, tmp_path: Path) -> None:
+def test_the_adapters_files_and_its_server_are_checked(doctor: Doctor, tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("x")
     secret.chmod(0o644)
@@ -213,7 +213,7 @@ def test_the_adapters_files_and_the_server_behind_them_are_looked_at(doctor: Doc
     assert doctor()[1]["adapter's settings"][0][0] == "bad"
 
 
-def test_an_identity_provider_that_cannot_be_asked_is_found(doctor: Doctor, tmp_path: Path) -> None:
+def test_an_unreachable_identity_provider_is_found(doctor: Doctor, tmp_path: Path) -> None:
     pytest.importorskip("joserfc")
     config = tmp_path / "schedd.toml"
     about = {"authorization_endpoint", "token_endpoint", "jwks_uri"}
@@ -260,7 +260,7 @@ def test_without_a_daemon_it_says_so(doctor: Doctor, capsys: pytest.CaptureFixtu
         ('host = "0.0.0.0"', "good", "the adapter listens on 0.0.0.0, where", ""),
     ],
 )
-def test_an_adapter_that_listens_where_its_server_does_not_call_is_found(
+def test_an_adapter_on_a_wrong_address_is_found(
     listen: str,
     state: str,
     words: str,

@@ -61,7 +61,7 @@ def test_bad_arguments_end_with_2_and_a_reason(
     assert capsys.readouterr().err.startswith("schedd emulate: ")
 
 
-def test_a_taken_port_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_busy_port_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         assert run(["--port", str(other.getsockname()[1])]) == 1
     assert "address already in use" in capsys.readouterr().err

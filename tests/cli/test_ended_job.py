@@ -29,7 +29,7 @@ KNOWN: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("changes", "stands"), [({}, "is not in the plan now"), ({"ended": 2_000, "how": "deleted"}, "is over")]
 )
-def test_only_a_job_that_ended_is_said_to_be_over(
+def test_only_ended_jobs_are_reported_as_ended(
     changes: dict[str, Any], stands: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that was queued a moment ago may be in the log and not yet in the plan."""

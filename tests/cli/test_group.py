@@ -58,7 +58,7 @@ def graphs(draw: st.DrawFn) -> list[GroupedTask]:
 
 @settings(max_examples=300, deadline=None)
 @given(graphs(), st.integers(1, 60), st.integers(1, 200), st.none() | st.integers(1, 5))
-def test_what_is_grouped_is_no_longer_has_no_circle_and_misses_nobody(
+def test_grouping_keeps_the_length_and_all_tasks_without_cycles(
     tasks: list[GroupedTask], short: int, most: int, at_once: int | None
 ) -> None:
     found = group_tasks(tasks, short, most, at_once)
@@ -79,14 +79,14 @@ def test_what_is_grouped_is_no_longer_has_no_circle_and_misses_nobody(
             assert all(order[one] < order[name] for one in by_name[name].after if one in order)
 
 
-def test_a_chain_of_short_tasks_is_one_job_though_it_is_the_longest_path() -> None:
+def test_a_chain_with_short_tasks_becomes_a_single_job() -> None:
     """As the rule is printed in the thesis nothing on the longest path would be merged."""
     chain = [GroupedTask(f"t{i}", 10, after=(f"t{i - 1}",) if i else ()) for i in range(5)]
     found = group_tasks(chain, 60, 3600)
     assert (found.jobs, found.length) == ((("t0", "t1", "t2", "t3", "t4"),), 50)
 
 
-def test_an_array_is_grouped_in_even_parts_as_far_as_so_many_at_once_take_no_longer() -> None:
+def test_an_array_is_grouped_evenly_within_the_allowed_time() -> None:
     array = [GroupedTask(f"t{i}", 60) for i in range(100)]
     assert len(group_tasks(array, 600, 7200).jobs) == 100
     found = group_tasks(array, 600, 7200, at_once=10)
@@ -135,7 +135,7 @@ def submitted(out: Path, tmp_path: Path) -> None:
     subprocess.run(["sh", str(out / "submit.sh")], env=path, check=True, capture_output=True, timeout=60)
 
 
-def test_each_task_keeps_its_status_and_output_and_who_waits_for_a_failed_one_is_skipped(
+def test_tasks_keep_status_and_output_and_successors_after_a_failure_are_skipped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out = grouped(tmp_path, TASKS, "--at-once", "2")
@@ -156,7 +156,7 @@ def test_each_task_keeps_its_status_and_output_and_who_waits_for_a_failed_one_is
     assert "depend=afterany:job" in (tmp_path / "log").read_text()
 
 
-def test_a_job_that_runs_again_goes_on_where_it_was_and_a_task_has_its_own_walltime(tmp_path: Path) -> None:
+def test_a_repeated_job_continues_and_tasks_have_their_own_walltimes(tmp_path: Path) -> None:
     text = "name,walltime,command,after\na,10s,echo once >> twice,\nb,1s,sleep 30,a\nc,10s,echo c,a\n"
     code, out = grouped(tmp_path, text)
     assert code == 0

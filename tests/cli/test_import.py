@@ -4,24 +4,24 @@ Which test has what once was translated wrongly, lost, or said in a misleading w
 
 | what | test, in test_import_sched.py or test_import_maui.py |
 |---|---|
-| `sort_by: shortest_job_first` is by cput | `test_jobs_are_not_sorted_by_walltime_where_the_file_asks_for_cput` |
-| `fair_share_perc` is the fixed share | `test_a_sort_by_shares_is_by_what_is_meant_for_each_and_not_by_what_was_used` |
-| `SRCFG` with `TIMELIMIT` or `TASKCOUNT` | `test_a_reservation_that_cannot_be_said_here_is_left_out_and_stands_in_the_way` |
-| `FSWEIGHT` without fair share | `test_fair_share_that_is_off_stays_off_and_every_line_of_it_is_said` |
-| `USERCFG[DEFAULT] FSTARGET` | `test_the_target_of_all_users_is_kept` |
-| `SYSCFG[base] PLIST=`, `HOSTLIST`, lists of users, soft limits, `MAXIJOB` | `test_what_becomes_of_a_line` |
-| `JOBNODEMATCHPOLICY` absent | `test_units_of_a_request_may_share_nodes_where_maui_says_nothing` |
+| `sort_by: shortest_job_first` is by cput | `test_sorting_by_cput_is_not_translated_to_walltime` |
+| `fair_share_perc` is the fixed share | `test_sorting_by_shares_ignores_usage` |
+| `SRCFG` with `TIMELIMIT` or `TASKCOUNT` | `test_an_inexpressible_reservation_is_a_blocker` |
+| `FSWEIGHT` without fair share | `test_disabled_fair_share_stays_off_and_every_line_is_reported` |
+| `USERCFG[DEFAULT] FSTARGET` | `test_the_default_user_target_is_kept` |
+| `SYSCFG[base] PLIST=`, `HOSTLIST`, lists of users, soft limits, `MAXIJOB` | `test_lines_are_translated` |
+| `JOBNODEMATCHPOLICY` absent | `test_units_share_nodes_by_maui_default` |
 | queues' priorities with `CLASSWEIGHT` | `test_queues_that_maui_does_not_name_do_not_get_the_servers_priority` |
-| points that are too large | `test_points_too_large_for_schedd_toml_are_divided_alike` |
-| `fairshare_enforce_no_shares` | `test_those_whom_openpbs_never_runs_are_kept_from_running_or_named` |
+| points that are too large | `test_too_large_points_are_scaled_uniformly` |
+| `fairshare_enforce_no_shares` | `test_users_without_shares_are_excluded_or_named` |
 | dedicated time of 1998 | `test_dedicated_time_that_is_over_does_not_matter` |
-| `preemptive_sched` as shipped | `test_preemption_as_shipped_is_different_only_where_there_are_express_queues` |
-| `XFACTORWEIGHT` | `test_what_stands_in_the_way_of_a_maui_site_is_a_blocker` |
-| many lines of `NODECFG` alike | `test_what_many_nodes_have_alike_is_said_once_with_a_recipe` |
-| moab.cfg taken for maui.cfg | `test_a_moab_cfg_is_known_as_one`, `test_parameters_of_moab_that_nobody_knows_stand_in_the_way` |
-| the closing line about slack | `test_what_is_printed_is_a_part_of_schedd_toml` |
-| `strict_fifo: false` | `test_what_becomes_of_an_option` |
-| every line, under one of four headings | `test_every_parameter_of_maui_is_known_and_has_a_finding`, `test_every_option_of_pbs_sched_is_known_and_has_a_finding` and the tests after them |
+| `preemptive_sched` as shipped | `test_default_preemption_matters_only_with_express_queues` |
+| `XFACTORWEIGHT` | `test_unsupported_maui_features_are_blockers` |
+| many lines of `NODECFG` alike | `test_equal_node_settings_share_a_finding_with_a_recipe` |
+| moab.cfg taken for maui.cfg | `test_a_moab_cfg_is_detected`, `test_unknown_moab_parameters_are_blockers` |
+| the closing line about slack | `test_the_output_is_valid_in_schedd_toml` |
+| `strict_fifo: false` | `test_options_are_translated` |
+| every line, under one of four headings | `test_every_maui_parameter_has_a_finding`, `test_every_pbs_sched_option_has_a_finding` and the tests after them |
 """
 # ruff: noqa: E501  (rows of the table)
 
@@ -37,7 +37,7 @@ from tests.cli.importing import EXAMPLES, settings_in
 
 
 @pytest.mark.parametrize("file", ["maui.cfg", "torque/sched_config", "openpbs/sched_config"])
-def test_what_is_printed_is_a_part_of_schedd_toml(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_is_valid_in_schedd_toml(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", str(EXAMPLES / file), "--cluster", "east"]) == 3
     printed = capsys.readouterr()
     table = settings_in(printed.out, "east")
@@ -66,7 +66,7 @@ def test_a_file_without_blockers_is_done_with_0(tmp_path: Path, capsys: pytest.C
         ("site.cfg", "POWERPOLICY ONDEMAND\nQUEUETIMEWEIGHT 1\n"),
     ],
 )
-def test_a_moab_cfg_is_known_as_one(
+def test_a_moab_cfg_is_detected(
     tmp_path: Path, name: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(text)
@@ -88,7 +88,7 @@ def test_a_moab_cfg_is_known_as_one(
         ("maui.cfg", "USERCFG[a] MAXJOB=1\n", ["-o", "/nowhere/x"], "/nowhere/x: No such file"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_import_errors_are_reported(
     tmp_path: Path, name: str, text: str, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(text)

@@ -17,7 +17,7 @@ EXAMPLE = (EXAMPLES / "maui.cfg").read_text()
 
 
 @pytest.mark.parametrize("value", ["5", "TRUE", "0", "", "x y=2"])
-def test_every_parameter_of_maui_is_known_and_has_a_finding(value: str) -> None:
+def test_every_maui_parameter_has_a_finding(value: str) -> None:
     for name in MAUI:
         done = import_maui(f"\n{name} {value}\n")
         found = [finding for finding in done.findings if finding.line == 2]
@@ -35,7 +35,7 @@ def test_every_line_with_an_index_has_a_finding(attributes: str) -> None:
             assert lines_found(import_maui(f"\n{name}[{index}] {attributes}\n")) == {2}, name
 
 
-def test_every_line_of_a_file_of_all_parameters_is_in_the_report() -> None:
+def test_a_file_with_all_parameters_is_reported_completely() -> None:
     text = "\n".join([f"{name} 5" for name in MAUI] + [f"{name}[a] MAXJOB=5" for name in MAUI_WITH_INDEX])
     done = import_maui(text)
     assert lines_found(done) == lines_of(text)
@@ -43,11 +43,11 @@ def test_every_line_of_a_file_of_all_parameters_is_in_the_report() -> None:
     assert all(name in report for name in (*MAUI, *MAUI_WITH_INDEX))
 
 
-def test_every_line_of_the_example_has_a_finding() -> None:
+def test_every_example_line_has_a_finding() -> None:
     assert lines_found(import_maui(EXAMPLE)) == lines_of(EXAMPLE)
 
 
-def test_what_is_said_twice_is_said_to_be() -> None:
+def test_repeated_parameters_are_reported() -> None:
     done = import_maui("QUEUETIMEWEIGHT 1\nQUEUETIMEWEIGHT 2\n")
     assert done.site["priority"]["waiting"] == 120.0
     assert any(
@@ -55,13 +55,13 @@ def test_what_is_said_twice_is_said_to_be() -> None:
     )
 
 
-def test_a_line_may_go_on_in_the_next_one() -> None:
+def test_continued_lines_are_joined() -> None:
     done = import_maui("USERCFG[ann] MAXJOB=4 \\\n  MAXPROC=8\nLOGLEVEL 3\n")
     assert [one["amount"] for one in done.site["limits"]] == [4, 8]
     assert any(line.lstrip().startswith("lines 1-2  USERCFG[ann] MAXJOB") for line in done.report())
 
 
-def test_what_many_nodes_have_alike_is_said_once_with_a_recipe() -> None:
+def test_equal_node_settings_share_a_finding_with_a_recipe() -> None:
     nodes = "".join(f"NODECFG[n{i:02}] MAXJOB=8 PARTITION=gpu\n" for i in range(42))
     done = import_maui(f"LOGLEVEL 3\n{nodes}")
     rows = [row for row in done.lines(Verdict.BLOCKER) if "NODECFG" in row[1]]
@@ -74,7 +74,7 @@ def test_what_many_nodes_have_alike_is_said_once_with_a_recipe() -> None:
 # ---- priorities ---------------------------------------------------------------------------------
 
 
-def test_weights_of_maui_are_points_here() -> None:
+def test_maui_weights_become_points() -> None:
     """2 a minute are 120 an hour; parts are multiplied with their components; 14400 points are 120 hours."""
     site = import_maui(EXAMPLE).site
     assert site["priority"] == {
@@ -88,7 +88,7 @@ def test_weights_of_maui_are_points_here() -> None:
     assert site["classes"] == {"user-ann": {"points": 5000.0, "users": ["ann"]}}
 
 
-def test_waiting_counts_in_maui_even_when_the_file_says_nothing() -> None:
+def test_maui_counts_waiting_by_default() -> None:
     done = import_maui("LOGLEVEL 3\n")
     assert done.site["priority"] == {"waiting": 60.0, "queue": 0.0}
     assert (
@@ -104,7 +104,7 @@ def test_queues_that_maui_does_not_name_do_not_get_the_servers_priority() -> Non
     assert import_maui("CLASSWEIGHT 864000000\n").site["priority"]["queue"] == 0.0
 
 
-def test_points_too_large_for_schedd_toml_are_divided_alike() -> None:
+def test_too_large_points_are_scaled_uniformly() -> None:
     done = import_maui(
         "CREDWEIGHT 1000\nCLASSWEIGHT 864000000\nCLASSCFG[a] PRIORITY=2\n"
         "USERWEIGHT 1\nUSERCFG[x] PRIORITY=864\n"
@@ -116,7 +116,7 @@ def test_points_too_large_for_schedd_toml_are_divided_alike() -> None:
     assert words(done, "weights").startswith("translated: all points are divided by 864")
 
 
-def test_a_priority_of_all_others_is_subtracted_from_the_others() -> None:
+def test_a_default_priority_is_subtracted_from_named_priorities() -> None:
     done = import_maui(
         "USERWEIGHT 2\nUSERCFG[DEFAULT] PRIORITY=10\nUSERCFG[a] PRIORITY=15\nUSERCFG[b] PRIORITY=3\n"
     )
@@ -126,7 +126,7 @@ def test_a_priority_of_all_others_is_subtracted_from_the_others() -> None:
     }
 
 
-def test_priorities_of_users_and_groups_are_not_added_up_and_that_is_said() -> None:
+def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
     done = import_maui("USERWEIGHT 1\nGROUPWEIGHT 2\nUSERCFG[a] PRIORITY=1\nGROUPCFG[b] PRIORITY=3\n")
     assert done.site["classes"]["group-b"]["points"] == 6.0
     assert words(done, "PRIORITY").startswith("different: points of group and user are not added up")
@@ -150,14 +150,14 @@ def test_priorities_of_users_and_groups_are_not_added_up_and_that_is_said() -> N
         ("REJECTNEGPRIOJOBS TRUE", "REJECTNEGPRIOJOBS", "different: a job of negative priority waits"),
     ],
 )
-def test_what_becomes_of_weights(text: str, setting: str, said: str) -> None:
+def test_weights_are_translated(text: str, setting: str, said: str) -> None:
     assert words(import_maui(text), setting).startswith(said)
 
 
 # ---- fair share ---------------------------------------------------------------------------------
 
 
-def test_fair_share_of_maui_has_the_same_windows_and_targets() -> None:
+def test_maui_fair_share_keeps_windows_and_targets() -> None:
     assert import_maui(EXAMPLE).site["fair_share"] == {
         "interval": 86_400,
         "depth": 14,
@@ -177,7 +177,7 @@ def test_fair_share_of_maui_has_the_same_windows_and_targets() -> None:
         ("FSPOLICY DEDICATEDPS\nFSWEIGHT 9\nFSUSERWEIGHT 5\nGROUPCFG[x] FSTARGET=10", "has an FSTARGET"),
     ],
 )
-def test_fair_share_that_is_off_stays_off_and_every_line_of_it_is_said(text: str, why: str) -> None:
+def test_disabled_fair_share_stays_off_and_every_line_is_reported(text: str, why: str) -> None:
     done = import_maui(text)
     assert "fair_share" not in done.site
     assert "fair_share" not in done.site["priority"]
@@ -186,14 +186,14 @@ def test_fair_share_that_is_off_stays_off_and_every_line_of_it_is_said(text: str
     assert any(why in finding.message for finding in done.with_verdict(Verdict.NO_MATTER))
 
 
-def test_the_target_of_all_users_is_kept() -> None:
+def test_the_default_user_target_is_kept() -> None:
     text = "FSPOLICY DEDICATEDPS\nFSWEIGHT 1\nFSUSERWEIGHT 10\nUSERCFG[DEFAULT] FSTARGET=12.5\n"
     done = import_maui(text)
     assert done.site["fair_share"]["unlisted"] == 12.5
     assert words(done, "USERCFG[DEFAULT] FSTARGET").startswith("translated: fair_share.unlisted")
 
 
-def test_of_several_levels_of_fair_share_the_others_are_blockers() -> None:
+def test_additional_fair_share_levels_are_blockers() -> None:
     text = "FSPOLICY UTILIZEDPS\nFSUSERWEIGHT 10\nFSGROUPWEIGHT 1\n"
     text += "USERCFG[a] FSTARGET=5\nGROUPCFG[g] FSTARGET=5-\n"
     done = import_maui(text)
@@ -206,7 +206,7 @@ def test_of_several_levels_of_fair_share_the_others_are_blockers() -> None:
 # ---- limits and more of users, groups, queues ---------------------------------------------------
 
 
-def test_limits_of_maui_are_limits_of_the_site() -> None:
+def test_maui_limits_become_site_limits() -> None:
     assert import_maui(EXAMPLE).site["limits"] == [
         {"amount": 128, "what": "cpus", "who": "user"},
         {"amount": 256, "what": "cpus", "who": "user", "name": "ann"},
@@ -219,7 +219,7 @@ def test_limits_of_maui_are_limits_of_the_site() -> None:
     assert import_maui("USERCFG[x] MAXMEM=100").site["limits"][0]["amount"] == 100 << 10
 
 
-def test_limits_of_walltime_count_what_jobs_asked_for() -> None:
+def test_walltime_limits_count_requested_walltimes() -> None:
     done = import_maui("USERCFG[DEFAULT] MAXPS=1728000 MAXWC=1:00:00:00\n")
     assert done.site["limits"] == [
         {"amount": 1_728_000, "what": "cpu_seconds", "who": "user"},
@@ -316,18 +316,18 @@ def test_limits_of_walltime_count_what_jobs_asked_for() -> None:
         ("*** 9", "*** 9", "blocker: cannot be read"),
     ],
 )
-def test_what_becomes_of_a_line(line: str, setting: str, said: str) -> None:
+def test_lines_are_translated(line: str, setting: str, said: str) -> None:
     done = import_maui(line)
     found = [one for one in done.findings if one.setting == setting and one.line == 1]
     assert [f"{one.verdict.value}: {one.message}"[: len(said)] for one in found] == [said], done.findings
 
 
-def test_speeds_of_nodes_are_kept_where_fair_share_counts_them() -> None:
+def test_node_speeds_are_kept_if_fair_share_uses_them() -> None:
     done = import_maui("USEMACHINESPEEDFORFS TRUE\nNODECFG[n1] SPEED=1.5\n")
     assert settings_in(done.toml("main"))["site"]["speeds"] == {"n1": 1.5}
 
 
-def test_units_of_a_request_may_share_nodes_where_maui_says_nothing() -> None:
+def test_units_share_nodes_by_maui_default() -> None:
     """Else nodes=30:ppn=1 would never run on 20 nodes, where it runs under Maui."""
     done = import_maui("LOGLEVEL 3\n")
     assert done.cluster["node_rule"] == "pack"
@@ -336,7 +336,7 @@ def test_units_of_a_request_may_share_nodes_where_maui_says_nothing() -> None:
     assert words(import_maui("JOBNODEMATCHPOLICY EXACTPROC\n"), "JOBNODEMATCHPOLICY").startswith("blocker: ")
 
 
-def test_what_stands_in_the_way_of_a_maui_site_is_a_blocker() -> None:
+def test_unsupported_maui_features_are_blockers() -> None:
     blockers = [finding.setting for finding in import_maui(EXAMPLE).with_verdict(Verdict.BLOCKER)]
     assert blockers == [
         "XFACTORWEIGHT",
@@ -350,12 +350,12 @@ def test_what_stands_in_the_way_of_a_maui_site_is_a_blocker() -> None:
     ]
 
 
-def test_parts_of_a_request_may_share_a_node_only_by_the_rule_pack() -> None:
+def test_request_parts_share_a_node_only_under_rule_pack() -> None:
     done = import_maui("JOBNODEMATCHPOLICY EXACTNODE\nALLOWMULTIREQNODEUSE TRUE\n")
     assert words(done, "ALLOWMULTIREQNODEUSE").startswith('different: by node_rule = "exact"')
 
 
-def test_equal_reservations_of_single_nodes_are_one_finding_of_a_report_that_fits_the_page() -> None:
+def test_equal_node_reservations_share_a_finding_within_the_page_width() -> None:
     text = "".join(
         f"SRCFG[r{i:02}] PERIOD=DAY\nLOGLEVEL {i}\nSRCFG[r{i:02}] HOSTLIST=node[{i}]\n"
         "SRCFG[r{0:02}] USERLIST=ann\n".format(i)
@@ -382,14 +382,14 @@ def test_a_reservation_lets_short_jobs_in(attribute: str) -> None:
     assert "without access for anyone" not in words(alone, "SRCFG[x]")
 
 
-def test_a_reservation_with_a_trigger_is_taken_over_without_it() -> None:
+def test_a_reservation_is_translated_without_its_trigger() -> None:
     done = import_maui("SRCFG[x] HOSTLIST=n1 USERLIST=ann TRIGGER=atype=exec,action=/bin/true,etype=start\n")
     assert "x" in done.site["reservations"]
     assert words(done, "SRCFG[x]").startswith("different: a reservation")
     assert "no program is run" in words(done, "SRCFG[x]")
 
 
-def test_node_sets_of_maui_keep_jobs_together() -> None:
+def test_maui_node_sets_keep_jobs_together() -> None:
     done = import_maui(
         "NODESETPOLICY ONEOF\nNODESETATTRIBUTE FEATURE\nNODESETLIST rack1 rack2,rack3\n"
         "NODESETDELAY 0:10:00\nNODESETPRIORITYTYPE MINLOSS\n"
@@ -407,7 +407,7 @@ def test_node_sets_of_maui_keep_jobs_together() -> None:
 # ---- reservations -------------------------------------------------------------------------------
 
 
-def test_reservations_of_maui_are_windows_on_the_hosts_clock() -> None:
+def test_maui_reservations_use_the_hosts_clock() -> None:
     """Of each reservation the first window lies in this week, which for Maui begins on Sunday."""
     done = import_maui(
         EXAMPLE
@@ -437,7 +437,7 @@ def test_reservations_of_maui_are_windows_on_the_hosts_clock() -> None:
     ]
 
 
-def test_a_reservation_without_end_is_one_of_weeks_that_follow_on_each_other() -> None:
+def test_a_reservation_without_end_becomes_consecutive_weeks() -> None:
     done = import_maui("SRCFG[x] PERIOD=INFINITY HOSTLIST=n1 CLASSLIST=ops\n")
     table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
     assert (table["last"] - table["first"]).days == 7
@@ -445,7 +445,7 @@ def test_a_reservation_without_end_is_one_of_weeks_that_follow_on_each_other() -
     assert words(done, "SRCFG[x]").startswith("different: a reservation")
 
 
-def test_a_reservation_for_nobody_is_said_to_be() -> None:
+def test_a_reservation_without_access_is_reported() -> None:
     assert "without access for anyone" in words(import_maui("SRCFG[x] HOSTLIST=n1\n"), "SRCFG[x]")
 
 
@@ -467,9 +467,7 @@ def test_a_reservation_for_nobody_is_said_to_be() -> None:
         ("HOSTLIST=n1 STARTTIME=9:00:00 ENDTIME=8:00:00", "it goes from 9:00:00 to 8:00:00"),
     ],
 )
-def test_a_reservation_that_cannot_be_said_here_is_left_out_and_stands_in_the_way(
-    attributes: str, why: str
-) -> None:
+def test_an_inexpressible_reservation_is_a_blocker(attributes: str, why: str) -> None:
     """Half of it would be worse: without its access list it would be closed to everybody."""
     done = import_maui(f"SRCFG[x] {attributes}\n")
     assert "reservations" not in done.site
@@ -481,7 +479,7 @@ def test_a_reservation_that_cannot_be_said_here_is_left_out_and_stands_in_the_wa
 # ---- Moab ---------------------------------------------------------------------------------------
 
 
-def test_parameters_of_moab_that_nobody_knows_stand_in_the_way() -> None:
+def test_unknown_moab_parameters_are_blockers() -> None:
     text = "POWERPOLICY ONDEMAND\nFROBNICATION 9\nUSERCFG[a] SHOESIZE=9\nQUEUETIMEWEIGHT 2\n"
     done = import_maui(text, moab=True)
     assert words(done, "POWERPOLICY").startswith("blocker: nodes are never switched on or off")
@@ -491,5 +489,5 @@ def test_parameters_of_moab_that_nobody_knows_stand_in_the_way() -> None:
     assert done.site["priority"]["waiting"] == 120.0
 
 
-def test_a_parameter_of_moab_in_a_maui_cfg_is_said() -> None:
+def test_moab_parameters_in_a_maui_cfg_are_reported() -> None:
     assert words(import_maui("POWERPOLICY ONDEMAND\n"), "POWERPOLICY").startswith("blocker: ")

@@ -29,7 +29,7 @@ SHARES = "ann 10 root 60\nbob 11 root 40\n"
 
 @pytest.mark.parametrize("value", ["true ALL", "false", "5", '"a, b"', "x non_prime", "x none"])
 @pytest.mark.parametrize("holidays", ["", PRIME])
-def test_every_option_of_pbs_sched_is_known_and_has_a_finding(value: str, holidays: str) -> None:
+def test_every_pbs_sched_option_has_a_finding(value: str, holidays: str) -> None:
     for name in {*TORQUE_OPTIONS, *OPENPBS_OPTIONS}:
         done = import_sched(f"\n{name}: {value}\n", holidays=holidays)
         found = [one for one in done.findings if one.line == 2 and not one.file]
@@ -38,7 +38,7 @@ def test_every_option_of_pbs_sched_is_known_and_has_a_finding(value: str, holida
 
 
 @pytest.mark.parametrize("names", [TORQUE_OPTIONS, OPENPBS_OPTIONS])
-def test_every_line_of_all_files_is_in_the_report(names: list[str]) -> None:
+def test_every_line_from_all_files_is_reported(names: list[str]) -> None:
     text = "\n".join(f"{name}: true" for name in names)
     beside = {
         "holidays": f"* the year\n{PRIME}  1  Jan 1  New Year's Day\n",
@@ -53,14 +53,14 @@ def test_every_line_of_all_files_is_in_the_report(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("directory", [TORQUE, OPENPBS])
-def test_every_line_of_the_examples_has_a_finding(directory: Path) -> None:
+def test_every_line_in_the_examples_has_a_finding(directory: Path) -> None:
     done = import_directory(directory)
     for path in directory.iterdir():
         file = "" if path.name == "sched_config" else path.name
         assert lines_found(done, file) == lines_of(path.read_text(), "#*"), path.name
 
 
-def test_a_line_that_says_the_same_again_is_said_to_be_overridden() -> None:
+def test_repeated_options_are_reported_as_overridden() -> None:
     done = import_sched("by_queue: false\nsort_queues: true\nby_queue: true\n")
     assert done.site["priority"]["queue"] == 10**9
     assert any(
@@ -72,7 +72,7 @@ def test_a_line_that_says_the_same_again_is_said_to_be_overridden() -> None:
 # ---- the order of jobs --------------------------------------------------------------------------
 
 
-def test_queues_go_first_then_fair_share_which_alone_sorts_in_torque() -> None:
+def test_queues_precede_fair_share_which_is_the_only_key_in_torque() -> None:
     assert import_directory(TORQUE).site["priority"] == {"queue": 10**9, "fair_share": 8e8}
 
 
@@ -84,7 +84,7 @@ def test_each_key_outweighs_all_that_follow() -> None:
     assert priority["short"] > priority["class"] * most["class"]
 
 
-def test_jobs_are_not_sorted_by_walltime_where_the_file_asks_for_cput() -> None:
+def test_sorting_by_cput_is_not_translated_to_walltime() -> None:
     done = import_sched("sort_by: shortest_job_first ALL\n")
     assert "short" not in done.site["priority"]
     assert words(done, "sort_by shortest_job_first").startswith(
@@ -93,7 +93,7 @@ def test_jobs_are_not_sorted_by_walltime_where_the_file_asks_for_cput() -> None:
 
 
 @pytest.mark.parametrize("text", ['job_sort_key: "fair_share_perc HIGH"', "sort_by: fair_share"])
-def test_a_sort_by_shares_is_by_what_is_meant_for_each_and_not_by_what_was_used(text: str) -> None:
+def test_sorting_by_shares_ignores_usage(text: str) -> None:
     done = import_sched(text + "\n", resource_group=SHARES)
     assert "fair_share" not in done.site
     assert done.site["classes"] == {
@@ -105,7 +105,7 @@ def test_a_sort_by_shares_is_by_what_is_meant_for_each_and_not_by_what_was_used(
     assert "the shares of all are the same" in " ".join(one.message for one in import_sched(text).findings)
 
 
-def test_queues_count_nothing_where_by_queue_is_off_or_strict_fifo_goes_before_it() -> None:
+def test_queues_have_no_weight_without_by_queue_or_under_strict_fifo() -> None:
     """The server's priorities of queues would count by default."""
     assert import_sched("round_robin: false\n").site["priority"]["queue"] == 0
     assert (
@@ -115,7 +115,7 @@ def test_queues_count_nothing_where_by_queue_is_off_or_strict_fifo_goes_before_i
     assert words(import_sched("by_queue: true\n"), "by_queue").startswith("blocker: sort_queues is off")
 
 
-def test_keys_of_openpbs_come_after_fair_share() -> None:
+def test_openpbs_sort_keys_follow_fair_share() -> None:
     done = import_directory(OPENPBS)
     assert done.site["priority"] == {"queue": 0, "fair_share": 8e8, "wish": 3.9e5 / 2048, "size": 0.19}
     assert words(done, "job_sort_key mem LOW") == "blocker: there is no priority by mem"
@@ -125,7 +125,7 @@ def test_keys_of_openpbs_come_after_fair_share() -> None:
 # ---- fair share ---------------------------------------------------------------------------------
 
 
-def test_the_tree_of_torques_pbs_sched_is_flattened_to_parts_of_the_whole() -> None:
+def test_the_share_tree_from_torque_is_flattened() -> None:
     """physics has 60 % of which ann has two thirds; biology's 40 % are all eve's."""
     done = import_directory(TORQUE)
     assert done.site["fair_share"] == {
@@ -141,7 +141,7 @@ def test_the_tree_of_torques_pbs_sched_is_flattened_to_parts_of_the_whole() -> N
     assert words(done, "fair_share").endswith("cpu-seconds held count, not cpu time used")
 
 
-def test_fair_share_of_openpbs_forgets_as_quickly() -> None:
+def test_openpbs_fair_share_keeps_its_decay() -> None:
     assert import_directory(OPENPBS).site["fair_share"] == {
         "levels": ["group"],
         "interval": 86_400,
@@ -152,7 +152,7 @@ def test_fair_share_of_openpbs_forgets_as_quickly() -> None:
     }
 
 
-def test_those_whom_openpbs_never_runs_are_kept_from_running_or_named() -> None:
+def test_users_without_shares_are_excluded_or_named() -> None:
     """Without shares nobody runs there, unless fairshare_enforce_no_shares is off."""
     text = "fair_share: true\nfairshare_usage_res: cput\n"
     group = SHARES + "eve 12 root 0\n"
@@ -184,7 +184,7 @@ def test_dedicated_time_that_is_over_does_not_matter() -> None:
     assert words(done, "dedicated_prefix").startswith("different: dedicated_time has nothing ahead")
 
 
-def test_dedicated_time_ahead_is_a_reservation_whose_queues_must_be_named() -> None:
+def test_future_dedicated_time_is_a_reservation_with_named_queues() -> None:
     done = import_directory(TORQUE)
     assert done.site["reservations"] == {
         "dedicated-2026-12-24T0800": {
@@ -202,7 +202,7 @@ def test_dedicated_time_ahead_is_a_reservation_whose_queues_must_be_named() -> N
     assert words(wrong, "dedicated time") == "blocker: it ends before it begins"
 
 
-def test_prime_time_stands_in_the_way_where_something_depends_on_it() -> None:
+def test_prime_time_is_a_blocker_if_options_depend_on_it() -> None:
     done = import_directory(OPENPBS)
     assert {"backfill_prime", "primetime_prefix", "nonprimetime_prefix"} <= {
         finding.setting for finding in done.with_verdict(Verdict.BLOCKER)
@@ -222,7 +222,7 @@ def test_without_a_year_in_holidays_it_is_always_prime_time(holidays: str) -> No
     assert words(done, "backfill_prime").startswith("no matter: ")
 
 
-def test_what_is_said_of_prime_time_holds_and_the_rest_is_said() -> None:
+def test_prime_time_options_apply_and_others_are_reported() -> None:
     text = "by_queue: False non_prime\nby_queue: True prime\nsort_queues: true\n"
     always = import_sched(text)
     assert always.site["priority"]["queue"] == 10**9
@@ -237,7 +237,7 @@ def test_what_is_said_of_prime_time_holds_and_the_rest_is_said() -> None:
 # ---- all else -----------------------------------------------------------------------------------
 
 
-def test_preemption_as_shipped_is_different_only_where_there_are_express_queues() -> None:
+def test_default_preemption_matters_only_with_express_queues() -> None:
     done = import_sched("preemptive_sched: true ALL\n")
     assert words(done, "preemptive_sched").startswith("different: default value")
     own = import_sched('preemptive_sched: true ALL\npreempt_prio: "express_queue, fairshare, normal_jobs"\n')
@@ -277,11 +277,11 @@ def test_preemption_as_shipped_is_different_only_where_there_are_express_queues(
         ("sort_by: \"unclosed", "sort_by: \"unclosed", "blocker: cannot be read"),
     ],
 )  # fmt: skip
-def test_what_becomes_of_an_option(text: str, setting: str, said: str) -> None:
+def test_options_are_translated(text: str, setting: str, said: str) -> None:
     assert words(import_sched(text + "\n"), setting).startswith(said)
 
 
-def test_a_program_that_says_how_much_is_free_is_a_licence() -> None:
+def test_a_resource_program_becomes_a_licence() -> None:
     assert import_directory(OPENPBS).site["licences"] == {
         "matlab": {"command": ["/opt/bin/matlab_free"], "free": True}
     }
@@ -293,7 +293,7 @@ def test_durations_have_up_to_four_fields() -> None:
         duration("1:2:3:4:5")
 
 
-def test_the_lines_of_holidays_are_told_together_with_their_numbers() -> None:
+def test_holiday_lines_share_a_finding_with_their_numbers() -> None:
     text = "YEAR 2026\nweekday 0600 1730\nsaturday none all\nsunday none all\n" + "".join(
         f"{day} Jan {day}\n" for day in range(1, 31)
     )

@@ -88,7 +88,7 @@ def test_a_server_is_read_over_its_protocol(
         assert "see `qmgr" not in err
 
 
-def test_a_server_that_is_not_there_and_one_that_is_no_address(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_servers_and_invalid_addresses_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "--server", "127.0.0.1:1", "--auth", "none"]) == 2
     assert "schedd import: --server 127.0.0.1:1: " in capsys.readouterr().err
     assert main(["import", "--server", "a:b:c"]) == 2
@@ -98,7 +98,7 @@ def test_a_server_that_is_not_there_and_one_that_is_no_address(capsys: pytest.Ca
 
 
 @pytest.mark.skipif(not CAPTURES.exists(), reason="the captured attributes of a real server are not here")
-def test_every_attribute_of_a_real_server_is_known() -> None:
+def test_every_attribute_on_a_real_server_has_a_finding() -> None:
     objects, kind = [], ""
     values: dict[str, str] = {}
     for line in CAPTURES.read_text().splitlines():
@@ -128,7 +128,7 @@ def test_a_formula_that_is_a_weighted_sum_becomes_a_priority() -> None:
     assert settings_in(done.toml("main"))["site"]["priority"]["size"] == -2
 
 
-def test_the_formula_takes_the_place_of_the_keys_of_the_file() -> None:
+def test_the_formula_replaces_sort_keys_in_the_file() -> None:
     done = ImportResult()
     done.table("priority").update(queue=1_000_000_000, short=5.0)
     import_server([server(job_sort_formula="job_priority")], done, openpbs=True)
@@ -150,7 +150,7 @@ def test_the_formula_takes_the_place_of_the_keys_of_the_file() -> None:
         ("'a'*ncpus", "product of two terms"),
     ],
 )
-def test_any_other_formula_is_a_blocker_that_says_why(formula: str, why: str) -> None:
+def test_unsupported_formulas_are_blockers_with_a_reason(formula: str, why: str) -> None:
     done = imported(server(job_sort_formula=formula))
     verdict, words = said(done, "job_sort_formula")
     assert verdict is Verdict.BLOCKER
@@ -162,7 +162,7 @@ _NAMES = {"queue_priority": ("queue", 1.0), "job_priority": ("wish", 1.0), "ncpu
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(_NAMES)), st.integers(-50, 50)), min_size=1, max_size=5))
-def test_weights_give_the_order_of_the_formula(parts: list[tuple[str, int]]) -> None:
+def test_translated_weights_keep_the_order_from_the_formula(parts: list[tuple[str, int]]) -> None:
     formula = " + ".join(f"({times}) * {name}" for name, times in parts)
     weights = formula_weights(formula)
     for values in ({"queue_priority": 3, "job_priority": -5, "ncpus": 7}, dict.fromkeys(_NAMES, 11)):
@@ -172,7 +172,7 @@ def test_weights_give_the_order_of_the_formula(parts: list[tuple[str, int]]) -> 
 
 
 @given(st.text(max_size=60))
-def test_no_text_of_a_formula_does_harm(text: str) -> None:
+def test_malicious_formulas_are_harmless(text: str) -> None:
     with suppress(UnsupportedFormulaError):
         formula_weights(text)
 
@@ -199,7 +199,7 @@ def test_node_groups_become_node_sets() -> None:
     assert said(done, "node_group_key")[0] is Verdict.BLOCKER
 
 
-def test_limits_are_read_from_the_server_and_one_that_is_no_limit_is_a_blocker() -> None:
+def test_server_limits_are_read_and_invalid_limits_are_blockers() -> None:
     done = imported(server(**{"max_run": "[u:PBS_GENERIC=4]", "max_run_res.ncpus": "[u:ann=lots]"}))
     assert said(done, "max_run")[0] is Verdict.TRANSLATED
     assert said(done, "max_run_res.ncpus")[0] is Verdict.BLOCKER
@@ -219,14 +219,14 @@ def test_an_express_queue_is_a_blocker() -> None:
     assert not done.with_verdict(Verdict.BLOCKER)
 
 
-def test_what_is_off_and_what_nobody_knows() -> None:
+def test_disabled_and_unknown_attributes_are_reported() -> None:
     done = imported(server(job_exclusive_on_use="False", frobnicate="1"), openpbs=False)
     assert said(done, "job_exclusive_on_use") == (Verdict.NO_MATTER, "it is off")
     assert said(done, "frobnicate")[0] is Verdict.DIFFERS
     assert said(imported(server(job_exclusive_on_use="True")), "job_exclusive_on_use")[0] is Verdict.BLOCKER
 
 
-def test_the_report_says_where() -> None:
+def test_the_report_has_locations() -> None:
     done = imported(server(scheduling="True"), ServerObject("queue", "batch", {"started": "True"}))
     report = "\n".join(done.report())
     assert "  server" in report

@@ -55,7 +55,7 @@ def test_bare_names_are_links_and_nothing_is_laid_over(
     assert own.read_text() == man_page("showstart")
 
 
-def test_what_cannot_be_written_or_linked_to_is_said(
+def test_unwritable_files_and_links_are_reported(
     tmp_path: Path, program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -138,12 +138,12 @@ def test_the_adapter_has_a_man_page_and_completion_for_its_package() -> None:
         assert "--record-qrun" in done.stdout
 
 
-def test_the_reference_is_that_of_the_commands() -> None:
+def test_the_reference_matches_the_commands() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
     assert page == commands_page(), "run `make docs`"
 
 
-def test_the_reference_has_the_commands_of_features() -> None:
+def test_the_reference_includes_feature_commands() -> None:
     page = commands_page()
     names = feature_commands()
     assert names

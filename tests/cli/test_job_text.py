@@ -16,6 +16,6 @@ from schedd.client.answers import ChainLink
         (["1", "2"], "jobs 1, 2 hold n1"),
     ],
 )
-def test_one_job_holds_and_several_hold(jobs: list[str], said: str) -> None:
+def test_verbs_agree_with_the_number_for_jobs(jobs: list[str], said: str) -> None:
     link: Any = {"kind": "running", "nodes": ["n1"], "jobs": [{"id": job} for job in jobs], "count": 1}
     assert describe_link(cast("ChainLink", link)) == said

@@ -155,7 +155,7 @@ def test_with_munge(house: House, munged: Path) -> None:
         assert (house.bin / "showq").resolve().is_relative_to(house.folder / "opt")
 
 
-def test_with_a_token_of_ones_own(house: House) -> None:
+def test_a_user_token_works_on_login_nodes(house: House) -> None:
     for line in lines_of("the daemon's host"):
         house.run(house.here(line).replace("\\nmunge = true", ""))
     with serve(house) as served:

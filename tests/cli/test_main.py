@@ -29,7 +29,7 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     assert main([]) == 2
 
 
-def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"schedd {__version__}\n"
 
@@ -42,7 +42,7 @@ def test_a_mistyped_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_is_not_understood_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_errors_are_single_lines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         code: object = main([name, "--nonsense"])
     except SystemExit as end:  # argparse ends the process itself
@@ -67,7 +67,7 @@ def test_what_is_not_understood_is_one_line(name: str, capsys: pytest.CaptureFix
         (("reservation", "make"), "schedd reservation: argument ACTION: invalid choice: 'make' (choose from"),
     ],
 )
-def test_what_is_wrong_is_said_with_where(
+def test_errors_name_their_location(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
@@ -91,7 +91,7 @@ def test_every_command_exists_and_explains_itself(name: str, capsys: pytest.Capt
     assert f"schedd {name}" in capsys.readouterr().out
 
 
-def test_what_a_users_command_passes_through_loads_no_slow_library() -> None:
+def test_user_commands_load_no_slow_library() -> None:
     assert imported("import schedd.cli.main") == set()
     assert imported("from schedd.cli.main import main; main(['--help']); main(['--version'])") == set()
     assert imported("import schedd, schedd.wire") == set()
@@ -103,7 +103,7 @@ def test_a_users_command_loads_no_slow_library(name: str) -> None:
     assert imported(f"from schedd.cli.main import main; assert main({args}) == 4") == set()
 
 
-def test_help_of_replay_waits_for_no_numeric_library() -> None:
+def test_replay_help_loads_no_numeric_library() -> None:
     loaded = imported("from schedd.cli.main import main; assert main(['replay', '--help']) == 0")
     assert "typer" in loaded  # the check can tell
     assert loaded.isdisjoint({"numpy", "numba", "matplotlib"})
@@ -112,7 +112,7 @@ def test_help_of_replay_waits_for_no_numeric_library() -> None:
 @pytest.mark.parametrize(
     "name", [*BARE_COMMANDS, "cost", "objectives", "optimise", "alternatives", "reservation"]
 )
-def test_the_help_of_a_users_command_fits_the_terminal(
+def test_user_command_help_fits_the_terminal(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -121,12 +121,12 @@ def test_the_help_of_a_users_command_fits_the_terminal(
     assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines())
 
 
-def test_commands_stand_in_the_order_of_the_alphabet() -> None:
+def test_commands_are_in_alphabetical_order() -> None:
     assert list(COMMANDS) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("arguments", ["--help", "replay --help", "config reference"])
-def test_a_reader_that_has_seen_enough_is_no_trouble(arguments: str) -> None:
+def test_a_closed_pipe_is_no_error(arguments: str) -> None:
     pipe = f"{sys.executable} -m schedd.cli.main {arguments} | head -1"
     shown = subprocess.run(pipe, shell=True, check=True, capture_output=True, text=True, cwd=ROOT)
     assert shown.stdout

@@ -57,7 +57,7 @@ def ask(served: Served, name: str) -> None:
     assert answer.status_code == 200, answer.text
 
 
-def test_a_notice_that_was_marked_is_not_sent_twice_and_one_that_was_not_is_not_lost(
+def test_notices_are_neither_repeated_nor_lost_after_a_crash(
     tmp_path: Path, silent: tuple[int, threading.Event, socket.socket]
 ) -> None:
     port, came, server = silent

@@ -70,7 +70,7 @@ def test_each_recommended_command_exists() -> None:
     assert {key: fault for key, fault in found.items() if fault} == {}
 
 
-def test_a_recipe_that_does_not_exist_is_found() -> None:
+def test_missing_recipes_are_found() -> None:
     assert fault_of("schedd hold queue NAME")
     assert fault_of("schedd frobnicate")
     assert not fault_of("schedd hold -q NAME --reason TEXT")

@@ -55,7 +55,7 @@ def rows(tmp_path: Path) -> Rows:
     return run
 
 
-def test_told_starts_are_shown_in_parts_of_the_log(
+def test_start_estimates_are_shown_by_part_from_the_log(
     rows: Rows, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "waits.swf"
@@ -65,7 +65,7 @@ def test_told_starts_are_shown_in_parts_of_the_log(
     assert "days 1 to 30" in capsys.readouterr().out
 
 
-def test_policies_are_compared_on_one_log(rows: Rows, log: Path) -> None:
+def test_policies_are_compared_on_the_same_log(rows: Rows, log: Path) -> None:
     waits = {
         row["policy"]: row["avg_wait_s"]
         for row in rows(log, "--policy", "fcfs", "--policy", "conservative", "--validate")
@@ -81,7 +81,7 @@ def test_policies_are_compared_on_one_log(rows: Rows, log: Path) -> None:
         ("--policy", "sjf", "--policy", "easy", "--policy", "easy"),
     ],
 )
-def test_policies_may_be_named_in_several_ways(rows: Rows, log: Path, how: tuple[str, ...]) -> None:
+def test_policies_have_several_notations(rows: Rows, log: Path, how: tuple[str, ...]) -> None:
     assert [row["policy"] for row in rows(log, *how)] == ["sjf", "easy"]
 
 
@@ -92,13 +92,13 @@ def test_all_means_every_policy_and_none_the_planner(rows: Rows, log: Path) -> N
     }  # fmt: skip
 
 
-def test_searches_are_asked_for_by_name(rows: Rows, log: Path) -> None:
+def test_searches_are_selected_by_name(rows: Rows, log: Path) -> None:
     found = rows(log, "--policy", "tabu,conservative", "--slack", "off", "--moves", "10")
     assert [row["policy"] for row in found] == ["tabu", "conservative"]
     assert [row["slack"] for row in found] == ["off", "off"]
 
 
-def test_each_kind_of_search_is_replayed_with_each_slack(rows: Rows, log: Path) -> None:
+def test_each_search_type_is_replayed_with_each_slack(rows: Rows, log: Path) -> None:
     how = ("--slack", "0,1h+0.5w", "--kind", "gap,random", "--every", "60", "--lifted", "4", "--moves", "9")
     found = rows(log, "--policy", "tabu,easy,conservative", *how, "--weights", "wait=1,wait_max=2")
     assert [(row["policy"], row["slack"]) for row in found] == [
@@ -108,7 +108,7 @@ def test_each_kind_of_search_is_replayed_with_each_slack(rows: Rows, log: Path) 
     assert all(row["moves_tried"] for row in found[:4])
 
 
-def test_two_runs_give_the_same_json_but_for_the_timings(rows: Rows, log: Path) -> None:
+def test_two_runs_differ_only_by_their_timings(rows: Rows, log: Path) -> None:
     again = ("--policy", "all", "--seed", "5")
     assert rows(log, *again) == rows(log, *again)
 
@@ -119,7 +119,7 @@ def test_the_seed_makes_the_synthetic_workload(rows: Rows) -> None:
     assert rows(*model, "1")[0]["avg_response_s"] != rows(*model, "2")[0]["avg_response_s"]
 
 
-def test_jobs_are_taken_after_those_skipped_and_wide_ones_are_counted(rows: Rows, log: Path) -> None:
+def test_jobs_follow_skipped_jobs_and_wide_jobs_are_counted(rows: Rows, log: Path) -> None:
     (row,) = rows(log, "--skip", "1", "--jobs", "2", "--procs", "3")
     assert (row["jobs"], row["skipped"], row["procs"]) == (1, 1, 3)
 
@@ -142,7 +142,7 @@ def test_estimates_and_kill(rows: Rows, tmp_path: Path) -> None:
     assert (user["kill"], killed["kill"]) == (False, True)
 
 
-def test_equal_nodes_hold_jobs_apart_that_one_machine_would_hold_together(rows: Rows, tmp_path: Path) -> None:
+def test_jobs_fit_a_single_machine_but_not_separate_nodes(rows: Rows, tmp_path: Path) -> None:
     # Each job needs 2 cpus of memory that only fits a node of its own once.
     log = tmp_path / "m.swf"
     log.write_text("".join(f"{i} 0 -1 10 2 -1 -1 2 10 700 1 1 1 1 1 1 -1 -1\n" for i in (1, 2, 3)))
@@ -152,7 +152,7 @@ def test_equal_nodes_hold_jobs_apart_that_one_machine_would_hold_together(rows: 
     assert rows(*nodes, "--mem-per-node", "2800kb")[0]["max_wait_s"] == 0
 
 
-def test_a_file_of_machines_is_the_machine(rows: Rows, tmp_path: Path, log: Path) -> None:
+def test_a_machine_file_defines_the_machine(rows: Rows, tmp_path: Path, log: Path) -> None:
     machines = tmp_path / "site.machines"
     machines.write_text("0\talpha\t2\t1\t1.0\t1048576\n1\tbeta\t1\t2\t1.0\t1048576\n")
     assert rows(log, "--machines", machines)[0]["procs"] == 4
@@ -180,7 +180,7 @@ def test_a_malformed_line_is_named_and_passed_over_or_fatal(
     assert "small, line 6: " in capsys.readouterr().err
 
 
-def test_what_is_left_out_is_said(rows: Rows, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_excluded_jobs_are_reported(rows: Rows, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log.write_text(text([*JOBS, (4, 0, 1), (5, 10, 9)]))
     rows(log)
     said = capsys.readouterr().err
@@ -221,7 +221,7 @@ def test_what_is_left_out_is_said(rows: Rows, log: Path, capsys: pytest.CaptureF
         (("LOG", "--policy", "tabu", "--seconds", "-1"), "--seconds -1.0: must be finite"),
     ],
 )
-def test_a_wrong_call_is_one_clear_line(
+def test_replay_usage_errors_are_single_lines(
     log: Path, args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", *(str(log) if arg == "LOG" else arg for arg in args)]) == 2
@@ -247,7 +247,7 @@ def test_the_tables_name_units_and_the_picture_is_drawn(
     assert (tmp_path / "p.svg").read_text().lstrip().startswith("<?xml")
 
 
-def test_an_interrupted_comparison_keeps_what_is_complete(
+def test_an_interrupted_comparison_keeps_complete_runs(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[str] = []
@@ -285,7 +285,7 @@ def test_a_terminal_shows_jobs_rate_and_simulated_date() -> None:
     assert "1996-09-24" in shown
 
 
-def test_nothing_is_shown_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_progress_is_shown_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with ReplayDisplay() as watch:
         watch.show_status("reading")
         with watch.replay("KTH easy", None) as show:

@@ -65,7 +65,7 @@ def test_the_plan_is_shown_at_each_moment_with_all_that_happened_at_it(plans: Pl
     assert first["unix_time"] is None
 
 
-def test_what_is_promised_and_expected_is_told_of_those_that_wait(plans: Plans, log: Path) -> None:
+def test_waiting_jobs_show_promised_and_expected_starts(plans: Plans, log: Path) -> None:
     """Of forty jobs that asked for ten times what they took, the next is known to take less."""
     jobs = [(600 * n, 50, 4, 500) for n in range(40)]
     log.write_text(text([*jobs, (24_000, 50, 4, 500), (24_001, 50, 4, 500)]))
@@ -77,7 +77,7 @@ def test_what_is_promised_and_expected_is_told_of_those_that_wait(plans: Plans, 
     assert (running["expected_start"], running["promised_start"]) == (None, None)
 
 
-def test_under_a_policy_that_plans_nobody_jobs_wait_for_their_turn(plans: Plans) -> None:
+def test_policies_without_plan_show_waiting_jobs(plans: Plans) -> None:
     (plan,) = plans("--until", "3", "--policy", "fcfs")
     waiting = [one for one in plan["jobs"] if one["standing"] != "running"]
     assert {one["waits_for"] for one in waiting} != {""}
@@ -91,7 +91,7 @@ def test_before_the_first_job_and_after_the_last_there_is_no_plan(plans: Plans) 
     assert (late["ended"], late["next"], late["jobs"]) == (4, None, [])
 
 
-def test_a_date_is_one_of_the_log_in_utc(plans: Plans, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dates_are_log_times_in_utc(plans: Plans, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log.write_text(text(JOBS, DATED))
     (plan,) = plans("--until", "2001-09-09T01:46:43")
     assert (plan["time"], plan["unix_time"]) == (3, 1_000_000_003)
@@ -112,7 +112,7 @@ def test_a_date_is_one_of_the_log_in_utc(plans: Plans, log: Path, capsys: pytest
         ("30d\n\n\n", [0, 2_592_000]),
     ],
 )
-def test_steps_are_taken_as_the_lines_say(
+def test_steps_follow_the_typed_lines(
     plans: Plans, monkeypatch: pytest.MonkeyPatch, typed: str, times: list[int]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
@@ -127,7 +127,7 @@ def test_a_step_may_be_to_the_next_event_and_begin_at_a_moment(
     assert [plan["time"] for plan in found] == [50, 52, 100]
 
 
-def test_what_is_typed_wrong_is_said_and_asked_again(
+def test_typing_errors_are_reported_and_prompted_again(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("50\n1\nsoon\n2001-01-01\n"))
@@ -151,7 +151,7 @@ def test_what_is_typed_wrong_is_said_and_asked_again(
         (("--until", "3", "--estimates", "none"), "exact or user"),
     ],
 )
-def test_what_cannot_be_gone_through_is_one_clear_line(
+def test_impossible_step_options_are_single_line_errors(
     log: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], said: str
 ) -> None:
     assert main(["replay", str(log), *args]) == 2
@@ -174,7 +174,7 @@ def test_a_sites_settings_alone_are_gone_through(plans: Plans, tmp_path: Path) -
     assert starts(plan) == {"1": ("running", 0), "3": ("running", 2)}, "the limit leaves the wide ones out"
 
 
-def test_many_jobs_are_cut_in_the_table_and_whole_in_the_file(
+def test_many_jobs_are_shortened_in_the_table_but_complete_in_the_file(
     plans: Plans, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log.write_text(text([(0, 100, 4, 100) for _ in range(80)]))

@@ -125,7 +125,7 @@ async def test_nothing_starts(house: House) -> None:
     await settled(house)
 
 
-async def test_one_job_does_not_start(house: House) -> None:
+async def test_a_job_does_not_start(house: House) -> None:
     job = short(house, nodes="1:ppn=4", mem="999gb").partition(".")[0]
     await until(house, lambda found: "never here: " in found[1], "checkjob", job)
     _, said = await command(house, "showstart", job, "-l", "nodes=1:ppn=4,mem=1gb")
@@ -189,7 +189,7 @@ async def faces(house: House, job: str) -> dict[str, Any]:
     }
 
 
-async def test_a_dead_adapter_is_said_on_every_face_and_then_no_more(house: House) -> None:
+async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: House) -> None:
     """kill -9: what is planned is past before anybody could start it."""
     fills = [house.server.submit(resources={"walltime": "00:00:05", "nodes": "4:ppn=8"}, runtime=3.0)]
     job = house.server.submit(resources={"walltime": "00:00:30", "nodes": "4:ppn=8"}, runtime=1.0)
@@ -219,7 +219,7 @@ async def test_a_dead_adapter_is_said_on_every_face_and_then_no_more(house: Hous
     await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
 
 
-async def test_one_qrun_stops_nothing_and_several_stop_all_starts_on_every_face(house: House) -> None:
+async def test_several_qruns_halt_dispatch_and_are_reported_everywhere(house: House) -> None:
     """Four nodes are full; a job behind is started by hand, then three more."""
     blocks = [long(house, "1:ppn=5") for _ in range(4)]
     await house.server.until(
@@ -310,13 +310,13 @@ async def test_a_promise_was_missed(house: House) -> None:
     assert re.search(r"decision d\w+\s+start ordered", said)
 
 
-async def test_the_plan_looks_wrong(house: House) -> None:
+async def test_the_plan_is_wrong(house: House) -> None:
     for args in (("showplan",), ("audit",), ("optimise",), ("policy", "show")):
         code, said = await command(house, *args)
         assert (code, bool(said)) == (0, True), (args, said)
 
 
-async def test_upgrade_and_back(house: House) -> None:
+async def test_upgrade_and_downgrade(house: House) -> None:
     code, said = await command(house, "migrate", "current")
     assert code == 0
     found = re.search(r"version (\w+); this program needs (\w+)", said)

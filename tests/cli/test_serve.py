@@ -200,7 +200,7 @@ def _heard(served: Served) -> float:
     return float(found[1])
 
 
-def test_it_tells_the_service_manager_when_it_is_ready_alive_and_stopping(tmp_path: Path) -> None:
+def test_the_service_manager_is_notified_about_ready_alive_and_stopping(tmp_path: Path) -> None:
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(path))
@@ -240,7 +240,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_bad_settings_are_told_line_by_line_and_nothing_is_served(tmp_path: Path) -> None:
+def test_invalid_settings_are_listed_and_nothing_is_served(tmp_path: Path) -> None:
     path = configuration(tmp_path, "slak = 1\npolicy = 'best'\n")
     done = run("--config", str(path))
     assert done.returncode == 2
@@ -251,7 +251,7 @@ def test_bad_settings_are_told_line_by_line_and_nothing_is_served(tmp_path: Path
     assert "'conservative', 'fcfs'" in done.stderr
 
 
-def test_without_tokens_it_does_not_start_and_says_how(tmp_path: Path) -> None:
+def test_without_tokens_the_start_fails_with_instructions(tmp_path: Path) -> None:
     path = tmp_path / "empty.toml"
     path.write_text('[store]\nurl = "memory"\n')
     done = run("--config", str(path))
@@ -269,7 +269,7 @@ def test_a_file_in_the_sockets_place_is_named_and_left_alone(tmp_path: Path) -> 
     assert (tmp_path / "notes").read_text() == "of some use"
 
 
-def test_tables_of_another_version_end_it_with_what_to_do(tmp_path: Path) -> None:
+def test_tables_from_another_version_stop_it_with_instructions(tmp_path: Path) -> None:
     file = tmp_path / "old.sqlite"
     with closing(Database(str(file))) as database:
         database.migrate("0004")
@@ -283,7 +283,7 @@ def test_tables_of_another_version_end_it_with_what_to_do(tmp_path: Path) -> Non
     assert "exception" not in said
 
 
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
+def test_a_busy_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = run("--config", str(configuration(tmp_path)), "--port", str(port))
@@ -291,7 +291,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"schedd serve: cannot listen on 127.0.0.1 port {port}: ")
 
 
-def test_a_hard_question_does_not_keep_a_daemon_that_is_told_to_end(served: Served) -> None:
+def test_a_long_question_does_not_delay_shutdown(served: Served) -> None:
     now, count = int(time.time()), 400
     nodes = [
         {

@@ -94,7 +94,7 @@ def local(folder: Path, method: str, path: str, body: Any = None, **headers: str
         connection.close()
 
 
-def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, folder: Path) -> None:
+def test_a_reload_applies_changeable_settings_and_names_others(served: Served, folder: Path) -> None:
     now = int(time.time())
     served.events(node(1, now), job(1, now), job(2, now))
     before = served.get("/jobs/2.s")
@@ -132,7 +132,7 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
     store.close()
 
 
-def test_tokens_of_the_database_count_soon_and_until_they_are_revoked(served: Served, folder: Path) -> None:
+def test_database_tokens_are_valid_until_revoked(served: Served, folder: Path) -> None:
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
     token = store.add_token("portal", "reader", int(time.time()))
 
@@ -238,7 +238,7 @@ BEGUN = {"nothing": "", "a word": "GE", "half a header": GET, "half a body": POS
 
 
 @pytest.mark.parametrize("said", BEGUN.values(), ids=BEGUN)
-def test_who_does_not_finish_a_request_is_sent_away(served: Served, said: str) -> None:
+def test_unfinished_requests_are_disconnected(served: Served, said: str) -> None:
     with connection(served) as channel:
         channel.sendall(said.encode())
         assert everything(channel).startswith(b"HTTP/1.1 408 ")
@@ -252,7 +252,7 @@ def drip(channel: socket.socket, head: bytes, more: bytes, pause: float, most: i
         time.sleep(pause)
 
 
-def test_who_drips_a_request_is_sent_away_too(served: Served) -> None:
+def test_slow_requests_are_disconnected(served: Served) -> None:
     with connection(served) as channel, pytest.raises(OSError, match=r"reset|pipe"):
         drip(channel, b"GET / HTTP/1.1\r\n", b"X: y\r\n", 0.05, 1_000)
 
@@ -263,7 +263,7 @@ def test_endless_headers_are_refused(served: Served) -> None:
     assert is_ready(served)
 
 
-def test_a_large_body_that_comes_quickly_is_taken(served: Served) -> None:
+def test_a_large_fast_body_is_accepted(served: Served) -> None:
     events = [job(number, 1_000) for number in range(1_000, 3_000)]
     taken = served.client.post(f"{MAIN}/events", json={"events": events})
     assert (taken.status_code, len(taken.request.content) > 300_000) == (200, True), taken.text
@@ -280,7 +280,7 @@ def test_any_bytes_on_the_wire_are_survived(served: Served, said: bytes) -> None
     assert served.process.poll() is None
 
 
-def test_a_quick_client_may_ask_again_and_again_on_one_connection(served: Served) -> None:
+def test_a_connection_serves_many_requests(served: Served) -> None:
     with httpx2.Client(trust_env=False) as client:
         for _ in range(4):
             answer = client.get(f"{served.url}/healthz")
@@ -288,7 +288,7 @@ def test_a_quick_client_may_ask_again_and_again_on_one_connection(served: Served
             time.sleep(0.3)
 
 
-def test_who_takes_no_answer_is_sent_away(served: Served) -> None:
+def test_clients_that_read_no_response_are_disconnected(served: Served) -> None:
     now = int(time.time())
     served.events(*(job(i, now) for i in range(100, 400)))
     head = f"GET {MAIN}/jobs?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
@@ -301,7 +301,7 @@ def test_who_takes_no_answer_is_sent_away(served: Served) -> None:
     assert is_ready(served)
 
 
-def test_one_address_has_its_share_of_the_connections(served: Served, folder: Path) -> None:
+def test_connections_per_address_are_limited(served: Served, folder: Path) -> None:
     configured(folder, limits="patience = 30\nconnections_one = 20", auth='operators = ["bob"]')
     reload(served, "settings were read anew")
     poll = (
@@ -343,7 +343,7 @@ def test_silent_strangers_do_not_shut_the_adapter_out(served: Served, folder: Pa
     reload(served, "settings were read anew")
 
 
-def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Served, folder: Path) -> None:
+def test_every_change_is_audited_with_its_author(served: Served, folder: Path) -> None:
     now = int(time.time())
     served.events(node(1, now))
     soon = {"start": now + 1_000, "end": now + 2_000}

@@ -10,7 +10,7 @@ from schedd.cli.main import main
 from schedd.cli.user.throughput import measure_throughput
 
 
-def test_it_leaves_off_when_what_is_added_takes_as_long_as_before() -> None:
+def test_measuring_stops_at_a_steady_rate() -> None:
     """Three seconds to begin, then two a unit; the rates are those of what was added."""
     asked: list[Sequence[str]] = []
 
@@ -35,7 +35,7 @@ def test_it_goes_on_while_the_rate_changes() -> None:
 SLEEP = "import sys, time; time.sleep(0.05 + 0.02 * int(sys.argv[1]))"
 
 
-def test_the_command_prints_what_qsub_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_is_valid_for_qsub(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["throughput", "--kind", "epyc", "--counts", "1,20,40", "--steady", "90"]
     assert main([*words, "--", sys.executable, "-c", SLEEP, "{}"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -45,7 +45,7 @@ def test_the_command_prints_what_qsub_takes(capsys: pytest.CaptureFixture[str]) 
     assert 5 < rate < 60, "fifty a second, on a machine that does much else"
 
 
-def test_what_is_not_steady_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsteady_rates_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     grows = "import sys, time; time.sleep(0.002 * int(sys.argv[1]) ** 2)"
     words = ["throughput", "--json", "--counts", "1,10,20", sys.executable, "-c", grows, "{}"]
     assert main(words) == 1
@@ -67,7 +67,7 @@ def test_what_is_not_steady_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         (("false", "{}"), 3, "returned non-zero"),
     ],
 )
-def test_what_cannot_be_measured_is_said(
+def test_failed_measurements_are_reported(
     words: tuple[str, ...], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["throughput", *words]) == code

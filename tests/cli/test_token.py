@@ -77,7 +77,7 @@ def test_a_number_means_a_place_in_the_list_and_no_name(
     assert capsys.readouterr().out == "revoked token 2 of other, role reader\n"
 
 
-def test_a_token_for_one_cluster_says_so_and_counts_there_alone(
+def test_a_token_for_a_single_cluster_is_valid_only_there(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text(config.read_text() + "[clusters.a]\n[clusters.b]\n[clusters.c]\n")
@@ -109,7 +109,7 @@ def test_a_token_for_one_cluster_says_so_and_counts_there_alone(
         (["portal", "--role", "user", "--days", "0"], "--days"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_tokens_are_refused(
     config: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert main(["token", "create", *arguments]) == 2

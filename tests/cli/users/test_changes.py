@@ -47,7 +47,7 @@ def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.Mo
     assert run("reservation", "remove", "repair")[0] == 3
 
 
-def test_a_series_of_prices_and_caps_is_fed_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_price_and_cap_series_are_uploaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
     hour = {"core_hour": 0.9, "first": "2023-11-14T23:00:00", "last": "2023-11-15T00:00:00"}
     series = json.dumps([{"core_hour": 0.5}, hour])
@@ -92,7 +92,7 @@ def test_accounts_are_made_moved_and_reported(
     assert run("account", "report", "--since", "yesterday")[0] == 2
 
 
-def test_alternatives_are_sought_shown_and_put_in_force(
+def test_alternatives_are_searched_shown_and_applied(
     run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("alternatives")[0] == 5
@@ -129,7 +129,7 @@ def test_alternatives_are_sought_shown_and_put_in_force(
     assert "there is no objective 'x'" in run("alternatives", "search", "--weight", "x=1")[2]
 
 
-def test_a_better_plan_is_looked_for_and_what_came_of_it_is_shown(
+def test_a_search_runs_and_shows_its_result(
     run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("optimise", "--list")[1] == "there were no searches yet\n"

@@ -18,7 +18,7 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("adapter")
-def test_readings_are_told_and_shown_node_by_node(run: Run, loop: PlanLoop, tmp_path: Path) -> None:
+def test_readings_are_recorded_and_shown_by_node(run: Run, loop: PlanLoop, tmp_path: Path) -> None:
     site = {"power": {"*": {"idle": 100, "core": 5, "off": 8}}}
     loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT)
     assert "no readings yet" in run("power", "--measured")[1]
@@ -30,7 +30,7 @@ def test_readings_are_told_and_shown_node_by_node(run: Run, loop: PlanLoop, tmp_
 
 
 @pytest.mark.usefixtures("adapter")
-def test_what_was_learned_from_readings_is_shown(
+def test_estimated_power_from_readings_is_shown(
     run: Run, loop: PlanLoop, clock: StillClock, tmp_path: Path
 ) -> None:
     site = {"power": {"*": {"idle": 120, "core": 4.5, "off": 8}}}
@@ -60,7 +60,7 @@ def test_what_was_learned_from_readings_is_shown(
         ("login1 100", "none of the nodes is known"),
     ],
 )
-def test_lines_that_make_no_sense_tell_nothing(run: Run, tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_readings_record_nothing(run: Run, tmp_path: Path, text: str, said: str) -> None:
     readings = tmp_path / "watts"
     readings.write_text(text)
     code, out, err = run("power", "record", str(readings))

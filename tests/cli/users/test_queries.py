@@ -33,7 +33,7 @@ NO_ACCURACY = "without a database estimates are not kept\n"
 
 
 @pytest.mark.parametrize("name", ["2", "2.srv", "2.srv.site"])
-def test_showstart_says_when_where_and_why_not_sooner(run: Run, name: str) -> None:
+def test_showstart_shows_start_nodes_and_explanation(run: Run, name: str) -> None:
     code, out, err = run("showstart", name)
     assert (code, err) == (0, "")
     assert out == (
@@ -49,7 +49,7 @@ def test_showstart_says_when_where_and_why_not_sooner(run: Run, name: str) -> No
     )
 
 
-def test_showstart_says_what_altering_a_job_would_bring(run: Run) -> None:
+def test_showstart_shows_effects_from_altering_a_job(run: Run) -> None:
     code, out, _ = run("showstart", "2", "-l", "nodes=1:ppn=8,walltime=60")
     assert code == 0
     assert out.partition("\naltered to ")[2] == (
@@ -63,7 +63,7 @@ def test_showstart_says_what_altering_a_job_would_bring(run: Run) -> None:
     assert "runs already" in run("showstart", "1", "-l", "walltime=60")[2]
 
 
-def test_showstart_of_jobs_that_run_wait_or_never_fit(run: Run) -> None:
+def test_showstart_handles_running_waiting_and_impossible_jobs(run: Run) -> None:
     code, out, _ = run("showstart", "1")
     assert (code, "running  since Tue 14 Nov 22:13:20  now\n" in out) == (0, True)
     code, out, _ = run("showstart", "3")
@@ -73,7 +73,7 @@ def test_showstart_of_jobs_that_run_wait_or_never_fit(run: Run) -> None:
     assert (code, "start  never here: 9 cpus of a node: the largest has 8\n" in out) == (1, True)
 
 
-def test_showstart_says_what_a_job_may_not_start_before(run: Run, loop: PlanLoop) -> None:
+def test_showstart_shows_the_earliest_permitted_start(run: Run, loop: PlanLoop) -> None:
     first = job("5.srv.site", nodes="1:ppn=1", walltime="60")
     behind = job("6.srv.site", nodes="1:ppn=1", walltime="60")
     held = replace(behind.job, state="H", holds="s", depend="afterok:5.srv.site")
@@ -105,7 +105,7 @@ def test_showstart_answers_for_a_job_that_nobody_submitted(run: Run) -> None:
     assert (code, out.splitlines()[2]) == (1, "start       never here")
 
 
-def test_numbers_without_a_unit_are_answered_with_what_they_were_read_as(run: Run) -> None:
+def test_numbers_without_unit_show_their_interpretation(run: Run) -> None:
     out = run("showstart", "-l", "nodes=1:ppn=1,walltime=4,mem=16")[1]
     assert "note       walltime 4 was read as 4 seconds (00:00:04)\n" in out
     assert "note       mem 16 was read as 16 bytes (1kb); write 16gb or 16mb for more\n" in out
@@ -124,12 +124,12 @@ def test_numbers_without_a_unit_are_answered_with_what_they_were_read_as(run: Ru
         ("1@4@60@ib@fast", "nodes=1:ppn=4:ib:fast,walltime=60"),
     ],
 )
-def test_what_if_in_short_is_what_qsub_takes(text: str, request_: str) -> None:
+def test_the_short_whatif_notation_expands_to_qsub_options(text: str, request_: str) -> None:
     assert expand_shorthand(text) == request_
 
 
 @pytest.mark.parametrize("text", ["x@1@60", "1@x@60", "1@@60", "@1@60", "1@1@60@1gb@2gb"])
-def test_a_what_if_that_makes_no_sense_is_refused(run: Run, text: str) -> None:
+def test_invalid_whatifs_are_refused(run: Run, text: str) -> None:
     code, out, err = run("showstart", text)
     assert (code, out) == (2, "")
     assert err.startswith(f"schedd showstart: {text}: ")
@@ -153,7 +153,7 @@ def test_checkjob_tells_everything(run: Run, loop: PlanLoop) -> None:
     assert "holds       u\n" in run("checkjob", "3")[1]
 
 
-def test_showbf_shows_what_starts_at_once(run: Run, loop: PlanLoop) -> None:
+def test_showbf_shows_idle_capacity(run: Run, loop: PlanLoop) -> None:
     code, out, _ = run("showbf")
     assert code == 0
     assert out == "CPUS  NODES  PER NODE  WALLTIME  ON\n   8      1         8  00:16:40  n2\n"
@@ -189,7 +189,7 @@ def test_a_window_counts_the_least_that_is_free_up_to_its_end() -> None:
     assert found == [(50, 2, 1, "2"), (20, 10, 2, "2-8"), (10, 12, 2, "4-8")]
 
 
-def test_showq_shows_who_runs_is_planned_or_waits(run: Run) -> None:
+def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
     code, out, _ = run("showq")
     assert code == 0
     assert out == (
@@ -224,7 +224,7 @@ def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, cl
     assert run("showq", "--sort", "banana")[0] == 2
 
 
-def test_expected_starts_stand_beside_planned_and_promised_ones(
+def test_expected_starts_are_shown_with_planned_and_promised_starts(
     run: Run, loop: PlanLoop, clusters: Clusters, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clusters.expected_start_workers["main"].stop()  # else its own numbers come, sooner or later
@@ -262,7 +262,7 @@ def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
     assert not describe_losses({**told, "figures": {**part, "pinball_50": None, "pinball_90": None}})
 
 
-def test_accuracy_says_where_only_the_latest_count(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accuracy_reports_its_limit_on_estimates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     part: dict[str, Any] = dict.fromkeys(AccuracyFigures.__annotations__) | {"count": 9}
     told = HorizonAccuracy(kind="submission", lead=None, figures=part)  # type: ignore[typeddict-item]
     found: dict[str, Any] = {"kept": True, "expected": [told], "breaches": 2, "expected_since": None}
@@ -274,7 +274,7 @@ def test_accuracy_says_where_only_the_latest_count(run: Run, monkeypatch: pytest
     assert (code, out.endswith(f"{said}broken promises: 2\n")) == (0, True)
 
 
-def test_the_help_of_accuracy_says_what_its_exit_status_means(capsys: pytest.CaptureFixture[str]) -> None:
+def test_accuracy_help_explains_its_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["accuracy", "--help"])
     out = capsys.readouterr().out
@@ -292,7 +292,7 @@ def test_showstart_says_whether_a_deadline_would_be_met(run: Run) -> None:
     assert "deadline" not in run("showstart", "-l", "nodes=1:ppn=8,walltime=600")[1]
 
 
-def test_report_shows_waits_by_queue_and_says_where_nothing_is_kept(run: Run, loop: PlanLoop) -> None:
+def test_report_shows_waits_by_queue_and_a_missing_database(run: Run, loop: PlanLoop) -> None:
     code, out, err = run("report", "--cluster", loop.name)
     assert (code, err) == (0, "")
     assert f"{loop.name}: without a database nothing is kept of jobs that ended" in out
@@ -326,7 +326,7 @@ def test_a_job_shorter_than_a_cell_is_drawn_all_the_same() -> None:
     assert shown.splitlines()[2] == "n1 .A.................."
 
 
-def test_the_plan_is_told_by_each_objective(run: Run) -> None:
+def test_objectives_are_shown(run: Run) -> None:
     code, out, _ = run("objectives")
     assert code == 0
     shown = dict(line.split(None, 1) for line in out.splitlines() if not line.startswith(" "))
@@ -335,7 +335,7 @@ def test_the_plan_is_told_by_each_objective(run: Run) -> None:
     assert shown["energy"].startswith("not known: the site's settings name no watts")
 
 
-def test_a_job_is_told_what_it_costs(run: Run, loop: PlanLoop) -> None:
+def test_a_jobs_cost_is_shown(run: Run, loop: PlanLoop) -> None:
     assert run("cost", "2")[1].splitlines()[2:4] == [
         "cost    the site has no prices",
         "energy  the site names no watts",
@@ -364,9 +364,7 @@ def test_a_job_is_told_what_it_costs(run: Run, loop: PlanLoop) -> None:
     assert run("showstart", "5", "--cheapest-by", "+2d")[2].endswith("is of a what-if, not of a job\n")
 
 
-def test_of_a_request_that_is_not_understood_no_cpus_and_no_walltime_are_said(
-    run: Run, loop: PlanLoop
-) -> None:
+def test_invalid_requests_show_no_cpus_and_walltime(run: Run, loop: PlanLoop) -> None:
     loop.submit([job("9.srv.site", nodes="1:ppn=0")]).result(WAIT)
     (line,) = [line for line in run("showq")[1].splitlines() if line.startswith("9.srv")]
     assert line.split()[3:5] == ["-", "-"]

@@ -38,7 +38,7 @@ NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
         (("checkjob", "2"), {"job", "explain", "history"}),
     ],
 )
-def test_json_is_what_the_daemon_answered(
+def test_json_output_is_the_daemons_response(
     url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], fields: set[str]
 ) -> None:
     loop.submit([node("n1"), job("2")]).result(WAIT)
@@ -47,7 +47,7 @@ def test_json_is_what_the_daemon_answered(
 
 
 @pytest.mark.parametrize("command", BARE_COMMANDS)
-def test_no_daemon_is_one_clear_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_daemon_is_a_single_line_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     job_id = ["1"] if command in ("showstart", "checkjob") else []
     assert main([command, "--url", "http://127.0.0.1:9", *job_id]) == 4
     shown = capsys.readouterr()
@@ -55,7 +55,7 @@ def test_no_daemon_is_one_clear_line(command: str, capsys: pytest.CaptureFixture
     assert shown.err == f"schedd {command}: no daemon answers at http://127.0.0.1:9: Connection refused\n"
 
 
-def test_errors_are_one_line_and_have_their_exit_codes(
+def test_errors_are_single_lines_with_exit_codes(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert run("showstart", "77") == (
@@ -78,7 +78,9 @@ def test_errors_are_one_line_and_have_their_exit_codes(
     )
 
 
-def test_what_answers_but_is_no_schedd_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_responses_from_another_server_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"],
         cwd=tmp_path,
@@ -94,7 +96,9 @@ def test_what_answers_but_is_no_schedd_is_said(tmp_path: Path, capsys: pytest.Ca
     assert "is not schedd (HTTP 404" in capsys.readouterr().err
 
 
-def test_a_stale_plan_is_said_and_shown(run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_plan_is_reported_and_shown(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop._publisher.latest = replace(loop.published, stale="so is the server")
     code, out, err = run("showq")
     assert (code, err) == (0, "schedd showq: the plan may be out of date: so is the server\n")
@@ -119,7 +123,7 @@ def test_every_command_says_that_the_adapter_is_silent_and_then_no_more(
 
 
 @pytest.mark.parametrize("args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)])
-def test_every_command_says_once_that_clocks_are_apart_and_then_no_more(
+def test_every_command_reports_clock_differences_once(
     run: Run, loop: PlanLoop, args: tuple[str, ...]
 ) -> None:
     for ahead, said in ((90, 1), (0, 0)):
@@ -131,7 +135,7 @@ def test_every_command_says_once_that_clocks_are_apart_and_then_no_more(
         assert (err.count(words), "clock" in out) == (said, False)
 
 
-def test_showq_tells_of_alerts_that_matter_to_users(run: Run, loop: PlanLoop) -> None:
+def test_showq_shows_alerts_that_concern_users(run: Run, loop: PlanLoop) -> None:
     share = (ShareFacts("n1", 1),)
     loop.submit([JobStarted(id=event_id(), time=T, job_id="9.srv", shares=share)]).result(WAIT)
     assert run("showq")[1].endswith("\njob 9.srv started, but no event had announced it\n")
@@ -143,7 +147,7 @@ def test_every_command_says_that_no_jobs_are_started(run: Run, loop: PlanLoop, a
     assert run(*args)[2] == f"schedd {args[0]}: no jobs are started: paused: the cooling failed\n"
 
 
-def test_what_is_past_is_overdue_and_no_time_is_negative(run: Run, clock: StillClock) -> None:
+def test_past_times_are_overdue_and_never_negative(run: Run, clock: StillClock) -> None:
     clock.moment = T + 5_000  # the planner sleeps on: its clock was set
     _, out, _ = run("showq")
     assert [line.split()[-1] for line in out.splitlines() if line.startswith("2.srv")] == ["overdue"]
@@ -188,7 +192,7 @@ def test_commands_speak_over_a_unix_socket(
     assert main(["showq", "--url", f"unix:{tmp_path}/none"]) == 4
 
 
-def test_a_link_runs_the_command_of_its_name(url: str, loop: PlanLoop, tmp_path: Path) -> None:
+def test_a_link_runs_its_command(url: str, loop: PlanLoop, tmp_path: Path) -> None:
     loop.submit([node("n1"), job("2.srv")]).result(WAIT)
     program = tmp_path / "schedd"
     program.write_text(
@@ -207,7 +211,7 @@ def test_a_link_runs_the_command_of_its_name(url: str, loop: PlanLoop, tmp_path:
     assert call("9").stderr.startswith("showstart: cluster main has no job 9")
 
 
-def test_who_reads_no_further_is_no_trouble(url: str, loop: PlanLoop) -> None:
+def test_closed_output_is_no_error(url: str, loop: PlanLoop) -> None:
     loop.submit([node("n1"), *(job(str(i)) for i in range(300))]).result(WAIT)
     pipe = f"{sys.executable} -m schedd.cli.main showq | head -1"
     here = Path(__file__).parents[2]
@@ -242,14 +246,12 @@ def test_tables_fit_and_names_are_in_their_natural_order(monkeypatch: pytest.Mon
         ("reservation", []),
     ],
 )
-def test_the_shell_is_told_the_names_that_there_are(run: Run, kind: str, names: list[str]) -> None:
+def test_completion_lists_existing_names(run: Run, kind: str, names: list[str]) -> None:
     code, out, err = run("__values", kind)
     assert (code, out.split(), err) == (0, names, "")
 
 
-def test_the_shell_is_told_nothing_where_there_is_nothing_to_tell(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_completion_is_silent_without_names(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("__values", "nonsense") == (2, "", "")
     monkeypatch.setenv("SCHEDD_URL", "http://127.0.0.1:1")
     assert run("__values", "node") == (1, "", "")
