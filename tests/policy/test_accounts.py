@@ -25,7 +25,7 @@ def at(text: str) -> int:
         ("month", "2026-10-31T23:00", "Europe/Prague", "2026-10-31T23:00", "2026-11-30T23:00"),
     ],
 )
-def test_a_period_is_that_of_the_calendar_at_the_site(
+def test_period_follows_the_site_calendar(
     period: Period, moment: str, zone: str, since: str, until: str
 ) -> None:
     assert period_at(period, at(moment), zone) == (at(since), at(until))
@@ -43,7 +43,7 @@ def test_core_seconds_are_exact_and_gpus_count_as_cores() -> None:
     assert dearest("core_hours", 4, 2, 10, Economy(), 10.0) == 240
 
 
-def test_money_is_that_of_each_node_and_no_job_takes_more_than_the_dearest() -> None:
+def test_charges_use_node_prices_and_stay_below_the_maximum() -> None:
     prices = (Price(core_hour=3.6, gpu_hour=36.0), Price(core_hour=7.2, nodes=("fast",)))
     economy = Economy(prices=prices)
     held = [Portion("n1", (), 2, 1), Portion("n2", ("fast",), 1, 0)]

@@ -42,14 +42,14 @@ def test_a_place_costs_cores_and_gpus_by_the_nodes_prices() -> None:
     "after", [T + 19 * HOUR, T + 19 * HOUR + 1810, T + 20 * HOUR + 1790, T + 20 * HOUR + 1800]
 )
 @pytest.mark.parametrize("most", [2.0, 3.5])
-def test_the_first_moment_that_costs_no_more_is_found_to_the_second(after: int, most: float) -> None:
+def test_first_affordable_time_is_exact(after: int, most: float) -> None:
     prices, held = tariff({"n1": ()}), [Portion("n1", (), 1, 0)]
     moments = range(after + 1, after + 26 * HOUR)
     least = next(at for at in moments if prices.cost(held, at, at + HOUR) <= most + 1e-9)
     assert prices.later(1, 0, after, HOUR, most) == least
 
 
-def test_gpus_count_and_the_cheapest_nodes_are_asked() -> None:
+def test_affordable_time_counts_gpus_on_cheapest_nodes() -> None:
     night = T + 20 * HOUR
     assert tariff().later(0, 1, T, HOUR, 0.72) == night
     assert tariff({"n2": ("dear",)}).later(0, 1, T, HOUR, 71.9) is None
@@ -60,7 +60,7 @@ def plan_of(*nodes: Node) -> Plan:
     return Plan(list(nodes), T)
 
 
-def test_a_job_holds_cores_and_gpus_of_each_node_once() -> None:
+def test_portions_count_each_node_once() -> None:
     plan = plan_of(Node("n1", 8, gpus=4), Node("n2", 8, gpus=4))
     request = Request((Chunk(1, cpus=2, gpus=1), Chunk(1, cpus=3, gpus=2)), Place.PACK)
     slot = plan.add_job(request, HOUR, T)
@@ -92,11 +92,11 @@ def test_a_job_is_moved_to_the_first_place_that_it_can_pay_for() -> None:
     assert placed(0.36) == (night, 360, night)
 
 
-def test_a_job_that_can_pay_for_none_has_no_place_and_the_first_ones_cost_is_said() -> None:
+def test_unaffordable_job_has_no_place_and_shows_the_first_cost() -> None:
     assert placed(0.35) == (-1, 360, -1)
 
 
-def test_a_job_whose_later_gap_is_none_has_no_place() -> None:
+def test_job_without_a_later_gap_has_no_place() -> None:
     plan = plan_of(Node("n1", 8))
     slot = plan.add_job(Request((Chunk(1, cpus=1),)), HOUR, T)
     plan.place(slot, T)

@@ -18,7 +18,7 @@ def nightly(core_hour: float, nodes: tuple[str, ...] = ()) -> Price:
     return Price(core_hour=core_hour, nodes=nodes, window=Recurrence(first, last, "FREQ=DAILY"))
 
 
-def test_a_nodes_own_watts_go_before_those_of_its_properties_and_these_before_all_others() -> None:
+def test_node_watts_override_property_watts_and_defaults() -> None:
     found = Economy(draws={"old": Draw(200), "new": Draw(100), "*": Draw(50), "n7": Draw(7)})
     assert found.draw("n7", ["old"]) == Draw(7)
     assert found.draw("n1", ["new", "old"]) == Draw(200), "the site's order, not the node's"
@@ -26,7 +26,7 @@ def test_a_nodes_own_watts_go_before_those_of_its_properties_and_these_before_al
     assert Economy(draws={"old": Draw(200)}).draw("n1", ["new"]) is None
 
 
-def test_of_prices_that_hold_at_once_the_last_counts() -> None:
+def test_last_overlapping_price_applies() -> None:
     found = Economy(prices=(Price(core_hour=3.6), nightly(0.36)))
     rates = found.rates(found.node_prices("n1", []), T, T + 2 * 86_400)
     at = np.array([T, T + 6 * HOUR, T + 20 * HOUR, T + 30 * HOUR])
@@ -35,7 +35,7 @@ def test_of_prices_that_hold_at_once_the_last_counts() -> None:
     )
 
 
-def test_the_integral_of_prices_is_the_sum_over_all_seconds() -> None:
+def test_price_integral_equals_the_sum_over_seconds() -> None:
     found = Economy(prices=(Price(core_hour=7.2, gpu_hour=3.6, nodes=("gpu",)), nightly(0.36, ("gpu",))))
     rates = found.rates(found.node_prices("n1", ["gpu"]), T, T + 3 * 86_400)
     moments = np.arange(T, T + 3 * 86_400 + 1, 600)
@@ -46,7 +46,7 @@ def test_the_integral_of_prices_is_the_sum_over_all_seconds() -> None:
     assert rates.paid(rates.gpu, moments)[-1] == pytest.approx(3 * 14 * 3.6)
 
 
-def test_time_is_free_where_no_price_is_about_the_node() -> None:
+def test_time_is_free_without_a_price() -> None:
     found = Economy(prices=(Price(core_hour=5, nodes=("gpu",)),))
     assert found.node_prices("n1", ["fast"]) == ()
     rates = found.rates((), T, T + HOUR)
@@ -61,7 +61,7 @@ def test_windows_are_not_followed_for_ever() -> None:
     assert np.diff(rates.paid(rates.core, far)) == [0.0], "beyond, nothing but prices without a window holds"
 
 
-def test_what_the_settings_say_is_read() -> None:
+def test_economy_settings_are_parsed() -> None:
     plain = {
         "zone": "Europe/Prague",
         "currency": "CZK",
@@ -88,7 +88,7 @@ def test_what_the_settings_say_is_read() -> None:
     assert parse_economy({}) == Economy()
 
 
-def test_of_no_time_at_all_the_price_is_that_of_its_moment() -> None:
+def test_empty_interval_uses_the_current_price() -> None:
     found = Economy(prices=(Price(core_hour=3.6), nightly(0.36)))
     for hour, price in ((20, 0.36), (19, 3.6)):
         moment = T + hour * HOUR

@@ -28,7 +28,7 @@ def used(*held: Held, now: int, running: tuple[Held, ...] = ()) -> dict[tuple[st
     return {path: cpus for path, (cpus, _) in usage.decayed(TREE, now, running).items()}
 
 
-def test_a_job_counts_in_the_windows_in_which_it_held_its_cpus() -> None:
+def test_job_counts_in_the_windows_it_ran_in() -> None:
     """Half an hour of the window before last and the whole of the last, of which each is cut to a half."""
     job = Held(ANN, 4, HOUR // 2, 2 * HOUR)
     assert used(job, now=2 * HOUR) == {ANN: 4 * HOUR * 0.5 + 4 * (HOUR // 2) * 0.25}
@@ -39,7 +39,7 @@ def test_usage_is_forgotten_after_the_last_window() -> None:
     assert [used(job, now=hours * HOUR).get(ANN) for hours in range(6)] == [3600, 1800, 900, 450, 0, 0]
 
 
-def test_what_runs_counts_up_to_now() -> None:
+def test_running_job_counts_until_now() -> None:
     job = Held(ANN, 2, 0, 10 * HOUR)
     assert used(now=HOUR + 60, running=(job,)) == {ANN: 2 * HOUR * 0.5 + 2 * 60}
     # Nothing is counted twice, or lost, when it ends.
@@ -60,7 +60,7 @@ _JOBS = st.lists(
 
 
 @given(_JOBS, st.randoms(use_true_random=False))
-def test_the_order_in_which_ends_are_heard_does_not_matter(jobs: list[Held], random: object) -> None:
+def test_order_in_which_jobs_end_does_not_matter(jobs: list[Held], random: object) -> None:
     one, other = Usage(HOUR), Usage(HOUR)
     for held in jobs:
         one.book(held)
@@ -72,7 +72,7 @@ def test_the_order_in_which_ends_are_heard_does_not_matter(jobs: list[Held], ran
 
 
 @given(_JOBS)
-def test_the_windows_of_a_job_add_up_to_what_it_held(jobs: list[Held]) -> None:
+def test_job_windows_add_up_to_its_usage(jobs: list[Held]) -> None:
     forever = FairShare(interval=HOUR, decay=1.0, depth=100)
     usage = Usage(HOUR)
     for held in jobs:
@@ -100,7 +100,7 @@ def test_forgetting_changes_nothing_that_counts_and_a_saved_usage_goes_on(jobs: 
 
 
 @given(_JOBS, st.lists(st.sampled_from([9 * HOUR, 9 * HOUR + 60, 10 * HOUR]), min_size=20, max_size=20))
-def test_asking_in_between_changes_nothing(jobs: list[Held], moments: list[int]) -> None:
+def test_queries_do_not_change_usage(jobs: list[Held], moments: list[int]) -> None:
     asked = Usage(HOUR)
     for i, (held, now) in enumerate(zip(jobs, moments, strict=False)):
         asked.book(held)
@@ -113,7 +113,7 @@ def test_asking_in_between_changes_nothing(jobs: list[Held], moments: list[int])
     assert asked.decayed(other, 10 * HOUR) == again.decayed(other, 10 * HOUR)
 
 
-def test_usage_of_other_windows_or_another_tree_is_not_taken_over() -> None:
+def test_usage_saved_with_other_windows_or_tree_is_ignored() -> None:
     usage = Usage(HOUR)
     usage.book(Held(ANN, 1, 0, HOUR))
     saved = usage.saved()
@@ -121,7 +121,7 @@ def test_usage_of_other_windows_or_another_tree_is_not_taken_over() -> None:
     assert Usage.load(saved, FairShare(levels=("user",), interval=HOUR)).saved() == Usage(HOUR).saved()
 
 
-def test_targets_are_products_of_shares_and_usage_is_part_of_the_whole() -> None:
+def test_targets_are_share_products_and_usage_is_relative() -> None:
     rows = {row.path: row for row in share_rows(TREE, {ANN: (600.0, 60.0), EVE: (200.0, 0.0)}, [BOB])}
     assert [rows[p].target for p in (("physics",), ("biology",), ANN, BOB, EVE)] == [
         pytest.approx(x) for x in (0.75, 0.25, 0.5, 0.25, 0.25)
@@ -131,7 +131,7 @@ def test_targets_are_products_of_shares_and_usage_is_part_of_the_whole() -> None
     assert rows[("physics",)].used == 600
 
 
-def test_who_has_used_nothing_inherits_of_what_its_group_used() -> None:
+def test_unused_leaf_inherits_group_usage() -> None:
     """Worked by hand: physics has used just its 3/4, all by ann. Bob's part of it, 1/3, counts as his."""
     rows = {row.path: row.factor for row in share_rows(TREE, {ANN: (600.0, 0.0), EVE: (200.0, 0.0)}, [BOB])}
     assert rows[("physics",)] == rows[("biology",)] == rows[EVE] == 0.5
@@ -139,13 +139,13 @@ def test_who_has_used_nothing_inherits_of_what_its_group_used() -> None:
     assert rows[ANN] == 2 ** -(0.75 / 0.5)
 
 
-def test_without_use_all_are_equal_and_without_a_share_one_comes_last() -> None:
+def test_equal_factors_without_usage_and_lowest_without_share() -> None:
     assert set(factors(TREE, {}, [ANN, BOB, EVE]).values()) == {1.0}
     none = FairShare(levels=("user",), shares={("bob",): 0.0}, interval=HOUR)
     assert factors(none, {("ann",): (1.0, 0.0)}, [("ann",), ("bob",)]) == {("ann",): 0.5, ("bob",): 0.0}
 
 
-def test_the_more_one_has_used_the_less_its_factor() -> None:
+def test_factor_decreases_with_usage() -> None:
     low, high = (factors(TREE, {ANN: (x, 0.0), EVE: (500.0, 0.0)}, [ANN, BOB, EVE]) for x in (100.0, 900.0))
     assert low[ANN] > high[ANN]
     assert low[EVE] < high[EVE]
@@ -162,7 +162,7 @@ _SHARES = st.floats(0, 1e9, allow_nan=False)
     st.dictionaries(st.sampled_from([("physics",), ("biology",), ANN, BOB, EVE]), _SHARES, max_size=5),
     _SHARES,
 )
-def test_whatever_was_used_a_factor_is_above_0_and_at_most_1_where_something_is_meant(
+def test_factor_is_in_range_for_positive_targets(
     used: dict[tuple[str, ...], tuple[float, float]],
     shares: dict[tuple[str, ...], float],
     unlisted: float,
@@ -177,7 +177,7 @@ def test_whatever_was_used_a_factor_is_above_0_and_at_most_1_where_something_is_
         assert 0 <= place.usage <= 1
 
 
-def test_a_job_belongs_to_the_leaf_of_its_names() -> None:
+def test_job_belongs_to_its_named_leaf() -> None:
     job = Applicant(id="1", owner="ann@host", queue="long", submitted=0, group="physics", project="p")
     assert TREE.path(job) == ANN
     assert FairShare(levels=("account", "user")).path(job) == ("-", "ann")
@@ -200,7 +200,7 @@ def test_a_tree_that_makes_no_sense_is_refused(wrong: dict[str, object], said: s
         FairShare(**wrong)  # type: ignore[arg-type]
 
 
-def test_what_a_job_waited_counts_in_the_last_window_that_it_held() -> None:
+def test_wait_counts_in_the_last_window() -> None:
     usage = Usage(HOUR)
     usage.book(Held(ANN, 2, 0, HOUR, waited=60))
     usage.book(Held(BOB, 1, HOUR, HOUR, waited=30))
@@ -211,7 +211,7 @@ def test_what_a_job_waited_counts_in_the_last_window_that_it_held() -> None:
     assert found[BOB] == (0, 30)
 
 
-def test_a_tree_of_one_window_is_the_least() -> None:
+def test_minimum_depth_is_a_single_window() -> None:
     assert FairShare(depth=1, interval=1).depth == 1
     for wrong in ({"depth": 0}, {"interval": 0}, {"decay": 1.1}, {"unlisted": -0.1}):
         with pytest.raises(ValueError, match="must be positive"):
@@ -244,7 +244,7 @@ _SHORT = st.lists(
 
 
 @given(_SHORT, _SHORT, st.integers(1, 60), st.integers(1, 8))
-def test_usage_is_that_of_each_second_by_itself(
+def test_usage_equals_the_sum_over_seconds(
     ended: list[Held], running: list[Held], interval: int, depth: int
 ) -> None:
     tree = FairShare(interval=interval, decay=0.5, depth=depth)
@@ -257,7 +257,7 @@ def test_usage_is_that_of_each_second_by_itself(
     assert {path: used for path, (used, _) in found.items()} == pytest.approx(expected)
 
 
-def test_what_a_run_of_any_length_costs_to_count_is_bounded_by_the_depth() -> None:
+def test_counting_cost_is_bounded_by_the_depth() -> None:
     """A clock that jumps makes runs of half a century: 28 million windows of a minute."""
     tree = FairShare(interval=60, depth=60)
     usage = Usage(60, 60)

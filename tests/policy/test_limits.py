@@ -33,7 +33,7 @@ from schedd.policy.limits import Claim, Limit, format_limit, needs, parse_server
         ("max_queued", "[u:PBS_GENERIC=2]", []),
     ],
 )
-def test_what_a_server_prints_is_read(name: str, text: str, limits: list[Limit]) -> None:
+def test_server_limits_are_parsed(name: str, text: str, limits: list[Limit]) -> None:
     assert parse_server_limits({name: text}) == (tuple(limits), ())
 
 
@@ -50,14 +50,14 @@ def test_what_a_server_prints_is_read(name: str, text: str, limits: list[Limit])
         ("max_user_res.ncpus", "8gb"),
     ],
 )
-def test_what_cannot_be_read_is_told(name: str, text: str) -> None:
+def test_unreadable_limits_are_reported(name: str, text: str) -> None:
     assert parse_server_limits({name: text}) == ((), (f"{name} = {text}",))
 
 
 CLAIM = Claim(user="ann", group="staff", queue="long", amounts={"jobs": 1, "cpus": 8, "gpus": 0})
 
 
-def test_a_limit_by_name_goes_before_the_one_of_each_within_its_source() -> None:
+def test_named_limit_overrides_generic_limit() -> None:
     each, own = Limit(amount=2, who="user"), Limit(amount=5, who="user", name="ann")
     other = Limit(amount=1, who="user", name="bob")
     assert list(strictest([(each, own, other)], CLAIM).values()) == [own]
@@ -67,7 +67,7 @@ def test_a_limit_by_name_goes_before_the_one_of_each_within_its_source() -> None
     assert (least.amount, least.name) == (3, "ann")
 
 
-def test_limits_of_other_queues_and_of_nobody_are_left_out() -> None:
+def test_irrelevant_limits_are_ignored() -> None:
     limits = (
         Limit(amount=1, queue="short"),
         Limit(amount=2, who="account"),
@@ -77,20 +77,20 @@ def test_limits_of_other_queues_and_of_nobody_are_left_out() -> None:
     assert [limit.amount for limit in strictest([limits], CLAIM).values()] == [4]
 
 
-def test_a_job_takes_what_it_holds_of_each_pool() -> None:
+def test_job_takes_its_amounts_from_each_pool() -> None:
     limits = (Limit(amount=4, what="cpus", who="group"), Limit(amount=9, what="gpus"), Limit(amount=3))
     found = strictest([limits], CLAIM)
     assert needs(found, CLAIM) == {"cpus of group staff": 8, "jobs of all": 1}
 
 
-def test_limits_in_words() -> None:
+def test_limits_as_text() -> None:
     assert format_limit(Limit(amount=1, who="user", name="ann", queue="long")) == (
         "at most 1 job of user ann in queue long at once"
     )
     assert format_limit(Limit(amount=2048, what="mem")) == "at most 2mb of mem at once"
 
 
-def test_one_match_on_an_access_list_is_enough() -> None:
+def test_single_access_match_is_sufficient() -> None:
     access = Access(users=frozenset({"ann"}), queues=frozenset({"course"}))
     assert access
     assert access.admits("ann@login", "", "", "batch")

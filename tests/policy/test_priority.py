@@ -34,15 +34,13 @@ def points(weights: SiteWeights, one: Applicant, shares: Shares = NOBODY, now: i
     ("deadline", "value"),
     [(10800, 0.1), (9000, 5.075), (7200, 10.05), (5400, 15.025), (3600, 20.0), (3599, 0.1)],
 )
-def test_the_pressure_of_a_deadline_is_that_of_the_source(deadline: int, value: float) -> None:
+def test_deadline_pressure_matches_the_source(deadline: int, value: float) -> None:
     """multilevel.md §3.2: estimate 3600, k 2, min 0.1, max 20, now 0."""
     assert deadline_value(0, deadline, 3600) == pytest.approx(value, abs=1e-12)
 
 
 @given(st.integers(0, 50_000), st.integers(1, 20_000), st.floats(0.1, 10))
-def test_the_pressure_of_a_deadline_never_falls_until_it_is_lost(
-    deadline: int, walltime: int, lead: float
-) -> None:
+def test_deadline_pressure_never_falls_before_it_is_lost(deadline: int, walltime: int, lead: float) -> None:
     last = deadline - walltime
     values = [deadline_value(now, deadline, walltime, lead=lead) for now in range(last - 999, last + 1)]
     assert values == sorted(values)
@@ -58,7 +56,7 @@ def test_a_lost_cause_pushes_nobody_unless_the_site_keeps_it() -> None:
     assert points(weights, job(deadline=NOW + 100, walltime=100)) == {"deadline": 20.0}
 
 
-def test_queues_that_are_not_named_have_the_servers_priority_or_that_of_all_others() -> None:
+def test_unnamed_queues_use_server_or_default_priority() -> None:
     weights = replace(NONE, queue=2.0, queues={"fast": 7.0})
     assert points(weights, job(queue="fast", queue_priority=5)) == {"queue": 14.0}
     assert points(weights, job(queue="slow", queue_priority=5)) == {"queue": 10.0}
@@ -66,7 +64,7 @@ def test_queues_that_are_not_named_have_the_servers_priority_or_that_of_all_othe
     assert points(weights, job(queue="slow", queue_priority=5)) == {"queue": 2.0}
 
 
-def test_waiting_counts_from_when_a_job_became_eligible() -> None:
+def test_waiting_counts_from_eligibility() -> None:
     """W_A of 0.01 a second, as the authors used it, is 36 points an hour."""
     weights = replace(NONE, waiting=36.0)
     assert points(weights, job(eligible=NOW - 2000)) == {"waiting": pytest.approx(20.0)}
@@ -101,7 +99,7 @@ def test_a_licence_that_is_short_outweighs_all_others_together() -> None:
     assert points(weights, job(), shares) == {"licences": 0.0}
 
 
-def test_a_licence_of_which_there_is_none_is_short() -> None:
+def test_missing_licence_counts_as_scarce() -> None:
     shares = demand([job(licences=(("gone", 2),))])
     assert shares.pressures == {"gone": 2.0}
 
@@ -134,7 +132,7 @@ def test_a_queue_counts_as_the_server_says_unless_the_site_says_otherwise() -> N
         {"queue": "gold"},
     ],
 )
-def test_a_job_has_the_points_of_the_best_class_it_belongs_to(one: dict[str, str]) -> None:
+def test_job_gets_the_points_from_its_best_class(one: dict[str, str]) -> None:
     who = frozenset({"gold"})
     gold = JobClass(8.0, users=who, groups=who, accounts=who, projects=who, queues=who)
     weights = SiteWeights(queue=0.0, classes={"gold": gold, "ann": JobClass(4.0, users=frozenset({"ann"}))})
@@ -150,14 +148,14 @@ def test_only_a_class_that_may_breaks_promises() -> None:
     assert not weights.breaks_promises(job())
 
 
-def test_wish_size_and_deadline_count_as_they_are_weighted() -> None:
+def test_owner_priority_size_and_deadline_are_weighted() -> None:
     weights = replace(NONE, wish=0.5, size=-2.0, deadline=3.0)
     one = job(priority=-100, cpus=8, walltime=HOUR, deadline=NOW + HOUR)
     assert points(weights, one) == {"wish": -50.0, "size": -16.0, "deadline": 60.0}
     assert points(weights, job())["deadline"] == 0.0
 
 
-def test_who_used_less_than_meant_goes_first() -> None:
+def test_underused_share_goes_first() -> None:
     tree = FairShare(levels=("user",))
     ann, bob = job(), job(owner="bob")
     shares = demand([ann, bob], tree=tree, used={("ann",): (100.0, 0.0)})
@@ -167,7 +165,7 @@ def test_who_used_less_than_meant_goes_first() -> None:
     assert points(weights, ann) == {"fair_share": 100.0}
 
 
-def test_the_total_is_the_sum_of_the_points_in_whole_points() -> None:
+def test_total_is_the_rounded_sum() -> None:
     weights = replace(NONE, wish=0.5, size=0.25)
     found = RULE(job(priority=7, cpus=4), NOW, NOBODY, weights)
     assert (found.total, sum(term.points for term in found.terms)) == (5, 4.5)
@@ -180,17 +178,17 @@ def test_every_term_has_a_weight() -> None:
     assert set(TERMS) <= weights
 
 
-def test_the_shortest_waiting_job_has_all_of_the_points_for_shortness() -> None:
+def test_shortest_job_gets_all_shortness_points() -> None:
     assert [short_value(walltime, 1) for walltime in (0, 1, 4)] == [0.0, 1.0, 0.25]
     assert [demand(waiting, []).shortest for waiting in ([], [job(walltime=0), job(walltime=1)])] == [0, 1]
 
 
-def test_the_weight_of_classes_is_called_class_in_the_settings() -> None:
+def test_class_weight_is_named_class() -> None:
     weights = site_policy({"priority": {"class": 3.0, "waiting": 0.5}}).weights
     assert (weights.class_, weights.waiting) == (3.0, 0.5)
 
 
-def test_jobs_on_sets_of_nodes_wait_for_one_set_as_long_as_the_site_says() -> None:
+def test_jobs_wait_for_a_node_set_up_to_the_site_limit() -> None:
     waits: list[dict[str, object]] = [{}, {"wait": 600}, {"strict": True}, {"strict": True, "wait": 600}]
     found = [site_policy({"node_sets": {"by": "rack", **one}}).node_sets for one in waits]
     assert [one.wait if one is not None else -1 for one in found] == [0, 600, None, None]

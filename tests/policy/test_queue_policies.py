@@ -41,13 +41,13 @@ def test_by_area_counts_cpus_times_seconds() -> None:
     assert order("easy-area-12h", queue) == [2, 0, 1]
 
 
-def test_by_expansion_the_largest_share_of_waiting_goes_first() -> None:
+def test_expansion_order_prefers_the_largest_wait_share() -> None:
     queue = waiting([300, 200, 100], [300, 100, 100])
     assert order("easy-xf-12h", queue) == [1, 0, 2]  # 3 before 2, which came before another 2
 
 
 @pytest.mark.parametrize("hours", [12, 24, 48])
-def test_who_has_waited_for_the_cap_goes_before_all_younger_ones_by_arrival(hours: int) -> None:
+def test_jobs_above_the_age_cap_precede_younger_jobs(hours: int) -> None:
     cap = hours * HOUR
     queue = waiting([cap + 5, cap, cap - 1, 7], [900, 500, 700, 100])
     assert order(f"easy-sjf-{hours}h", queue) == [0, 1, 3, 2]
@@ -82,7 +82,7 @@ def test_flexible_sums_that_differ_by_the_last_bits_are_ties() -> None:
         ("easy-xf-24h", [True, True, True], [True, False, False]),
     ],
 )
-def test_who_may_start_and_who_has_a_reservation_behind_so_many_that_cannot(
+def test_hooks_decide_starts_and_reservations_by_blocked_count(
     policy: str, starts: list[bool], reserves: list[bool]
 ) -> None:
     found = QUEUE_POLICIES[policy]

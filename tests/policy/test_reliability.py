@@ -12,7 +12,7 @@ LONG = 10**9
 """A half-life beside which days are nothing."""
 
 
-def test_a_node_that_fails_has_a_higher_rate_and_one_seen_briefly_about_the_mean() -> None:
+def test_failing_node_has_a_higher_rate_and_new_node_the_mean() -> None:
     lives = {
         "good": Life(0, 100 * DAY, 0),
         "bad": Life(0, 100 * DAY, 4),
@@ -25,12 +25,12 @@ def test_a_node_that_fails_has_a_higher_rate_and_one_seen_briefly_about_the_mean
     assert rates["new"] == pytest.approx(mean), "nothing was seen of it"
 
 
-def test_where_no_node_has_failed_all_rates_are_nothing() -> None:
+def test_rates_are_zero_without_failures() -> None:
     assert failure_rates({"n1": Life(0, DAY, 0), "n2": Life(0)}, 0, LONG) == {"n1": 0.0, "n2": 0.0}
     assert failure_rates({}, 0, LONG) == {}
 
 
-def test_what_was_seen_long_ago_counts_less() -> None:
+def test_old_observations_count_less() -> None:
     old = Life(0, 10 * DAY, 2).aged(90 * DAY, 90 * DAY)
     assert [old.up, old.failures, old.as_of] == pytest.approx([5 * DAY, 1, 90 * DAY])
     up = Life(0, is_up=True).aged(3600, LONG)

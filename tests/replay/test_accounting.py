@@ -36,7 +36,7 @@ def ended(line: str) -> TraceJob:
     return job
 
 
-def test_a_torque_record_gives_every_field_of_a_job() -> None:
+def test_torque_record_fills_every_job_field() -> None:
     assert ended(TORQUE) == TraceJob(
         id="123.head.example.org",
         submit=1713080100,
@@ -64,7 +64,7 @@ def test_an_openpbs_record_gives_its_selection() -> None:
     assert job.status == 5, "killed by a signal: taken as cancelled"
 
 
-def test_memory_for_each_processor_counts_where_it_is_the_larger() -> None:
+def test_larger_memory_per_processor_counts() -> None:
     line = TORQUE.replace("Resource_List.mem=6gb", "Resource_List.mem=600mb")
     assert ended(line).mem_kib_per_proc == 500 * 1024
 
@@ -73,7 +73,7 @@ def test_memory_for_each_processor_counts_where_it_is_the_larger() -> None:
     ("size", "kib"),
     [("6gb", 1 << 20), ("6000", 1), ("6144", 1), ("768kw", 1024), ("6MB", 1024), ("much", None), ("0", None)],
 )
-def test_sizes_are_read_in_every_unit_of_pbs(size: str, kib: int | None) -> None:
+def test_sizes_are_parsed_in_every_pbs_unit(size: str, kib: int | None) -> None:
     line = TORQUE.replace("Resource_List.mem=6gb Resource_List.pmem=500mb", f"Resource_List.mem={size}")
     assert ended(line).mem_kib_per_proc == kib
 
@@ -81,7 +81,7 @@ def test_sizes_are_read_in_every_unit_of_pbs(size: str, kib: int | None) -> None
 @pytest.mark.parametrize(
     ("walltime", "seconds"), [("90", 90), ("01:30", 90), ("10:00:00", 36000), ("UNLIMITED", 0), ("", 0)]
 )
-def test_a_limit_is_read_in_every_form_and_unknown_when_there_is_none(walltime: str, seconds: int) -> None:
+def test_walltime_limit_is_parsed_in_every_form(walltime: str, seconds: int) -> None:
     assert ended(TORQUE.replace("=1:02:00:00", f"={walltime}")).estimate == seconds
 
 
@@ -89,7 +89,7 @@ def test_a_limit_is_read_in_every_form_and_unknown_when_there_is_none(walltime: 
     ("left", "submit"),
     [("etime=1713080100 ", 1713080001), ("qtime=1713080001 etime=1713080100 ", 1713080000)],
 )
-def test_submission_falls_back_to_queueing_and_then_to_creation(left: str, submit: int) -> None:
+def test_submission_falls_back_to_queue_and_creation_time(left: str, submit: int) -> None:
     assert ended(TORQUE.replace(left, "")).submit == submit
 
 
@@ -103,9 +103,7 @@ def test_submission_falls_back_to_queueing_and_then_to_creation(left: str, submi
         ("", 6),
     ],
 )
-def test_processors_are_the_slots_of_the_hosts_unless_the_server_says_otherwise(
-    hosts: str, procs: int
-) -> None:
+def test_processors_are_host_slots_by_default(hosts: str, procs: int) -> None:
     assert ended(TORQUE.replace("exec_host=n1/0-3+n2/0,2 ", hosts)).procs == procs
 
 
@@ -122,7 +120,7 @@ def test_processors_are_the_slots_of_the_hosts_unless_the_server_says_otherwise(
         ("Resource_List.nodes=1:ppn=4+n7:ppn=2:gpus=1#excl", 6),
     ],
 )
-def test_a_list_of_hosts_does_not_stand_against_all_other_fields(fields: str, procs: int) -> None:
+def test_host_list_does_not_override_other_fields(fields: str, procs: int) -> None:
     assert ended(f"04/14/2024 12:00:03;E;1.s;user=a start=100 end=160 {fields}").procs == procs
 
 
@@ -164,7 +162,7 @@ def test_a_run_lost_to_a_rerun_is_no_waiting_but_a_run(log: list[str]) -> None:
     assert (lost.status, last.status) == (0, -1)
 
 
-def test_a_rerun_of_which_nothing_is_known_is_passed_over() -> None:
+def test_unknown_rerun_is_ignored() -> None:
     (job,) = read_accounting_lines(RERUN[1:], "log", strict=True).jobs
     assert (job.submit, job.wait) == (1713088000, 2600)
 
@@ -175,12 +173,12 @@ def test_a_rerun_goes_on_in_the_next_file(tmp_path: Path) -> None:
     assert len(read_accounting([tmp_path / "1", tmp_path / "2"], "log").jobs) == 2
 
 
-def test_a_job_of_which_no_record_names_processors_had_one() -> None:
+def test_job_without_processors_counts_as_serial() -> None:
     line = "04/14/2024 12:00:03;E;1.s;user=a start=100 end=160"
     assert (ended(line).procs, ended(line).submit, ended(line).group) == (1, 100, UNKNOWN)
 
 
-def test_a_job_whose_start_precedes_its_eligibility_did_not_wait() -> None:
+def test_start_before_eligibility_means_no_wait() -> None:
     line = "04/14/2024 12:00:03;E;1.s;user=a etime=120 start=100 end=160"
     assert (ended(line).submit, ended(line).wait) == (100, 0)
 
@@ -190,7 +188,7 @@ def test_other_records_are_passed_over(kind: str) -> None:
     assert parse_ended(f"04/14/2024 12:00:00;{kind};1.s;queue=batch requestor=a@b") is None
 
 
-def test_the_head_of_an_array_is_no_job() -> None:
+def test_array_parent_is_not_a_job() -> None:
     assert parse_ended(OPENPBS.replace("77.pbs", "77[].pbs")) is None
 
 
@@ -213,7 +211,7 @@ def test_a_malformed_record_is_reported_with_its_place_or_fatal(line: str, reaso
         read_accounting_lines([TORQUE, line], "20240414", strict=True)
 
 
-def test_several_files_are_one_log_on_the_clock_of_the_epoch(tmp_path: Path) -> None:
+def test_several_files_form_a_single_epoch_log(tmp_path: Path) -> None:
     (tmp_path / "20240413").write_text(OPENPBS + "\n")
     (tmp_path / "20240414.gz").write_bytes(gzip.compress(TORQUE.encode()))
     log = read_accounting([tmp_path / "20240413", tmp_path / "20240414.gz"], "april")

@@ -12,7 +12,7 @@ def test_spans_are_counted_from_the_beginning_and_those_without_jobs_are_left_ou
     assert by_time(held[:0], [], 100) == ()
 
 
-def test_a_tenth_of_the_users_is_of_those_with_enough_jobs_who_has_fewest_first() -> None:
+def test_tenths_contain_users_with_enough_jobs_fewest_first() -> None:
     counts = {f"u{i:02}": FEWEST_OF_USER + i for i in range(20)} | {"rare": FEWEST_OF_USER - 1}
     users = np.repeat(list(counts), list(counts.values()))
     parts = tenths(users)
@@ -24,7 +24,7 @@ def test_a_tenth_of_the_users_is_of_those_with_enough_jobs_who_has_fewest_first(
     assert {one.p90_coverage for one in found[1:9]} == {0.0}
 
 
-def test_of_fewer_than_ten_users_each_is_a_tenth() -> None:
+def test_fewer_than_ten_users_form_separate_tenths() -> None:
     users = np.repeat(["ann", "bob", "eve"], [40, 30, 29])
     parts = tenths(users)
     assert len(parts) == 10

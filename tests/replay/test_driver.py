@@ -52,7 +52,7 @@ def starts(jobs: Sequence[Job], procs: int, policy: str) -> list[int]:
     return found
 
 
-def test_a_job_whose_parts_never_fit_together_is_left_out() -> None:
+def test_job_that_never_fits_is_excluded() -> None:
     # Each part fits the one large node, but not both; the other job runs.
     site = ReplaySite(
         (NodeFacts(name="a", cpus=8, properties=("big",)), NodeFacts(name="b", cpus=2)), shaped=True
@@ -122,7 +122,7 @@ def test_a_freed_hole_goes_to_the_job_planned_first_that_fits_it() -> None:
 
 
 @pytest.mark.parametrize("policy", OF_EACH_SORT)
-def test_an_end_and_an_arrival_of_one_second_meet(policy: str) -> None:
+def test_end_and_arrival_in_the_same_second_meet(policy: str) -> None:
     assert starts([Job(0, 10, 2, 10), Job(10, 5, 2, 5)], 2, policy) == [0, 10]
 
 
@@ -188,7 +188,7 @@ def _limits(each: Each) -> dict[str, object]:
 
 @given(raw=_JOBS, users=st.lists(st.integers(0, 2), min_size=28, max_size=28), most=st.integers(1, 4))
 @settings(max_examples=120)
-def test_limits_of_users_hold_at_every_moment_as_in_the_slow_simulator(
+def test_user_limits_match_the_reference_simulator(
     raw: list[tuple[int, int, int, int]], users: list[int], most: int
 ) -> None:
     jobs, at = [], 0
@@ -207,7 +207,7 @@ def test_limits_of_users_hold_at_every_moment_as_in_the_slow_simulator(
         assert tuple(start) == expected.start
 
 
-def test_limits_that_no_plan_kept_are_seen_from_outside() -> None:
+def test_violated_limits_are_detected_independently() -> None:
     """Without the limit the two jobs of one user run at once: the check must say so, or it is none."""
     jobs = [Job(0, 10, 1, 10), Job(0, 10, 1, 10)]
     ready = _of_users(jobs, 2)
@@ -221,7 +221,7 @@ def test_limits_that_no_plan_kept_are_seen_from_outside() -> None:
     assert result.metrics.max_wait_s == 10
 
 
-def test_a_limit_by_name_goes_before_that_of_each_also_when_seen_from_outside() -> None:
+def test_named_limit_overrides_generic_limit_in_the_check() -> None:
     jobs = [Job(0, 10, 1, 10, user) for user in (0, 0, 1, 1)]
     site = {"limits": [{"amount": 1, "who": "user"}, {"amount": 2, "who": "user", "name": "u1"}]}
     result = replay(_of_users(jobs, 4), "conservative", site=site)
@@ -265,7 +265,7 @@ def test_several_nodes_are_never_over_committed(policy: str, raw: list[tuple[int
 
 
 @pytest.mark.parametrize("policy", OF_EACH_SORT)
-def test_two_replays_give_the_same_json_but_for_the_timings(policy: str) -> None:
+def test_replays_are_equal_except_timings(policy: str) -> None:
     jobs = [Job(7 * i % 97 + 3 * i, 1 + 37 * i % 211, 1 + i % 5, 300) for i in range(200)]
     ordered = sorted(jobs, key=lambda job: job.submit)
     rows = [json.loads(to_json([replay(prepared(ordered, 5), policy)]))[0] for _ in range(2)]
@@ -283,7 +283,7 @@ def test_with_kill_a_job_ends_at_its_limit() -> None:
     assert killed.end.tolist() == [20, 25]
 
 
-def test_progress_ends_with_all_jobs_ended_and_never_goes_back() -> None:
+def test_progress_is_monotonic_and_complete() -> None:
     seen: list[Progress] = []
     jobs = [Job(10 * i, 5, 1, 5) for i in range(700)]
     replay(prepared(jobs, 1), "easy", on_progress=seen.append)
@@ -292,21 +292,21 @@ def test_progress_ends_with_all_jobs_ended_and_never_goes_back() -> None:
     assert seen == sorted(seen, key=lambda p: (p.time, p.ended, p.events))
 
 
-def test_repairs_are_counted_where_jobs_end_early() -> None:
+def test_early_ends_count_repairs() -> None:
     jobs = [Job(i, 10, 1, 50) for i in range(5)]
     assert replay(prepared(jobs, 1), "conservative").repairs >= 4
     exact = [replace(job, limit=job.run) for job in jobs]
     assert replay(prepared(exact, 1), "conservative").repairs == 0
 
 
-def test_over_commitment_would_be_found_from_outside() -> None:
+def test_overcommitment_is_detected_independently() -> None:
     schedule = run(prepared([Job(0, 10, 2, 10), Job(0, 10, 2, 10)], 2), "fcfs")
     check_capacity(schedule.start, schedule.end, [2, 2], 2)
     with pytest.raises(ReplayDefectError, match="4 processors of 2"):
         check_capacity(schedule.start * 0, schedule.start * 0 + 10, [2, 2], 2)
 
 
-def test_a_start_on_a_full_node_is_found_from_outside() -> None:
+def test_start_on_a_full_node_is_detected_independently() -> None:
     floor = ReplayMachine([NodeFacts(name="a", cpus=4, mem=100), NodeFacts(name="b", cpus=4)])
     assert not floor.enter(1, [ShareFacts("a", 2, 60), ShareFacts("b", 4, 999)])
     assert floor.enter(2, [ShareFacts("b", 1)]).startswith("b,")
@@ -341,7 +341,7 @@ def on_nodes(jobs: Sequence[Job], nodes: int) -> Prepared:
 
 
 @pytest.mark.parametrize("policy", OF_EACH_SORT)
-def test_what_runs_on_a_node_that_fails_is_killed_and_nothing_starts_there_until_it_is_back(
+def test_failed_node_kills_its_jobs_and_starts_none_until_restored(
     policy: str,
 ) -> None:
     jobs = [Job(0, 100, 2, 100), Job(0, 100, 1, 100), Job(1, 10, 3, 10)]
@@ -401,7 +401,7 @@ def test_deadlines_reach_the_engine_and_are_judged() -> None:
     assert replay(prepared([Job(0, 1, 1, 1)], 1), "fcfs").late_jobs is None
 
 
-def test_the_start_told_at_arrival_is_kept_and_compared_with_the_real_one() -> None:
+def test_start_estimate_at_arrival_is_compared_with_the_real_start() -> None:
     jobs = [Job(0, 30, 2, 100), Job(1, 50, 2, 50)]
     found = run(prepared(jobs, 2), "conservative")
     assert (found.told.tolist(), found.start.tolist()) == ([0, 100], [0, 30])
@@ -411,9 +411,7 @@ def test_the_start_told_at_arrival_is_kept_and_compared_with_the_real_one() -> N
 
 
 @pytest.mark.parametrize(("slack", "inversions"), [(0, 1), (100_000, 0)])
-def test_a_start_before_a_job_of_higher_priority_that_had_room_is_an_inversion(
-    slack: int, inversions: int
-) -> None:
+def test_start_before_a_fitting_higher_priority_job_is_an_inversion(slack: int, inversions: int) -> None:
     """The short job comes last: without slack the long one before it keeps its place."""
     jobs = [Job(0, 10, 4, 10), Job(1, 100, 4, 100), Job(2, 5, 4, 5)]
     result = replay(

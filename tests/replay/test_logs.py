@@ -54,12 +54,12 @@ def test_backfilling_beats_strict_order_and_keeps_its_promises(workloads: Path, 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("log", LOGS)
-def test_backfilling_beats_strict_order_on_the_whole_of_every_log(workloads: Path, log: str) -> None:
+def test_backfilling_beats_strict_order_on_every_log(workloads: Path, log: str) -> None:
     check(results(workloads, log), "exact")
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("log", [log for log in LOGS if not log.startswith("META")])
-def test_promises_are_kept_with_users_estimates_on_the_whole_of_every_log(workloads: Path, log: str) -> None:
+def test_promises_hold_with_user_estimates_on_every_log(workloads: Path, log: str) -> None:
     check(results(workloads, log, estimates="user"), "user")

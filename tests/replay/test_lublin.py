@@ -26,7 +26,7 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
     assert generate(50, 16, seed=3).jobs != generate(50, 16, seed=4).jobs
 
 
-def test_shares_of_serial_and_power_of_two_jobs_are_the_published_ones(model: Trace) -> None:
+def test_serial_and_power_shares_match_the_publication(model: Trace) -> None:
     procs = column(model, "procs")
     assert (procs == 1).mean() == pytest.approx(0.2927, abs=0.01)
     powers = (procs & (procs - 1)) == 0
@@ -34,7 +34,7 @@ def test_shares_of_serial_and_power_of_two_jobs_are_the_published_ones(model: Tr
     assert 0.2927 + 0.6686 - 0.01 < powers.mean() < 0.2927 + 0.6686 + 0.02
 
 
-def test_parallel_sizes_are_mostly_below_a_quarter_of_the_machine(model: Trace) -> None:
+def test_parallel_sizes_are_mostly_below_a_quarter_machine(model: Trace) -> None:
     procs = column(model, "procs")
     parallel = procs[procs > 1]
     # First stage: powers up to 5 of 7, those above 4.5 rounding to 32, so below 45 in any case.
@@ -49,7 +49,7 @@ def test_no_job_is_wider_than_the_machine(machine: int) -> None:
     assert len(set(procs.tolist())) == min(machine, 3) or machine > 3
 
 
-def test_logarithms_of_run_times_follow_the_two_gammas(model: Trace) -> None:
+def test_run_time_logarithms_follow_two_gammas(model: Trace) -> None:
     run, procs = column(model, "run"), column(model, "procs")
     assert run.min() >= 1
     assert run.max() <= exp(12)
@@ -72,7 +72,7 @@ def test_arrivals_peak_in_the_afternoon_and_ebb_before_dawn(model: Trace) -> Non
     assert share[2:5].max() < 0.5
 
 
-def test_the_daily_cycle_has_its_mean_pace_at_one_and_pays_a_day_for_a_day() -> None:
+def test_daily_cycle_has_unit_mean_and_period_a_day() -> None:
     assert lublin._daily_weights().mean() == pytest.approx(1)
     whole_days = lublin._moments(np.array([48.0, 96.0, 4800.0]))
     assert whole_days == pytest.approx([86400, 2 * 86400, 100 * 86400])
@@ -111,7 +111,7 @@ def test_limits_are_round_and_never_below_the_run_time(model: Trace) -> None:
     assert 0.3 < (run[long] / limit[long]).mean() < 0.6, "accuracy is about uniform"
 
 
-def test_a_wanted_load_is_offered() -> None:
+def test_requested_load_is_offered() -> None:
     trace = generate(2000, 64, seed=1, load=0.9)
     offered = (column(trace, "procs") * column(trace, "run")).sum() / (64 * column(trace, "submit")[-1])
     assert offered == pytest.approx(0.9, rel=1e-4)

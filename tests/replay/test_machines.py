@@ -16,7 +16,7 @@ def read(tmp_path: Path, text: str) -> tuple[NodeGroup, ...]:
     return read_machines(path)
 
 
-def test_a_line_is_a_group_of_equal_nodes(tmp_path: Path) -> None:
+def test_line_describes_equal_nodes(tmp_path: Path) -> None:
     groups = read(tmp_path, "# id, cluster ...\n\n" + GOOD)
     assert groups == (
         NodeGroup(id=0, cluster="zewura", nodes=20, cpus=80, speed=1.0, mem=529426432),
@@ -39,9 +39,7 @@ def test_a_line_is_a_group_of_equal_nodes(tmp_path: Path) -> None:
         (GOOD + "2\tzegox\t1\t4\t1\t0", "line 3: cluster 'zegox' was named before"),
     ],
 )
-def test_an_error_names_the_line_the_field_and_what_is_needed(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_error_names_line_field_and_requirement(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         read(tmp_path, text)
 

@@ -44,18 +44,18 @@ def test_slowdown_is_response_over_run_time() -> None:
     assert found.avg_bounded_slowdown == found.avg_slowdown
 
 
-def test_slowdown_bounded_at_ten_seconds_spares_short_jobs_and_is_never_below_one() -> None:
+def test_bounded_slowdown_spares_short_jobs_and_is_at_least_unity() -> None:
     # Job 2: 5 / 10 counts as 1; job 3: 94 / 10.
     assert measure(**HAND).avg_bounded_slowdown_10s == pytest.approx((1 + 1 + 9.4) / 3)
 
 
-def test_utilisation_is_the_work_over_what_the_machine_could_have_done() -> None:
+def test_utilisation_is_work_over_capacity() -> None:
     found = measure(**HAND)
     assert found.makespan_s == 104
     assert found.utilisation == pytest.approx(226 / (4 * 104))
 
 
-def test_fairness_is_the_spread_over_users_of_wait_for_work() -> None:
+def test_fairness_is_the_user_spread_in_wait_per_work() -> None:
     # alice 90 / 216, bob 0 / 10; the deviation of two values from their mean is half their difference.
     assert measure(**HAND).fairness_nuwt_stddev == pytest.approx(90 / 216 / 2)
 
@@ -64,7 +64,7 @@ def test_users_may_be_numbers() -> None:
     assert measure(**(HAND | {"user": [7, 3, 7]})) == measure(**HAND)
 
 
-def test_work_of_a_long_log_on_a_large_machine_does_not_overflow() -> None:
+def test_large_work_does_not_overflow() -> None:
     n, year = 1000, 365 * 86400
     found = measure([0] * n, [0] * n, [600 * year] * n, [2**23] * n, [1] * n, n * 2**23)
     assert found.utilisation == pytest.approx(1)
@@ -84,7 +84,7 @@ def test_a_schedule_that_cannot_be_is_not_measured(wrong: dict[str, Any], messag
         measure(**(HAND | wrong))
 
 
-def test_the_course_gives_the_mean_of_each_interval() -> None:
+def test_series_has_interval_means() -> None:
     # Intervals of 26 s. Processors busy: 2 for 100 s, 2 more for 5 s, 4 for the last 4 s.
     # Waiting: job 3 from 10 to 100.
     course = series(HAND["submit"], HAND["start"], HAND["end"], HAND["procs"], 4, intervals=4)

@@ -42,7 +42,7 @@ def played(what: Prepared, *, delay: int | None = None, timeout: int | None = No
     return run(what, policy, settings=EngineSettings(site=site), boards=boards, validate=True)
 
 
-def test_nodes_that_stay_on_draw_what_idle_nodes_draw_and_their_jobs() -> None:
+def test_always_on_nodes_draw_idle_and_job_power() -> None:
     found = played(prepared((0, HOUR), (4 * HOUR, HOUR)))
     assert found.power is not None
     hours = 5
@@ -52,7 +52,7 @@ def test_nodes_that_stay_on_draw_what_idle_nodes_draw_and_their_jobs() -> None:
     assert found.power.switched_off == 0
 
 
-def test_the_engine_switches_nodes_off_and_a_job_that_comes_waits_for_one_to_boot() -> None:
+def test_arriving_job_waits_for_a_booting_node() -> None:
     found = played(prepared((0, HOUR), (4 * HOUR, HOUR)), delay=0)
     assert found.power is not None
     assert found.power.switched_off >= 2
@@ -70,7 +70,7 @@ def test_with_a_delay_a_job_waits_for_the_node_that_is_on() -> None:
     assert later.where[1] == later.where[0]
 
 
-def test_by_the_rule_of_others_a_node_goes_off_after_its_time_and_the_job_that_gets_it_waits() -> None:
+def test_idle_timeout_switches_node_off_and_next_job_waits() -> None:
     found = played(prepared((0, HOUR), (4 * HOUR, HOUR)), timeout=600)
     assert found.power is not None
     assert (int(found.start[0]), int(found.start[1])) == (0, 4 * HOUR + 300)
@@ -82,7 +82,7 @@ def test_by_the_rule_of_others_a_node_goes_off_after_its_time_and_the_job_that_g
     assert found.power.switched_off == 2
 
 
-def test_a_job_that_gets_a_node_on_its_way_down_waits_for_both_ways() -> None:
+def test_job_on_a_stopping_node_waits_for_stop_and_boot() -> None:
     play = NodePowerSimulation(PowerModel(draw=DRAW, boot=300, stop=60, timeout=600), ["n1"], 0)
     share = [ShareFacts("n1", 1)]
     assert play.next() == 600
@@ -92,9 +92,7 @@ def test_a_job_that_gets_a_node_on_its_way_down_waits_for_both_ways() -> None:
     assert play.arrived(960) == [("n1", True)]
 
 
-def test_the_engine_must_not_switch_off_a_node_on_which_a_job_runs_nor_start_one_on_a_node_that_is_off() -> (
-    None
-):
+def test_switching_off_a_busy_node_or_starting_on_an_off_node_is_a_defect() -> None:
     def order(on: bool) -> Switch:
         return Switch(id="1", cause="", time=0, node="n1", on=on, expires=60)
 
@@ -109,7 +107,7 @@ def test_the_engine_must_not_switch_off_a_node_on_which_a_job_runs_nor_start_one
         play.start_job(share, 30)
 
 
-def test_the_experiment_tells_what_each_rule_saves(tmp_path: Path) -> None:
+def test_experiment_shows_savings_by_rule(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     line = "{0} {1} 0 {2} {3} -1 -1 {3} {4} -1 1 1 1 1 1 1 -1 -1"
     lines = [

@@ -25,7 +25,7 @@ def streamed(jobs: int, *, paced: bool = False) -> Prepared:
 
 
 @pytest.mark.parametrize("policy", PLACEMENTS)
-def test_two_replays_are_alike_and_every_promise_holds(policy: str) -> None:
+def test_placement_replays_are_equal_and_promises_hold(policy: str) -> None:
     prepared = streamed(120)
     slack = Slack(600, 0.5)
     rows = [
@@ -40,7 +40,7 @@ def test_two_replays_are_alike_and_every_promise_holds(policy: str) -> None:
     assert rows[0]["policy"] == policy
 
 
-def test_on_nodes_of_one_speed_and_without_deadlines_the_schedule_is_that_of_the_first_gap() -> None:
+def test_equal_speeds_without_deadlines_match_first_gap() -> None:
     trace, site = stream(100, 0.5, 3)
 
     jobs = tuple(replace(job, deadline=None) for job in trace.jobs)
@@ -52,7 +52,7 @@ def test_on_nodes_of_one_speed_and_without_deadlines_the_schedule_is_that_of_the
         assert run(prepared, policy, weights=WEIGHTS).start.tolist() == first.start.tolist()
 
 
-def test_fewer_jobs_are_late_when_earlier_deadlines_go_first() -> None:
+def test_earliest_deadline_first_reduces_late_jobs() -> None:
     prepared = streamed(300)
     late = {
         policy: replay(prepared, policy, slack=OFF, weights=WEIGHTS).late_jobs
@@ -71,7 +71,7 @@ def test_a_search_may_go_on_from_a_placement() -> None:
     assert result.searched.searches > 0
 
 
-def test_where_speed_tells_faster_nodes_run_a_job_sooner() -> None:
+def test_faster_nodes_shorten_paced_jobs() -> None:
     prepared = streamed(60, paced=True)
     assert {node.speed for node in prepared.site.nodes} == {2.0, 4.0, 6.0}
     schedule = run(prepared, "best-gap")
@@ -90,7 +90,7 @@ def test_where_speed_tells_faster_nodes_run_a_job_sooner() -> None:
     assert (row["policy"], row["slack"], row["bound_wait_s"]) == ("best-gap", "off", None)
 
 
-def test_what_weights_and_slacks_the_command_line_gives_a_placement() -> None:
+def test_command_line_sets_placement_weights_and_slack() -> None:
     assert parse_policies(["best-gap,best-gap-edf"], [])[0] == list(PLACEMENTS)
     searches = parse_searches(
         "tabu", (300, 0, 5, 30), {"moves": 1, "seconds": None, "seed": 1}, "late_jobs=2"

@@ -73,7 +73,7 @@ def test_two_runs_agree_but_for_the_timings() -> None:
     assert {key for key in rows[0] if rows[0][key] != rows[1][key]} <= set(TIMINGS)
 
 
-def test_a_table_names_each_log_once_and_keeps_unmeasured_figures_apart_from_zero() -> None:
+def test_table_names_each_log_once_and_marks_unmeasured_figures() -> None:
     runs = [result(policy="fcfs"), result(), result(log="CTC")]
     quality, speed = printed(quality_table(runs)), printed(speed_table(runs))
     assert quality.count("KTH") == 1
@@ -82,7 +82,7 @@ def test_a_table_names_each_log_once_and_keeps_unmeasured_figures_apart_from_zer
     assert " - " in speed
 
 
-def test_told_starts_are_shown_for_each_30_days_and_each_tenth_of_the_users() -> None:
+def test_coverage_is_shown_by_30_days_and_user_tenth() -> None:
     told = StartEstimateFigures(
         told_jobs=1234,
         told_months=(CoveragePart(1, 1000, 0.91), CoveragePart(3, 234, 0.875)),
@@ -115,14 +115,14 @@ def test_a_table_can_be_printed_for_a_document() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_a_picture_is_written_in_the_format_of_its_suffix(tmp_path: Path, suffix: str) -> None:
+def test_picture_format_follows_the_suffix(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"replay.{suffix}"
     save([result(policy="fcfs"), result()], path)
     magic = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
     assert path.read_bytes().startswith(magic)
 
 
-def test_a_picture_has_a_block_of_four_panels_for_each_log_and_a_line_for_each_policy() -> None:
+def test_picture_has_four_panels_per_log_and_a_line_per_policy() -> None:
     figure = draw([result(policy="fcfs"), result(), result(log="CTC")])
     assert len(figure.axes) == 8
     assert [len(axes.lines) for axes in figure.axes] == [0, 2, 0, 2, 0, 1, 0, 1]
@@ -171,7 +171,7 @@ def test_nothing_in_a_picture_lies_over_anything_else(logs: int, policies: int) 
     assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in shown)
 
 
-def test_no_two_policies_of_a_picture_look_the_same() -> None:
+def test_policies_in_a_picture_look_different() -> None:
     figure = draw([result(policy=f"easy-{number}h") for number in range(20)])
     (queue,) = [axes for axes in figure.axes if axes.get_yscale() == "symlog"]
     looks = {(line.get_color(), line.get_linestyle()) for line in queue.lines}

@@ -33,7 +33,7 @@ def rows(result: ReplayResult) -> dict[str, object]:
     return {name: value for name, value in result.as_row().items() if name not in TIMINGS}
 
 
-def test_searches_shorten_the_waits_where_nothing_is_promised(prepared: Prepared) -> None:
+def test_searches_shorten_waits_without_promises(prepared: Prepared) -> None:
     plain = replay(prepared, PLANNING_POLICY, slack=OFF)
     searched = replay(prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(), validate=True)
     assert (plain.searched.searches, plain.policy, plain.held_share) == (0, PLANNING_POLICY, 1.0)
@@ -61,7 +61,7 @@ def test_queues_may_promise_something_else(prepared: Prepared) -> None:
     assert found(NONE, {queue: "off"}) != found(NONE, {"another": "off"})
 
 
-def test_a_seed_gives_one_result_and_another_seed_another(prepared: Prepared) -> None:
+def test_result_depends_on_the_seed(prepared: Prepared) -> None:
     one, again, other = (
         rows(
             replay(
@@ -105,9 +105,7 @@ def of(raw: list[tuple[int, int, int, int]]) -> Prepared:
 
 @given(raw=JOBS, slack=st.sampled_from([OFF, NONE, Slack(100), Slack(0, 0.5), Slack(60, 0.25)]))
 @settings(max_examples=40)
-def test_with_searches_nobody_starts_later_than_told_and_slack(
-    raw: list[tuple[int, int, int, int]], slack: Slack
-) -> None:
+def test_searches_respect_estimates_and_slack(raw: list[tuple[int, int, int, int]], slack: Slack) -> None:
     """The promise is worked out here from the start told at arrival, not asked of the engine."""
     ready = of(raw)
     searching = SearchSchedule(50, SearchSettings(moves=60))
@@ -124,7 +122,7 @@ def test_with_searches_nobody_starts_later_than_told_and_slack(
 LONG_THEN_SHORT = [(0, 100, 4, 0), (1, 1000, 4, 0), *[(2 + i, 10, 4, 0) for i in range(5)]]
 
 
-def test_slack_is_what_lets_a_search_gain_and_who_pays_is_counted() -> None:
+def test_slack_enables_gains_and_delays_are_counted() -> None:
     ready = of(LONG_THEN_SHORT)
     weights = {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}
     searching = SearchSchedule(10, SearchSettings(weights=weights, moves=60))
@@ -151,7 +149,7 @@ def test_searches_at_no_interval_are_refused() -> None:
         SearchSchedule(0)
 
 
-def test_who_comes_between_two_searches_is_tried_at_once() -> None:
+def test_newcomer_between_searches_is_tried_immediately() -> None:
     """Over sixteen streams of jobs: in a few chance outweighs it.
 
     In which order slots are given away decides what searches draw: by two orders the share was 0.83 and 0.89
@@ -170,7 +168,7 @@ def test_who_comes_between_two_searches_is_tried_at_once() -> None:
     assert slowdown[5] < 0.95 * slowdown[0]
 
 
-def test_a_replay_searches_as_the_settings_of_a_site_say(prepared: Prepared) -> None:
+def test_replay_uses_the_site_search_settings(prepared: Prepared) -> None:
     """The same by options and by settings; and each setting of searches makes a difference."""
     site = EngineSettings(
         slack=OFF.seconds, search_every=600, search_pause=60, search_newcomers=30, search_patience=7200
@@ -198,7 +196,7 @@ def test_a_replay_searches_as_the_settings_of_a_site_say(prepared: Prepared) -> 
 
 
 @pytest.mark.parametrize(("newcomers", "start"), [(5, 50), (0, 1010)])
-def test_who_fits_into_room_that_comes_back_early_is_tried_at_once(newcomers: int, start: int) -> None:
+def test_job_fitting_freed_capacity_is_tried_immediately(newcomers: int, start: int) -> None:
     """A wide job waits for two that run; when one of them is through, a long one would fit in its place."""
     ready = of([(0, 50, 2, 950), (0, 1000, 2, 0), (1, 10, 4, 490), (2, 600, 2, 1400)])
     how = SearchSettings(weights={Criterion.WAIT: 1.0})
@@ -217,7 +215,7 @@ def test_negative_patience_is_refused() -> None:
         SearchSchedule(patience=-1)
 
 
-def test_without_patience_a_search_moves_fewer_jobs_back(prepared: Prepared) -> None:
+def test_less_patience_delays_fewer_jobs(prepared: Prepared) -> None:
     none, much = (
         replay(prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(patience=patience))
         for patience in (0, 10**6)

@@ -32,7 +32,7 @@ def busy(n: int = 160, seed: int = 1, nodes: int = 0) -> Prepared:
 
 
 @pytest.mark.parametrize("policy", ["conservative", "easy", "sjf"])
-def test_told_starts_are_much_nearer_to_the_truth_than_those_of_walltimes(policy: str) -> None:
+def test_start_estimates_beat_walltime_estimates(policy: str) -> None:
     told = replay(busy(), policy, slack=Slack(3600, 0.5), tell=True).told
     assert told is not None
     assert told.told_jobs is not None
@@ -50,7 +50,7 @@ def test_told_starts_are_much_nearer_to_the_truth_than_those_of_walltimes(policy
     assert told.runtime_median_error_s < 600
 
 
-def test_told_starts_are_counted_by_30_days_and_by_tenth_of_the_users_of_whom_enough_were_told() -> None:
+def test_estimates_are_counted_by_30_days_and_user_tenth() -> None:
     jobs = busy(n=400)
     month = 30 * 86_400
     slow = [replace(job, submit=job.submit + month * (i >= 200)) for i, job in enumerate(jobs.jobs)]
@@ -71,7 +71,7 @@ def test_told_starts_are_counted_by_30_days_and_by_tenth_of_the_users_of_whom_en
     assert sum(one.jobs for one in users) <= told.told_jobs
 
 
-def test_to_tell_changes_nothing_of_the_replay_and_is_the_same_twice() -> None:
+def test_estimates_do_not_change_the_replay_and_are_deterministic() -> None:
     jobs = busy(100)
     plain = replay(jobs, "conservative").as_row()
     rows = [replay(jobs, "conservative", tell=True).as_row() for _ in range(2)]
@@ -84,7 +84,7 @@ def test_to_tell_changes_nothing_of_the_replay_and_is_the_same_twice() -> None:
     assert [rows[0][name] for name in told] == [rows[1][name] for name in told]
 
 
-def test_starts_are_told_on_several_nodes_and_under_a_search() -> None:
+def test_starts_are_estimated_on_several_nodes_and_with_searches() -> None:
     searching = SearchSchedule(1800, SearchSettings(moves=20))
     told = replay(
         busy(100, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, tell=True
@@ -93,7 +93,7 @@ def test_starts_are_told_on_several_nodes_and_under_a_search() -> None:
     assert told.told_jobs
 
 
-def test_where_nobody_waits_nothing_is_told_but_run_times() -> None:
+def test_only_run_times_are_estimated_without_waiting_jobs() -> None:
     jobs = tuple(TraceJob(id=i, submit=i * 1000, run=10, procs=1, estimate=100) for i in range(30))
     prepared = prepare(select(Trace("idle", jobs, max_procs=4), estimates="user"), single_node_site(4))
     told = replay(prepared, "conservative", tell=True).told

@@ -23,7 +23,7 @@ LOG = f"""\
 """
 
 
-def test_a_line_gives_every_field_of_a_job() -> None:
+def test_swf_line_fills_every_job_field() -> None:
     assert parse_job(LINE) == TraceJob(
         id=7,
         submit=120,
@@ -41,7 +41,7 @@ def test_a_line_gives_every_field_of_a_job() -> None:
     assert parse_job(LINE.replace("11  3 -1  2", "11  3 85  2")).name == "85", "its application's number"
 
 
-def test_unknown_fields_are_told_apart_from_zero() -> None:
+def test_unknown_fields_differ_from_zero() -> None:
     job = parse_job("1 0 -1 10 -1 -1 -1 4 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1")
     assert job.procs == 4, "requested processors stand in for allocated ones"
     assert (job.estimate, job.wait, job.mem_kib_per_proc, job.used_mem_kib_per_proc) == (0, None, None, None)
@@ -49,16 +49,16 @@ def test_unknown_fields_are_told_apart_from_zero() -> None:
     assert parse_job("1 0 0 10 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1").procs == 0
 
 
-def test_a_job_submitted_before_the_log_began_has_a_negative_submission() -> None:
+def test_submission_before_the_log_is_negative() -> None:
     assert parse_job("1 -500 -1 10 2 -1 -1 2 -1 -1 1 1 1 1 1 1 -1 -1").submit == -500
 
 
-def test_whole_numbers_may_be_printed_with_decimals() -> None:
+def test_integers_may_have_decimals() -> None:
     job = parse_job("1 10.0 2.00 99.6 4 -1 -1 4 1e3 -1 1 1 1 1 1 1 -1 -1")
     assert (job.submit, job.wait, job.run, job.estimate) == (10, 2, 100, 1000)
 
 
-def test_the_long_form_gives_memory_of_a_node_queue_and_node_specification() -> None:
+def test_long_form_has_node_memory_queue_and_node_specification() -> None:
     job = parse_job(
         "0 1356996147 0 56011 64 1 1024 64 86400 68719476737 1 62 1 1 -1 1 1 1 "
         "{1241,1241} q_1d 2:ppn=32:x86_64:cl_zewura#excl"
@@ -79,7 +79,7 @@ def test_the_long_form_gives_memory_of_a_node_queue_and_node_specification() -> 
         (LINE.replace(" 16 ", " 99999999999 "), "than any machine has"),
     ],
 )
-def test_a_malformed_line_says_what_is_wrong(line: str, reason: str) -> None:
+def test_malformed_line_is_explained(line: str, reason: str) -> None:
     with pytest.raises(MalformedLine, match=reason):
         parse_job(line)
 
@@ -103,7 +103,7 @@ def test_a_malformed_line_is_reported_with_its_number_and_skipped() -> None:
     assert [str(fault) for fault in log.faults] == ["line 3: 1 fields where 18 are expected"]
 
 
-def test_a_malformed_line_is_fatal_when_strict() -> None:
+def test_malformed_line_is_fatal_in_strict_mode() -> None:
     with pytest.raises(TraceError, match="log, line 2: 1 fields"):
         read_swf_lines([LINE, "rubbish\n"], "log", strict=True)
 
@@ -145,7 +145,7 @@ def test_whatever_the_lines_reading_ends_in_jobs_and_faults(lines: list[str]) ->
         max_size=20,
     )
 )
-def test_what_a_log_writes_is_what_is_read(rows: list[tuple[int, int, int, int]]) -> None:
+def test_written_log_is_parsed_unchanged(rows: list[tuple[int, int, int, int]]) -> None:
     lines = [
         f"{i} {submit} 0 {run} {procs} -1 -1 -1 {limit} -1 1 1 1 1 1 1 -1 -1"
         for i, (submit, run, procs, limit) in enumerate(rows)
@@ -165,7 +165,7 @@ def test_what_a_log_writes_is_what_is_read(rows: list[tuple[int, int, int, int]]
         ("METACENTRUM-2009-2", 103_656, None, None, None, 3_712),
     ],
 )
-def test_a_real_log_is_read_whole(
+def test_real_log_is_parsed_completely(
     workloads: Path,
     name: str,
     jobs: int,

@@ -11,7 +11,7 @@ SWF = "1 0 0 10 4 -1 -1 4 -1 -1 1 1 1 1 1 1 -1 -1\n"
 ACCOUNTING = "04/14/2024 12:00:03;E;1.s;user=a etime=90 start=100 end=160\n"
 
 
-def test_workload_files_stay_apart_and_accounting_files_are_one_log(tmp_path: Path) -> None:
+def test_workload_files_are_separate_and_accounting_files_merged(tmp_path: Path) -> None:
     for name, text in {
         "a.swf": SWF,
         "20240413": ACCOUNTING,
@@ -23,7 +23,7 @@ def test_workload_files_stay_apart_and_accounting_files_are_one_log(tmp_path: Pa
     assert [(trace.name, len(trace.jobs)) for trace in traces] == [("a", 1), ("b", 2), ("20240413", 2)]
 
 
-def test_a_directory_stands_for_its_accounting_files(tmp_path: Path) -> None:
+def test_directory_expands_to_accounting_files(tmp_path: Path) -> None:
     (tmp_path / "20240414").write_text(ACCOUNTING * 2)
     (tmp_path / "20240413").write_text(ACCOUNTING)
     (tmp_path / "README").write_text("kept for audits\n")
@@ -32,7 +32,7 @@ def test_a_directory_stands_for_its_accounting_files(tmp_path: Path) -> None:
     assert (trace.name, len(trace.jobs), trace.faults) == ("20240413", 3, ())
 
 
-def test_a_file_without_any_job_is_an_error_that_says_what_was_found(tmp_path: Path) -> None:
+def test_file_without_jobs_is_an_explained_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("some prose\n")
     with pytest.raises(TraceError, match=r"notes.txt: holds no job .*line 1: 2 fields where 18"):
         read_traces([tmp_path / "notes.txt"])

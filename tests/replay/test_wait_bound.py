@@ -49,7 +49,7 @@ def test_no_schedule_is_better_than_the_bound(jobs: Jobs) -> None:
     assert 0 <= bound(jobs, 3) <= best(jobs, 3) + 1e-9
 
 
-def test_on_one_processor_with_equal_submissions_it_is_the_optimum() -> None:
+def test_bound_is_optimal_on_a_single_processor() -> None:
     # 2, 3, 5 s, shortest first: waits of 0, 2 and 5.
     assert bound([(0, 5, 1), (0, 2, 1), (0, 3, 1)], 1) == pytest.approx(7 / 3)
 
@@ -65,7 +65,7 @@ def test_each_busy_period_is_bounded_by_itself() -> None:
     assert bound([(0, 10, 4), (0, 10, 4), (100, 10, 1)], 4) == pytest.approx(10 / 3)
 
 
-def test_mean_busy_dates_bound_better_than_ends_where_jobs_are_narrow() -> None:
+def test_mean_busy_dates_give_a_better_bound_for_narrow_jobs() -> None:
     # Six jobs of one processor and 10 s on two: three pairs, which wait for 0, 10 and 20 s. The fast machine
     # ends the k-th at 5 k, 17.5 in the mean; its mean busy date is 5 k - 2.5, and half a run time after that
     # the real one ends at the earliest: 20 in the mean, 10 s late.

@@ -24,7 +24,7 @@ def test_jobs_without_run_time_or_processors_are_left_out_and_counted() -> None:
     assert chosen.skipped == 0
 
 
-def test_jobs_come_in_order_of_submission_and_ties_as_in_the_log() -> None:
+def test_jobs_are_ordered_by_submission_with_stable_ties() -> None:
     chosen = select(trace(job(1, submit=50), job(2, submit=-7), job(3, submit=50), job(4, submit=0)))
     assert ids(chosen.jobs) == [2, 4, 1, 3]
 
@@ -34,14 +34,14 @@ def test_skip_and_jobs_count_only_jobs_that_ran() -> None:
     assert ids(select(log, skip=1, jobs=2).jobs) == [3, 5]
 
 
-def test_jobs_wider_than_the_machine_are_taken_first_and_then_counted_as_skipped() -> None:
+def test_jobs_wider_than_the_machine_are_skipped_after_selection() -> None:
     log = trace(job(1, procs=9), job(2, procs=8), job(3))
     chosen = select(log, jobs=2)
     assert ids(chosen.jobs) == [2]
     assert chosen.skipped == 1
 
 
-def test_a_given_size_goes_before_the_header() -> None:
+def test_given_machine_size_overrides_the_header() -> None:
     log = trace(job(1, procs=9), job(2, procs=4))
     assert select(log, procs=9).skipped == 0
     assert select(log, procs=9).procs == 9
@@ -68,12 +68,12 @@ def test_with_kill_the_stated_limit_ends_the_job(stated: int, runs: int, estimat
     assert chosen.estimate == (stated or 100 if estimates == "user" else runs)
 
 
-def test_a_log_of_unknown_size_asks_for_it() -> None:
+def test_unknown_machine_size_is_requested() -> None:
     with pytest.raises(TraceError, match="--procs"):
         select(trace(job(1), max_procs=None))
 
 
-def test_a_selection_without_jobs_says_where_they_went() -> None:
+def test_empty_selection_is_explained() -> None:
     with pytest.raises(TraceError, match=r"2 in the log, 1 of them ran, 1 taken, 1 wider than 8 processors"):
         select(trace(job(1, procs=9), job(2, run=0)))
 
