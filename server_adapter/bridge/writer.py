@@ -67,6 +67,8 @@ class Writer:
 
     async def step(self, state: State) -> bool:
         """One write, if there is anything to write; tells whether there was."""
+        while self._started and self._started[0][0] not in state.jobs:
+            self._started.popleft()  # it has ended since
         if self._started:
             await self._pause()
             job, text = self._started[0]

@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
-from schedd.wire import ShareFacts
+from schedd.wire import JobFacts, ShareFacts
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.state import State
+from server_adapter.bridge.writer import Writer
 from tests.server_adapter.bridge.house import Build
 
 pytestmark = pytest.mark.anyio
@@ -67,3 +70,23 @@ async def test_nothing_is_written_while_runs_are_requested_but_never_for_long(bu
     await house.until(lambda: "comment" in house.server.job(job).attributes)
     assert asked
     assert not any(asked)
+
+
+class Comments:
+    """A server that takes comments."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    async def comment(self, job: str, _text: str) -> None:
+        self.written.append(job)
+
+
+async def test_a_job_that_has_ended_meanwhile_gets_no_comment_on_its_start() -> None:
+    server = Comments()
+    writer = Writer(server, Pace(1_000))  # type: ignore[arg-type]
+    writer._started.extend([("gone.here", "schedd: started"), ("runs.here", "schedd: started")])
+    state = State(jobs={"runs.here": JobFacts(id="runs.here", owner="ann@here", queue="batch")})
+    assert await writer.step(state)
+    assert server.written == ["runs.here"]
+    assert not await writer.step(state)
