@@ -86,7 +86,8 @@ async def test_a_job_that_has_ended_meanwhile_gets_no_comment_on_its_start() -> 
     server = Comments()
     writer = Writer(server, Pace(1_000))  # type: ignore[arg-type]
     writer._started.extend([("gone.here", "schedd: started"), ("runs.here", "schedd: started")])
-    state = State(jobs={"runs.here": JobFacts(id="runs.here", owner="ann@here", queue="batch")})
+    facts = JobFacts(id="runs.here", owner="ann@here", queue="batch", submitted=1)
+    state = State(jobs={facts.id: facts})
     assert await writer.step(state)
     assert server.written == ["runs.here"]
     assert not await writer.step(state)
