@@ -199,7 +199,7 @@ class CriterionChange(TypedDict):
 
 
 class ObjectiveChange(TypedDict):
-    """One objective before and after the plan changed; only what is known of both."""
+    """An objective before and after a change of the plan; only if both values are known."""
 
     objective: str
     unit: str
@@ -242,7 +242,7 @@ class PolicyPreview(TypedDict):
 
 
 class CriterionValue(TypedDict):
-    """What the plan is worth by one criterion; `docs/developers/optimisation.md` has the formulas."""
+    """Value of one criterion for the plan; `docs/developers/optimisation.md` has the formulas."""
 
     criterion: str
     value: float
@@ -289,7 +289,7 @@ class ObjectivesView(TypedDict):
 
 
 class NodeCost(TypedDict):
-    """What a job costs and draws on one node; null where the site says no prices or watts."""
+    """Cost and energy of a job on one node; null without configured prices or watts."""
 
     node: str
     cpus: int

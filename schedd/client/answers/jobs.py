@@ -201,14 +201,14 @@ class StartHistory(TypedDict):
 
 
 class BlockedResource(TypedDict):
-    """What a blocker holds where the job lacks it."""
+    """A resource that a blocker holds and the job lacks."""
 
     name: str
     what: list[str]
 
 
 class Blocker(TypedDict):
-    """One thing that is in a job's way."""
+    """A job, reservation, node or condition that delays a job."""
 
     kind: str
     name: str
@@ -222,7 +222,7 @@ class Blocker(TypedDict):
 
 
 class ChainJob(TypedDict):
-    """A job of a link."""
+    """A job in a link of the chain."""
 
     id: str
     owner: str
@@ -231,7 +231,7 @@ class ChainJob(TypedDict):
 
 
 class ChainLink(TypedDict):
-    """From `start` to before `until` this keeps the job off its planned nodes. Each link meets the next."""
+    """What keeps the job off its planned nodes from `start` until `until`. Links are contiguous."""
 
     kind: Literal["eligible", "running", "queued", "reservation", "limit", "node", "free"]
     start: int
@@ -244,7 +244,7 @@ class ChainLink(TypedDict):
 
 
 class JobsAhead(TypedDict):
-    """How many planned jobs hold nodes of this one before it starts, by what right they go first."""
+    """Number of planned jobs that hold nodes of this job before its start, by their right to go first."""
 
     right: Literal["priority", "earlier", "promise", "placement"]
     count: int
@@ -253,10 +253,9 @@ class JobsAhead(TypedDict):
 class Explanation(TypedDict):
     """Why a job does not start sooner. Times are seconds since the epoch (UTC).
 
-    Without all `blockers` it would start at `earliest`; with any one of them it would not. Without those that
-    are `sooner` it would start at `without`, which is before the start that it has; with any one of these it
-    would not start before that. A job that may not be planned yet has no `earliest`; its blockers are what it
-    waits for.
+    Without all `blockers` it would start at `earliest`, but not if any of them stays. Without the `sooner`
+    blockers it would start at `without`, before its planned start, but not if any of them stays. A job that
+    may not be planned yet has no `earliest`; its blockers are its conditions.
     """
 
     job: str
@@ -281,8 +280,8 @@ class Explanation(TypedDict):
 
 
 class RateOn(TypedDict):
-    """Nodes on which a process of the job would do so many units a second, and run so many seconds. A job on
-    nodes of several kinds runs as long as on the slowest.
+    """Rate and run time of the job on a group of nodes. A job on several groups runs as long as on the
+    slowest.
     """
 
     rate: float
@@ -292,7 +291,7 @@ class RateOn(TypedDict):
 
 
 class PastError(TypedDict):
-    """Of the latest jobs of the same owner that were predicted from a throughput and ran to their end."""
+    """Errors of past predictions from a throughput, for ended jobs of the same owner."""
 
     jobs: int
     median_error: float | None
@@ -354,7 +353,7 @@ class OpenAlert(TypedDict):
 
 
 class JobCounts(TypedDict):
-    """How many jobs stand where."""
+    """Number of jobs by state."""
 
     running: int
     starting: int

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class NodeView(TypedDict):
-    """A node and what is free of it now. Memory in KiB; a memory of 0 is not known."""
+    """A node and its free capacity now. Memory in KiB; a memory of 0 is unknown."""
 
     name: str
     state: str
@@ -57,7 +57,7 @@ class NodePage(TypedDict):
 
 
 class Bar(TypedDict):
-    """A job's place in the plan: over `[start, end)` it holds these nodes."""
+    """Placement of a job: over `[start, end)` it holds these nodes."""
 
     job: str
     owner: str
@@ -99,7 +99,7 @@ class PlanPage(TypedDict):
 
 
 class CapacityStep(TypedDict):
-    """Over `[start, end)` so much is free on all usable nodes together."""
+    """Free capacity of all usable nodes together over `[start, end)`."""
 
     start: int
     end: int
@@ -108,7 +108,7 @@ class CapacityStep(TypedDict):
 
 
 class Gap(TypedDict):
-    """Over `[start, end)` so much is free on one node. A memory of null is not known."""
+    """Free capacity of one node over `[start, end)`. A memory of null is unknown."""
 
     node: str
     start: int
@@ -139,7 +139,7 @@ class StartWindow(TypedDict):
 
 
 class SmallerRequest(TypedDict):
-    """The smallest change of this kind that lets the job start at once."""
+    """The smallest change of one resource that allows an immediate start."""
 
     change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
     asked: str
@@ -148,7 +148,7 @@ class SmallerRequest(TypedDict):
 
 
 class CheapestStart(TypedDict):
-    """The place that costs least, of several the first: a start, what it costs, and the nodes."""
+    """The cheapest placement, the earliest of several: start, cost, and nodes."""
 
     start: int
     cost: float
@@ -182,7 +182,7 @@ class WhatIfVariantResult(TypedDict):
 
 
 class TasksEnd(TypedDict):
-    """So many such jobs, each placed by itself, have all ended by then."""
+    """When this many equal jobs, each placed by itself, would all have ended."""
 
     tasks: int
     end: int

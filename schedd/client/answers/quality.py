@@ -70,7 +70,7 @@ class AccuracyView(TypedDict):
 
 
 class UserSummary(TypedDict):
-    """One user's jobs, counted."""
+    """Job counts of one user."""
 
     user: str
     running: int
