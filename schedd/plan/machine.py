@@ -56,7 +56,7 @@ class Machine:
     _demand: dict[int, int] = declared(COUNTS, make=dict)
     _tiers: dict[float, int] = declared(COUNTS, make=dict)
     _varying: set[int] = declared(_ROWS, make=set)
-    """Pools whose capacity varies over time: their total capacity is not reliable."""
+    """Pools with a capacity that varies over time, so that their total capacity is not reliable."""
 
     def derive(self) -> None:
         """Rebuild names by row."""

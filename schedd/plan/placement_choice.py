@@ -168,8 +168,8 @@ class _PlacementSearch:
 
     def _in_front(self, others: DisplaceableJobs, ready: int, tier: int) -> Iterator[Ints]:
         """Yield candidate orders: the job, the first planned job with a later deadline on usable nodes, and
-        the jobs planned after that on the same nodes; then the same on other nodes. Every second time the
-        last job in whose place the new one would end in time, with fewer jobs behind it.
+        the jobs planned after that on the same nodes; then the same on other nodes. Every second time with
+        the last such job that still lets the new one end in time, which has fewer jobs behind it.
         """
         tb, slot = self._plan.tables, self._slot
         jobs, due = tb.jobs, self._columns.due

@@ -14,7 +14,7 @@ __all__ = ["Allocation", "PlanAttempt", "current_allocation", "free_at", "is_mis
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Placement of a job: its start (seconds since the epoch), and what it holds of nodes."""
+    """Placement of a job: its start (seconds since the epoch), and its takes of nodes."""
 
     slot: int
     start: int
@@ -86,7 +86,7 @@ class PlanAttempt:
         self.revert()
 
     def remove(self, slot: int) -> None:
-        """Remove a job; what it frees is logged for repair."""
+        """Remove a job; the freed interval is logged for repair."""
         self._note(slot)
         self._plan.remove(slot, self._now)
 

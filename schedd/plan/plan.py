@@ -73,9 +73,8 @@ class Plan(PlanContents):
     def set_nodes(self, nodes: Iterable[Node], now: int) -> None:
         """Add nodes, or apply changes of known ones; a new node is free from ``now`` on.
 
-        Planned jobs keep their placements: use ``remove_overcommitted`` for jobs on a node that became too
-        small, ``misplaced`` for jobs on one that lost a feature, ``jobs_on_node`` for jobs on one that went
-        down.
+        Planned jobs keep their placements. To replan those affected: ``remove_overcommitted`` after a node
+        became smaller, ``misplaced`` after it lost a feature, ``jobs_on_node`` after it went down.
         """
         self._machine.set_nodes(nodes, now)
 
@@ -538,7 +537,7 @@ class Plan(PlanContents):
         return by_start
 
     def waiting_before(self, moments: Ints, until: int) -> Ints:
-        """Return the slots of waiting jobs, planned or not, whose moment (by slot) is before ``until``."""
+        """Return the slots of waiting jobs, planned or not, with a moment (by slot) before ``until``."""
         return waiting_before(self.slabs.tb, moments, until)
 
     def first_startable(self, slots: Ints, begin: int, now: int) -> int:

@@ -115,8 +115,8 @@ class Repairs:
     def move_to_now(self, now: int, arrays: ArrayEnds | None = None) -> Moves:
         """Move planned jobs to ``now`` that can start there, oldest first; ``arrays`` as in ``run``.
 
-        Examines what was freed since the last call or slice: the following slices do the rest, and no job is
-        examined twice for the same freed interval. If it takes long, the next call continues.
+        Examines intervals freed since the last call or slice: the following slices do the rest, and no job is
+        examined twice for the same interval. If it takes long, the next call continues.
         """
         if not self.pending:
             return no_moves()
@@ -133,7 +133,7 @@ class Repairs:
         if order.shape[0]:
             self._try_now(order, now, since, arrays, moves)
             self._clear_lost_and_named()
-        if len(moves) > before:  # others may use what they left
+        if len(moves) > before:  # others may use the places they left
             lost = base != int(ctl[at.FREED_BASE])
             order = self._planned_in_order(arrays) if lost else self._select_startable(now, top, arrays)
             self._try_now(order, now, since, arrays, moves)
@@ -153,7 +153,7 @@ class Repairs:
     def _try_now(
         self, order: Ints, now: int, since: int, arrays: ArrayEnds | None, moves: list[Ints]
     ) -> None:
-        """Start those of ``order`` now that can; untried jobs are left for the next call."""
+        """Try to start the jobs of ``order`` now; untried jobs are left for the next call."""
         look = int(self._slabs.tb.ctl[at.SEARCH_FLAGS])
         cursor, how = self._run_slice(order, 0, now, True, since, MOST_NOW, moves)
         if how != PAUSED:

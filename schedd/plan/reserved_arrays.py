@@ -11,7 +11,7 @@ __all__ = ["reserve_zeros"]
 
 
 def reserve_zeros(*shape: int) -> Ints:
-    """Return zeros of this shape, whose pages the system provides at the first write.
+    """Return zeros of this shape; the system provides each page at its first write.
 
     NumPy requests huge pages for arrays of some MB: then a whole huge page is cleared at the first write.
     """

@@ -1,8 +1,8 @@
 """Declaration of the parts of a plan: each table and each field once.
 
-Parts are dataclasses whose fields declare how they are copied and saved (``declared``). Forks, checkpoints
-and their restoration follow from that. A field without declaration is a reference to another part: the caller
-that copies or loads the part must supply it, or KeyError is raised.
+Parts are dataclasses with declarations of how each field is copied and saved (``declared``). Forks,
+checkpoints and their restoration follow from that. A field without declaration is a reference to another
+part: the caller that copies or loads the part must supply it, or KeyError is raised.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence

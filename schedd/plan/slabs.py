@@ -26,7 +26,7 @@ MOST_WORK = 100_000_000
 _LARGE = 1 << 13
 """Allocations with at least this many entries are moved to another slab in steps."""
 _STEP = 1024
-"""Jobs whose entries are copied in one step, in less than 0.1 ms."""
+"""Jobs per step of the compaction, which then takes less than 0.1 ms."""
 
 
 def _grown(a: Ints, shape: tuple[int, ...], make: Callable[..., Ints]) -> Ints:
@@ -93,7 +93,7 @@ _TABLES: Final = {
     "freed.since": _ArraySpec(("levels", "holes"), large=True),
     "freed.until": _ArraySpec(("levels", "holes"), large=True),
 }
-"""The arrays of a plan: those of ``Tables``, and the log of freed intervals."""
+"""The arrays of a plan: the arrays of ``Tables``, and the log of freed intervals."""
 
 _YOUNGER: Final = frozenset({"costs"})
 """Arrays that an older checkpoint lacks; they are then 0."""
@@ -179,7 +179,7 @@ class Slabs:
         return fork_part(self, tb=tb, freed=freed)
 
     def restore_from(self, to: Self) -> None:
-        """Reset these arrays to those of which they are a fork: like ``fork``, but in existing memory."""
+        """Reset this fork to its origin: like ``fork``, but in existing memory."""
         self.tb, self.freed = _bundled(to._copied(self._arrays))
         self._compaction = self._former = None
 
@@ -234,7 +234,7 @@ class Slabs:
         jobs[at.ALLOC, jobs[at.ALLOCS] == 0] = 0
         jobs[at.HELD] = 0  # recomputed by ``load``
         alloc = Compaction.compact_now(tb._replace(jobs=jobs, ctl=ctl), self._held)
-        ctl[at.WORK], ctl[at.SEARCH_END] = 0, at.FAR  # work done so far has no effect on a loaded plan
+        ctl[at.WORK], ctl[at.SEARCH_END] = 0, at.FAR  # previous work has no effect on a loaded plan
         return jobs, ctl, alloc
 
     # ---- growth ---------------------------------------------------------------------------------

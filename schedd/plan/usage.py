@@ -1,4 +1,4 @@
-"""Utilisation of an amount over a period: the share in use of what was available and requested; pure."""
+"""Utilisation over a period: use relative to the available and the requested amount; pure."""
 
 from dataclasses import dataclass
 
@@ -24,9 +24,9 @@ class Spans:
 @dataclass(frozen=True, slots=True)
 class UsageShare:
     """Means over a period of the available (``there``) and the used amount (``used``), and the ``share`` in
-    use: the mean of ``used`` divided by that of ``min(available, requested)``; None if that is 0.
+    use, ``mean(used) / mean(min(available, requested))``; None if the divisor is 0.
 
-    Source of the share: multilevel.md §4; the denominator shrinks where less is requested than available.
+    Source of the share: multilevel.md §4; the divisor shrinks where less is requested than available.
     """
 
     there: float
@@ -35,10 +35,10 @@ class UsageShare:
 
 
 def measure_usage(there: Spans, asked: Spans, used: Spans, since: int, until: int) -> UsageShare:
-    """Return the usage over ``[since, until)``; ``asked`` includes what is in use.
+    """Return the usage over ``[since, until)``; ``asked`` includes the used amount.
 
-    Use beyond what is available (jobs on nodes that went down) does not count in the share. Raises ValueError
-    for an empty period.
+    Use beyond the available amount (jobs on nodes that went down) does not count in the share. Raises
+    ValueError for an empty period.
     """
     if since >= until:
         raise ValueError(f"from {since} to {until}: that is no time at all")

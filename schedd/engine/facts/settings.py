@@ -103,7 +103,7 @@ class EngineSettings:
     snapshot_loss: float = 0.2
     """A snapshot that loses more than this share of the jobs or nodes at once is not believed."""
     tell: bool = True
-    """Keep which start is told of each job, for people and for the server (``facts.calm``)."""
+    """Rules for displayed starts of jobs, for people and for the server (``facts.displayed_start``)."""
     silent: bool = False
     """Tell people alone, and the server nothing."""
     tell_threshold: int = 60

@@ -250,7 +250,7 @@ class _Family:
         """Load the machine code from a file. Return False if there is no usable file."""
         try:
             code, inits, kept, environments = pickle.loads(_checked(path.read_bytes()))
-        except Exception:  # what a damaged file leads to nobody knows
+        except Exception:  # a damaged file may raise anything
             return False
         if kept.keys() != entries.keys():
             return False
@@ -425,7 +425,7 @@ def _finalize(self: Any) -> None:
         self._reload_init.update(library._reload_init)
         module = library._get_module_for_linking()
         if library in wanted:
-            # What nobody calls would be left out.
+            # linking would omit functions without a caller
             module = module.clone()
             module.get_function(wanted[library]).linkage = "external"
         self._final_module.link_in(module, preserve=True)

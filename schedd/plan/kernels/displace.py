@@ -54,13 +54,13 @@ TOO_LATE: Final = 2
 STOPPED: Final = 3
 """The search was stopped. As after FULL, nothing was changed."""
 
-# Modes: what is removed, and which jobs may keep their places.
+# Modes: which entries are removed, and which jobs may keep their places.
 PLACE_ALL_AGAIN: Final = 0
 """Every job is removed from all its resources and placed again."""
 PREFER_OLD_PLACE: Final = 1
 """All jobs but the first keep their old places if these are still free."""
 PREFER_OLD_PLACE_AND_POOLS: Final = 2
-"""The same, and until they move they keep what they hold of pools, whose rows may be long."""
+"""The same, and until they move they keep their pool entries: rows of pools may be long."""
 
 
 @inner

@@ -1,6 +1,6 @@
 """Kernels that try a change of a plan: lift jobs, insert them again in another order, value it, put back.
 
-A trial leaves the plan as it was, also where it found something better: who wants the move makes it again
+A trial leaves the plan unchanged, even if it found an improvement: the caller then makes the move again
 through the plan's own operations.
 """
 

@@ -249,9 +249,9 @@ def project_events(
     """Advance from event to event. Return ENDED, NEEDS_ROOM, BY_CALLER or REPAIR_BY_CALLER.
 
     ``waiting``: the planned jobs, oldest first. By slot: ``run_s``, the run time of a job; ``ends``, the end
-    of a running job if it is before the planned one, else FAR; ``started``. ``targets``: slots whose starts
-    complete the projection; empty: all. ``by_caller``: the caller does what follows an end. Buffers:
-    ``longest`` (levels of need,), ``order`` (slots,), ``moves`` (slots, 3).
+    of a running job if it is before the planned one, else FAR; ``started``. ``targets``: slots that must
+    start to complete the projection; empty: all. ``by_caller``: the caller handles all consequences of an
+    end. Buffers: ``longest`` (levels of need,), ``order`` (slots,), ``moves`` (slots, 3).
     """
     while tb.ctl[STOP] == 0:
         if state[REPAIRED] == 0:

@@ -313,8 +313,8 @@ def _try_move(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
 
 @inner
 def _is_partial_search_valid(tb: Tables, start: int, seen: int) -> bool:
-    """Return whether a paused search still tells where the job, now at ``start``, cannot start: not if the
-    job was moved, or if the log of freed intervals since then was lost.
+    """Return whether a paused search is still valid for the job, now at ``start``: not if the job was moved,
+    or if the log of freed intervals since then was lost.
     """
     return bool(
         tb.ctl[PARTIAL_START] == start

@@ -127,7 +127,7 @@ def amend(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -
 
 @lean
 def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -> None:
-    """Add ``sign * amount`` (one per resource) to what is free on ``row`` over ``[start, end)``.
+    """Add ``sign * amount`` (one per resource) to the free capacity of ``row`` over ``[start, end)``.
 
     The row must have room for two more segments.
     """

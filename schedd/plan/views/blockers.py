@@ -38,9 +38,8 @@ class PlanBlocker:
 class Blockers:
     """Why a job does not start at ``earliest``, its first possible start in an empty plan.
 
-    Without ``items`` it would start then; with any one of them it would not. Without the ``sooner`` ones it
-    would start at ``without``, before its ``start``; with any one of these it would not start before that.
-    -1: no start.
+    Without all ``items`` it would start then, and only then. Without all ``sooner`` items it would start at
+    ``without``, before its ``start``, and only then. -1: no start.
     """
 
     earliest: int
@@ -117,7 +116,7 @@ def _find_blockers(trial: _RemovalTrial, horizon: int) -> Blockers:
     found = _candidates(fork, slot, begin)
     trial.remove_exactly(found)
     earliest = trial.starts(begin + 1)
-    if earliest < 0:  # a pool has less to restore for a while, whoever holds of it
+    if earliest < 0:  # a pool has reduced capacity for a while
         found = _candidates(fork, slot, begin, horizon)
         trial.remove_exactly(found)
         earliest = trial.starts(horizon)
@@ -135,7 +134,7 @@ def _find_blockers(trial: _RemovalTrial, horizon: int) -> Blockers:
 
 
 def _shortest(trial: _RemovalTrial, ordered: Sequence[_BlockerKey], earliest: int) -> list[_BlockerKey]:
-    """Return the shortest prefix of ``ordered`` whose removal lets the job start at ``earliest``."""
+    """Return the shortest prefix of ``ordered`` that must be removed to let the job start at ``earliest``."""
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
@@ -150,8 +149,8 @@ def _shortest(trial: _RemovalTrial, ordered: Sequence[_BlockerKey], earliest: in
 def _minimal(
     trial: _RemovalTrial, items: Sequence[_BlockerKey], enough: Callable[[], bool]
 ) -> list[_BlockerKey]:
-    """Return a minimal subset of ``items`` whose removal is ``enough``, given that removing all is; exactly
-    this subset is removed.
+    """Return a minimal subset of ``items`` that is ``enough`` when removed, given that all are; exactly this
+    subset is removed.
 
     Repeated until no blocker can be restored: several chunks are placed by first fit, where fewer conflicts
     do not always help.
