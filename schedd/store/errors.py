@@ -109,7 +109,7 @@ _NO_ANSWER = {"OperationalError", "InterfaceError"}
 _WHAT_TO_DO = {
     DiskFull: "make room on the disk of the database (schedd goes on by itself) or shorten the retention",
     DatabaseUnavailable: "see that the database runs and that schedd may use it (schedd goes on by itself)",
-    DatabaseBusy: "see who else writes to this database: only one schedd may, and nobody for long",
+    DatabaseBusy: "find the other process that writes to this database: only one schedd may",
     StatementRejected: "keep a copy of the database and report this",
 }
 

@@ -96,7 +96,7 @@ def insert_batches(
     before = rows[0].number - 1
     there, link = digest_at(connection, cluster, before)
     if before and not there:
-        raise LogTruncated(f"batch {before} was kept, and is not in the database any more")
+        raise LogTruncated(f"batch {before} was stored, and is no longer in the database")
     values: list[dict[str, Any]] = []
     for batch in rows:
         digest_events = (told or {}).get(batch.number, _NO_EVENTS)

@@ -209,7 +209,7 @@ def _expected(row: Any) -> str:
 
 def _promise_change(row: Any) -> TimelineEntry:
     if row.kind == "kept":
-        return TimelineEntry(row.time, "risk", "it can be kept again, as planned now", row.planned)
+        return TimelineEntry(row.time, "risk", "the present plan can keep it again", row.planned)
     return TimelineEntry(
         row.time, "breach" if row.kind == "broken" else "risk", f"{row.cause}, by {row.event}", row.planned
     )

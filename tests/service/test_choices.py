@@ -126,7 +126,7 @@ def test_ended_jobs_are_left_out_of_an_applied_plan() -> None:
 
 def test_only_the_newest_alternative_set_is_stored() -> None:
     with cluster() as (_, choices):
-        with pytest.raises(NoSuchPlan, match="none was sought yet"):
+        with pytest.raises(NoSuchPlan, match="there was no search yet"):
             choices.apply(1, 1, "ann", 0.1)
         assert choices.search(HOW, None, "ann").number == 1
         found = choices.search(HOW, None, "ann")

@@ -287,7 +287,7 @@ def test_only_events_that_cannot_be_stored_are_refused(
         journal = loop._planner.journal
         monkeypatch.setattr(journal, "commit_events", once(journal.commit_events))
         many = [job(str(number)) for number in range(100, 350)]  # more than one batch
-        with pytest.raises(EventsNotStorable, match="cannot be kept"):
+        with pytest.raises(EventsNotStorable, match="cannot be stored"):
             loop.submit(many).result(WAIT)
         assert loop.pending == 0
         assert loop.submit([job("2")]).result(WAIT).accepted == 1

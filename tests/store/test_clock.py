@@ -114,7 +114,7 @@ def test_clock_set_forward_a_day_then_corrected(
         set_clocks(skew, world, 0)
         until_not_ready(daemon, "the clock was set back")
         until_open(daemon, "the clock was set back by")
-        wait_for_log(daemon, "the clock was set back; the plan is made anew")
+        wait_for_log(daemon, "the clock was set back; the plan is rebuilt")
         daemon.insist(lambda: check_contact_and_readiness(world, daemon))
         planned_within(daemon, 7_200)
         until_more_start(world, lambda: run_turns(world, daemon, 25), lambda: settle(world, daemon))
@@ -144,7 +144,7 @@ def test_standby_takes_over_after_both_clocks_were_set_back(
         pair.turn(world, 12)
         assert leader(url) == ("a", 1)
         set_clocks(skew, world, 0)
-        wait_for_log(first, "the clock was set back; the plan is made anew")
+        wait_for_log(first, "the clock was set back; the plan is rebuilt")
         settle(world, pair)  # type: ignore[arg-type]
         assert leader(url) == ("a", 1)  # the lease is of the database's clock: it did not change hands
         pair.turn(world, 6)
@@ -154,7 +154,7 @@ def test_standby_takes_over_after_both_clocks_were_set_back(
         assert leader(url) == ("b", 2)
         pair.turn(world, 6)
         set_clocks(skew, world, -DAY)
-        wait_for_log(second, "the clock was set back; the plan is made anew")
+        wait_for_log(second, "the clock was set back; the plan is rebuilt")
         settle(world, pair)  # type: ignore[arg-type]
         planned_within(second, 7_200)
         until_more_start(world, lambda: pair.turn(world, 20), lambda: world.settle(pair))

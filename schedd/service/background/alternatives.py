@@ -324,7 +324,9 @@ class PlanAlternatives:
     def _stored_set(self, number: int) -> _StoredSet:
         kept = self._stored
         if kept is None or kept.found.number != number:
-            newest = f"; the latest is {kept.found.number}" if kept is not None else ": none was sought yet"
+            newest = (
+                f"; the latest is {kept.found.number}" if kept is not None else ": there was no search yet"
+            )
             raise NoSuchPlan(f"set {number} is not kept{newest}")
         return kept
 

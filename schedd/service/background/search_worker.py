@@ -197,7 +197,7 @@ class SearchWorker:
         try:
             self._track.record_search(run)
         except StoreError as error:
-            _log.error("the report of a search was not kept", cluster=self._loop.name, why=str(error))
+            _log.error("the report of a search could not be stored", cluster=self._loop.name, why=str(error))
 
 
 def trial_search(engine: Engine, settings: EngineSettings) -> SearchRun | None:

@@ -76,9 +76,9 @@ class BatchSkipper:
             self._steps[failed.step] = None
         if failed.late:
             self._watchdog.limit_factor = min(2 * self._watchdog.limit_factor, _LONGER)
-        self.trouble = f"{failed}; it is passed over"
+        self.trouble = f"{failed}; it is skipped"
         _log.error(
-            "the planner failed over a batch, which is passed over",
+            "the planner failed on a batch, which is skipped",
             cluster=self._cluster,
             batch=failed.batch.number,
             why=failed.why,

@@ -48,7 +48,7 @@ class IncidentFiles:
             for old in kept[: -self._most]:
                 old.unlink(missing_ok=True)
         except OSError as error:
-            _log.error("an incident could not be kept", cluster=cluster, file=str(path), why=str(error))
+            _log.error("an incident could not be written", cluster=cluster, file=str(path), why=str(error))
             return None
-        _log.warning("an incident was kept", cluster=cluster, file=str(path))
+        _log.warning("an incident was written", cluster=cluster, file=str(path))
         return path

@@ -148,9 +148,7 @@ class LogFollower:
                 engine = self._restore(found, now)
                 self._damage = found.damage
                 if without:
-                    self._damage += (
-                        f"the state after batch {without[-1]}, kept in place of it, is not there",
-                    )
+                    self._damage += (f"the state after batch {without[-1]}, stored in its place, is missing",)
                 return engine, found.batches
             except BadCheckpoint as error:
                 _log.error("a checkpoint cannot be read", cluster=self._name, why=str(error))
@@ -167,7 +165,7 @@ class LogFollower:
             except _UNREADABLE as error:
                 _log.error("lasting facts cannot be read", cluster=self._name, why=repr(error))
                 continue
-            self.rebuilt += f"; the facts that were kept with the state after batch {found.after.batch} count"
+            self.rebuilt += f"; used the facts stored with the state after batch {found.after.batch} count"
             if unread:
                 _log.error("some lasting facts cannot be read", cluster=self._name, which=unread)
                 self.rebuilt += f", but for {', '.join(unread)}"
@@ -293,7 +291,7 @@ class LogFollower:
             # Ids must be unique. The next snapshot will show the effects of these decisions.
             if not passed:
                 _log.warning(
-                    "more decisions were kept than the log led to; another version made them",
+                    "the database has more decisions than the replay; another version made them",
                     cluster=self._name,
                     kept=number,
                     found=self.engine.state.decision_number,

@@ -485,7 +485,7 @@ class PlanLoop:
         self._retries.report("the engine failed over the log", str(failed))
         self._planner.record_failed_call(failed)
         if succession.record_failure(failed):
-            _log.error("a batch of the log is passed over", cluster=self.name, batch=failed.batch.number)
+            _log.error("a batch of the log is skipped", cluster=self.name, batch=failed.batch.number)
         self._retries.wait(_FOLLOW_S)
 
     def _stand_down(self, why: str) -> None:

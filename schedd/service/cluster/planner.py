@@ -33,7 +33,7 @@ from schedd.wire import Alert, ClockSet, Event, Run
 __all__ = ["Planner"]
 
 _log = structlog.get_logger(__name__)
-_CHECKPOINT = "no checkpoint is kept"
+_CHECKPOINT = "no checkpoint could be written"
 _WAKE = "the engine does not know when it is to be called"
 
 
@@ -170,7 +170,7 @@ class Planner:
         except (StoreError, PlannerStopped):
             raise
         except Exception as error:
-            raise EventsNotStorable(f"these events cannot be kept: {error!r}") from error
+            raise EventsNotStorable(f"these events cannot be stored: {error!r}") from error
 
     @property
     def clock_regressed(self) -> bool:
@@ -180,7 +180,7 @@ class Planner:
     def follow_clock(self) -> None:
         """Continue at the time of a clock that was set back; a snapshot is requested."""
         now, before = int(self._clock.now()), self.engine.state.now
-        _log.error("the clock was set back; the plan is made anew", cluster=self._name, by=before - now)
+        _log.error("the clock was set back; the plan is rebuilt", cluster=self._name, by=before - now)
         self.handle_batch([ClockSet(id=f"clock:{before}:{now}:{self.engine.state.generation}", time=now)])
         self.checkpoint(must=True)
 

@@ -64,7 +64,7 @@ class NoticeSender:
         job = _single_line(notice.job)
         lines = [f"Job {job} on {self._cluster}: {_headline(notice)}."]
         if notice.kind == "moved" and notice.before >= 0:
-            lines.append(f"It was told before: {_format_time(notice.before)}.")
+            lines.append(f"Previously reported start: {_format_time(notice.before)}.")
         if notice.kind == "lost" and notice.end >= 0:
             lines.append(f"It can no longer end by then; it is planned to end at {_format_time(notice.end)}.")
         elif notice.kind == "lost":

@@ -103,7 +103,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _require_database_for_notices(self) -> Self:
         if self.notify.on and self.store.url == "memory":
-            raise ValueError("notify: what users asked for is kept in a database; store.url is memory")
+            raise ValueError("notify: subscriptions need a database; store.url is memory")
         return self
 
     @model_validator(mode="after")
