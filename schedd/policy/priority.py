@@ -38,7 +38,7 @@ class JobClass:
     breaks_promises: bool = False
 
     def takes(self, job: Applicant) -> bool:
-        """Whether the job is one of this class."""
+        """Return whether the job belongs to this class."""
         return (
             job.owner.partition("@")[0] in self.users
             or job.group in self.groups
@@ -93,7 +93,7 @@ class SiteWeights:
         return any(terms) or bool(self.queue and self.queues) or bool(self.class_ and self.classes)
 
     def breaks_promises(self, job: Applicant) -> bool:
-        """Whether the job may push others past what they were promised."""
+        """Whether the job may displace others beyond their promises."""
         return any(one.breaks_promises and one.takes(job) for one in self.classes.values())
 
 

@@ -49,7 +49,7 @@ class Life:
         """Return the observations decayed to ``now``; an earlier time changes nothing."""
         seconds = max(0, now - self.as_of)
         left = 0.5 ** (seconds / half_life)
-        # The integral of what is left of each second that it was up since.
+        # integrate the decay weight over the uptime since the last change
         more = half_life / _LN2 * (1 - left) if self.is_up else 0.0
         return replace(
             self, as_of=self.as_of + seconds, up=self.up * left + more, failures=self.failures * left

@@ -53,16 +53,15 @@ def replay(
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ReplayResult:
-    """Replay ``prepared`` under ``policy`` and measure it. Raises Defect.
+    """Replay ``prepared`` under ``policy`` and measure it. Raises ReplayDefectError.
 
-    With ``site``, a site's policy as plain values, its limits and priorities hold, too; all of ``prepared``
-    must be allowed by its limits. ``slack`` is what promises leave for priorities and searches to work with,
-    ``queue_slack`` what they leave instead to the jobs of some queues. ``settings``: all settings of a site
-    instead of these three; what a log cannot tell (failed starts, late ends) is left out of them.
-    With ``searching`` the planning policy's plan is searched now and then; ``weights`` of criteria by name
-    are what a placement values by (those of the search, where there is one). Jobs killed by ``outages`` are
-    counted, and part of no other figure. With ``tell`` the starts that users would be told are measured, too,
-    in a second run.
+    With ``site``, a site's policy as plain values, its limits and priorities apply, too; its limits must
+    allow all jobs. ``slack`` is the slack of promises for priorities and searches, ``queue_slack`` overrides
+    it for some queues. ``settings`` are all settings of a site and replace these three; settings that a log
+    cannot support (failed starts, late ends) are removed. With ``searching`` the planning policy's plan is
+    searched periodically; ``weights`` of objectives by name are used by placements (by default those of the
+    search). Jobs killed by ``outages`` are counted and excluded from all other figures. With ``tell`` the
+    accuracy of start estimates is measured in a second run.
     """
     begin, begin_cpu = perf_counter(), process_time()
     of_site = settings is not None or site is not None
@@ -151,11 +150,11 @@ def run(
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
-    """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect.
+    """Run ``prepared`` under ``policy`` to the end of its last job. Raises ReplayDefectError.
 
-    ``improver`` betters the plan instead of ``searching``. With ``boards`` nodes are switched off and on, and
-    what they draw is counted. To ``tell`` starts it is run twice, since the moments of asking for a job
-    depend on its wait; then there must be no ``boards``.
+    ``improver`` replaces ``searching``. With ``boards`` nodes are switched off and on, and energy is counted.
+    ``tell`` runs the replay twice, because the times of the estimates depend on the waits; it excludes
+    ``boards``.
     """
     if boards is not None and (tell or outages):
         raise ValueError("boards go with neither told starts nor outages")

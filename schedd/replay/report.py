@@ -97,9 +97,9 @@ def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
 
 
 def promises_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
-    """How good the starts told at arrival were, and what the searches did; None where nothing was told.
+    """Accuracy of the start estimates at arrival, and totals of the searches; None without estimates.
 
-    Seconds late are those of the jobs that started later than told.
+    Delays in seconds cover the jobs that started after their estimate.
     """
     told = [result for result in results if result.held_share is not None]
     if not told:
@@ -127,9 +127,9 @@ def promises_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table
 
 
 def start_estimate_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
-    """How good the starts were that users would be told, by predicted run times; None where none was told.
+    """Accuracy of start estimates by predicted run times; None without estimates.
 
-    Seconds and shares are of jobs that wait, asked at submission unless the column says otherwise.
+    Seconds and shares cover waiting jobs, estimated at submission.
     """
     told = [result for result in results if result.told is not None]
     if not told:
@@ -160,7 +160,7 @@ def start_estimate_table(results: Sequence[ReplayResult], box: Box = ROUNDED) ->
 
 
 def coverage_parts_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
-    """How often P90 held, told at submission, by 30 days and by tenth of users; None where none was told."""
+    """P90 coverage of estimates at submission, by 30 days and by tenth of users; None without estimates."""
     told = [result for result in results if result.told is not None and result.told.told_months]
     if not told:
         return None
@@ -183,7 +183,7 @@ def coverage_parts_table(results: Sequence[ReplayResult], box: Box = ROUNDED) ->
 
 
 def limits_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
-    """How far the limits of a site's policy were used: the most at any moment, and by whom."""
+    """Peak use of the limits of a site's policy, with the user or group."""
     table = _table(box, "log", "limit", "most used", "by")
     for result in results:
         for at, peak in enumerate(result.limits):
@@ -233,7 +233,7 @@ def _percent(share: float | None) -> str:
 
 
 def _figures(value: float | None) -> str:
-    """About three significant figures; a dash for what was not measured."""
+    """Format about three significant figures; a dash for a missing value."""
     if value is None:
         return "-"
     if value >= 100:

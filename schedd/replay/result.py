@@ -40,20 +40,19 @@ class SearchTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplayResult:
-    """One log under one policy: how the jobs fared, and what the planning cost.
+    """One log under one policy: job metrics, and the cost of planning.
 
-    ``jobs`` ran on ``procs`` processors; ``skipped`` were wider than the machine. With ``kill`` jobs ended
-    at their limit. ``slack`` is that of its promises, empty where none are made. ``held_share`` is the share
-    of jobs that started by the moment told at their arrival, ``told_late_s`` by how much the others missed it
-    in the mean; None where nothing was told. ``late_jobs`` missed their deadlines, by ``tardiness_s`` in the
-    mean over all that have one; None where none has. ``killed_jobs`` ended with their node and are in no
-    other figure. ``wall_s`` is the duration of the replay in seconds of this computer, ``cpu_s`` the time
-    that its processor spent on it, ``events_per_s`` the rate by the wall; ``plan_add_us_*`` are microseconds
-    for placing one new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
-    ``inversions`` are starts while a job of higher priority waited that would have had room in the same place
-    (no wider, no longer); None where there are no priorities. ``unix_start_time`` is the epoch second of the
-    log's time 0, if known. ``limits`` says how far those of a site's policy were used. ``told``: how good
-    told starts were, where they were told. ``series`` is for pictures only.
+    ``jobs`` ran on ``procs`` processors; ``skipped`` were wider than the machine. With ``kill`` jobs ended at
+    their limit. ``slack`` belongs to the promises, empty without any. ``held_share`` is the share of jobs
+    that started by the estimate at their arrival, ``told_late_s`` the mean delay of the others; None without
+    estimates. ``late_jobs`` missed their deadlines, with a mean delay ``tardiness_s`` over all jobs with a
+    deadline; None without any. ``killed_jobs`` ended with their node and are in no other figure. ``wall_s``
+    is the real duration in seconds, ``cpu_s`` its processor time, ``events_per_s`` the rate by the wall
+    clock; ``plan_add_us_*`` are microseconds for placing one new job, ``repair_us_p99`` for one repair; None
+    if a policy plans or repairs nothing. ``inversions`` counts starts while a job of higher priority waited
+    that would have fit in the same place (no wider, no longer); None without priorities. ``unix_start_time``
+    is the epoch second of the log's time 0, if known. ``limits`` has the peak use of a site's limits.
+    ``told`` has the accuracy of start estimates, if computed. ``series`` is for pictures only.
     """
 
     log: str

@@ -85,12 +85,12 @@ class SearchSchedule:
 
 @dataclass(slots=True)
 class PeriodicSearches:
-    """The searches of one replay, and what they did."""
+    """Searches of one replay, with their reports."""
 
     search: SearchSettings
     seen: SearchHistory
     last: Due | None = None
-    """The search whose result is not yet taken over."""
+    """The last search, until its result is applied."""
     reports: list[SearchReport] = field(default_factory=list)
     moved: int = 0
     """How many jobs that result moved."""

@@ -97,12 +97,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The jobs of a replay in submit order, ready to run, and what was left out.
+    """Jobs of a replay in submit order, ready to run, with counts of excluded jobs.
 
-    In ``jobs`` every ``estimate`` is the limit that the planner is told and every ``run`` the time that
-    the job will take. ``skipped`` counts jobs wider than ``procs``, ``never_ran`` those without run time
-    or processors in the whole log, ``without_estimate`` those of ``jobs`` whose log states no limit. With
-    ``kill`` jobs end at their limit.
+    In ``jobs`` every ``estimate`` is the planner's limit and every ``run`` the real run time. ``skipped``
+    counts jobs wider than ``procs``, ``never_ran`` jobs without run time or processors in the whole log,
+    ``without_estimate`` the selected jobs without a limit in the log. With ``kill`` jobs end at their limit.
     """
 
     name: str

@@ -56,12 +56,12 @@ def test_affordable_time_counts_gpus_on_cheapest_nodes() -> None:
     assert tariff({}).later(1, 0, T, HOUR, 100.0) is None
 
 
-def plan_of(*nodes: Node) -> Plan:
+def placed_plan(*nodes: Node) -> Plan:
     return Plan(list(nodes), T)
 
 
 def test_portions_count_each_node_once() -> None:
-    plan = plan_of(Node("n1", 8, gpus=4), Node("n2", 8, gpus=4))
+    plan = placed_plan(Node("n1", 8, gpus=4), Node("n2", 8, gpus=4))
     request = Request((Chunk(1, cpus=2, gpus=1), Chunk(1, cpus=3, gpus=2)), Place.PACK)
     slot = plan.add_job(request, HOUR, T)
     plan.place(slot, T)
@@ -77,7 +77,7 @@ def test_portions_count_each_node_once() -> None:
 
 def placed(most: float) -> tuple[int, float, int]:
     """The start and the first place's cost as told, in cents, and the start that the plan has."""
-    plan = plan_of(Node("n1", 8))
+    plan = placed_plan(Node("n1", 8))
     slot = plan.add_job(Request((Chunk(1, cpus=1),)), HOUR, T)
     plan.place(slot, T)
     start, first = move_to_affordable_place(
@@ -97,7 +97,7 @@ def test_unaffordable_job_has_no_place_and_shows_the_first_cost() -> None:
 
 
 def test_job_without_a_later_gap_has_no_place() -> None:
-    plan = plan_of(Node("n1", 8))
+    plan = placed_plan(Node("n1", 8))
     slot = plan.add_job(Request((Chunk(1, cpus=1),)), HOUR, T)
     plan.place(slot, T)
     start, first = move_to_affordable_place(plan, slot, tariff({"n1": ()}), 0.36, T, lambda: -1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-__all__ = ["Each", "Job", "Outcome", "kept", "simulate"]
+__all__ = ["Each", "Job", "Outcome", "promises_held", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def simulate(jobs: Sequence[Job], capacity: int, policy: str, each: Each | None 
     return Outcome(tuple(machine.start[i] for i in range(len(jobs))), clear)
 
 
-def kept(jobs: Sequence[Job], start: Sequence[int], each: Each) -> bool:
+def promises_held(jobs: Sequence[Job], start: Sequence[int], each: Each) -> bool:
     """Whether at no moment a user had more than ``each`` allows: every moment of a start is looked at."""
     for moment in start:
         for user in {job.user for job in jobs}:
@@ -244,7 +244,7 @@ def _flexible(machine: _Machine, queue: list[int], now: int) -> list[int]:
     return _easy(machine, sorted(queue, key=lambda i: -round(weight(i), 9)), now)
 
 
-def _earliest_due(machine: _Machine, queue: list[int], now: int) -> list[int]:
+def _earliest_deadline(machine: _Machine, queue: list[int], now: int) -> list[int]:
     due = [float("inf") if job.due is None else job.due for job in machine.jobs]
     return _strict(machine, sorted(queue, key=lambda i: due[i]), now)
 
@@ -252,7 +252,7 @@ def _earliest_due(machine: _Machine, queue: list[int], now: int) -> list[int]:
 _QUEUES: dict[str, Callable[[_Machine, list[int], int], list[int]]] = {
     "fcfs": _strict,
     "sjf": _shortest,
-    "edf": _earliest_due,
+    "edf": _earliest_deadline,
     "aggressive": _aggressive,
     "easy": _easy,
     "flexible": _flexible,

@@ -89,7 +89,7 @@ def test_walltime_limit_is_parsed_in_every_form(walltime: str, seconds: int) -> 
     ("left", "submit"),
     [("etime=1713080100 ", 1713080001), ("qtime=1713080001 etime=1713080100 ", 1713080000)],
 )
-def test_submission_falls_back_to_queue_and_creation_time(left: str, submit: int) -> None:
+def test_submission_defaults_to_queue_and_creation_time(left: str, submit: int) -> None:
     assert ended(TORQUE.replace(left, "")).submit == submit
 
 

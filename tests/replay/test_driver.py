@@ -173,7 +173,7 @@ def test_random_traces_run_as_in_a_slow_and_obvious_simulator(
         assert all(a >= job.submit for a, job in zip(found.start.tolist(), jobs, strict=True))
 
 
-def _of_users(jobs: Sequence[Job], procs: int) -> Prepared:
+def _user_limits(jobs: Sequence[Job], procs: int) -> Prepared:
     traced = tuple(
         TraceJob(id=i, submit=j.submit, run=j.run, procs=j.procs, estimate=j.limit, user=f"u{j.user}")
         for i, j in enumerate(jobs, 1)
@@ -197,7 +197,7 @@ def test_user_limits_match_the_reference_simulator(
         at += gap
         jobs.append(Job(at, length, min(procs, each.procs), length + spare, user))
     expected = simulate(jobs, 7, "conservative", each)
-    found = run(_of_users(jobs, 7), "conservative", site=_limits(each), validate=True)
+    found = run(_user_limits(jobs, 7), "conservative", site=_limits(each), validate=True)
     start = found.start.tolist()
     assert found.promise_breaches == 0
     assert kept(jobs, start, each)
@@ -210,7 +210,7 @@ def test_user_limits_match_the_reference_simulator(
 def test_violated_limits_are_detected_independently() -> None:
     """Without the limit the two jobs of one user run at once: the check must say so, or it is none."""
     jobs = [Job(0, 10, 1, 10), Job(0, 10, 1, 10)]
-    ready = _of_users(jobs, 2)
+    ready = _user_limits(jobs, 2)
     limit = _limits(Each(1, 1))
     schedule = run(ready, "conservative")
     seen = peak_usage(limit, ready.jobs, schedule.start.tolist(), schedule.end.tolist())
@@ -224,12 +224,12 @@ def test_violated_limits_are_detected_independently() -> None:
 def test_named_limit_overrides_generic_limit_in_the_check() -> None:
     jobs = [Job(0, 10, 1, 10, user) for user in (0, 0, 1, 1)]
     site = {"limits": [{"amount": 1, "who": "user"}, {"amount": 2, "who": "user", "name": "u1"}]}
-    result = replay(_of_users(jobs, 4), "conservative", site=site)
+    result = replay(_user_limits(jobs, 4), "conservative", site=site)
     assert [(peak.used, peak.by) for peak in result.limits] == [(1, "u0"), (2, "u1")]
 
 
 def test_jobs_that_a_limit_never_allows_are_left_out_and_counted() -> None:
-    ready = _of_users([Job(0, 10, 3, 10, 0), Job(0, 10, 1, 10, 1)], 4)
+    ready = _user_limits([Job(0, 10, 3, 10, 0), Job(0, 10, 1, 10, 1)], 4)
     site = {"limits": [{"amount": 2, "what": "cpus", "who": "user"}]}
     left, count = jobs_within_limits(ready, site)
     assert (len(left.jobs), left.skipped, count) == (1, 1, 1)

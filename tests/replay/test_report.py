@@ -171,7 +171,7 @@ def test_nothing_in_a_picture_lies_over_anything_else(logs: int, policies: int) 
     assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in shown)
 
 
-def test_policies_in_a_picture_look_different() -> None:
+def test_policies_in_a_picture_have_different_styles() -> None:
     figure = draw([result(policy=f"easy-{number}h") for number in range(20)])
     (queue,) = [axes for axes in figure.axes if axes.get_yscale() == "symlog"]
     looks = {(line.get_color(), line.get_linestyle()) for line in queue.lines}
