@@ -55,7 +55,7 @@ def the_app() -> FastAPI:
 
 @pytest.fixture
 def app(the_app: FastAPI, clusters: Clusters) -> Iterator[FastAPI]:
-    """The same over this test's clusters; whom a test lets in instead counts for that test alone."""
+    """A client for this test's clusters; users authenticated here are not authenticated for other tests."""
     the_app.state.clusters = clusters
     the_app.state.callers = Callers(tokens())
     yield the_app
@@ -64,7 +64,7 @@ def app(the_app: FastAPI, clusters: Clusters) -> Iterator[FastAPI]:
 
 @pytest.fixture
 def client(app: FastAPI) -> Iterator[TestClient]:
-    """Of the admin, who may do everything."""
+    """A client with the role admin."""
     headers = {"Authorization": f"Bearer {token('admin')}"}
     with TestClient(app, headers=headers, raise_server_exceptions=False) as client:
         yield client

@@ -1,4 +1,4 @@
-"""Whose jobs one sees, for whom a proxy asks, and how often one may."""
+"""Visibility of jobs, identities passed on by a proxy, and rate limits."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ CLOSED = {"type": "server_changed", "id": "s:1", "time": T, "server": {"open": F
 
 @pytest.fixture
 def ask(app: FastAPI, busy_cluster: TestClient) -> Iterator[As]:
-    """Asks as a user, for whom a proxy vouches. ann owns the jobs 1, 3 and 5, bob the others."""
+    """Sends requests as a user, through a proxy. ann owns the jobs 1, 3 and 5, bob the others."""
     with TestClient(app, headers={"Authorization": f"Bearer {token('proxy')}"}) as client:
 
         def ask(user: str, path: str, method: str = "GET", **more: Any) -> Any:
@@ -41,7 +41,7 @@ def test_users_see_only_their_own_jobs_if_the_server_hides_others(ask: As, busy_
     assert [job["id"] for job in ask("ann", f"{MAIN}/jobs?limit=1&user=ann").json()["jobs"]] == ["1.server"]
     assert ask("ann", f"{MAIN}/jobs?user=bob").json()["jobs"] == []
     assert ask("ann", f"{MAIN}/jobs/3.server").status_code == 200
-    # One that is not hers is answered like one that does not exist.
+    # A hidden job gets the same response as an unknown one.
     hidden, gone = (ask("ann", f"{MAIN}/jobs/{job}") for job in ("2.server", "77.server"))
     assert problem(hidden, "unknown-job")["hint"] == problem(gone, "unknown-job")["hint"]
     assert "did you mean" not in ask("ann", f"{MAIN}/jobs/2").json()["hint"]
@@ -117,7 +117,7 @@ def test_a_proxy_asks_for_the_user_that_it_names_and_for_nobody_else(app: FastAP
     assert "ann has the role user" in problem(ask("ann", f"{MAIN}/resume", "POST"), "not-allowed")["detail"]
     problem(ask("a b", MAIN), "no-token")
     with TestClient(app) as client:
-        # The header alone, or with another's token, counts for nothing.
+        # The header alone, or with another's token, is ignored.
         problem(client.get(MAIN, headers={"X-Remote-User": "bob"}), "no-token")
         headers = {"X-Remote-User": "bob", "Authorization": f"Bearer {token('user')}"}
         problem(client.post(f"{MAIN}/resume", headers=headers), "not-allowed")
@@ -141,7 +141,7 @@ def test_rate_limited_requests_get_a_retry_time(app: FastAPI, ask: As) -> None:
     with TestClient(app) as client:
         guesses = [client.get(MAIN, headers={"Authorization": f"Bearer {i}"}) for i in range(3)]
         assert [guess.status_code for guess in guesses] == [401, 401, 429]
-        # Who has a token is let in though others guess from the same address.
+        # A valid token is accepted although others guess from the same address.
         assert client.get(MAIN, headers={"Authorization": f"Bearer {token('reader')}"}).status_code == 200
 
 

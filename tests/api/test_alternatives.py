@@ -1,4 +1,4 @@
-"""Alternative plans over HTTP: who may, what is told, what is refused."""
+"""Alternative plans over HTTP: permissions, responses, errors."""
 
 from typing import Any
 

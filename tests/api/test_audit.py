@@ -1,4 +1,4 @@
-"""The audit names who did what, and who was refused."""
+"""The audit names actions with their author, including refused ones."""
 
 import ast
 import time

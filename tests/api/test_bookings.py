@@ -1,4 +1,4 @@
-"""Bookings over HTTP: made, refused with offers, taken, frozen, given back; by those whose they are."""
+"""Bookings over HTTP: creation, counter-offers, freezing, cancelling, permissions."""
 
 import hashlib
 from typing import Any
@@ -19,7 +19,7 @@ ASKED = {"request": "nodes=1:ppn=2", "duration": 3600, "ready": T + 100_000, "de
 
 @pytest.fixture
 def open_site(busy_cluster: TestClient) -> TestClient:
-    """A site whose users may book."""
+    """A site whose policy permits bookings."""
     answer = busy_cluster.put(f"{MAIN}/policy", json={"bookings": {"most": 2}})
     assert answer.status_code == 200, answer.text
     return busy_cluster
@@ -148,6 +148,8 @@ def test_a_name_that_another_user_has_is_free_for_everybody_else(
     gone = open_site.delete(f"{HERE}/exam", headers=bob).json()["booking"]
     assert (gone["owner"], gone["phase"]) == ("bob", "cancelled")
     assert open_site.get(f"{HERE}/exam", headers=ann).json()["booking"]["phase"] == "flexible"
-    assert open_site.get(f"{HERE}/exam~bob").json()["booking"]["owner"] == "bob"  # for who sees all
+    assert (
+        open_site.get(f"{HERE}/exam~bob").json()["booking"]["owner"] == "bob"
+    )  # for callers that see all jobs
     assert open_site.put(f"{HERE}/exam~ann", json=body, headers=bob).status_code == 422
     assert open_site.get(f"{HERE}/exam~ann", headers=bob).status_code == 404

@@ -60,7 +60,7 @@ def ran(name: str, start: int, end: int | None, cpus: int) -> list[dict[str, Any
 
 
 def told(client: TestClient, kept: DaemonStore, cluster: str, events: Sequence[dict[str, Any]]) -> None:
-    """The cluster hears of these, and they are noted in the database."""
+    """Deliver these to the cluster, and wait until they are in the database."""
     for number, event in enumerate(events):
         named = {**event, "id": f"{cluster}:{number}"}
         answer = client.post(f"/v1/clusters/{cluster}/events", json={"events": [named]})
@@ -80,7 +80,7 @@ def report(client: TestClient, **query: str | int) -> dict[str, Any]:
 
 @pytest.fixture
 def busy(durable: TestClient, kept: DaemonStore) -> TestClient:
-    """In the north, of four cpus, two jobs one after the other, and one that waits; one in the south."""
+    """In the north, with four cpus, two jobs in sequence, and a waiting one; one in the south."""
     queues = [{"type": "queue_changed", "time": BEGIN, "queue": {"name": name}} for name in ("batch", "long")]
     due = str(BEGIN + 2 * HOUR)
     told(
@@ -122,9 +122,9 @@ def test_a_period_has_balance_deadlines_slowdown_and_use(busy: TestClient) -> No
     assert (north["ended"], north["with_deadline"], north["late"]) == (3, 2, 1)
     assert north["slowdown"] == 1.0, "the first has no deadline, and did not wait"
     assert south["slowdown"] == 2.0
-    # Somebody asks for all four cpus all the time; two were free in the third hour, and four for a second.
+    # Demand for all four cpus all the time; two were free in the third hour, and four for a second.
     assert north["processors"] == pytest.approx(10 * HOUR / (4 * (3 * HOUR + 1)))
-    # The last wanted the south for an hour in which nothing ran, and did not get it.
+    # The last one wanted the south for an hour in which nothing ran, and did not get it.
     assert south["processors"] == 0.5
     (matlab,) = north["licences"]
     assert (matlab["name"], matlab["copies"]) == ("matlab", 2)

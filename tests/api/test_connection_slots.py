@@ -1,4 +1,4 @@
-"""Places for connections: who makes room for whom."""
+"""Slots of connections: which connections are closed for new ones."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What requests cost, and who goes first: budgets of processor time, large answers made in pieces."""
+"""Costs of requests, and precedence: budgets of processor time, large responses rendered in pieces."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""What the service manager is told: that the daemon is ready, and whether its watchdog is fed."""
+"""Notifications to the service manager: readiness and watchdog."""
 
 import asyncio
 import contextlib

@@ -45,7 +45,7 @@ def api(the_app: FastAPI) -> Any:
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
         assert client.post("/v1/clusters/main/events", json={"events": EVENTS}).status_code == 200
-    # The token is always sent: what is without one is tried in test_errors.
+    # The token is always sent: requests without one are in test_errors.
     described = json.loads(json.dumps(the_app.openapi()))
     for path in described["paths"].values():
         for operation in path.values():
@@ -144,7 +144,7 @@ def test_every_operation_is_tried(schema: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS + SIMPLE + NAMED)
 def test_valid_requests_get_documented_responses(api: Any, path: str, method: str) -> None:
-    # That it is not ready is one of its answers: an adapter, which others play here, may have said so.
+    # Not being ready is a documented response: the test's adapter may have caused it.
     checks = tuple(check for check in CHECKS if path != "/readyz" or check is not not_a_server_error)
     _try(api[path][method], GenerationMode.POSITIVE, checks)
 
@@ -167,7 +167,7 @@ def test_many_random_requests_cause_no_server_error(api: Any, capsys: pytest.Cap
 
 
 def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], examples: int = 20) -> int:
-    """Tries so many requests, if there are so many; returns how many there were."""
+    """Send up to this number of requests; returns the number sent."""
     count = 0
 
     @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None, deadline=None)
@@ -179,13 +179,13 @@ def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], examples: 
         if here and "cluster" in (case.path_parameters or {}):
             case.path_parameters["cluster"] = "main"
         if isinstance(case.query, dict) and not wrong:
-            case.query.pop("wait", None)  # nobody decides anything meanwhile
+            case.query.pop("wait", None)  # no decision is made meanwhile
         if isinstance(case.body, dict) and not wrong and operation.path.endswith("/alternatives"):
             case.body["seconds"] = 0.1  # else each request takes the seconds that it names, or ten
-        # What was wrong may have been the cluster's name, which is right now.
+        # The invalid part may have been the cluster's name, which is valid now.
         chosen = CHECKS if here and wrong else checks
         answer = case.call(headers={"Authorization": f"Bearer {token('admin')}"})
-        if answer.status_code == 413:  # refused for its size, before anybody looks into it
+        if answer.status_code == 413:  # refused for its size, before it is parsed
             chosen = CHECKS
         if answer.status_code == 503 and "are sought already" in answer.text:
             # A policy that was put before has alternatives sought by the daemon itself, one search at a time.

@@ -1,4 +1,4 @@
-"""Every error is a problem document that says what is wrong and what to do."""
+"""Every error is a problem document with the error and the remedy."""
 
 import json
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def bearer(role: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token(role)}"}
 
 
-# ---- who may do what ------------------------------------------------------------------------------
+# ---- permissions ----------------------------------------------------------------------------------
 
 READS = ["/v1/clusters", MAIN, f"{MAIN}/jobs", f"{MAIN}/nodes", f"{MAIN}/plan", f"{MAIN}/gaps", "/metrics"]
 
@@ -112,7 +112,7 @@ def test_health_checks_and_the_description_need_no_token(stranger: TestClient) -
         assert stranger.get(path).status_code == 200
 
 
-# ---- what is not there ------------------------------------------------------------------------------
+# ---- unknown names ----------------------------------------------------------------------------------
 
 
 def test_an_unknown_cluster_is_named_with_those_that_exist(client: TestClient) -> None:
@@ -133,7 +133,7 @@ def test_an_unknown_path_and_a_wrong_method(client: TestClient) -> None:
     assert answer.headers["allow"] == "GET"
 
 
-# ---- what is not allowed ------------------------------------------------------------------------------
+# ---- invalid values ---------------------------------------------------------------------------------
 
 
 def altered(path: str, value: Any, number: int = 2) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def test_a_pause_needs_a_reason(client: TestClient) -> None:
     problem(client.post(f"{MAIN}/pause", json={"reason": "a\nb"}), "invalid")
 
 
-# ---- what is too much ---------------------------------------------------------------------------------
+# ---- limits -----------------------------------------------------------------------------------------
 
 
 def test_a_body_that_is_too_large_is_refused(client: TestClient, loop: PlanLoop) -> None:

@@ -1,4 +1,4 @@
-"""Planning of nodes and queues held and released over HTTP, by those who may."""
+"""Holds of nodes and queues over HTTP, and their permissions."""
 
 import pytest
 from fastapi.testclient import TestClient

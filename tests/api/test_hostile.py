@@ -1,4 +1,4 @@
-"""Bodies that mean no good: whatever they are, the answer says what is wrong, and nothing changes."""
+"""Hostile bodies: the response names the error, and nothing changes."""
 
 import json
 import os
@@ -34,7 +34,7 @@ keys = st.sampled_from(
 
 
 def refused(client: TestClient, loop: PlanLoop, path: str, body: bytes, **headers: str) -> int:
-    """Posts the body; its status. Whatever is not taken leaves the plan as it was."""
+    """Posts the body; its status. A refused body leaves the plan unchanged."""
     before = loop.published.generation
     answer = client.post(f"{MAIN}/{path}", content=body, headers={**JSON, **headers})
     assert answer.status_code in (200, 400, 413, 422), answer.text

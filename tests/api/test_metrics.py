@@ -1,4 +1,4 @@
-"""What Prometheus is told: true, documented, and of bounded size."""
+"""Metrics for Prometheus: correct, documented, and of bounded size."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture
 def client(the_app: FastAPI, clusters: Clusters) -> Any:  # kernels are compiled for the other
-    """Of an app of its own, whose counts begin at 0."""
+    """A client of a separate app, whose counts begin at 0."""
     app: FastAPI = create_app(clusters, tokens())
     with TestClient(app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
         yield client
@@ -135,7 +135,7 @@ def test_metrics_count_moves_filled_gaps_and_estimate_errors(client: TestClient)
     found = scrape(client)
     assert value(found, "schedd_moves_total", cause="freed") == 2
     assert value(found, "schedd_moves_earlier_total") == 2
-    # 2 had been told to start later than it does now.
+    # The estimate of 2 was later than its start now.
     told = value(found, "schedd_told_start_error_seconds_count")
     post(client, {**started, "id": "s:2", "job_id": "2.server", "shares": [{"node": "n1", "cpus": 4}]})
     found = scrape(client)
@@ -188,4 +188,4 @@ def test_every_family_is_in_the_documentation(client: TestClient) -> None:
         for family in text_string_to_metric_families(client.get("/metrics").text)
         if family.name.startswith("schedd_")
     }
-    assert documented == told | {"schedd_term"}  # told where there is a database
+    assert documented == told | {"schedd_term"}  # exported only with a database

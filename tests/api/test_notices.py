@@ -1,4 +1,4 @@
-"""Notices over HTTP: asked for, shown and removed by who wants them; what may not be asked."""
+"""Notices over HTTP: created, listed and deleted; invalid ones."""
 
 from collections.abc import Iterator
 from pathlib import Path

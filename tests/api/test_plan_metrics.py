@@ -1,4 +1,4 @@
-"""Users' summaries, the plan's worth, how right told starts were."""
+"""Users' summaries, plan metrics, accuracy of start estimates."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reservations over HTTP: made, changed, lifted, by those who may."""
+"""Reservations over HTTP: created, changed, deleted, and their permissions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A job's predicted run time over HTTP: what it comes from, what it is on each kind of nodes, past errors."""
+"""A job's predicted run time over HTTP: its source, its value on each type of nodes, past errors."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ SITE: dict[str, Any] = {"throughput": {"emo": {"epyc": 8.0}}}
 
 
 def events() -> list[dict[str, Any]]:
-    """A fast node and a slow one; jobs 3 to 5 wait, of which 3 says its throughput, 4 that of too short a
-    walltime, and 5 an application of which the site knows the fast nodes alone.
+    """A fast node and a slow one; jobs 3 to 5 wait: 3 has a throughput, 4 a throughput and a too short
+    walltime, and 5 an application for which the site knows only the fast nodes.
     """
     found = [dict(one) for one in EVENTS]
     for event, kind in zip(found, ("epyc", "old"), strict=False):

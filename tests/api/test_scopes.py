@@ -1,4 +1,4 @@
-"""Tokens and roles that count on some clusters alone: over every route, and over what names several."""
+"""Tokens and roles limited to some clusters: over every route, and in lists of clusters."""
 
 import hashlib
 import json
@@ -43,9 +43,9 @@ def scoped_tokens(cluster: str = "main") -> Tokens:
 
 @pytest.fixture
 def scoped(app: FastAPI) -> Iterator[TestClient]:
-    """The application with tokens whose scope is the cluster main; both clusters are busy.
+    """The application with tokens limited to the cluster main; both clusters are busy.
 
-    Over all routes come more requests at once than a user's rate lets through: there is none here.
+    The test sends more requests at once than a user's rate limit permits: it is disabled here.
     """
     app.state.callers = Callers(scoped_tokens(), limits=LimitSettings(user_rate=0))
     with TestClient(app, raise_server_exceptions=False) as client:
@@ -126,7 +126,7 @@ def test_lists_of_clusters_are_limited_to_the_scope(scoped: TestClient) -> None:
     # A path that is no route is counted under route="other": that is no cluster's name.
     assert f'"{OTHER}"' not in mine.replace(f'route="{OTHER}"', "")
     later = scoped.get("/metrics", headers=bearing("all")).text
-    # What is counted for the first time between two scrapes is in the later one alone.
+    # A value first counted between two scrapes is only in the later one.
     assert _main_cluster_only(whole) <= _main_cluster_only(mine) <= _main_cluster_only(later)
     problem(scoped.get("/metrics", headers=bearing("main-user")), "not-allowed")
 

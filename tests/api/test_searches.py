@@ -1,4 +1,4 @@
-"""Searches over HTTP: who may ask for one, and what is told of it."""
+"""Searches over HTTP: permissions and results."""
 
 from fastapi.testclient import TestClient
 

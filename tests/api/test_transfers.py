@@ -1,4 +1,4 @@
-"""Handing jobs over by HTTP: who may, what may be handed over, and what is told of it."""
+"""Transfers over HTTP: permissions, permitted submissions, responses."""
 
 from typing import Any
 

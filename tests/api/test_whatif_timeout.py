@@ -1,4 +1,4 @@
-"""Questions take so long and no longer, and none outlives the daemon."""
+"""What-if questions have a timeout, and none outlives the daemon."""
 
 import asyncio
 import time

@@ -1,7 +1,7 @@
-"""``schedd serve`` with an error put into it: `python -m tests.cli.altered_daemon WHAT ARGUMENTS…`.
+"""``schedd serve`` with an injected error: `python -m tests.cli.altered_daemon WHAT ARGUMENTS…`.
 
-WHAT is ``accept`` (the next 20 connections raise MemoryError while they are accepted, after SIGUSR1) or
-``deaf`` (after SIGUSR1 no connection is accepted any more, and all else goes on).
+WHAT is ``accept`` (after SIGUSR1 the next 20 connections raise MemoryError while they are accepted) or
+``deaf`` (after SIGUSR1 no connection is accepted any more, while everything else continues).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""The names of all settings that Maui, TORQUE's pbs_sched and OpenPBS's scheduler read.
+"""The names of all settings read by Maui, TORQUE's pbs_sched and OpenPBS's scheduler.
 
-Those of both pbs_sched are the names in their sources' lists of what they parse, the old ones too.
+Those of both pbs_sched are the names in their parsers' tables, including old ones.
 """
 
 MAUI = """

@@ -1,4 +1,4 @@
-"""``schedd serve`` with a certificate: taken, renewed by a reload, and each way in which one is unusable."""
+"""``schedd serve`` with a certificate: used, renewed by a reload, and unusable in several ways."""
 
 import contextlib
 import re
@@ -65,7 +65,7 @@ def test_https_uses_a_renewed_certificate_after_a_reload(tmp_path: Path, certifi
         new = ssl.create_default_context(cafile=certificate / "cert.pem")
         with pytest.raises(ssl.SSLError):
             shown(port, new)
-        reload(served, "settings were read anew")
+        reload(served, "settings were read again")
         assert shown(port, new) == (certificate / "cert.pem").read_text() != old
         (certificate / "key.pem").write_text("none")
         assert "key.pem cannot be used" in reload(served, "the settings stay unchanged")["why"]

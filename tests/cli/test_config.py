@@ -1,4 +1,4 @@
-"""``schedd config``: what is checked, shown and explained."""
+"""``schedd config``: checks, shown settings, explanations."""
 
 import tomllib
 from pathlib import Path

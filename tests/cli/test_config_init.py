@@ -1,4 +1,4 @@
-"""``schedd config init``: both files of a new site, by options and by answers, with what the server says."""
+"""``schedd config init``: both files of a new site, from options and prompts, with the server's settings."""
 
 import hashlib
 import socket
@@ -64,7 +64,7 @@ def test_options_create_valid_files_for_both_programs(
 
 
 def test_each_prompt_explains_its_consequences(tmp_path: Path) -> None:
-    """Ten, but for those that options answer; what is no answer is asked again."""
+    """Ten prompts, minus those answered by options; an invalid answer is prompted again."""
     answers = ["sometimes", "shadow", "", "ann", "", "", "4h", "pack", "1gb", "8h"]
     arguments = ["init", "--dir", str(tmp_path), "--server", "", "--others", "none"]
     done = CliRunner().invoke(app, arguments, input="\n".join(answers) + "\n")

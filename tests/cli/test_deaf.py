@@ -76,7 +76,7 @@ def test_errors_while_connections_are_accepted_end_these_and_no_others(tmp_path:
 
 
 def test_a_daemon_without_memory_answers_again_or_ends_with_an_error(tmp_path: Path) -> None:
-    """Never does it live and answer nobody. Libraries may end a process that has no memory; systemd starts it
+    """It never stays alive without responses. Libraries may end a process without memory; systemd starts it
     again.
     """
     with altered(tmp_path, "") as served:

@@ -1,4 +1,4 @@
-"""``schedd demo``: a daemon, a cluster, and a table of what was planned and what came."""
+"""``schedd demo``: a daemon, a cluster, and a table of planned and actual starts."""
 
 import heapq
 import io
@@ -151,9 +151,9 @@ def test_a_busy_requested_port_is_named() -> None:
 
 
 def served(steady: SteadyWorkload, jobs: int, run: float) -> list[tuple[int, float]]:
-    """How many jobs wait at each arrival, and what they ask for, where whoever fits is started.
+    """Number of waiting jobs and their requests at each arrival, if every job that fits is started.
 
-    ``run`` is how much longer jobs take than they say: a machine that does less than is believed.
+    ``run`` is the factor between actual and stated run times, for a machine with less capacity than assumed.
     """
     now, room = 0.0, steady.cpus
     queue: list[tuple[int, float, float]] = []

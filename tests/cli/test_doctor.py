@@ -50,7 +50,7 @@ def app() -> FastAPI:
 
 @pytest.fixture
 def loop(app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PlanLoop]:
-    """Of a daemon whose settings and database are in order, and which all listen to."""
+    """A daemon with valid settings and database, reachable for all."""
     clusters = Clusters({"main": EngineSettings()}, RealClock())
     clusters.start(warm=False)
     app.state.clusters = clusters
@@ -139,7 +139,7 @@ def test_the_adapters_clock_and_version_are_looked_at(doctor: Doctor, app: FastA
     def ask(ahead: float, version: str) -> None:
         about = {"Schedd-Clock": f"{loop.now() + ahead:.2f}", "Schedd-Version": version}
         with TestClient(app, headers={"Authorization": f"Bearer {token('adapter')}"}) as client:
-            for _ in range(3):  # one alone may only have come late
+            for _ in range(3):  # a single one may only be late
                 assert client.get("/v1/clusters/main/decisions", headers=about).status_code == 200
 
     ask(0.5, __version__)

@@ -1,4 +1,4 @@
-"""`schedd emulate` as a process: what it accepts, prints and refuses."""
+"""`schedd emulate` as a process: its input, output and errors."""
 
 import socket
 import subprocess

@@ -32,7 +32,7 @@ KNOWN: dict[str, Any] = {
 def test_only_ended_jobs_are_reported_as_ended(
     changes: dict[str, Any], stands: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that was queued a moment ago may be in the log and not yet in the plan."""
+    """A job queued a moment ago may be in the log and not yet in the plan."""
     history = {"job": "1.srv", "past": {**KNOWN, **changes}}
     session = SimpleNamespace(client=SimpleNamespace(history=lambda _: history), now=3_000)
     assert not show_ended_job(cast("Session", session), "1", UNKNOWN, as_json=False)

@@ -1,4 +1,4 @@
-"""Many short tasks in few jobs: what is merged, and that each task's status and output are kept."""
+"""Many short tasks in few jobs: merged tasks, and that each task's status and output are kept."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def longest(tasks: dict[str, GroupedTask], names: list[str] | None = None) -> in
 
 
 def length_of(found: Grouping, tasks: dict[str, GroupedTask]) -> int:
-    """The longest path of what was grouped, from its jobs alone."""
+    """The longest path of the grouped jobs."""
     of = {name: i for i, names in enumerate(found.jobs) for name in names}
     ends: dict[int, int] = {}
     for i, names in enumerate(found.jobs):

@@ -48,7 +48,7 @@ def test_bare_names_are_links_and_nothing_is_laid_over(
     assert (prefix / "bin" / "showstart").readlink() == program
     assert (prefix / "bin" / "schedd").readlink() == program
     assert (prefix / "share" / "bash-completion" / "completions" / "showbf").exists()
-    # What it made itself it finds, and brings up to date.
+    # Its own files are found and updated.
     own = prefix / "share" / "man" / "man1" / "showstart.1"
     own.write_text(man_page("showstart").replace("OPTIONS", "CHOICES"))
     assert install(prefix, program) == 1

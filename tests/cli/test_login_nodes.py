@@ -1,7 +1,7 @@
-"""Runs the ten lines of docs/administrators/install.md: from settings to the first ``showq`` of a login node.
+"""Runs the ten lines of docs/administrators/install.md: from settings to the first ``showq`` on a login node.
 
-The lines are those of the page. What differs is said in ``here``: where files are, and that the daemon is
-started by the test and not by systemd.
+The lines are those of the page. ``here`` has the differences: paths, and that the daemon is started by the
+test and not by systemd.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The dispatcher of commands: what it says, and what it must not import."""
+"""The dispatcher of commands: its output, and imports that it must avoid."""
 
 import subprocess
 import sys
@@ -105,7 +105,7 @@ def test_a_users_command_loads_no_slow_library(name: str) -> None:
 
 def test_replay_help_loads_no_numeric_library() -> None:
     loaded = imported("from schedd.cli.main import main; assert main(['replay', '--help']) == 0")
-    assert "typer" in loaded  # the check can tell
+    assert "typer" in loaded  # the check can detect it
     assert loaded.isdisjoint({"numpy", "numba", "matplotlib"})
 
 

@@ -31,7 +31,7 @@ class Post:
 
 @pytest.fixture
 def silent() -> Iterator[tuple[int, threading.Event, socket.socket]]:
-    """A relay that takes a connection and says nothing; its port, and whether somebody came."""
+    """A relay that accepts a connection and sends nothing; its port, and whether there was a connection."""
     came = threading.Event()
     server = socket.create_server(("127.0.0.1", 0))
 

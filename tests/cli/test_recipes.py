@@ -17,9 +17,9 @@ _RECIPE = re.compile(r"`(schedd [^`\n]+)`")
 _TYPED = re.compile(r"(?:\$ )?(schedd (?!\[-)[^|<>&;]+)")
 """A line that begins with a command, in a block of them."""
 _SENTENCES = frozenset({"answered", "at", "does", "on", "plans"})
-"""Second words of what the program says of itself."""
+"""Second words of the program's own help."""
 _NO_FAULT = ("required", "expected")
-"""A recipe may leave out what is to be filled in."""
+"""A recipe may leave out values to be filled in."""
 
 
 def recipes() -> Iterator[tuple[str, str]]:

@@ -66,7 +66,7 @@ def test_the_plan_is_shown_at_each_moment_with_all_that_happened_at_it(plans: Pl
 
 
 def test_waiting_jobs_show_promised_and_expected_starts(plans: Plans, log: Path) -> None:
-    """Of forty jobs that asked for ten times what they took, the next is known to take less."""
+    """Of forty jobs that requested ten times their run time, the next is predicted to take less."""
     jobs = [(600 * n, 50, 4, 500) for n in range(40)]
     log.write_text(text([*jobs, (24_000, 50, 4, 500), (24_001, 50, 4, 500)]))
     (plan,) = plans("--until", "24001", "--slack", "100")

@@ -82,7 +82,7 @@ async def until(house: House, right: Callable[[Said], bool], *args: str) -> str:
 
 
 async def settled(house: House) -> None:
-    """All is well: nobody is missed, and jobs are started."""
+    """Normal state: every component is present, and jobs are started."""
     shown: dict[str, object] = {}
     for _ in range(2 * WAIT_S):
         shown = await house.ask("")
@@ -93,7 +93,7 @@ async def settled(house: House) -> None:
 
 
 async def opened(house: House, kind: str) -> None:
-    """An alert of this kind is open: what is wrong around the engine is looked for each second."""
+    """An alert of this kind is open: the engine's environment is checked each second."""
     for _ in range(WAIT_S):
         if kind in [one["kind"] for one in (await house.ask("/alerts"))["alerts"]]:
             return
@@ -190,7 +190,7 @@ async def faces(house: House, job: str) -> dict[str, Any]:
 
 
 async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: House) -> None:
-    """kill -9: what is planned is past before anybody could start it."""
+    """kill -9: the plan is in the past before any job could be started."""
     fills = [house.server.submit(resources={"walltime": "00:00:05", "nodes": "4:ppn=8"}, runtime=3.0)]
     job = house.server.submit(resources={"walltime": "00:00:30", "nodes": "4:ppn=8"}, runtime=1.0)
     name = job.partition(".")[0]

@@ -185,7 +185,7 @@ def test_a_long_poll_is_woken_by_a_decision_and_ended_by_the_end(served: Served)
     time.sleep(0.1)  # so that the first poll is not taken for the second
     begun = time.monotonic()
     waiting.start()
-    # The poll is under way when the daemon has heard of it; then the end does not wait for it.
+    # The request is pending once the daemon has received it; then the end does not wait for it.
     _until(served.process, lambda: _heard(served) < time.monotonic() - begun)
     assert served.stop(signal.SIGINT) == 0
     waiting.join(WAIT)
@@ -193,7 +193,7 @@ def test_a_long_poll_is_woken_by_a_decision_and_ended_by_the_end(served: Served)
 
 
 def _heard(served: Served) -> float:
-    """How many seconds ago the daemon heard of an adapter."""
+    """Seconds since the daemon's last contact with an adapter."""
     numbers = served.client.get("/metrics").text
     found = re.search(r"^schedd_adapter_age_seconds\{.*\} (\S+)$", numbers, re.MULTILINE)
     assert found is not None
@@ -224,7 +224,7 @@ def test_the_service_manager_is_notified_about_ready_alive_and_stopping(tmp_path
 
 
 def _but_watchdogs(manager: socket.socket) -> str:
-    """The next that is told but for signs of life."""
+    """The next notification other than signs of life."""
     while (told := manager.recv(4096).decode()) == "WATCHDOG=1":
         pass
     return told
@@ -341,7 +341,7 @@ def test_a_long_question_does_not_delay_shutdown(served: Served) -> None:
     before = _processor_ticks(served.process.pid)
     for one in asking:
         one.start()
-    # It works on the questions: so much it does not need for anything else, however busy the machine is.
+    # It works on the questions: nothing else needs that much, however busy the machine is.
     _until(served.process, lambda: _processor_ticks(served.process.pid) - before > 30)
     assert served.stop() == 0
     for one in asking:

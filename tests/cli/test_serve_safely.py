@@ -30,7 +30,7 @@ SLACK = "slack = 0"
 
 
 def configured(folder: Path, **sections: str) -> Path:
-    """A file with these lines in its sections, and whatever a daemon needs beside."""
+    """A file with these lines in its sections, and all other required settings."""
     (folder / "tokens").write_text(f"admin tester {TOKEN}\n")
     (folder / "tokens").chmod(0o600)
     lines = {
@@ -73,7 +73,7 @@ def logged(served: Served, event: str) -> list[dict[str, Any]]:
 
 
 def reload(served: Served, event: str) -> dict[str, Any]:
-    """Has the daemon read its settings anew; what it says of it."""
+    """Let the daemon read its settings again; returns its log entry."""
     before = len(logged(served, event))
     served.process.send_signal(signal.SIGHUP)
     found: list[dict[str, Any]] = _until(served.process, lambda: logged(served, event)[before:])
@@ -118,7 +118,7 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: Served, f
     path = configured(folder, limits="patience = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
     text = path.read_text().replace(SLACK, 'slack = 900\npolicy = "easy"')
     path.write_text(text.replace("port = 0", "port = 1"))
-    said = reload(served, "settings were read anew")
+    said = reload(served, "settings were read again")
     assert said["changed"] == ["auth.operators", "limits.user_rate", "clusters.main.slack 0 -> 15m"]
     assert said["need_a_restart"] == ["server.port", "clusters.main.policy"]
     assert served.get("")["generation"] > generation
@@ -176,7 +176,7 @@ def test_others_on_the_socket_are_users(served: Served, folder: Path) -> None:
     refused = ask(f"{MAIN}/resume", "-X", "POST")
     assert refused["status"] == 403
     assert refused["detail"].startswith("nobody has the role user")
-    # A header does not make somebody else of them.
+    # A header does not change their identity.
     assert ask(f"{MAIN}/resume", "-X", "POST", "-H", "X-Remote-User: root")["status"] == 403
 
 
@@ -303,7 +303,7 @@ def test_clients_that_read_no_response_are_disconnected(served: Served) -> None:
 
 def test_connections_per_address_are_limited(served: Served, folder: Path) -> None:
     configured(folder, limits="patience = 30\nconnections_one = 20", auth='operators = ["bob"]')
-    reload(served, "settings were read anew")
+    reload(served, "settings were read again")
     poll = (
         f"GET {MAIN}/decisions?after=~&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     )
@@ -314,7 +314,7 @@ def test_connections_per_address_are_limited(served: Served, folder: Path) -> No
         assert local(folder, "GET", "/readyz")[0] == 200  # others are served
     configured(folder, limits="patience = 0.5", auth='operators = ["bob"]')
     _until(served.process, lambda: is_ready(served))
-    reload(served, "settings were read anew")
+    reload(served, "settings were read again")
 
 
 def refused(served: Served) -> bool:
@@ -326,7 +326,7 @@ def refused(served: Served) -> bool:
 
 def test_silent_strangers_do_not_shut_the_adapter_out(served: Served, folder: Path) -> None:
     configured(folder, limits="patience = 30\nconnections = 40\nconnections_one = 10")
-    reload(served, "settings were read anew")
+    reload(served, "settings were read again")
     port = int(served.url.rsplit(":", 1)[1])
     with contextlib.ExitStack() as open_ones:
         for number in range(60):
@@ -340,7 +340,7 @@ def test_silent_strangers_do_not_shut_the_adapter_out(served: Served, folder: Pa
         assert local(folder, "GET", "/readyz")[0] == 200
     configured(folder, limits="patience = 0.5", auth='operators = ["bob"]')
     _until(served.process, lambda: is_ready(served))
-    reload(served, "settings were read anew")
+    reload(served, "settings were read again")
 
 
 def test_every_change_is_audited_with_its_author(served: Served, folder: Path) -> None:
@@ -348,7 +348,7 @@ def test_every_change_is_audited_with_its_author(served: Served, folder: Path) -
     served.events(node(1, now))
     soon = {"start": now + 1_000, "end": now + 2_000}
     reserve = {"type": "reserve", "id": "r:1", "time": now, "name": "y", "nodes": ["n1"], "start": now}
-    # Jobs of the tests before fill the node for days: bookings take gaps alone.
+    # Jobs of earlier tests fill the node for days: bookings use only gaps.
     far = 300 * 86_400
     booked = {"duration": 600, "deadline": now + far}
     site = {"licences": {"x": {"lent": True}}, "bookings": {"most": 1, "ahead": far}}
@@ -394,7 +394,7 @@ def test_every_change_is_audited_with_its_author(served: Served, folder: Path) -
         ("POST", "/alternatives/{number}/plans/{plan}/apply"),
     }
     asking = {("POST", path) for path in ("/what-if", "/policy/preview")}
-    # Programs tell these again and again: nobody decided anything.
+    # Programs send these again and again: no user decided anything.
     asking |= {("POST", "/power/readings"), ("POST", "/transfers/{name}/bag-end")}
     asking |= {("POST", f"/{kind}/preview") for kind in ("reservations/{name}", "holds/{kind}/{name}")}
     described = served.client.get("/openapi.json").json()["paths"]

@@ -1,4 +1,4 @@
-"""The client says what the API says, and its types are those of the API's description."""
+"""The client agrees with the API, and its types with the API's description."""
 
 from collections.abc import Iterator
 from pathlib import Path

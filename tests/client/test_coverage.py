@@ -119,9 +119,9 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("delete", f"{C}/bookings/{{name}}"): lambda client: client.cancel_booking("b"),
     ("delete", f"{C}/policy"): Client.withdraw_policy,
 }
-"""In the order in which they can be called one after another."""
+"""In an order in which they can be called one after another."""
 ADAPTERS = {("post", f"{C}/events"), ("get", f"{C}/decisions")}
-"""What an adapter says and hears; it has a client of its own."""
+"""The adapter's methods, which are in another client."""
 LATER = {("post", f"{C}/transfers/{{name}}/release"), ("post", f"{C}/transfers/{{name}}/bag-end")}
 """Need an adapter at work: see tests/api/test_transfers.py."""
 

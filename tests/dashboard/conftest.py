@@ -38,7 +38,7 @@ def token(role: str) -> str:
 
 
 def tokens() -> Tokens:
-    """One of each role; the user is ann."""
+    """A token for each role; the user is ann."""
     names = {"user": "ann"}
     entries = [
         (Bearer(names.get(role, f"our-{role}"), role), hashlib.sha256(token(role).encode()).digest())
@@ -81,7 +81,7 @@ class Site:
 
 
 class Look:
-    """One browser window of one person, with what went wrong in it."""
+    """A browser window of one user, with the errors in it."""
 
     def __init__(self, site: Site, context: BrowserContext) -> None:
         self.site = site

@@ -34,7 +34,7 @@ def app() -> FastAPI:
 
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No settings of who runs the tests; times in UTC, 80 columns; the daemon in this process is silent."""
+    """No settings of the present user; times in UTC, 80 columns; the daemon in this process is silent."""
     for name in ("SCHEDD_URL", "SCHEDD_CLUSTER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

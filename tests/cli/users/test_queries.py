@@ -1,4 +1,4 @@
-"""Commands that ask: when a job starts, what is free, who is planned; against a daemon on a socket."""
+"""Commands with questions: start of a job, idle capacity, the queue; against a daemon on a socket."""
 
 import json
 import re
@@ -167,7 +167,7 @@ def test_showbf_shows_idle_capacity(run: Run, loop: PlanLoop) -> None:
     said = run("showbf", "-p", "4", "-f", "fast")[1].splitlines()
     assert said[0] == "at least 1 node with at least 4 free cpus and the feature fast:"
     assert said[2].split() == ["4", "1", "4", "no", "limit", "n3"]
-    # What it says starts at once does, and a second more does not.
+    # A job that fits exactly starts at once; a second more does not fit.
     at_once = re.compile(r"^start +Tue 14 Nov 22:13:20  now$", re.MULTILINE)
     assert at_once.search(run("showstart", "1@8@1000")[1])
     assert not at_once.search(run("showstart", "1@8@1001")[1])

@@ -1,4 +1,4 @@
-"""What all commands for users share: where they ask, what they say of errors, how they print."""
+"""Common behaviour of all commands for users: endpoint, errors, output."""
 
 import json
 import os
