@@ -71,7 +71,7 @@ def test_bookings_need_the_sites_permission(busy_cluster: TestClient) -> None:
     ("body", "said"),
     [
         ({"request": None}, "give either request or resources"),
-        ({"start": T}, "start says it all"),
+        ({"start": T}, "start excludes ready and deadline"),
         ({"ready": None, "deadline": None}, "say when"),
         ({"guard": 5}, "guard, late and arming are for a transfer"),
         ({"late": 5}, "guard, late and arming are for a transfer"),

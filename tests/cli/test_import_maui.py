@@ -296,7 +296,7 @@ def test_walltime_limits_count_requested_walltimes() -> None:
         ("CLASSCFG[x] EXCLUDEDUSERLIST=a", "CLASSCFG[x] EXCLUDEDUSERLIST", "blocker: users are not kept out"),
         ("CLASSCFG[x] MAX.WCLIMIT=9", "CLASSCFG[x] MAX.WCLIMIT", "different: the server's affair"),
         ("NODECFG[n1] MAXJOB=2", "NODECFG[n1] MAXJOB", "blocker: there are no limits of single nodes"),
-        ("NODECFG[n1] MAXLOAD=2", "NODECFG[n1] MAXLOAD", "different: the full request of a job"),
+        ("NODECFG[n1] MAXLOAD=2", "NODECFG[n1] MAXLOAD", "different: what jobs asked for counts"),
         ("NODECFG[n1] SPEED=2", "NODECFG[n1] SPEED", "no matter: neither USEMACHINESPEED"),
         ("NODECFG[n1] ACCESS=SHARED", "NODECFG[n1] ACCESS", "no matter: nodes are shared"),
         ("NODECFG[n1] COLOUR=red", "NODECFG[n1] COLOUR", "different: Maui has no such setting"),
