@@ -22,7 +22,7 @@ from schedd.replay.simulation import Simulation
 from schedd.replay.site import ReplaySite, equal_node_site, single_node_site
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts
-from tests.replay.oracle import Each, Job, kept, simulate
+from tests.replay.oracle import Each, Job, promises_held, simulate
 
 POLICIES = ("conservative", *QUEUE_POLICIES)
 OF_EACH_SORT = ("conservative", "fcfs", "easy", "aggressive", "easy-xf-24h")
@@ -200,7 +200,7 @@ def test_user_limits_match_the_reference_simulator(
     found = run(_user_limits(jobs, 7), "conservative", site=_limits(each), validate=True)
     start = found.start.tolist()
     assert found.promise_breaches == 0
-    assert kept(jobs, start, each)
+    assert promises_held(jobs, start, each)
     assert _peak(jobs, found) <= 7
     event(f"clear: {expected.clear}")
     if expected.clear:
@@ -215,7 +215,7 @@ def test_violated_limits_are_detected_independently() -> None:
     schedule = run(ready, "conservative")
     seen = peak_usage(limit, ready.jobs, schedule.start.tolist(), schedule.end.tolist())
     assert [(peak.used, peak.amount, peak.by) for peak in seen] == [(2, 1, "u0"), (2, 1, "u0")]
-    assert not kept(jobs, schedule.start.tolist(), Each(1, 1))
+    assert not promises_held(jobs, schedule.start.tolist(), Each(1, 1))
     result = replay(ready, "conservative", site=limit)
     assert [(peak.used, peak.by) for peak in result.limits] == [(1, "u0"), (1, "u0")]
     assert result.metrics.max_wait_s == 10
