@@ -12,7 +12,7 @@ import schedd.plan.kernels as kernels
 from dataclasses import replace
 from schedd.engine.improve import improvement, movable
 from schedd.plan.placements import current_allocation
-from schedd.plan.kernel_status import compiled
+from schedd.plan.kernel_status import count_compiled
 from schedd.service.warmup import log_compilation, warm_up
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
@@ -27,7 +27,7 @@ def by_name():
                 found[f"{info.name}.{name}"] = len(value.signatures)
     return found
 
-told_none, of = compiled()
+told_none, of = count_compiled()
 begun = threading.Event()
 lines = []
 def note(_, __, line):
@@ -38,7 +38,7 @@ structlog.configure(processors=[note])
 with log_compilation(0.01):
     assert begun.wait(60)
     warm_up()
-told_all, still = compiled()
+told_all, still = count_compiled()
 assert told_none == 0 < told_all <= of == still, (told_none, told_all, of)
 assert lines[0]["event"] == "kernels are compiled" and lines[0]["of"] == of, lines[0]
 assert 0 <= lines[0]["done"] <= lines[-1]["done"] <= of
