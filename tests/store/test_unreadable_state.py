@@ -283,7 +283,7 @@ def test_missing_run_time_facts_are_learned_from_accounting_logs(store: Store, t
     log.write_text("".join(ended_run_record(T - 86_400 + 100 * i) for i in range(30)))
     settings = replace(SETTINGS, predict=True, predict_from=str(log))
     follower = LogFollower(store, "c", settings, before.server.now)
-    assert "the facts that were kept" in follower.rebuilt
+    assert "used the facts stored with the state" in follower.rebuilt
     assert learned_run_times(follower).ends == 30
 
 
