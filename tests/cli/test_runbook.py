@@ -125,7 +125,7 @@ async def test_nothing_starts(house: House) -> None:
     await settled(house)
 
 
-async def test_a_job_does_not_start(house: House) -> None:
+async def test_one_job_does_not_start(house: House) -> None:
     job = short(house, nodes="1:ppn=4", mem="999gb").partition(".")[0]
     await until(house, lambda found: "never here: " in found[1], "checkjob", job)
     _, said = await command(house, "showstart", job, "-l", "nodes=1:ppn=4,mem=1gb")
@@ -310,13 +310,13 @@ async def test_a_promise_was_missed(house: House) -> None:
     assert re.search(r"decision d\w+\s+start ordered", said)
 
 
-async def test_the_plan_is_wrong(house: House) -> None:
+async def test_the_plan_looks_wrong(house: House) -> None:
     for args in (("showplan",), ("audit",), ("optimise",), ("policy", "show")):
         code, said = await command(house, *args)
         assert (code, bool(said)) == (0, True), (args, said)
 
 
-async def test_upgrade_and_downgrade(house: House) -> None:
+async def test_upgrade_and_back(house: House) -> None:
     code, said = await command(house, "migrate", "current")
     assert code == 0
     found = re.search(r"version (\w+); this program needs (\w+)", said)
