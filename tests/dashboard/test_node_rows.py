@@ -168,7 +168,7 @@ def test_group_load_is_the_sum_over_its_nodes(published) -> None:  # type: ignor
         for slot in np.flatnonzero(published.starts >= 0).tolist():
             start, length = int(published.starts[slot]) - T, int(published.durations[slot])
             if start <= moment < start + length:
-                wanted += sum(entry.amounts[0] for entry in published.held_by(slot) if not entry.of_pool)
+                wanted += sum(entry.amounts[0] for entry in published.held_by(slot) if not entry.is_pool)
         assert sum(of_groups) == wanted
     opened = plan_columns(published, lambda _: True, PlanViewport(group="rack", opened=("rack=r1",)))
     assert opened["nodes"]["name"] == ["n04", "n05", "n06", "n07"]
