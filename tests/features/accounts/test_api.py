@@ -59,7 +59,7 @@ def test_what_is_moved_lets_jobs_go(accounts: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"source": "ann", "target": "bob", "amount": 89}, "not so much"),
+        ({"source": "ann", "target": "bob", "amount": 89}, "too little that is not reserved"),
         ({"source": "ann", "target": "ann", "amount": 1}, "two different"),
         ({"source": "nope", "target": "bob", "amount": 1}, "no account nope"),
         ({"amount": 1}, "two different"),
