@@ -140,7 +140,7 @@ async def remove_notice(
     number: Annotated[int, Path(description="Of the notice.", ge=1, le=1 << 53, examples=[1])],
     caller: User,
 ) -> Response:
-    """Delete a notice."""
+    """Delete a notice: no more notifications are sent for it."""
     cluster.check_leads()
     async with audit_act(cluster, caller.name, "stop notifying", str(number)) as act:
         notifier = _find_notifier(request, cluster)

@@ -47,7 +47,7 @@ BUILT_IN: Final[Mapping[str, ResourceFacts]] = MappingProxyType(
         "energy": ResourceFacts("float"),
     }
 )
-"""Resources of every OpenPBS server, used if the server does not report its own."""
+"""Resources of every server with typed resources, used if the server does not report its own."""
 
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")
 _MOST_PARTS: Final = 2**50

@@ -302,7 +302,7 @@ def test_clients_that_read_no_response_are_disconnected(served: Served) -> None:
 
 
 def test_connections_per_address_are_limited(served: Served, folder: Path) -> None:
-    configured(folder, limits="patience = 30\nconnections_one = 20", auth='operators = ["bob"]')
+    configured(folder, limits="patience = 30\nconnections_per_address = 20", auth='operators = ["bob"]')
     reload(served, "settings were read again")
     poll = (
         f"GET {MAIN}/decisions?after=~&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
@@ -325,7 +325,7 @@ def refused(served: Served) -> bool:
 
 
 def test_silent_strangers_do_not_shut_the_adapter_out(served: Served, folder: Path) -> None:
-    configured(folder, limits="patience = 30\nconnections = 40\nconnections_one = 10")
+    configured(folder, limits="patience = 30\nconnections = 40\nconnections_per_address = 10")
     reload(served, "settings were read again")
     port = int(served.url.rsplit(":", 1)[1])
     with contextlib.ExitStack() as open_ones:

@@ -129,7 +129,13 @@ def test_the_rule() -> None:
     told = np.array([20_000, 20_000, 9_999, -1, 20_000])
     planned = np.array([30_000, 10_600, 30_000, 30_000, -1])
     when = np.full(5, 9_990)
-    assert next_update(told, when, planned, now, 60).tolist() == [10_050, now, now, now, now]
+    assert next_update(told, when, planned, now, 60, dispatching=True).tolist() == [
+        10_050,
+        now,
+        now,
+        now,
+        now,
+    ]
 
 
 def test_job_on_an_offline_node_shows_it_at_once() -> None:
@@ -167,4 +173,6 @@ def test_imminent_start_is_written_only_if_it_does_not_happen() -> None:
     now = 10_000
     planned = np.array([now - 5, now - 4, now, now + 5, now + 6])
     told = np.full(5, -1)
-    assert next_update(told, told, planned, now, 60).tolist() == [now, now + 1, now + 5, now + 10, now]
+    updates = next_update(told, told, planned, now, 60, dispatching=True)
+    assert updates.tolist() == [now, now + 1, now + 5, now + 10, now]
+    assert next_update(told, told, planned, now, 60, dispatching=False).tolist() == [now] * 5

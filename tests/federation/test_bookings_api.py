@@ -77,7 +77,7 @@ def test_refusal_has_alternatives_from_all_clusters(harness: BookingHarness, ann
     assert problem["detail"] == (
         "a: there is no room for it in its window; b: there is no room for it in its window"
     )
-    assert "POST …/accept takes one" in problem["hint"]
+    assert "POST …/accept accepts one" in problem["hint"]
     options = problem["options"]
     assert [one["option"] for one in options] == list(range(1, len(options) + 1))
     assert {(one["cluster"], one["stretch"] < 0) for one in options} == {

@@ -358,7 +358,7 @@ def test_api_submits_and_shows_divided_cores(harness: FederationHarness) -> None
     ("body", "said"),
     [
         ({"parts": [PART]}, "over how many clusters"),
-        ({"parts": [PART, PART], "most": 2}, "stands alone"),
+        ({"parts": [PART, PART], "most": 2}, "must be the only one"),
         ({"parts": [{**PART, "cores": 10}], "most": 2}, "cannot be divided into units of 4"),
         ({"parts": [{**PART, "cores": 0}], "most": 2}, "greater than or equal to 1"),
         ({"parts": [{**PART, "request": "nodes=3:ppn=4"}], "most": 2}, "asks for one unit"),

@@ -20,7 +20,7 @@ def collector_disabled() -> Iterator[None]:
     gc.enable()
 
 
-@pytest.mark.usefixtures("no_looks")
+@pytest.mark.usefixtures("collector_disabled")
 def test_survivors_of_a_full_collection_are_frozen() -> None:
     garbage = GarbageCollectorTuning()
     garbage.begin()
@@ -38,7 +38,7 @@ def test_survivors_of_a_full_collection_are_frozen() -> None:
     garbage.end()
 
 
-@pytest.mark.usefixtures("no_looks")
+@pytest.mark.usefixtures("collector_disabled")
 def test_cycles_that_were_set_aside_in_use_go_in_the_end() -> None:
     garbage = GarbageCollectorTuning(whole=0.0)  # every other look is at all
     garbage.begin()

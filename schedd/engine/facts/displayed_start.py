@@ -3,8 +3,9 @@
 The plan is repaired at every event, so a planned start may change within seconds. A published start stays
 until the plan differs by more than a threshold, and then until a pause since the last publication is over.
 The pause is short if both the published and the planned start are near. There is no pause if only the new
-start is near, if the job has lost its start, or if the published start has passed. A start within seconds is
-not published: the job is seen to start. Times are seconds since the epoch, -1: none; arrays are (n,), by job.
+start is near, if the job has lost its start, or if the published start has passed. Where jobs are started
+here, a start within seconds is not published: the job is seen to start. Times are seconds since the epoch,
+-1: none; arrays are (n,), by job.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -44,13 +45,15 @@ def is_outdated(told: int, planned: int, threshold: int) -> bool:
     return abs(planned - told) > threshold or (planned < 0) != (told < 0)
 
 
-def next_update(told: Ints, told_when: Ints, planned: Ints, now: int, pause: int) -> Ints:
-    """Return from when on each published start may be replaced."""
+def next_update(
+    told: Ints, told_when: Ints, planned: Ints, now: int, pause: int, *, dispatching: bool
+) -> Ints:
+    """Return from when on each published start may be replaced; ``dispatching``: due jobs start here."""
     steady = (told > now) & (planned > now + NEAR)
     near = (told > now) & (told <= now + NEAR) & (planned >= 0) & ~steady
     soon = (planned > now - LATE_S) & (planned <= now + _SOON_S)
     update = np.where(steady, told_when + pause, np.where(near, told_when + min(pause, _NEAR_PAUSE_S), now))
-    return np.where(soon, planned + LATE_S, update)
+    return np.where(soon, planned + LATE_S, update) if dispatching else update
 
 
 def displayed_start(told: int, planned: int, now: int) -> int:

@@ -87,8 +87,14 @@ def next_write(state: EngineState) -> int:
 
 def _next_update(state: EngineState, slots: Ints) -> Ints:
     planned = state.plan.starts(slots)
+    dispatching = state.mode == "scheduler" and not state.halted
     return next_update(
-        state.told[slots], state.told_when[slots], planned, state.now, state.settings.tell_pause
+        state.told[slots],
+        state.told_when[slots],
+        planned,
+        state.now,
+        state.settings.tell_pause,
+        dispatching=dispatching,
     )
 
 
