@@ -191,7 +191,8 @@ async def faces(house: House, job: str) -> dict[str, Any]:
 
 async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: House) -> None:
     """kill -9: the plan is in the past before any job could be started."""
-    fills = [house.server.submit(resources={"walltime": "00:00:05", "nodes": "4:ppn=8"}, runtime=3.0)]
+    # It runs for long enough that a busy machine has looked at everything before it ends.
+    fills = [house.server.submit(resources={"walltime": "00:00:25", "nodes": "4:ppn=8"}, runtime=20.0)]
     job = house.server.submit(resources={"walltime": "00:00:30", "nodes": "4:ppn=8"}, runtime=1.0)
     name = job.partition(".")[0]
     await until(house, lambda found: "no job" not in found[1], "checkjob", name)
