@@ -6,6 +6,7 @@ Each layer loads its part of a feature by name, where the feature has one: the e
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -28,10 +29,11 @@ FEATURES: Final = (
 """In the order in which the engine calls their components."""
 
 
-def feature_modules(part: str) -> list[ModuleType]:
-    """The modules of this name of all features that have one."""
+@cache
+def feature_modules(part: str) -> tuple[ModuleType, ...]:
+    """The modules of this name of all features that have one. Pages and scrapes of metrics ask each time."""
     names = [f"schedd.features.{feature.name}.{part}" for feature in FEATURES]
-    return [import_module(name) for name in names if find_spec(name) is not None]
+    return tuple(import_module(name) for name in names if find_spec(name) is not None)
 
 
 def feature_folders(part: str) -> list[str]:

@@ -33,6 +33,7 @@ __all__ = [
     "empty_parts",
     "fork_parts",
     "handlers_of_components",
+    "last_place_checks",
     "lasting_fields",
     "leave_components",
     "load_parts",
@@ -130,6 +131,12 @@ class Component(Generic[_S]):
 def components() -> tuple[Component[Any], ...]:
     """The components of all features."""
     return tuple(cast("Component[Any]", module.COMPONENT) for module in feature_modules("component"))
+
+
+@cache
+def last_place_checks() -> tuple[Callable[["EngineState", str], bool], ...]:
+    """The functions ``goes_last`` of all components: they are asked for each job that is ranked."""
+    return tuple(one.goes_last for one in components() if one.goes_last is not None)
 
 
 @cache

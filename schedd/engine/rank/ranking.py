@@ -9,7 +9,7 @@ through once after the policy or a queue's priority changed.
 
 import numpy as np
 
-from schedd.engine.component import components
+from schedd.engine.component import last_place_checks
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now, looks_around
@@ -32,7 +32,7 @@ _WORDS = "it goes before jobs of lower priority"
 
 
 def _goes_last(state: EngineState, job: str) -> bool:
-    return any(one.goes_last is not None and one.goes_last(state, job) for one in components())
+    return any(check(state, job) for check in last_place_checks())
 
 
 def set_rank(state: EngineState, record: JobRecord) -> None:
