@@ -15,7 +15,7 @@ from schedd.federation.coallocation.decisions import CoAllocationRules
 from schedd.federation.routing.cluster_status import RoutingRules
 from schedd.federation.routing.policies import RoutingPolicy
 from schedd.service.settings.auth import IdTokenSettings
-from schedd.service.settings.section import Section
+from schedd.wire.section import Section
 from schedd.wire.times import FloatSeconds, Seconds
 
 __all__ = [

@@ -17,7 +17,6 @@ from schedd.policy.economy import Economy
 __all__ = [
     "SCALE",
     "Account",
-    "AccountRules",
     "Period",
     "Portion",
     "Unit",
@@ -31,26 +30,6 @@ Period = Literal["", "month", "quarter", "year"]
 SCALE: Final[Mapping[Unit, int]] = {"core_hours": 3_600, "money": 1_000_000}
 """Smallest units in one core-hour, or in one unit of the currency."""
 _MONTHS: Final[Mapping[Period, int]] = {"": 0, "month": 1, "quarter": 3, "year": 12}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountRules:
-    """Site rules for accounts. ``by`` is the job attribute that names the account; jobs without one use
-    ``otherwise`` (empty: uncharged).
-
-    Jobs of an account that is not ``known`` wait or run uncharged; jobs of an ``empty`` account wait or go
-    last. A gpu counts as ``gpu`` cores.
-    """
-
-    by: Literal["account", "project", "group", "user"] = "account"
-    otherwise: str = ""
-    unknown: Literal["run", "wait"] = "run"
-    empty: Literal["wait", "last"] = "wait"
-    gpu: float = 0.0
-    logs: str = ""
-    """The server's accounting logs: a file, or the directory of daily files; empty: not read."""
-    zone: str = "UTC"
-    """Time zone of the midnights at which periods begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

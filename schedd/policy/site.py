@@ -8,21 +8,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from schedd.model import NodeSets
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
-from schedd.policy.accounts import AccountRules
 from schedd.policy.automatic_alternatives import AlternativeRules
 from schedd.policy.bookings import BookingRules, Order
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.fair_share import FairShare
+from schedd.policy.feature_settings import find_part, parse_feature_settings
 from schedd.policy.limits import Limit
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.reliability import Reliability
+from schedd.wire.section import Section
 
 __all__ = [
     "STALE",
@@ -36,6 +37,7 @@ __all__ = [
 
 STALE = 600
 """Default age in seconds at which a licence count is outdated."""
+_S = TypeVar("_S", bound=Section)
 _WINDOW = frozenset({"first", "last", "rule", "without"})
 
 
@@ -98,8 +100,6 @@ class SitePolicy:
     """Rules for automatic alternatives."""
     hard_limits: bool = False
     """Whether a job is planned only within its cost limit."""
-    accounts: AccountRules = field(default_factory=AccountRules)
-    """Account rules."""
     reliability: Reliability = field(default_factory=Reliability)
     """Rules for avoiding failing nodes."""
     bookings: BookingRules = field(default_factory=BookingRules)
@@ -108,6 +108,14 @@ class SitePolicy:
     """Rules for placement by energy."""
     power_saving: PowerSaving = field(default_factory=PowerSaving)
     """Rules for switching off idle nodes."""
+    zone: str = "UTC"
+    """Time zone of the site."""
+    features: Mapping[type[Section], Section] = field(default_factory=dict)
+    """Settings of features, by their models."""
+
+    def part(self, kind: type[_S]) -> _S:
+        """Return the settings of a feature, by their model."""
+        return find_part(self.features, kind)
 
     def speed(self, name: str, properties: Iterable[str], otherwise: float) -> float:
         """Return the speed of a node: the maximum for its name and properties."""
@@ -130,6 +138,8 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     classes = {name: _job_class(one) for name, one in (plain.get("classes") or {}).items()}
     tree = plain.get("fair_share")
     return SitePolicy(
+        zone=zone,
+        features=parse_feature_settings(plain),
         weights=SiteWeights(**priority, classes=classes),
         fair_share=_fair_share(tree) if tree is not None else None,
         limits=(
@@ -145,7 +155,6 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         economy=parse_economy(plain),
         choosing=AlternativeRules(**(plain.get("choose") or {})),
         hard_limits=plain.get("cost_limits") == "hard",
-        accounts=AccountRules(**(plain.get("accounts") or {}), zone=zone),
         reliability=parse_reliability(plain),
         bookings=_bookings(plain.get("bookings") or {}),
         thrift=EnergyPlacement(**(plain.get("thrift") or {})),

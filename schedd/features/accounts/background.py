@@ -12,6 +12,7 @@ import structlog
 
 from schedd.dialect.accounting import EndedRun, shares_of
 from schedd.features.accounts.rules import account_of
+from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import LedgerLine, PublishedAccounts, account_book
 from schedd.policy.site import site_policy
 from schedd.service.cluster.accounting_logs import ended_runs
@@ -211,7 +212,7 @@ class AccountsWorker:
         ledger = published.part(PublishedAccounts).ledger
         if not ledger:
             return
-        zone = site_policy(published.settings.site).accounts.zone
+        zone = site_policy(published.settings.site).zone
         self.ledger.add_rows([_row(one, zone) for one in ledger])
         number = ledger[-1].number
         event = LedgerStored(id=f"books:{secrets.token_hex(8)}", time=self._loop.now(), number=number)
@@ -225,7 +226,7 @@ class AccountsWorker:
         loop = self._loop
         published = loop.published
         book = published.part(PublishedAccounts)
-        rules = site_policy(published.settings.site).accounts
+        rules = site_policy(published.settings.site).part(AccountSettings)
         if not rules.logs:
             return
         until, begin = loop.now() - _LATE, book.read

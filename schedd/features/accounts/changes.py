@@ -7,6 +7,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
 from schedd.features.accounts.rules import account_of, hold_for_run, wait_for_funds
+from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import account_book
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import PLANNED
@@ -37,7 +38,7 @@ def follow_changes(state: EngineState, event: str) -> None:
         return
     due, book.due = book.due, {}
     everybody = _ALL in due
-    rules = state.site.accounts
+    rules = state.site.part(AccountSettings)
     if rules.empty == "wait":
         for name in list(book.accounts) if everybody else due:
             if name in book.accounts:
@@ -96,7 +97,7 @@ def _begin_periods(state: EngineState) -> None:
     for account in list(book.accounts.values()):
         if not account.until or account.until > state.now:
             continue
-        since, until = period_at(account.period, state.now, state.site.accounts.zone)
+        since, until = period_at(account.period, state.now, state.site.zone)
         owed = min(0, account.balance)
         new = replace(account, since=since, until=until, moved=owed, charged=0)
         book.enter(new, state.now, "period", new.balance - account.balance)

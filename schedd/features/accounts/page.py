@@ -14,6 +14,7 @@ from schedd.dashboard.menu import MenuPage
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.features.accounts.api import ChargeSummary, visible_accounts, visible_charges
+from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
@@ -45,7 +46,7 @@ async def show_accounts(
         charged=charged[:_MAX_ACCOUNTS_SHOWN],
         more=max(0, len(charged) - _MAX_ACCOUNTS_SHOWN),
         all_seen=visibility.viewer is None,
-        last=site.accounts.empty == "last",
+        last=site.part(AccountSettings).empty == "last",
     )
 
 

@@ -14,9 +14,10 @@ from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.ranking import set_rank
+from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import account_book
 from schedd.model import WaitingFor
-from schedd.policy.accounts import SCALE, Account, AccountRules, Portion, dearest, paid, period_at
+from schedd.policy.accounts import SCALE, Account, Portion, dearest, paid, period_at
 from schedd.policy.site import SitePolicy
 from schedd.wire import (
     AccountMoved,
@@ -55,7 +56,7 @@ _REREAD_S: Final = 86_400
 """How long before the last reading of the logs runs are remembered: logs are read again from then on."""
 
 
-def account_of(rules: AccountRules, facts: JobFacts | RunFacts) -> str:
+def account_of(rules: AccountSettings, facts: JobFacts | RunFacts) -> str:
     """The account that a job uses; empty: none."""
     if rules.by == "user":
         named = facts.owner.partition("@")[0]
@@ -74,7 +75,7 @@ def _amount_text(account: Account, amount: int, currency: str) -> str:
 
 def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
     """Hold the most that the job can cost. Returns what it must wait for where its account has too little."""
-    book, rules = account_book(state), state.site.accounts
+    book, rules = account_book(state), state.site.part(AccountSettings)
     if not book.accounts and rules.unknown == "run":
         return None
     job, name = record.id, account_of(rules, record.facts)
@@ -125,7 +126,7 @@ def most_expensive(
     if request is not None and (request.exclusive or facts.exclusive):
         largest = max((one.cpus for one in nodes.values()), default=0)
         cpus = max(cpus, amounts["nodes"] * largest)
-    gpus, gpu = amounts.get("gpus", 0), site.accounts.gpu
+    gpus, gpu = amounts.get("gpus", 0), site.part(AccountSettings).gpu
     return dearest(account.unit, cpus, gpus, understood.walltime, site.economy, gpu)
 
 
@@ -158,7 +159,7 @@ def hold_for_booking(
     state: EngineState, event: Book, key: str, facts: JobFacts, understood: Understood
 ) -> str:
     """Hold what a booking costs; returns why that cannot be, or an empty string."""
-    share, book, rules = state.site.bookings.cost, account_book(state), state.site.accounts
+    share, book, rules = state.site.bookings.cost, account_book(state), state.site.part(AccountSettings)
     account = book.accounts.get(account_of(rules, facts))
     if account is None:
         return "" if rules.unknown == "run" else "it costs something, and there is no account for it"
@@ -204,7 +205,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
     has that or not.
     """
     book = account_book(state)
-    account = book.accounts.get(account_of(state.site.accounts, record.facts))
+    account = book.accounts.get(account_of(state.site.part(AccountSettings), record.facts))
     if account is None:
         book.release(record.id)
         return
@@ -221,7 +222,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
     """A run ended: what it used is charged, once."""
     book = account_book(state)
-    account = book.accounts.get(account_of(state.site.accounts, record.facts))
+    account = book.accounts.get(account_of(state.site.part(AccountSettings), record.facts))
     book.release(record.id)
     if account is not None:
         _charge(state, account, record.facts, _portions(state, record), record.run.started, end)
@@ -229,7 +230,7 @@ def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
 
 def note_logged_runs(state: EngineState, event: RunsRead) -> None:
     """Runs in the server's accounting logs: those that were not charged are charged, others corrected."""
-    rules, book = state.site.accounts, account_book(state)
+    rules, book = state.site.part(AccountSettings), account_book(state)
     for run in event.runs:
         account = book.accounts.get(account_of(rules, run))
         if account is not None and run.end > account.created:
@@ -276,7 +277,7 @@ def _is_same_run(run: tuple[int, int, int], start: int, end: int) -> bool:
 
 
 def _cost(state: EngineState, account: Account, portions: list[Portion], start: int, end: int) -> int:
-    return paid(account.unit, portions, start, end, state.site.economy, state.site.accounts.gpu)
+    return paid(account.unit, portions, start, end, state.site.economy, state.site.part(AccountSettings).gpu)
 
 
 def _portions(state: EngineState, record: JobRecord) -> list[Portion]:
@@ -306,7 +307,7 @@ def _portions_of_shares(state: EngineState, shares: Iterable[ShareFacts]) -> lis
 def forget_old_runs(state: EngineState) -> None:
     """Forget runs that cannot be reported a second time any more."""
     book = account_book(state)
-    if state.site.accounts.logs:
+    if state.site.part(AccountSettings).logs:
         until = (book.read or state.now) - _REREAD_S
     else:
         until = state.now - _REMEMBERED_S
@@ -330,7 +331,7 @@ def set_account(state: EngineState, event: AccountSet) -> None:
         return
     account = before or Account(name=event.name, unit=event.unit, created=state.now, since=state.now)
     if before is None or before.period != event.period:
-        since, until = period_at(event.period, state.now, state.site.accounts.zone)
+        since, until = period_at(event.period, state.now, state.site.zone)
         account = replace(account, since=since, until=until)
     account = replace(
         account,

@@ -4,6 +4,7 @@ from schedd.engine.facts.intake import Understood
 from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import Published
 from schedd.features.accounts.rules import account_of, missing_funds, most_expensive
+from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.model import WaitingFor
 from schedd.policy.site import site_policy
@@ -20,16 +21,16 @@ def wait_in_what_if(
     if not book.accounts:
         return None
     site = site_policy(published.settings.site)
-    account = book.accounts.get(account_of(site.accounts, facts))
+    account = book.accounts.get(account_of(site.part(AccountSettings), facts))
     user = facts.owner.partition("@")[0]
-    if account is None or site.accounts.empty != "wait":
+    if account is None or site.part(AccountSettings).empty != "wait":
         return None  # it may be planned, or nobody knows whose it will be
     if user and not account.lets(user):
         return WaitingFor("account", f"account {account.name} to be open to {user}")
     available = account.balance + account.overdraft - book.held.get(account.name, 0)
     other = record_of(published, instead_of) if instead_of else None
     planned = other is not None and other.slot >= 0 and published.starts[other.slot] >= 0
-    if other is not None and planned and account_of(site.accounts, other.facts) == account.name:
+    if other is not None and planned and account_of(site.part(AccountSettings), other.facts) == account.name:
         available += most_expensive(site, published.nodes, account, other.facts, other.understood)
     most = most_expensive(site, published.nodes, account, facts, understood)
     if not account.closed and available >= most:

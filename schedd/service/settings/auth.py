@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from schedd.service.settings.section import Section
 from schedd.store import Role
+from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
 __all__ = [

@@ -14,8 +14,8 @@ from schedd.engine.facts.settings import (
     SITE_TELL_PAUSE,
 )
 from schedd.engine.facts.slack import Slack
-from schedd.service.settings.section import Section
 from schedd.service.settings.site import SiteSettings
+from schedd.wire.section import Section
 from schedd.wire.times import AllowedValues, FloatSeconds, Seconds, Step, Whole
 
 __all__ = ["ClusterSettings"]

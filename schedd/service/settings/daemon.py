@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from schedd.service.settings.section import Section
 from schedd.service.settings.targets import parse_allowed
 from schedd.store import RetentionLimits, StoreError
 from schedd.store.connections import parse_database_url
+from schedd.wire.section import Section
 from schedd.wire.times import Days, FloatSeconds, Seconds
 
 __all__ = [

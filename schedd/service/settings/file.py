@@ -30,7 +30,7 @@ from schedd.service.settings.daemon import (
     StoreSettings,
     WebhookSettings,
 )
-from schedd.service.settings.readable import toml_error
+from schedd.service.settings.readable import setting_line, toml_error
 
 __all__ = [
     "NAME_OF_TOKEN",
@@ -161,10 +161,20 @@ def read_settings_file(path: Path | None, **overrides: Any) -> Settings:
     try:
         return Of(**overrides)
     except ValidationError as error:
-        where = f"{path}: " if path is not None else ""
-        raise SettingsError("\n".join(where + line for line in _error_lines(error))) from None
+        raise SettingsError("\n".join(_located_lines(error, path))) from None
     except ValueError as error:  # a variable of the environment is no JSON where a table is wanted
         raise SettingsError(f"{path}: {error}" if path is not None else str(error)) from None
+
+
+def _located_lines(error: ValidationError, path: Path | None) -> Iterator[str]:
+    """One line for each problem, with its place in the file."""
+    if path is None:
+        yield from _error_lines(error)
+        return
+    text = path.read_text(encoding="utf-8")
+    for problem, said in zip(error.errors(include_url=False), _error_lines(error), strict=True):
+        number = setting_line(text, problem["loc"])
+        yield f"{path}: {said}" if number is None else f"{path}, line {number}: {said}"
 
 
 def _error_lines(error: ValidationError) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from schedd.policy.feature_settings import feature_settings
 from schedd.service.settings.auth import OidcGrantSettings, OidcSettings
 from schedd.service.settings.file import (
     AuthSettings,
@@ -26,7 +27,6 @@ from schedd.service.settings.file import (
     WebhookSettings,
 )
 from schedd.service.settings.site import (
-    AccountsSettings,
     BookingSettings,
     ChooseSettings,
     ClassSettings,
@@ -85,10 +85,10 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.power_saving]": PowerSavingSettings,
     "[[clusters.NAME.site.prices]]": PriceSettings,
     "[[clusters.NAME.site.power_caps]]": PowerCapSettings,
-    "[clusters.NAME.site.accounts]": AccountsSettings,
     "[clusters.NAME.site.choose]": ChooseSettings,
     "[clusters.NAME.site.reliability]": ReliabilitySettings,
     "[clusters.NAME.site.thrift]": ThriftSettings,
+    **{f"[clusters.NAME.site.{one.table}]": one.model for one in feature_settings()},
 }
 """All sections of the file."""
 
@@ -236,9 +236,10 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "[[clusters.NAME.site.prices]]",
         "[clusters.NAME.site.thrift]",
     ),
-    "Accounts": ("[clusters.NAME.site.accounts]",),
     "Diagnosis": (("batch_limit", "log_batches", "log_weight", "validate"),),
 }
+for _one in feature_settings():
+    FEATURES[_one.heading] = (*FEATURES.get(_one.heading, ()), f"[clusters.NAME.site.{_one.table}]")
 """Sections by feature. A tuple names settings of ``[clusters.NAME]``, a section that several
 features share."""
 

@@ -1,31 +1,31 @@
 """Settings of the site's policy: ``[clusters.NAME.site]``."""
 
 from datetime import date, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, create_model, model_validator
 
 from schedd.alternatives.objectives import parse_weights
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
-from schedd.policy.accounts import AccountRules
 from schedd.policy.automatic_alternatives import AlternativeRules
 from schedd.policy.bookings import BookingRules
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.fair_share import MOST_WINDOWS, FairShare, Level
+from schedd.policy.feature_settings import feature_settings
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import STALE, site_policy
-from schedd.service.settings.section import Section
+from schedd.wire.section import Section
 from schedd.wire.times import Hours, Whole
 
 __all__ = [
-    "AccountsSettings",
     "BookingSettings",
     "ChooseSettings",
     "ClassSettings",
     "CriteriaWeights",
     "FairShareSettings",
+    "KernelSiteSettings",
     "LicenceSettings",
     "NodeSetSettings",
     "PowerCapSettings",
@@ -44,7 +44,6 @@ _WEIGHTS = SiteWeights()
 _TREE = FairShare()
 _BOOKINGS = BookingRules()
 _SAVING = PowerSaving()
-_ACCOUNTS = AccountRules()
 _CHOOSING = AlternativeRules()
 _RELIABILITY = Reliability()
 _THRIFT = EnergyPlacement()
@@ -302,27 +301,6 @@ class PowerCapSettings(_Window):
     """Watts, including idle nodes; all nodes are assumed to be on."""
 
 
-class AccountsSettings(Section):
-    """Which account a job uses, and what happens to jobs of empty accounts. Accounts are created by
-    `schedd account set`. See docs/administrators/accounts.md.
-    """
-
-    by: Literal["account", "project", "group", "user"] = _ACCOUNTS.by
-    """Which attribute of a job names its account: `account` is `qsub -A`, `project` is `qsub -P`."""
-    otherwise: Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{0,255}$")] = _ACCOUNTS.otherwise
-    """Account of jobs that name none; empty: they are not charged."""
-    unknown: Literal["run", "wait"] = _ACCOUNTS.unknown
-    """Whether jobs with an unknown account, or none, run uncharged or wait."""
-    empty: Literal["wait", "last"] = _ACCOUNTS.empty
-    """Whether jobs of an account with too little left wait or get the lowest priority."""
-    gpu: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = _ACCOUNTS.gpu
-    """Core-hours charged per gpu-hour."""
-    logs: Annotated[str, Field(max_length=4096)] = _ACCOUNTS.logs
-    """The server's accounting logs, if the daemon can read them: a file, or the directory of daily ones
-    (`/var/spool/torque/server_priv/accounting`). Jobs that ended while the daemon or adapter was away are
-    charged from them."""
-
-
 class ChooseSettings(Section):
     """Alternative plans are searched for automatically, and the best by `objectives` is put in force. See
     docs/administrators/alternatives.md.
@@ -442,7 +420,7 @@ class BookingSettings(Section):
     come."""
 
 
-class SiteSettings(Section):
+class KernelSiteSettings(Section):
     """Rules of the site beyond the server's."""
 
     zone: str = "UTC"
@@ -508,8 +486,6 @@ class SiteSettings(Section):
     """Long jobs avoid nodes that fail: `[clusters.main.site.reliability]`."""
     thrift: ThriftSettings | None = None
     """Jobs prefer nodes that draw less power: `[clusters.main.site.thrift]`."""
-    accounts: AccountsSettings | None = None
-    """Accounts and budgets: `[clusters.main.site.accounts]`."""
     prices: tuple[PriceSettings, ...] = ()
     """Prices of node time: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
     cost_limits: Literal["soft", "hard"] = "soft"
@@ -535,3 +511,21 @@ class SiteSettings(Section):
     def plain(self) -> dict[str, Any]:
         """The explicit settings, without defaults, as ``schedd.policy.site`` reads them."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+if TYPE_CHECKING:
+
+    class SiteSettings(KernelSiteSettings):
+        """The rules with the tables of all features."""
+
+else:
+    SiteSettings = create_model(
+        "SiteSettings",
+        __base__=KernelSiteSettings,
+        __doc__=KernelSiteSettings.__doc__,
+        __module__=__name__,
+        **{
+            one.table: (one.model | None, Field(default=None, description=one.about))
+            for one in feature_settings()
+        },
+    )

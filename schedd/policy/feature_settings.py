@@ -1,0 +1,52 @@
+"""Settings of features: each is a table of ``[clusters.NAME.site]``, declared in the feature's folder.
+
+A feature with settings has a module ``settings`` with a ``SETTINGS``. The same frozen model checks the file,
+is documented in the reference of settings, and is what the feature's rules read: ``site.part(TheModel)``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from schedd.feature_list import feature_modules
+from schedd.wire.section import Section
+
+__all__ = ["FeatureSettings", "feature_settings", "find_part", "parse_feature_settings"]
+
+
+_S = TypeVar("_S", bound=Section)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureSettings:
+    """Declaration of one feature's table of settings."""
+
+    table: str
+    """Key in ``[clusters.NAME.site]``."""
+    model: type[Section]
+    """Its settings. All have defaults, which apply where the table is left out."""
+    about: str
+    """Description of the table in the reference."""
+    heading: str
+    """Heading of the reference under which the table stands; a new one comes after the others."""
+
+
+@cache
+def feature_settings() -> tuple[FeatureSettings, ...]:
+    """The declarations of all features that have settings."""
+    return tuple(cast("FeatureSettings", module.SETTINGS) for module in feature_modules("settings"))
+
+
+def parse_feature_settings(plain: Mapping[str, Any]) -> dict[type[Section], Section]:
+    """The settings of all features by their models, from the content of ``[clusters.NAME.site]``.
+
+    Raises ValueError for values that validation should have rejected.
+    """
+    return {one.model: one.model.model_validate(plain.get(one.table) or {}) for one in feature_settings()}
+
+
+def find_part(parts: Mapping[type[Section], Section], kind: type[_S]) -> _S:
+    """The settings of this model; its defaults where the feature is not installed."""
+    found = parts.get(kind)
+    return cast("_S", found) if found is not None else kind()
