@@ -24,6 +24,7 @@ class Feature(NamedTuple):
 
 FEATURES: Final = (
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
+    Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
 )
 """In the order in which the engine calls their components."""

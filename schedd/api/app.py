@@ -23,7 +23,6 @@ from schedd.api import (
     health,
     holds,
     jobs,
-    licence_leases,
     notices,
     objectives,
     plan,
@@ -157,7 +156,6 @@ def create_app(
         alternatives,
         exchange,
         transfers,
-        licence_leases,
         health,
         *feature_modules("api"),
     ):

@@ -1,6 +1,5 @@
-"""Priorities term by term, shares and their use, licences and their use."""
+"""Priorities term by term, shares and their use."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
@@ -14,7 +13,6 @@ from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
-from schedd.engine.facts.records import Phase
 from schedd.engine.rank.fair_use import fair_shares
 from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
 from schedd.policy.fair_share import ShareRow
@@ -76,31 +74,6 @@ class FairShareView(SnapshotAnswer):
     """What the tree is made of, from the top; empty where the site has no fair share."""
     places: tuple[FairShareEntry, ...]
     """Parents before children."""
-
-
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LicenceUse:
-    """A resource of the whole cluster, and how far it is in use."""
-
-    name: str
-    copies: int
-    """How many there are; the least that server, site and programs say."""
-    held: int
-    """By jobs that run or are being started."""
-    wanted: int
-    """By jobs that wait."""
-    counted: int | None
-    """When a program last said how many there are; null where none is asked, 0 where none answered yet."""
-
-
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LicencesView(SnapshotAnswer):
-    """Licences and other resources of the whole cluster."""
-
-    licences: tuple[LicenceUse, ...]
-    """By name."""
 
 
 _READ: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
@@ -179,35 +152,6 @@ def _fair_share_view(engine: Engine) -> FairShareView:
     return FairShareView(
         levels=tree.levels if tree is not None else (),
         places=tuple(map(_fair_share_entry, fair_shares(engine.state))),
-        **_snapshot_fields(engine),
-    )
-
-
-@router.get("/licences", response_model=LicencesView, responses=_READ)
-async def get_licences(request: Request, cluster: Cluster, visibility: Visibility) -> Response:  # noqa: ARG001  (any role)
-    """How many of each licence there are, are held, and are waited for, and how old the count is."""
-    found = await await_planner(cluster.call_between_batches(_licences_view), _PLANNER_TIMEOUT_S, _RETRY_HINT)
-    return reply(request, found)
-
-
-def _licences_view(engine: Engine) -> LicencesView:
-    state = engine.state
-    held, wanted = Counter[str](), Counter[str]()
-    for record in state.records.values() if state.limits.shared else ():
-        holds = record.phase in (Phase.RUNNING, Phase.DISPATCHED)
-        for name, amount in applicant_of(state, record).licences:
-            (held if holds else wanted)[name] += amount
-    return LicencesView(
-        licences=tuple(
-            LicenceUse(
-                name=name,
-                copies=copies,
-                held=held[name],
-                wanted=wanted[name],
-                counted=state.limits.counted[name][1] if name in state.limits.counted else None,
-            )
-            for name, copies in sorted(state.limits.copies.items())
-        ),
         **_snapshot_fields(engine),
     )
 

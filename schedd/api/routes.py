@@ -75,8 +75,9 @@ class RouteTable:
                 self._prefix + path,
                 endpoint if iscoroutinefunction(endpoint) else charge_cpu_time(endpoint),
                 methods=[method],
-                tags=list(self._tags),
                 dependencies=dependencies,
                 route_class_override=self._route_class,
-                **options | {"responses": {**(responses or {}), **options.get("responses", {})}},
+                **{"tags": list(self._tags)}
+                | options
+                | {"responses": {**(responses or {}), **options.get("responses", {})}},
             )

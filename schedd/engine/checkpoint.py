@@ -38,7 +38,7 @@ __all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000
@@ -163,10 +163,6 @@ def _header(
         "slotless": list(state.slotless),
         "limits": [asdict(limit) for limit in state.limits.pools.values()],
         "opened": state.limits.opened,
-        "counted": state.limits.counted,
-        "polled": dict(sorted(state.limits.polled.items())),
-        "lent": dict(sorted(state.limits.lent.items())),
-        "old": sorted(state.limits.old),
         "usage": state.usage.saved() if state.usage is not None else None,
         "ranks": _save_ranks(state.ranks),
         "outlook": foreseen,
@@ -265,10 +261,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
             state.by_slot[record.slot] = record
             state.array_of[record.slot] = array_number(record.facts.array)  # older ones do not have it
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
-    state.limits.polled = dict(header["polled"])
-    state.limits.lent = dict(header.get("lent", {}))
-    state.limits.old = set(header["old"])
-    state.limits.counted |= {name: (amount, at) for name, (amount, at) in header["counted"].items()}
+    state.gather_limits()
     state.limits.read_server(state.server)
     for queue in state.queues.values():
         state.limits.read_queue(queue)

@@ -14,6 +14,7 @@ from schedd.feature_list import feature_modules
 from schedd.model import Node, WaitingFor
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.policy.economy import Draw
+from schedd.policy.limits import Limit
 from schedd.wire import Book, JobFacts, NodeChanged
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "last_place_checks",
     "lasting_fields",
     "leave_components",
+    "limits_of_components",
     "load_parts",
     "measured_draws",
     "node_details",
@@ -69,6 +71,8 @@ class Component(Generic[_S]):
     checkpoint cannot be read."""
     handlers: Mapping[type[Any], Callable[["EngineState", Any], None]] = field(default_factory=dict)
     """By type of event: what it does. A type of event has one handler in the whole engine."""
+    begin: Callable[["EngineState"], None] | None = None
+    """Called when the engine begins: with nothing, or with lasting facts of an earlier one."""
     before_events: Callable[["EngineState", str], None] | None = None
     """Called in each batch before its events are handled, with the batch's first event: time has passed."""
     nodes_reported: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None
@@ -85,6 +89,9 @@ class Component(Generic[_S]):
     """Nodes that are up and get no new jobs, each with why."""
     site_changed: Callable[["EngineState"], None] | None = None
     """Called when another policy of the site is in force."""
+    limits: Callable[["EngineState"], Iterable[Limit]] | None = None
+    """Limits that hold beside those of the server and the site. The component calls ``gather_limits`` of the
+    state, and then ``limits_changed``, when they are others than before."""
     must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | None] | None = None
     """Called before a job gets a place in the plan: what it must wait for; None: it may be planned."""
     must_wait_in_what_if: Callable[["Published", JobFacts, "Understood", str], WaitingFor | None] | None = (
@@ -159,6 +166,11 @@ def leave_components(state: "EngineState", key: str) -> None:
     for one in components():
         if one.job_left_plan is not None:
             one.job_left_plan(state, key)
+
+
+def limits_of_components(state: "EngineState") -> tuple[Limit, ...]:
+    """The limits that components add."""
+    return tuple(limit for one in components() if one.limits is not None for limit in one.limits(state))
 
 
 def slots_of_components(state: "EngineState") -> list[int]:

@@ -86,7 +86,7 @@ class Engine:
             self.forgotten = state.now
         pass_over(state, events)  # first of all: what is set aside is not to fail again
         if state.now >= self.forgotten + _FORGET_EVERY and state.begins("what is past"):
-            self._forget(first)
+            self._forget()
         if state.site_changed and state.begins("the site's policy"):
             take_site(state, first)
         state.at_step = ""
@@ -118,7 +118,7 @@ class Engine:
             check(state)
         return Outcome(tuple(state.decisions), tuple(state.moves), state.taken)
 
-    def _forget(self, event: str) -> None:
+    def _forget(self) -> None:
         """Drop what is past, now and then."""
         state = self.state
         self.forgotten = state.now
@@ -130,8 +130,6 @@ class Engine:
         state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())
         state.limits.look_ahead(state.plan, state.now)
-        for licence, words in state.limits.grown_old(state.now):
-            state.alert(event, "licence", words, licence)
         if state.usage is not None and state.site.fair_share is not None:
             state.usage.forget(state.site.fair_share, state.now)
 

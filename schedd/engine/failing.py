@@ -137,12 +137,12 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
             state.keep_unresolved(state.records[job], until)
     reservations = [reservation.event for reservation in state.reservations.values()]
     new = EngineState.empty(state.settings, state.now)
-    new.limits.carry_counts(state.limits)
-    new.intake.set_shared(new.limits.shared)
     if state.outlook is not None:
         new.outlook = state.outlook.without_jobs()
     new.bookings, new.kept = state.bookings, state.kept
     new.parts = {one.state: rebuilt_part(one, state.part(one.state)) for one in components()}
+    new.gather_limits()
+    new.intake.set_shared(new.limits.shared)
     for field in fields(state):
         if field.name not in CARRIED:
             setattr(state, field.name, getattr(new, field.name))

@@ -11,7 +11,6 @@ from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.foresight import told_starts
 from schedd.engine.facts.intake import Understood, holds_resources
 from schedd.engine.facts.later import WAITS
-from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import hold_all_the_same, stays_aside
@@ -45,7 +44,6 @@ from schedd.wire import (
     PolicyChanged,
     QueueChanged,
     Reserve,
-    ResourceCounted,
     RunAccepted,
     RunRefused,
     ServerChanged,
@@ -224,21 +222,6 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         reevaluate_waiting(state, event.id, None, "the server's defaults were changed")
 
 
-def _counted(state: EngineState, event: ResourceCounted) -> None:
-    """How much there is of a licence; one of which less is left than jobs hold is used up."""
-    if event.number and not state.limits.lend(event.name, event.number):
-        return
-    held = 0
-    if event.free:
-        for record in state.records.values():
-            if record.phase is Phase.RUNNING:
-                claim = claim_of(record.facts, record.understood, {event.name}, state.limits.types)
-                held += claim.amounts.get(event.name, 0)
-    amount = event.amount + held
-    if state.limits.count(event.name, amount, event.time):
-        limits_changed(state, event.id, f"there are {amount} of {event.name} now")
-
-
 def _policy(state: EngineState, event: PolicyChanged) -> None:
     """Plan under another policy of the site; one that cannot be read changes nothing."""
     back = state.configured if state.policy_version else state.settings.site
@@ -260,7 +243,10 @@ def take_site(state: EngineState, event: str) -> None:
     """Plan under the site's policy as it is now, which is another than before."""
     state.site_changed = False
     state.ranks.again, state.ranks.matter, state.ranks.anew = state.now, True, True
-    state.limits.set_polled(state.site.polled)
+    for one in components():
+        if one.site_changed is not None:
+            one.site_changed(state)
+    state.gather_limits()
     state.plan.spare_scarce(state.site.spare_scarce)
     state.intake.set_shared(state.limits.shared)
     words = "the site's policy was changed"
@@ -359,7 +345,6 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     Reserve: reservations.reserve,
     Unreserve: reservations.unreserve,
     PolicyChanged: _policy,
-    ResourceCounted: _counted,
     Snapshot: _snapshot,
     PlanImproved: improve.improved,
     PlanChosen: improve.chosen,

@@ -65,7 +65,6 @@ _SECTIONS: Final = (
     RUN_TIMES,
     "policy",
     "usage",
-    "licences",
     "server",
     "queues",
     "nodes",
@@ -98,8 +97,6 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
             yield b"," + _member(f"{one.name}.{name}", saved)
     yield b"," + _member("policy", _policy(state))
     yield b"," + _member("usage", state.usage.saved() if state.usage is not None else None)
-    limits = state.limits
-    yield b"," + _member("licences", {"lent": limits.lent, "counted": limits.counted})
     yield b"," + _member("server", save_facts(state.server))
     yield b"," + _member("queues", list(map(save_facts, state.queues.values())))
     yield b"," + _member("nodes", list(map(save_facts, state.node_facts.values())))
@@ -193,8 +190,11 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
             read(f"{one.name}.{name}", partial(_take_component_field, state, one, name))
         if one.without_plan is not None:
             one.without_plan(state.part(one.state))
+        if one.begin is not None:
+            one.begin(state)
+    state.gather_limits()
+    state.intake.set_shared(state.limits.shared)
     read("usage", lambda saved: _take_usage(state, saved))
-    read("licences", lambda saved: _take_licences(state, saved))
     read("jobs", lambda saved: _take_jobs(state, saved))
     read(RUN_TIMES, lambda saved: _take_run_times(state, saved))
     state.bookings = {
@@ -261,11 +261,6 @@ def _known(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
 def _take_usage(state: EngineState, saved: Any) -> None:
     if state.site.fair_share is not None:
         state.usage = Usage.load(saved, state.site.fair_share)
-
-
-def _take_licences(state: EngineState, saved: Any) -> None:
-    state.limits.lent = dict(saved["lent"])
-    state.limits.counted |= {name: (amount, at) for name, (amount, at) in saved["counted"].items()}
 
 
 def _take_jobs(state: EngineState, saved: Any) -> None:

@@ -12,7 +12,6 @@ from schedd.predict import RunTimes
 from schedd.service.background.alternatives import PlanAlternatives
 from schedd.service.background.automatic_alternatives import AutomaticAlternatives
 from schedd.service.background.expected_starts import ExpectedStartWorker
-from schedd.service.background.licence_polling import LicencePoller
 from schedd.service.background.plan_metrics_log import (
     MemoryPlanMetricsLog,
     PlanMetricsLog,
@@ -106,7 +105,6 @@ class Clusters:
             name: [module.cluster_service(loop, durable) for module in feature_modules("background")]
             for name, loop in self._loops.items()
         }
-        self._licence_pollers = [LicencePoller(loop) for loop in self._loops.values()]
         self.metrics_logs: dict[str, PlanMetricsLog] = {
             name: StoredPlanMetricsLog(durable, name) if durable is not None else MemoryPlanMetricsLog()
             for name in self._loops
@@ -151,8 +149,6 @@ class Clusters:
             self.durable.election_tried.wait()
             for loop in self._loops.values():
                 loop.await_lead()
-        for poller in self._licence_pollers:
-            poller.start()
         for services in self._services.values():
             for service in services:
                 service.start()
@@ -187,8 +183,6 @@ class Clusters:
         """Stop the planners, each after its present batch."""
         self.end_polls()
         self._alert_monitor.stop()
-        for poller in self._licence_pollers:
-            poller.stop()
         for services in self._services.values():
             for service in services:
                 service.stop()

@@ -6,6 +6,7 @@ import pytest
 
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import ADAPTED, CARRIED, REBUILT
+from schedd.features.licences.state import licence_counts
 from schedd.model import NodeState
 from schedd.wire import BatchSkipped, Event, JobFacts, JobStarted, LogLost, ResourceCounted, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -67,7 +68,8 @@ def test_a_plan_that_is_rebuilt_keeps_what_was_learned_and_what_is_known_of_bad_
     assert state.outlook is not None
     assert state.outlook.learner.prediction("b").p50 == expected < 100
     assert state.plan.nodes["n2"].state is NodeState.DRAIN
-    assert (state.limits.counted["sw"][0], state.limits.lent) == (3, {"sw": 5})
+    counts = licence_counts(state)
+    assert (counts.counted["sw"][0], counts.lent) == (3, {"sw": 5})
     cluster.submit("c", resources={"sw": "1"})
     assert state.plan.pool_amounts(cluster.record("c").slot)
 

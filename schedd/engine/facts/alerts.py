@@ -33,7 +33,6 @@ _KINDS: Final[Mapping[str, str]] = {
     "expected": "too many or too few jobs start by the time predicted for 90 % of them",
     "foreign": "another scheduler starts jobs; schedd starts no more",
     "group": "a part of a group of jobs was deleted: it was late, or not confirmed in time",
-    "licence": "a licence count is out of date",
     "limit": "a limit of the server cannot be read and is not enforced",
     "log": "a part of the event log was lost; the plan continues from the server's state",
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
@@ -92,7 +91,6 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "black_hole": lambda state, about: about in state.holes,
     "expected": lambda state, about: about in off_the_mark(state),
     "foreign": lambda state, _: bool(state.foreign),
-    "licence": lambda state, about: about in state.limits.old,
     "limit": lambda _state, _: True,  # until the limits are read again
     "resource": lambda _state, _: True,  # until the types are looked at again
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,

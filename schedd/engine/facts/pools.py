@@ -129,14 +129,8 @@ class LimitBook:
     drawn: Drawn = Drawn()
     shared: frozenset[str] = frozenset()
     """Names of resources of the whole cluster."""
-    counted: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """How much there is of resources that somebody counts, and when it was last counted."""
-    polled: Mapping[str, int] = field(default_factory=dict)
-    """Resources that a program is asked for: after how many seconds their count is old."""
-    lent: dict[str, int] = field(default_factory=dict)
-    """Licences that a federation lends: the number of its last word."""
-    old: set[str] = field(default_factory=set)
-    """Those of them of which it was told that their count is old."""
+    of_components: tuple[Limit, ...] = ()
+    """Limits that components add."""
     opened: dict[str, int] = field(default_factory=dict)
     """By pool that has windows: until when it is known when it is open."""
     types: ResourceTypes = NO_TYPES
@@ -151,10 +145,8 @@ class LimitBook:
             self,
             queues=dict(self.queues),
             pools=dict(self.pools),
-            counted=dict(self.counted),
             opened=dict(self.opened),
             lowered=set(),
-            old=set(self.old),
             _known={},
         )
 
@@ -185,62 +177,15 @@ class LimitBook:
         self._changed()
         return True
 
-    def count(self, name: str, amount: int, now: int) -> bool:
-        """Somebody counted a resource; returns whether there is more or less of it than before."""
-        before = self.counted.get(name)
-        self.counted[name] = (amount, now)
-        if before is not None and before[0] == amount:
-            return False
-        self._changed()
-        return True
-
-    def lend(self, name: str, number: int) -> bool:
-        """Whether what a federation says of a licence is newer than what it said before."""
-        if number <= self.lent.get(name, 0):
-            return False
-        self.lent[name] = number
-        return True
-
-    def carry_counts(self, before: "LimitBook") -> None:
-        """Go on from what was counted and lent of licences before the plan was rebuilt."""
-        self.counted |= before.counted
-        self.lent, self.old = dict(before.lent), set(before.old)
-        self._changed()
-
-    def set_polled(self, polled: Mapping[str, int]) -> None:
-        """These resources are asked for from now on, with the age at which a count is old; others that were
-        are no longer counted.
-
-        Before one is counted there is nothing of it: a job without its licence would fail.
-        """
-        for name in self.polled.keys() - polled.keys():
-            self.counted.pop(name, None)
-        for name in polled:
-            self.counted.setdefault(name, (0, 0))
-        self.polled = dict(polled)
-        self.old &= polled.keys()
-        self._changed()
-
-    def grown_old(self, now: int) -> list[tuple[str, str]]:
-        """Each count that has become old since this was last asked, and how old it is in words."""
-        found = []
-        for name, stale in self.polled.items():
-            amount, at = self.counted[name]
-            if now - at < stale:
-                self.old.discard(name)
-            elif name not in self.old:
-                self.old.add(name)
-                age = f"was last counted {now - at} s ago" if at else "was never counted"
-                found.append((name, f"licence {name} {age}; it is planned with {amount} of it"))
-        return found
-
-    @property
-    def _counts(self) -> tuple[Limit, ...]:
-        return tuple(Limit(amount=amount, what=name) for name, (amount, _) in self.counted.items())
+    def set_of_components(self, limits: tuple[Limit, ...]) -> None:
+        """Replace the limits that components add."""
+        if limits != self.of_components:
+            self.of_components = limits
+            self._changed()
 
     @property
     def _all(self) -> Iterator[Limit]:
-        for limits in (self.server, *self.queues.values(), self.site, self._counts):
+        for limits in (self.server, *self.queues.values(), self.site, self.of_components):
             yield from limits
 
     def _changed(self) -> None:
@@ -258,7 +203,9 @@ class LimitBook:
 
     def needs(self, plan: Plan, facts: JobFacts, understood: Understood, now: int) -> dict[str, int]:
         """What a job takes of which pools; those that the plan does not have yet are made."""
-        any_limit = self.server or self.site or self.counted or self.caps or self.queues.get(facts.queue)
+        any_limit = (
+            self.server or self.site or self.of_components or self.caps or self.queues.get(facts.queue)
+        )
         if not any_limit and facts.slot_limit is None:
             return {}
         claim = claim_of(facts, understood, self.shared, self.types)
@@ -306,7 +253,7 @@ class LimitBook:
                 self._known.clear()
             sources = (
                 *(self.server, self.queues.get(claim.queue, ())),
-                *(self.site, self._counts, self.caps),
+                *(self.site, self.of_components, self.caps),
             )
             found = self._known[key] = strictest(sources, claim)
         if claim.array and slot_limit is not None:

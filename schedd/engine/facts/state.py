@@ -13,7 +13,7 @@ import numpy as np
 
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import components, empty_parts, fork_parts, measured_draws
+from schedd.engine.component import components, empty_parts, fork_parts, limits_of_components, measured_draws
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import array_number
 from schedd.engine.facts.booking import BOOKINGS, Booking
@@ -361,13 +361,16 @@ class EngineState:
         tree = site.fair_share
         usage = Usage(tree.interval, tree.depth) if tree is not None else None
         state = cls(settings, Plan([], now), now, Intake(settings), policy, site, usage)
-        state.limits.set_polled(site.polled)
         state.limits.set_site(site.limits)
         state.plan.spare_scarce(site.spare_scarce)
-        state.intake.set_shared(state.limits.shared)
         state.fit_columns()
         state.outlook = RunTimePredictor() if settings.predict else None
         state.parts = empty_parts()
+        for one in components():
+            if one.begin is not None:
+                one.begin(state)
+        state.gather_limits()
+        state.intake.set_shared(state.limits.shared)
         return state
 
     def part(self, kind: type[_Part]) -> _Part:
@@ -464,9 +467,6 @@ class EngineState:
         self.limits.set_site(site.limits)
         self.plan.spare_scarce(site.spare_scarce)
         self.standing_due = self.now
-        for one in components():
-            if one.site_changed is not None:
-                one.site_changed(self)
         self.tariff, self.costs_due = None, self.now
         self.thrifty = self.spending = None
         self.capped |= {
@@ -492,6 +492,10 @@ class EngineState:
     def as_planned(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates that are open to the job, and the site's sets of nodes."""
         return as_planned(request, facts, self.gates, self.site.node_sets)
+
+    def gather_limits(self) -> None:
+        """Take over the limits that components add now."""
+        self.limits.set_of_components(limits_of_components(self))
 
     def refit(self, record: JobRecord) -> bool:
         """Let a job's slot need what its limits say now; returns whether that was something else before."""

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import structlog
 
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import ResourceCounted
 
-__all__ = ["LicencePoller", "PollError", "read_count"]
+__all__ = ["LicencePoller", "PollError", "cluster_service", "read_count"]
 
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
@@ -118,3 +119,8 @@ class LicencePoller:
         if age >= stale and name not in self._late:
             self._late.add(name)
             _log.error("the count of a licence is old", cluster=self._loop.name, licence=name, age=age)
+
+
+def cluster_service(loop: PlanLoop, _: DaemonStore | None) -> LicencePoller:
+    """What counts the licences of a cluster."""
+    return LicencePoller(loop)

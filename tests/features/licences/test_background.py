@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import EngineSettings
-from schedd.service.background.licence_polling import LicencePoller, PollError, read_count
+from schedd.features.licences.background import LicencePoller, PollError, read_count
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
 
@@ -68,7 +68,7 @@ def test_invalid_count_is_an_error_with_a_reason(
     tmp_path: Path, text: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "sleep" in text:
-        monkeypatch.setattr("schedd.service.background.licence_polling._PATIENCE", 0.2)
+        monkeypatch.setattr("schedd.features.licences.background._PATIENCE", 0.2)
     with pytest.raises(PollError, match=said):
         read_count(script(tmp_path / "s", text))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.records import Cause
+from schedd.features.licences.state import licence_counts
 from schedd.wire import ResourceCounted
 from tests.engine.cluster import Cluster, T
 
@@ -65,7 +66,7 @@ def test_a_count_outlives_a_checkpoint_and_goes_with_its_licence() -> None:
     cluster = Cluster(nodes=1, site=POLLED)
     count(cluster, 2)
     again = Engine.restore(cluster.engine.checkpoint())
-    assert again.state.limits.counted == {"matlab": (2, T)}
+    assert licence_counts(again.state).counted == {"matlab": (2, T)}
     assert again.state.limits.copies == {"matlab": 2}
     cluster.tell(ResourceCounted(id="x:1", time=T, name="told", amount=5))
     more = {"licences": {"ansys": {"command": ["/bin/count"]}}}

@@ -1,6 +1,7 @@
-"""Licences that a federation lends: how many of each this cluster may plan with."""
+"""Licences: how many there are and how many are in use; and how many a federation lends."""
 
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Final
 from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from schedd.api.access import Cluster, Federation
+from schedd.api.access import Cluster, Federation, Visibility
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import Fault, ProblemError, problem_responses
@@ -19,20 +20,47 @@ from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
 from schedd.engine.facts.records import Phase
 from schedd.engine.rank.priorities import applicant_of
+from schedd.features.licences.state import licence_counts
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import ResourceCounted
 
-__all__ = ["LicenceLeaseView", "router"]
+__all__ = ["LicenceLeaseView", "LicenceUse", "LicencesView", "router"]
 
-router = RouteTable(
-    prefix="/v1/clusters/{cluster}/licences", tags=["exchange with a federation"], route_class=UnicodeRoute
-)
+router = RouteTable(prefix="/v1/clusters/{cluster}/licences", tags=["jobs"], route_class=UnicodeRoute)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "send the same request again: nothing is done twice"
+_READ_TIMEOUT_S: Final = 2.0
+"""Timeout in real seconds of a request that needs a moment of the planner's time."""
+_READ_HINT: Final = "ask again in a moment"
 _Name = Annotated[
     str,
     Path(description="The licence's name.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$", examples=["matlab"]),
 ]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LicenceUse:
+    """A resource of the whole cluster, and how far it is in use."""
+
+    name: str
+    copies: int
+    """How many there are; the least that server, site and programs say."""
+    held: int
+    """By jobs that run or are being started."""
+    wanted: int
+    """By jobs that wait."""
+    counted: int | None
+    """When a program last said how many there are; null where none is asked, 0 where none answered yet."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LicencesView(SnapshotAnswer):
+    """Licences and other resources of the whole cluster."""
+
+    licences: tuple[LicenceUse, ...]
+    """By name."""
 
 
 class LicenceLease(BaseModel):
@@ -67,8 +95,43 @@ class LicenceLeaseView(SnapshotAnswer):
     """By jobs that wait."""
 
 
+@router.get(
+    "",
+    response_model=LicencesView,
+    responses=problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
+)
+async def get_licences(request: Request, cluster: Cluster, visibility: Visibility) -> Response:  # noqa: ARG001  (any role)
+    """How many of each licence there are, are held, and are waited for, and how old the count is."""
+    found = await await_planner(cluster.call_between_batches(_licences_view), _READ_TIMEOUT_S, _READ_HINT)
+    return reply(request, found)
+
+
+def _licences_view(engine: Engine) -> LicencesView:
+    state = engine.state
+    counts = licence_counts(state).counted
+    held, wanted = Counter[str](), Counter[str]()
+    for record in state.records.values() if state.limits.shared else ():
+        holds = record.phase in (Phase.RUNNING, Phase.DISPATCHED)
+        for name, amount in applicant_of(state, record).licences:
+            (held if holds else wanted)[name] += amount
+    return LicencesView(
+        licences=tuple(
+            LicenceUse(
+                name=name,
+                copies=copies,
+                held=held[name],
+                wanted=wanted[name],
+                counted=counts[name][1] if name in counts else None,
+            )
+            for name, copies in sorted(state.limits.copies.items())
+        ),
+        **_snapshot_fields(engine),
+    )
+
+
 @router.put(
     "/{name}",
+    tags=["exchange with a federation"],
     response_model=LicenceLeaseView,
     responses=problem_responses(
         "no-token",
@@ -126,18 +189,19 @@ def _read_lease(name: str) -> Callable[[Engine], LicenceLeaseView]:
                 held += amount
             else:
                 wanted += amount
-        dates: dict[str, Any] = {
-            "as_of": state.now,
-            "generation": state.generation,
-            "stale": state.stale,
-        }
+        counts = licence_counts(state)
         return LicenceLeaseView(
             name=name,
-            copies=state.limits.counted.get(name, (0, 0))[0],
-            number=state.limits.lent.get(name, 0),
+            copies=counts.counted.get(name, (0, 0))[0],
+            number=counts.lent.get(name, 0),
             held=held,
             wanted=wanted,
-            **dates,
+            **_snapshot_fields(engine),
         )
 
     return read
+
+
+def _snapshot_fields(engine: Engine) -> dict[str, Any]:
+    state = engine.state
+    return {"as_of": state.now, "generation": state.generation, "stale": state.stale}

@@ -1,0 +1,27 @@
+"""What licences add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import AlertKind, Component
+from schedd.features.licences.rules import (
+    alert_outdated,
+    counted_limits,
+    is_outdated,
+    note_count,
+    read_site,
+)
+from schedd.features.licences.state import LicenceCounts
+from schedd.wire import ResourceCounted
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="licences",
+    state=LicenceCounts,
+    handlers={ResourceCounted: note_count},
+    begin=read_site,
+    site_changed=read_site,
+    limits=counted_limits,
+    now_and_then=alert_outdated,
+    alerts={"licence": AlertKind("a licence count is out of date", is_outdated)},
+)

@@ -1,0 +1,58 @@
+"""Licence counts as limits on running jobs, and alerts for counts that are out of date."""
+
+from collections.abc import Iterable
+
+from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.records import Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.run.reevaluation import limits_changed
+from schedd.features.licences.state import licence_counts
+from schedd.policy.limits import Limit
+from schedd.wire import ResourceCounted
+
+__all__ = ["alert_outdated", "counted_limits", "is_outdated", "note_count", "read_site"]
+
+
+def read_site(state: EngineState) -> None:
+    """Take the polled licences from the site's policy."""
+    licence_counts(state).set_polled(dict(state.site.polled))
+
+
+def counted_limits(state: EngineState) -> Iterable[Limit]:
+    """Return the limits of all counted licences."""
+    return licence_counts(state).limits()
+
+
+def note_count(state: EngineState, event: ResourceCounted) -> None:
+    """Store a count or lease, and let the plan follow it. A lease older than the latest one is ignored.
+
+    A count of free copies excludes those of running jobs, which are added.
+    """
+    counts = licence_counts(state)
+    if event.number:
+        if event.number <= counts.lent.get(event.name, 0):
+            return
+        counts.lent[event.name] = event.number
+    held = 0
+    if event.free:
+        for record in state.records.values():
+            if record.phase is Phase.RUNNING:
+                claim = claim_of(record.facts, record.understood, {event.name}, state.limits.types)
+                held += claim.amounts.get(event.name, 0)
+    amount = event.amount + held
+    before = counts.counted.get(event.name)
+    counts.counted[event.name] = (amount, event.time)
+    if before is None or before[0] != amount:
+        state.gather_limits()
+        limits_changed(state, event.id, f"there are {amount} of {event.name} now")
+
+
+def alert_outdated(state: EngineState) -> None:
+    """Raise an alert for each count that became out of date."""
+    for licence, text in licence_counts(state).outdated(state.now):
+        state.alert(state.at_event, "licence", text, licence)
+
+
+def is_outdated(state: EngineState, licence: str) -> bool:
+    """Whether the count of a licence is still out of date."""
+    return licence in licence_counts(state).old
