@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from server_adapter.bridge.by_hand import ByHand, Recorded, ServerLog
-from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.manual_starts import ManualStarts, RecordedStarts, ServerLog
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import Server
 from server_adapter.openpbs import credentials as openpbs
 from server_adapter.servers.openpbs.server import OpenPBSServer
@@ -17,7 +17,7 @@ from server_adapter.torque import credentials as torque
 Clock = Callable[[], float]
 
 
-def connector(settings: Settings, clock: Clock = time.time) -> Callable[[Pace], Server]:
+def connector(settings: Settings, clock: Clock = time.time) -> Callable[[AdaptiveRateLimiter], Server]:
     """What makes the server that the settings name. Raises `SettingsError` for an unknown family."""
     make = _FAMILIES.get(settings.server.family)
     if make is None:
@@ -51,25 +51,25 @@ def openpbs_credential(server: ServerSettings) -> openpbs.Credential:
     raise SettingsError(f"server.auth: {server.auth} is no way of OpenPBS's")
 
 
-def _torque(settings: Settings, pace: Pace, clock: Clock) -> Server:
+def _torque(settings: Settings, pace: AdaptiveRateLimiter, clock: Clock) -> Server:
     by_hand = _by_hand(settings)
     return TorqueServer(settings, torque_credential(settings.server), by_hand, pace, clock=clock)
 
 
-def _by_hand(settings: Settings) -> ByHand:
+def _by_hand(settings: Settings) -> ManualStarts:
     server = settings.server
     log = None
     if server.logs is not None:
         log = ServerLog(server.logs, {*server.schedulers, server.user})
-    return ByHand(Recorded(settings.state_dir), log)
+    return ManualStarts(RecordedStarts(settings.state_dir), log)
 
 
-def _openpbs(settings: Settings, pace: Pace, clock: Clock) -> Server:
+def _openpbs(settings: Settings, pace: AdaptiveRateLimiter, clock: Clock) -> Server:
     by_hand = _by_hand(settings)
     return OpenPBSServer(settings, openpbs_credential(settings.server), by_hand, pace, clock=clock)
 
 
-_FAMILIES: Final[Mapping[str, Callable[[Settings, Pace, Clock], Server]]] = {
+_FAMILIES: Final[Mapping[str, Callable[[Settings, AdaptiveRateLimiter, Clock], Server]]] = {
     "torque": _torque,
     "openpbs": _openpbs,
 }

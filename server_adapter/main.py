@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from server_adapter.batch.errors import BatchError
-from server_adapter.bridge.by_hand import Recorded
+from server_adapter.bridge.adapter import Adapter
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
 from server_adapter.bridge.journal import JournalError
-from server_adapter.bridge.loop import Adapter
-from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.manual_starts import RecordedStarts
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.site_check import check_site
 from server_adapter.families import connector
 from server_adapter.settings import Settings, SettingsError, load_settings, read_token
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings(options.config, _overrides(options))
         if options.record_qrun:
             for job in options.record_qrun:
-                Recorded(settings.state_dir).add(job)
+                RecordedStarts(settings.state_dir).add(job)
             return 0
         token = read_token(settings.daemon.token_file)
         drain_token = read_token(settings.drain.token_file)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _check(settings: Settings, token: str) -> None:
     """One look, which changes nothing at the server or the daemon, in whatever mode."""
     settings = settings.model_copy(update={"mode": "shadow", "transfers": False})
-    server = connector(settings)(Pace(1.0))
+    server = connector(settings)(AdaptiveRateLimiter(1.0))
     client = DaemonClient(settings.daemon.url, settings.cluster, token=token)
     try:
         for line in await check_site(server, client):

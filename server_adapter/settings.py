@@ -230,7 +230,7 @@ class Settings(_Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_home(cls, given: Any) -> Any:
+    def _require_single_home(cls, given: Any) -> Any:
         """What the daemon decides is refused here, with the name that it has there."""
         for (section, name), home in _MOVED.items():
             table = given.get(section) if isinstance(given, dict) else None
@@ -272,7 +272,7 @@ def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        problems = [_in_words(item) for item in error.errors()]
+        problems = [_describe_errors(item) for item in error.errors()]
         raise SettingsError(f"{where}: " + "; ".join(problems)) from error
 
 
@@ -289,7 +289,7 @@ def read_token(path: Path | None) -> str:
     return token
 
 
-def _in_words(item: Any) -> str:
+def _describe_errors(item: Any) -> str:
     name = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
         return f"{name} is no setting"

@@ -22,14 +22,14 @@ def is_plain(text: str) -> bool:
     return text.isascii() and "\\x" not in text and "\0" not in text
 
 
-def text_of(raw: bytes) -> str:
+def decode_text(raw: bytes) -> str:
     """Any bytes as text; no two byte strings give the same text."""
     text = raw.decode("utf-8", "surrogateescape")
     return text if is_plain(text) else _TO_ESCAPE.sub(_escape, text)
 
 
-def bytes_of(text: str) -> bytes:
-    """The bytes for which `text_of` gives this text; for other text its UTF-8, with `?` for a surrogate."""
+def encode_text(text: str) -> bytes:
+    """Return the bytes that `decode_text` maps to this text; else its UTF-8, with `?` for a surrogate."""
     raw = text.encode("utf-8", "replace")
     if "\\x" not in text:
         return raw

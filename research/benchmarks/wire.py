@@ -24,7 +24,7 @@ from typing import Any
 
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.diff import diff
-from server_adapter.bridge.state import EMPTY, State
+from server_adapter.bridge.state import EMPTY_STATE, ServerState
 from server_adapter.dis import Attribute
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.handlers import Handlers
@@ -32,9 +32,9 @@ from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.principal import principal_of
 from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.versions import JOB_NAMES
-from server_adapter.servers.torque.link import ServerLink
-from server_adapter.servers.torque.question import Question
-from server_adapter.servers.torque.reader import StateReader, job_question
+from server_adapter.servers.torque.attribute_query import AttributeQuery
+from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.servers.torque.reader import TorqueReader, job_query
 from server_adapter.torque import AnyPort, RequestCode, verbs
 from server_adapter.torque.requests import StatusRequest
 
@@ -149,13 +149,13 @@ async def _readings(
 ) -> tuple[list[Reading], list[Reading]]:
     first: list[Reading] = []
     again: list[Reading] = []
-    question = job_question()
-    await _learn(port, question)
+    query = job_query()
+    await _learn(port, query)
     for _ in range(repeat):
-        link = ServerLink(Address("127.0.0.1", port), AnyPort())
-        reader = StateReader(link, question)
+        link = TorqueLink(Address("127.0.0.1", port), AnyPort())
+        reader = TorqueReader(link, query)
         gc.collect()
-        before = EMPTY
+        before = EMPTY_STATE
         for found in (first, again):
             reading, before = await _reading(reader, before, selector, server_s)
             found.append(reading)
@@ -163,17 +163,17 @@ async def _readings(
     return first, again
 
 
-async def _learn(port: int, question: Question) -> None:
+async def _learn(port: int, query: AttributeQuery) -> None:
     """Finds out, as an adapter does once, which attributes the server does not know."""
-    link = ServerLink(Address("127.0.0.1", port), AnyPort())
-    async with link.talk() as connection:
-        await question.ask(connection)
+    link = TorqueLink(Address("127.0.0.1", port), AnyPort())
+    async with link.borrow() as connection:
+        await query.fetch(connection)
     await link.close()
 
 
 async def _reading(
-    reader: StateReader, before: State, selector: TimedSelector, server_s: float
-) -> tuple[Reading, State]:
+    reader: TorqueReader, before: ServerState, selector: TimedSelector, server_s: float
+) -> tuple[Reading, ServerState]:
     await asyncio.sleep(0)
     selector.reset()
     begin, cpu = time.perf_counter(), time.thread_time()
@@ -227,8 +227,8 @@ async def _serving(pipe: Pipe, jobs: int) -> None:
 
 
 def _answer(handlers: Handlers, server: EmulatedServer) -> bytes:
-    question = job_question()
-    names = [Attribute(name) for name in question.names if name in JOB_NAMES]
+    query = job_query()
+    names = [Attribute(name) for name in query.names if name in JOB_NAMES]
     request = StatusRequest(code=RequestCode.STATUS_JOB, attributes=tuple(names))
     return handlers.answer(request, Dialogue(principal_of(server.cluster, "root", privileged=True)))
 

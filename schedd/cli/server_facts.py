@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Server, Told
-from server_adapter.bridge.state import State
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.server import ObjectSettings, Server
+from server_adapter.bridge.state import ServerState
 from server_adapter.families import connector
 from server_adapter.settings import ServerSettings, Settings, SettingsError
 
@@ -76,7 +76,7 @@ def read_server_summary(settings: Settings) -> ServerSummary:
     return _summarize(_run_query(settings, lambda server: server.read()))
 
 
-def read_server_settings(settings: Settings) -> list[Told]:
+def read_server_settings(settings: Settings) -> list[ObjectSettings]:
     """All that the server says of itself, its queues and its schedulers. Raises UnseenError."""
     return _run_query(settings, lambda server: server.settings())
 
@@ -91,7 +91,7 @@ def _run_query(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T
 
 
 async def _query_server(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
-    server = connector(settings)(Pace(1.0))
+    server = connector(settings)(AdaptiveRateLimiter(1.0))
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             return await ask(server)
@@ -99,7 +99,7 @@ async def _query_server(settings: Settings, ask: Callable[[Server], Awaitable[_T
         await server.close()
 
 
-def _summarize(state: State) -> ServerSummary:
+def _summarize(state: ServerState) -> ServerSummary:
     server = state.server
     each = [node.mem // (node.cpus or 1) for node in state.nodes.values() if node.mem]
     return ServerSummary(

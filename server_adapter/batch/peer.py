@@ -12,7 +12,7 @@ _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _LOCAL, _REMOTE, _UID, _INODE = 1, 2, 7, 9  # columns
 
 
-def owner_of_peer(own: tuple[str, int], peer: tuple[str, int]) -> int | None:
+def peer_owner_id(own: tuple[str, int], peer: tuple[str, int]) -> int | None:
     """The user id of the process that has accepted our connection; None where the peer is on another host.
 
     `own` and `peer` are the connection's addresses as seen from here. Before the peer has accepted (it has as

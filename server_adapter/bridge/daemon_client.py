@@ -15,8 +15,8 @@ from urllib.parse import quote
 import httpx2
 
 from schedd.wire import ShareFacts
-from server_adapter.bridge.messages import Answer, MessageError, decode_decisions
-from server_adapter.bridge.outbox import Parcel
+from server_adapter.bridge.messages import FetchedDecisions, MessageError, decode_decisions
+from server_adapter.bridge.outbox import EncodedEvent
 
 _log = logging.getLogger(__name__)
 _PAGE = 250  # decisions in one answer: a few milliseconds' work
@@ -95,13 +95,13 @@ class DaemonClient:
         """Whom it talks to."""
         return self._urls[self._at]
 
-    async def post(self, parcels: Sequence[Parcel]) -> int:
+    async def post(self, events: Sequence[EncodedEvent]) -> int:
         """Sends events; returns once the daemon has handled them, with its generation.
 
         Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
-        body = b'{"events":[' + b",".join([parcel.body for parcel in parcels]) + b"]}"
-        answer = await self._ask(
+        body = b'{"events":[' + b",".join([encoded.body for encoded in events]) + b"]}"
+        answer = await self._request(
             "POST", "/events", content=body, headers={"Content-Type": "application/json"}
         )
         try:
@@ -109,7 +109,7 @@ class DaemonClient:
         except (ValueError, KeyError, TypeError) as error:
             raise DaemonAwayError("an answer to events that makes no sense") from error
 
-    async def decisions(self, after: str, wait: float) -> Answer:
+    async def decisions(self, after: str, wait: float) -> FetchedDecisions:
         """The decisions behind `after`, as soon as there are any, or none after `wait` seconds.
 
         Raises as `post`.
@@ -126,13 +126,13 @@ class DaemonClient:
         if self.uncalled:
             about["Schedd-Uncalled"] = self.uncalled.encode("ascii", "replace").decode()[:_LONGEST_WORDS]
         asked = asyncio.create_task(
-            self._ask("GET", "/decisions", params=parameters, headers=about, timeout=timeout)
+            self._request("GET", "/decisions", params=parameters, headers=about, timeout=timeout)
         )
         moved = asyncio.create_task(self._moved.wait())
         try:
             await asyncio.wait({asked, moved}, return_when=asyncio.FIRST_COMPLETED)
             if not asked.done():  # by then another one leads, which will not answer here
-                return Answer((), (), after)
+                return FetchedDecisions((), (), after)
             answer = asked.result()
         finally:
             for task in (asked, moved):
@@ -143,7 +143,7 @@ class DaemonClient:
         except MessageError as error:
             raise DaemonAwayError(str(error)) from error
 
-    async def what_if(
+    async def earliest_start(
         self, resources: Mapping[str, str], *, not_before: int, queue: str = ""
     ) -> PossibleStart:
         """Where and when a job of the queue with these resources could start, from then on at the earliest.
@@ -151,7 +151,7 @@ class DaemonClient:
         Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
         body = {"resources": dict(resources), "not_before": not_before, "queue": queue}
-        answer = await self._ask("POST", "/what-if", json=body)
+        answer = await self._request("POST", "/what-if", json=body)
         try:
             found = answer.json()
             shares = [
@@ -167,9 +167,9 @@ class DaemonClient:
 
         Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
-        await self._ask("POST", "/events", json={"events": []})
+        await self._request("POST", "/events", json={"events": []})
         try:
-            return dict((await self._ask("GET", "")).json())
+            return dict((await self._request("GET", "")).json())
         except (ValueError, TypeError) as error:
             raise DaemonAwayError("an answer about the cluster that makes no sense") from error
 
@@ -185,14 +185,14 @@ class DaemonClient:
     ) -> None:
         await self.close()
 
-    async def _ask(self, method: str, path: str, **options: object) -> httpx2.Response:
+    async def _request(self, method: str, path: str, **options: object) -> httpx2.Response:
         first = self._at
         said = []
         kind = DaemonAwayError
         for number in range(first, first + len(self._urls)):
             at = number % len(self._urls)
             try:
-                answer = await self._ask_one(self._urls[at], method, path, options)
+                answer = await self._request_url(self._urls[at], method, path, options)
             except DaemonAwayError as error:
                 said.append(str(error))
                 kind = DaemonBusyError if isinstance(error, DaemonBusyError) else kind
@@ -205,7 +205,7 @@ class DaemonClient:
             return answer
         raise kind("; ".join(said))
 
-    async def _ask_one(
+    async def _request_url(
         self, url: str, method: str, path: str, options: Mapping[str, object]
     ) -> httpx2.Response:
         options = {"timeout": self._timeout, **options}
@@ -214,18 +214,20 @@ class DaemonClient:
         except httpx2.HTTPError as error:
             raise DaemonAwayError(f"schedd does not answer at {url}: {error!r}") from error
         if answer.status_code >= 500 or answer.status_code in (408, 425, 429):
-            why = _words(answer)
+            why = _problem_text(answer)
             away = DaemonBusyError if answer.status_code in (429, 503) else DaemonAwayError
             raise away(f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else ""))
         if answer.status_code != 200:
             refusal = AnotherAdapterError if _kind(answer) == "another-adapter" else DaemonRefusedError
             raise refusal(
-                answer.status_code, _words(answer) or answer.text[:300], _ADVICE.get(answer.status_code, "")
+                answer.status_code,
+                _problem_text(answer) or answer.text[:300],
+                _ADVICE.get(answer.status_code, ""),
             )
         return answer
 
 
-def _words(answer: httpx2.Response) -> str:
+def _problem_text(answer: httpx2.Response) -> str:
     """What a problem document says; empty where it is none."""
     try:
         found = answer.json()

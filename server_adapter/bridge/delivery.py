@@ -16,7 +16,7 @@ from server_adapter.bridge.daemon_client import (
     DaemonRefusedError,
 )
 from server_adapter.bridge.messages import encode_event
-from server_adapter.bridge.outbox import Outbox, Parcel
+from server_adapter.bridge.outbox import EncodedEvent, Outbox
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT = 0.25
@@ -26,7 +26,7 @@ _FREES_NOTHING = (RunAccepted, JobStarted)
 _REMEMBERED = 10_000  # ids of decisions that were seen
 
 
-class Waits:
+class Backoff:
     """Growing waits between tries, reset by a success. Seconds."""
 
     def __init__(self, first: float = _FIRST_WAIT, longest: float = _LONGEST_WAIT) -> None:
@@ -49,7 +49,7 @@ class Waits:
                 await woken.wait()
 
 
-class PostOffice:
+class DaemonExchange:
     """The post office between adapter and daemon.
 
     `on_return` is called when the daemon is there again after it was not, when another one leads, and when
@@ -79,7 +79,7 @@ class PostOffice:
         """Where events take their ids."""
         return self.outbox.ids
 
-    async def put(self, event: Event) -> None:
+    async def enqueue(self, event: Event) -> None:
         """Adds an event to those that travel; large ones let others run while they are written."""
         if isinstance(event, Snapshot):
             pieces = []
@@ -89,7 +89,7 @@ class PostOffice:
             body = b"".join(pieces)
         else:
             body = encode_event(event)
-        self.outbox.put(Parcel(event.id, event.type, body))
+        self.outbox.append(EncodedEvent(event.id, event.type, body))
         if not isinstance(event, _FREES_NOTHING):
             self._filled.set()
         elif self._patience is None and not self._filled.is_set():
@@ -101,7 +101,7 @@ class PostOffice:
 
     async def deliver(self) -> None:
         """Sends for ever, in order. Raises `AnotherAdapterError`."""
-        waits = Waits(_FIRST_WAIT, _LONGEST_WAIT)
+        waits = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._filled.set()  # what an earlier call has left
         while True:
             await self._filled.wait()
@@ -113,7 +113,7 @@ class PostOffice:
                 await self.flush()
                 waits.reset()
             except DaemonAwayError as error:
-                self._note_away(error)
+                self._mark_unreachable(error)
                 self._asking_works.clear()
                 self._filled.set()
                 await waits.sleep(self._asking_works)
@@ -121,7 +121,7 @@ class PostOffice:
                 raise
             except DaemonRefusedError as error:
                 _log.error("%s", error)
-                self._note_away(error)
+                self._mark_unreachable(error)
                 self._filled.set()
                 await waits.sleep()
 
@@ -145,21 +145,21 @@ class PostOffice:
                 self._url = self._client.url
                 self._on_return()
 
-    async def _singly(self, batch: list[Parcel]) -> None:
+    async def _singly(self, batch: list[EncodedEvent]) -> None:
         """Finds the events that the daemon will never take; a snapshot makes up for them."""
-        for parcel in batch:
+        for encoded in batch:
             try:
-                await self._client.post([parcel])
+                await self._client.post([encoded])
             except DaemonRefusedError as error:
                 if not error.about_content:
                     raise
-                _log.error("event %s (%s) is given up: %s", parcel.id, parcel.type, error)
-                if parcel.type != "snapshot":
+                _log.error("event %s (%s) is given up: %s", encoded.id, encoded.type, error)
+                if encoded.type != "snapshot":
                     self._on_return()
 
-    async def follow(self, take: Callable[[Decision], None], wait: float) -> None:
+    async def follow_decisions(self, handle: Callable[[Decision], None], wait: float) -> None:
         """Asks for decisions and hands each to `take` once, for ever. Raises `AnotherAdapterError`."""
-        waits = Waits(_FIRST_WAIT, _LONGEST_WAIT)
+        waits = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         after = ""
         seen = self._seen
         while True:
@@ -170,7 +170,7 @@ class PostOffice:
             except AnotherAdapterError:
                 raise
             except (DaemonAwayError, DaemonRefusedError) as error:
-                self._note_away(error)
+                self._mark_unreachable(error)
                 self._sending_works.clear()
                 await waits.sleep(self._sending_works)
                 after = ""  # a daemon that was restarted offers again what was not acknowledged
@@ -182,11 +182,11 @@ class PostOffice:
                 name = (decision.id, decision.time)
                 if name not in seen:
                     seen[name] = None
-                    take(decision)
+                    handle(decision)
             while len(seen) > _REMEMBERED:
                 del seen[next(iter(seen))]
 
-    def _note_away(self, error: Exception) -> None:
+    def _mark_unreachable(self, error: Exception) -> None:
         if not self.away:
             _log.warning("%s; trying again", error)
         self.away = True

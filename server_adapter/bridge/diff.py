@@ -22,9 +22,9 @@ from schedd.wire import (
     Snapshot,
     Unreserve,
 )
-from server_adapter.bridge.changes import hold, release, start
-from server_adapter.bridge.facts import ACTIVE, Ending, version_of
-from server_adapter.bridge.state import Held, State
+from server_adapter.bridge.event_effects import hold, release, start
+from server_adapter.bridge.facts import ACTIVE, Ending, job_version
+from server_adapter.bridge.state import ServerReservation, ServerState
 
 Ids = Iterator[str]
 
@@ -32,7 +32,7 @@ _START_SETTLES: Final = 5
 """Seconds by which a server may correct when a run began."""
 
 
-def diff(old: State, new: State, *, ids: Ids, now: int) -> Iterator[Event]:
+def diff(old: ServerState, new: ServerState, *, ids: Ids, now: int) -> Iterator[Event]:
     """The events that lead from `old` to `new`; `now` stamps what the server gives no time for.
 
     `changes.apply(old, diff(old, new))` is `new`. Where nodes or queues are gone altogether, which no event
@@ -44,12 +44,12 @@ def diff(old: State, new: State, *, ids: Ids, now: int) -> Iterator[Event]:
     yield from step.surroundings()
     yield from step.changes()
     yield from step.arrivals()
-    gone = old.queues.keys() - new.queues.keys() - step.queues_of_ended_reservations()
+    gone = old.queues.keys() - new.queues.keys() - step.ended_reservation_queues()
     if gone or old.nodes.keys() - new.nodes.keys():
         yield snapshot(new, id=next(ids), now=now)
 
 
-def with_steady_starts(old: State, new: State) -> State:
+def with_steady_starts(old: ServerState, new: ServerState) -> ServerState:
     """The new state, in which jobs that run as before have started when they had before.
 
     A server first says when it sent a job to its node, then when the node began it: a second or two later.
@@ -68,7 +68,7 @@ def with_steady_starts(old: State, new: State) -> State:
     return replace(new, jobs={**new.jobs, **moved}) if moved else new
 
 
-def endings(state: State, *, ids: Ids, now: int) -> Iterator[JobEnded]:
+def endings(state: ServerState, *, ids: Ids, now: int) -> Iterator[JobEnded]:
     """The ends of all jobs that are complete but still listed, for one who may not have heard of them."""
     for name, end in state.ended.items():
         moment = now if end.completed is None else end.completed
@@ -76,7 +76,7 @@ def endings(state: State, *, ids: Ids, now: int) -> Iterator[JobEnded]:
         yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=status, used=end.used)
 
 
-def reserved(name: str, held: Held, *, id: str, now: int) -> Reserve:  # noqa: A002
+def reserve_event(name: str, held: ServerReservation, *, id: str, now: int) -> Reserve:  # noqa: A002
     """What the server keeps for itself, as an event."""
     return Reserve(
         id=id,
@@ -91,7 +91,7 @@ def reserved(name: str, held: Held, *, id: str, now: int) -> Reserve:  # noqa: A
 
 
 def snapshot(
-    state: State,
+    state: ServerState,
     *,
     id: str,  # noqa: A002
     now: int,
@@ -112,7 +112,7 @@ def snapshot(
 
 
 class _Step:
-    def __init__(self, old: State, new: State, ids: Ids, now: int) -> None:
+    def __init__(self, old: ServerState, new: ServerState, ids: Ids, now: int) -> None:
         self._old = old
         self._new = new
         self._ids = ids
@@ -143,7 +143,7 @@ class _Step:
             yield JobStarted(id=next(self._ids), time=moment, job_id=job.id, shares=end.shares, by=end.by)
             yield self._ended(job, end)
         for before, after in self._changed:
-            if _came_back(before, after):
+            if _was_requeued(before, after):
                 yield JobQueued(id=next(self._ids), time=self._now, job=_as_queued(after))
 
     def _ended(self, job: JobFacts, end: Ending | None) -> JobEnded:
@@ -163,17 +163,17 @@ class _Step:
                 yield NodeChanged(id=next(self._ids), time=now, node=node)
         for name in sorted(old.reservations.keys() - new.reservations.keys()):
             yield Unreserve(id=next(self._ids), time=now, name=name)
-        lifted = self.queues_of_ended_reservations()
+        lifted = self.ended_reservation_queues()
         for name, queue in new.queues.items():
             if old.queues.get(name) != queue or name in lifted:
                 yield QueueChanged(id=next(self._ids), time=now, queue=queue)
         for name, held in new.reservations.items():
             if old.reservations.get(name) != held:
-                yield reserved(name, held, id=next(self._ids), now=now)
+                yield reserve_event(name, held, id=next(self._ids), now=now)
         if old.server != new.server:
             yield ServerChanged(id=next(self._ids), time=now, server=new.server)
 
-    def queues_of_ended_reservations(self) -> set[str]:
+    def ended_reservation_queues(self) -> set[str]:
         """The queues that went with a reservation of the server."""
         ended = self._old.reservations.keys() - self._new.reservations.keys()
         return {queue for name in ended for queue in self._old.reservations[name].queues}
@@ -186,7 +186,7 @@ class _Step:
         for before, after in self._changed:
             if before == after:
                 continue
-            queued = _as_queued(after) if _came_back(before, after) else before
+            queued = _as_queued(after) if _was_requeued(before, after) else before
             if after.state in ACTIVE and queued.state not in ACTIVE:
                 started.append((queued, after))
             else:
@@ -229,7 +229,7 @@ class _Step:
             yield JobAltered(id=next(self._ids), time=self._now, job=after)
 
 
-def _came_back(before: JobFacts, after: JobFacts) -> bool:
+def _was_requeued(before: JobFacts, after: JobFacts) -> bool:
     """Whether a run is over and the job lives: requeued, run again, or accepted and returned."""
     if before.state in ACTIVE:
         if after.state not in ACTIVE:
@@ -244,4 +244,4 @@ def _as_queued(job: JobFacts) -> JobFacts:
     if job.state not in ACTIVE:
         return job
     queued = replace(job, state="Q", started=None, shares=(), starts=max(0, job.starts - 1), by="")
-    return replace(queued, version=version_of(queued))
+    return replace(queued, version=job_version(queued))

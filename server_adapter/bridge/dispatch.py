@@ -13,10 +13,10 @@ from server_adapter.batch.errors import (
     ServerUnreachableError,
     StaleConnectionError,
 )
-from server_adapter.bridge.checks import Check, Verdict, check_decision
 from server_adapter.bridge.journal import Journal
-from server_adapter.bridge.rates import NodeRates, Rate
-from server_adapter.bridge.server import Outcome, Server
+from server_adapter.bridge.rate_limits import NodeRateLimiter, RateLimiter
+from server_adapter.bridge.run_checks import RunCheck, RunVerdict, check_decision
+from server_adapter.bridge.server import RunOutcome, Server
 
 _log = logging.getLogger(__name__)
 
@@ -63,53 +63,55 @@ class Dispatcher:
         self._sleep = sleep
         self._requesting = 0
         self._requested_at = float("-inf")
-        self._rate = Rate(rules.per_second, burst=max(1, int(rules.per_second)))
-        self._node_rates = NodeRates(rules.per_node, burst=max(1, int(rules.per_node)))
+        self._rate = RateLimiter(rules.per_second, burst=max(1, int(rules.per_second)))
+        self._node_rates = NodeRateLimiter(rules.per_node, burst=max(1, int(rules.per_node)))
 
     @property
     def busy(self) -> bool:
         """Whether runs are being requested, or were a moment ago: in a burst more follow at once."""
         return self._requesting > 0 or time.monotonic() - self._requested_at < _BURST_PAUSE_S
 
-    async def run(self, run: Run) -> Outcome:
+    async def run(self, run: Run) -> RunOutcome:
         """Carries out one decision; never raises for anything that the server or the network does."""
-        if _name(run) in self._journal.before:
-            return await self._find_out(run, "it was asked for before the adapter was restarted")
+        if _name(run) in self._journal.requested_before:
+            return await self._verify_outcome(run, "it was asked for before the adapter was restarted")
         attempt = 0
         while True:
             check = self._may_run(run)
-            if check.verdict is not Verdict.RUN:
-                return Outcome(False, 0, check.reason)
-            self._journal.see_term(run.term)
-            await self._keep_rates(run)
-            lost, tried = "", Outcome(False)
+            if check.verdict is not RunVerdict.RUN:
+                return RunOutcome(False, 0, check.reason)
+            self._journal.record_term(run.term)
+            await self._wait_for_rate(run)
+            lost, tried = "", RunOutcome(False)
             self._requesting += 1
             try:
-                tried = await self._server.run(run, lambda: self._journal.ask(run.job_id, _name(run)))
+                tried = await self._server.run(
+                    run, lambda: self._journal.record_request(run.job_id, _name(run))
+                )
             except ServerRefusedError as error:
-                tried = Outcome(False, error.code, error.text or str(error))
+                tried = RunOutcome(False, error.code, error.text or str(error))
             except StaleConnectionError as error:
                 # The server has answered, and has not carried it out: the next try has a new connection.
-                tried = Outcome(False, error.code, str(error), busy=True)
+                tried = RunOutcome(False, error.code, str(error), busy=True)
             except (ServerUnreachableError, ProtocolError) as error:
                 lost = str(error)
             finally:
                 self._requesting -= 1
                 self._requested_at = time.monotonic()
             if lost:
-                return await self._find_out(run, lost)
+                return await self._verify_outcome(run, lost)
             if not tried.busy or attempt == self._rules.busy_retries:
                 return tried
             await self._sleep(self._rules.busy_wait * min(1.0, _FIRST_SHARE * 2**attempt))
             attempt += 1
 
-    def _may_run(self, run: Run) -> Check:
+    def _may_run(self, run: Run) -> RunCheck:
         barred = self._barred()
         if barred:
-            return Check(Verdict.REFUSE, barred)
+            return RunCheck(RunVerdict.REFUSE, barred)
         return check_decision(run, now=self._clock(), term=self._journal.term)
 
-    async def _keep_rates(self, run: Run) -> None:
+    async def _wait_for_rate(self, run: Run) -> None:
         nodes = [share.node for share in run.shares]
         while True:
             now = time.monotonic()
@@ -117,23 +119,23 @@ class Dispatcher:
             if wait <= 0:
                 break
             await self._sleep(wait)
-        self._rate.take(now)
-        self._node_rates.take(nodes, now)
+        self._rate.consume(now)
+        self._node_rates.consume(nodes, now)
 
-    async def _find_out(self, run: Run, reason: str) -> Outcome:
+    async def _verify_outcome(self, run: Run, reason: str) -> RunOutcome:
         """The server may have had the request: look whether the job runs. It is not asked for again."""
         _log.warning("run of %s: %s; looking what became of it", run.job_id, reason)
         while True:
             await self._sleep(_SETTLING)
             try:
-                check = await self._server.became(run)
+                check = await self._server.verify_run(run)
             except (ServerUnreachableError, ProtocolError, ServerRefusedError):
                 if self._clock() < run.expires:
                     continue
-                return Outcome(False, 0, f"{reason}; not reached again in time")
-            if check.verdict is Verdict.RUNS:
-                return Outcome(True, text=check.reason)
-            return Outcome(False, 0, f"{reason}; {check.reason or 'the job is still queued'}")
+                return RunOutcome(False, 0, f"{reason}; not reached again in time")
+            if check.verdict is RunVerdict.RUNS:
+                return RunOutcome(True, text=check.reason)
+            return RunOutcome(False, 0, f"{reason}; {check.reason or 'the job is still queued'}")
 
 
 def _name(run: Run) -> str:

@@ -12,19 +12,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from server_adapter.bridge.journal import hand_over
+from server_adapter.bridge.journal import give_to_directory_owner
 
-__all__ = ["Asked", "Ledger", "LedgerError"]
+__all__ = ["DrainLedger", "DrainLedgerError", "OfferedJob"]
 
 _SUFFIX: Final = ".json"
 
 
-class LedgerError(Exception):
+class DrainLedgerError(Exception):
     """The directory cannot be read or written; says which file and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OfferedJob:
     """A job that we hold here for the federation.
 
     ``body`` is what the federation was asked to take, None while it was not asked; ``seen`` what the job was
@@ -36,39 +36,39 @@ class Asked:
     seen: str = ""
 
 
-class Ledger:
-    """A file for each job in ``directory``, which is made when the first is kept. Raises `LedgerError`."""
+class DrainLedger:
+    """One file for each job, in ``directory`` (created on first use). Raises `DrainLedgerError`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._known: dict[str, Asked] | None = None
+        self._known: dict[str, OfferedJob] | None = None
 
-    def __iter__(self) -> Iterator[Asked]:
+    def __iter__(self) -> Iterator[OfferedJob]:
         return iter(list(self._all().values()))
 
     def __contains__(self, job: str) -> bool:
         return job in self._all()
 
-    def get(self, job: str) -> Asked:
+    def get(self, job: str) -> OfferedJob:
         """What is kept of the job; an empty one where nothing is."""
-        return self._all().get(job, Asked(job))
+        return self._all().get(job, OfferedJob(job))
 
-    def keep(self, job: str, **changes: Any) -> Asked:
+    def record(self, job: str, **changes: Any) -> OfferedJob:
         """Writes what is known of the job now, safe from a crash."""
         entry = replace(self.get(job), **changes)
         path = self._path(job)
         fresh = path.with_suffix(".new")
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            hand_over(self._directory)
+            give_to_directory_owner(self._directory)
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
                 json.dump(asdict(entry), file)
                 file.flush()
                 os.fsync(file.fileno())
-            hand_over(fresh)
+            give_to_directory_owner(fresh)
             fresh.replace(path)
         except OSError as error:
-            raise LedgerError(f"{path} cannot be written: {error.strerror}") from error
+            raise DrainLedgerError(f"{path} cannot be written: {error.strerror}") from error
         self._all()[job] = entry
         return entry
 
@@ -80,19 +80,19 @@ class Ledger:
 
     def _path(self, job: str) -> Path:
         if not job or Path(job).name != job:
-            raise LedgerError(f"{job!r} is no name of a job")
+            raise DrainLedgerError(f"{job!r} is no name of a job")
         return self._directory / f"{job}{_SUFFIX}"
 
-    def _all(self) -> dict[str, Asked]:
+    def _all(self) -> dict[str, OfferedJob]:
         if self._known is None:
             found = {}
             for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
                 try:
-                    entry = Asked(**json.loads(path.read_text(encoding="utf-8")))
+                    entry = OfferedJob(**json.loads(path.read_text(encoding="utf-8")))
                 except OSError as error:
-                    raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
+                    raise DrainLedgerError(f"{path} cannot be read: {error.strerror}") from error
                 except (ValueError, TypeError) as error:
-                    raise LedgerError(f"{path} is damaged ({error}); remove it") from error
+                    raise DrainLedgerError(f"{path} is damaged ({error}); remove it") from error
                 found[entry.job] = entry
             self._known = found
         return self._known

@@ -15,16 +15,16 @@ ACTIVE: Final = frozenset({"R", "E", "S"})
 """The states in which a job holds nodes."""
 
 
-def version_of(job: JobFacts) -> str:
+def job_version(job: JobFacts) -> str:
     """A hash of what a run decision relies on: the request, the queue, the conditions, the starts so far.
 
     State and holds are left out, since a decision is always for a queued job without holds: the check right
     before the run looks at them. So a hold that was set and lifted leaves earlier decisions valid.
     """
-    return version(job.queue, job.depend, job.not_before, job.exclusive, job.starts, job.resources)
+    return request_version(job.queue, job.depend, job.not_before, job.exclusive, job.starts, job.resources)
 
 
-def version(
+def request_version(
     queue: str, depend: str, not_before: int | None, exclusive: bool, starts: int, resources: Values
 ) -> str:
     """A hash of these parts of a job."""
@@ -56,19 +56,19 @@ class Ending:
         return max(0, self.completed - self.started)
 
 
-def number(text: str | None) -> int | None:
+def parse_number(text: str | None) -> int | None:
     """An integer, or None where there is none. Here as below, one that is beyond the bounds of messages is
     the nearest within them: one odd value does not keep the daemon from taking the others.
     """
     return _number(text, AMOUNT_END, 1 - AMOUNT_END)
 
 
-def moment(text: str | None) -> int | None:
+def parse_time(text: str | None) -> int | None:
     """Seconds since the epoch, or None where there are none."""
     return _number(text, TIME_END)
 
 
-def cores(text: str | None) -> int:
+def parse_count(text: str | None) -> int:
     """A number of cores or gpus, 0 where there is none."""
     return _number(text, CORES_END) or 0
 
@@ -80,7 +80,7 @@ def _number(text: str | None, end: int, least: int = 0) -> int | None:
         return None
 
 
-def attempt(parse: Callable[[str], T], text: str | None, *, default: T) -> T:
+def parse_or(parse: Callable[[str], T], text: str | None, *, default: T) -> T:
     """The parsed text, or `default` where it is absent or cannot be read."""
     if text is None:
         return default

@@ -13,7 +13,7 @@ from uuid import uuid4
 _KEPT = 600  # seconds for which an asked run is remembered
 
 
-def hand_over(path: Path) -> None:
+def give_to_directory_owner(path: Path) -> None:
     """What root makes in the state directory belongs to who has that: the adapter's own user."""
     if os.geteuid() == 0:
         owner = path.parent.stat()
@@ -40,7 +40,7 @@ class Journal:
                 directory.mkdir(parents=True, exist_ok=True)
                 self._lock = (directory / "lock").open("w", encoding="utf-8")
                 unless_kept.callback(self._lock.close)
-                hand_over(directory / "lock")
+                give_to_directory_owner(directory / "lock")
                 flock(self._lock, LOCK_EX | LOCK_NB)
                 before = self._read()
             except BlockingIOError:
@@ -59,22 +59,22 @@ class Journal:
         self._alert = (int(before.get("alert_time", 0)), str(before.get("alert", "")))
         self._save()
         recent = self._recent_runs()
-        self.asked = {job: moment for moment, job, _ in recent}
+        self.requested = {job: moment for moment, job, _ in recent}
         """Runs of the last minutes: the time of asking, by job."""
-        self.before = frozenset(decision for _, _, decision in recent)
+        self.requested_before = frozenset(decision for _, _, decision in recent)
         """Of these, the decisions that were asked for before this start."""
         self._runs = (directory / "runs").open("w", encoding="utf-8")
-        hand_over(directory / "runs")
+        give_to_directory_owner(directory / "runs")
         for entry in recent:
             self._note(*entry)
 
-    def see_term(self, term: int) -> None:
+    def record_term(self, term: int) -> None:
         """Keeps the highest term."""
         if term > self.term:
             self.term = term
             self._save()
 
-    def see_alert(self, moment: int, name: str) -> bool:
+    def record_alert(self, moment: int, name: str) -> bool:
         """Whether an alert of the daemon is new: it is of another moment or has another name than all before.
 
         The daemon offers its latest alerts again to an adapter that was restarted.
@@ -85,10 +85,10 @@ class Journal:
         self._save()
         return True
 
-    def ask(self, job: str, decision: str) -> None:
+    def record_request(self, job: str, decision: str) -> None:
         """Notes that a run is about to be asked for."""
-        self.asked[job] = self._clock()
-        self._note(self.asked[job], job, decision)
+        self.requested[job] = self._clock()
+        self._note(self.requested[job], job, decision)
 
     def close(self) -> None:
         """Closes the files."""
@@ -116,7 +116,7 @@ class Journal:
             json.dump({**kept, "alert_time": moment, "alert": name}, file)
             file.flush()
             os.fsync(file.fileno())
-        hand_over(fresh)
+        give_to_directory_owner(fresh)
         fresh.replace(self._directory / "state.json")
 
     def _recent_runs(self) -> list[tuple[float, str, str]]:

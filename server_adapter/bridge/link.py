@@ -18,7 +18,7 @@ _LONGEST_WAIT: Final = 2.0  # a server that is back is to be found at once
 _REMINDED: Final = 60.0
 
 
-class Closable(Protocol):
+class LinkedConnection(Protocol):
     """What a link needs of a connection."""
 
     @property
@@ -35,10 +35,10 @@ class Closable(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Closable)
+C = TypeVar("C", bound=LinkedConnection)
 
 
-class Link(Generic[C]):
+class ServerLink(Generic[C]):
     """Lends out the connection that `connect` opens to one user at a time.
 
     A connection that is older than `lifetime` seconds is closed, and a new one is opened: the server believes
@@ -73,7 +73,7 @@ class Link(Generic[C]):
         self.connects = 0
 
     @asynccontextmanager
-    async def talk(self) -> AsyncIterator[C]:
+    async def borrow(self) -> AsyncIterator[C]:
         """The connection, for one or several requests that nobody else's come between.
 
         Raises `ServerUnreachableError`, `RightsError`, `ProtocolError` when there is none to be had.
@@ -100,7 +100,7 @@ class Link(Generic[C]):
         wait, began, reminded = _FIRST_WAIT, time.monotonic(), float("-inf")
         while True:
             try:
-                async with self.talk():
+                async with self.borrow():
                     return
             except ServerUnreachableError as error:
                 now = time.monotonic()

@@ -30,7 +30,7 @@ def decode_event(text: bytes | str) -> Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FetchedDecisions:
     """Decisions in order; what could not be understood, in words; the place to go on from."""
 
     decisions: tuple[Decision, ...]
@@ -38,7 +38,7 @@ class Answer:
     last: str
 
 
-def decode_decisions(body: bytes) -> Answer:
+def decode_decisions(body: bytes) -> FetchedDecisions:
     """A daemon's answer. Raises `MessageError` when it makes no sense as a whole."""
     try:
         found: Any = json.loads(body)
@@ -53,4 +53,4 @@ def decode_decisions(body: bytes) -> Answer:
             decisions.append(_DECISION.validate_python(item))
         except ValidationError as error:
             problems.append(f"{name}: {error.errors()[0]['msg']} in {str(item)[:200]}")
-    return Answer(tuple(decisions), tuple(problems), last)
+    return FetchedDecisions(tuple(decisions), tuple(problems), last)

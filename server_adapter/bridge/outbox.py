@@ -8,7 +8,7 @@ OUTCOMES = frozenset({"run_accepted", "run_refused"})
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class EncodedEvent:
     """One event, ready to travel."""
 
     id: str
@@ -24,7 +24,7 @@ class Outbox:
     """
 
     def __init__(self, epoch: int, limit: int = 20_000) -> None:
-        self._waiting: deque[Parcel] = deque()
+        self._waiting: deque[EncodedEvent] = deque()
         self._limit = limit
         self.overflowed = False
         self.ids: Iterator[str] = _sequence(epoch)
@@ -32,31 +32,31 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, parcel: Parcel) -> None:
+    def append(self, encoded: EncodedEvent) -> None:
         """Adds an event behind all others."""
-        self._waiting.append(parcel)
+        self._waiting.append(encoded)
         if len(self._waiting) > self._limit:
             self._waiting = deque(kept for kept in self._waiting if kept.type in OUTCOMES)
             self.overflowed = True
 
-    def batch(self, count: int = 500, size: int = 8_000_000) -> list[Parcel]:
+    def batch(self, count: int = 500, size: int = 8_000_000) -> list[EncodedEvent]:
         """The oldest events, at most so many and so many bytes (but one at least)."""
-        chosen: list[Parcel] = []
+        chosen: list[EncodedEvent] = []
         total = 0
-        for parcel in self._waiting:
-            total += len(parcel.body)
+        for encoded in self._waiting:
+            total += len(encoded.body)
             if chosen and (len(chosen) >= count or total > size):
                 break
-            chosen.append(parcel)
+            chosen.append(encoded)
         return chosen
 
-    def acknowledge(self, batch: list[Parcel]) -> None:
+    def acknowledge(self, batch: list[EncodedEvent]) -> None:
         """Forgets events that the daemon has handled."""
-        for parcel in batch:
-            if self._waiting and self._waiting[0] is parcel:
+        for encoded in batch:
+            if self._waiting and self._waiting[0] is encoded:
                 self._waiting.popleft()
-            elif parcel in self._waiting:
-                self._waiting.remove(parcel)
+            elif encoded in self._waiting:
+                self._waiting.remove(encoded)
 
 
 def _sequence(epoch: int) -> Iterator[str]:

@@ -6,13 +6,13 @@ from enum import IntEnum
 from typing import Literal, Protocol
 
 from schedd.wire import Run, ShareFacts
-from server_adapter.bridge.checks import Check
-from server_adapter.bridge.state import State, Wish, Writing
-from server_adapter.bridge.tells import Write
+from server_adapter.bridge.run_checks import RunCheck
+from server_adapter.bridge.state import PendingReservation, ServerState, WrittenAttributes
+from server_adapter.bridge.write_queue import AttributeWrite
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What became of a run decision. `code` is the server's, 0 for a refusal of our own.
 
     `busy` means that the same may succeed in a moment.
@@ -25,7 +25,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class OccurrencePlacement:
     """Where one time of a reservation is to be: from `start` on, on these nodes beside those it keeps."""
 
     start: int
@@ -33,7 +33,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ObjectSettings:
     """What the server says of itself, a queue, a scheduler or a resource: values by `name` or
     `name.resource`.
     """
@@ -76,14 +76,14 @@ class Server(Protocol):
         """Returns once it answers. Raises `RightsError` and `ProtocolError`, which waiting cannot cure."""
         ...
 
-    async def take_place(self, look: Callable[[ReadScope], None]) -> None:
+    async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:
         """Becomes the server's scheduler; `look` is called at each command, with what may have changed.
 
         Raises `TakenError` when another scheduler has the place, `RightsError` when we may not have it.
         """
         ...
 
-    async def keep_place(self) -> None:
+    async def serve_as_scheduler(self) -> None:
         """Works for ever: answers commands, and takes the place again when it was lost."""
         ...
 
@@ -91,37 +91,39 @@ class Server(Protocol):
         """Why nothing may be started at this moment, in words: the place is lost. Mostly empty."""
         ...
 
-    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
         ...
 
-    async def settings(self) -> list[Told]:
+    async def settings(self) -> list[ObjectSettings]:
         """The server, its queues and its schedulers, each with all its attributes as the server says them."""
         ...
 
-    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
+    async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
         """Looks at the job and its nodes once more and asks for the run; `asked` is called right before that.
 
         Raises `ServerUnreachableError` or `ProtocolError` where it is not known what became of it.
         """
         ...
 
-    async def became(self, run: Run) -> Check:
+    async def verify_run(self, run: Run) -> RunCheck:
         """Whether the job runs, or ran, as decided."""
         ...
 
-    async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
+    async def settle_reservation(
+        self, name: str, pending: PendingReservation, places: Sequence[OccurrencePlacement]
+    ) -> None:
         """Gives a reservation nodes, one place for each of its slots; or refuses it where there are none.
 
         Raises ValueError where the shares do not make up what it asks for.
         """
         ...
 
-    async def tend(self) -> None:
+    async def resume_jobs(self) -> None:
         """What it leaves to its scheduler beside runs and reservations, by the last reading: resumptions."""
         ...
 
-    async def write(self, write: Write) -> bool:
+    async def write(self, write: AttributeWrite) -> bool:
         """Writes a plan on a job; False when it is worth another try at once, with less to write."""
         ...
 
@@ -129,7 +131,7 @@ class Server(Protocol):
         """Replaces our comment on a job that has started."""
         ...
 
-    async def clean(self, job: str, writing: Writing) -> bool:
+    async def clean(self, job: str, writing: WrittenAttributes) -> bool:
         """Takes our writings off a job; whether there were any."""
         ...
 
@@ -138,7 +140,7 @@ class Server(Protocol):
         """Whether comments are written."""
         ...
 
-    def see(self, state: State) -> None:
+    def update_state(self, state: ServerState) -> None:
         """Takes the newest reading."""
         ...
 

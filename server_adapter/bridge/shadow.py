@@ -39,19 +39,19 @@ def _off(errors: tuple[int, ...]) -> str:
 
 
 @dataclass(slots=True)
-class Shadow:
+class ShadowComparison:
     """Remembers what we told and what we would have run, by job."""
 
-    _decided: dict[str, Run] = field(default_factory=dict)
-    _told: dict[str, WriteAttributes] = field(default_factory=dict)
+    _runs: dict[str, Run] = field(default_factory=dict)
+    _plans: dict[str, WriteAttributes] = field(default_factory=dict)
 
-    def decided(self, run: Run) -> None:
+    def record_run(self, run: Run) -> None:
         """We would start this job now."""
-        self._decided[run.job_id] = run
+        self._runs[run.job_id] = run
 
-    def told(self, tell: WriteAttributes) -> None:
+    def record_plan(self, decision: WriteAttributes) -> None:
         """The plan for this job."""
-        self._told[tell.job_id] = tell
+        self._plans[decision.job_id] = decision
 
     def compare(self, started: Iterable[JobStarted], own: Mapping[str, int] = _NONE) -> Agreement:
         """Compares these starts with what is remembered of their jobs, and forgets it; and with the
@@ -64,20 +64,20 @@ class Shadow:
             count += 1
             if event.job_id in own:
                 theirs.append(event.time - own[event.job_id])
-            run = self._decided.pop(event.job_id, None)
-            tell = self._told.pop(event.job_id, None)
+            run = self._runs.pop(event.job_id, None)
+            decision = self._plans.pop(event.job_id, None)
             if run is not None:
                 due += 1
                 same += {s.node: s.cpus for s in run.shares} == {s.node: s.cpus for s in event.shares}
-            if tell is None or tell.planned_start is None:
+            if decision is None or decision.planned_start is None:
                 continue
-            errors.append(event.time - tell.planned_start)
-            if run is None and tell.planned_start <= event.time + _DUE:
+            errors.append(event.time - decision.planned_start)
+            if run is None and decision.planned_start <= event.time + _DUE:
                 due += 1
-                same += sorted(tell.planned_nodes) == sorted(share.node for share in event.shares)
+                same += sorted(decision.planned_nodes) == sorted(share.node for share in event.shares)
         return Agreement(count, due, same, tuple(errors), tuple(theirs))
 
     def forget(self, job: str) -> None:
         """The job is gone."""
-        self._decided.pop(job, None)
-        self._told.pop(job, None)
+        self._runs.pop(job, None)
+        self._plans.pop(job, None)

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from server_adapter.bridge.daemon_client import DaemonBusyError, DaemonClient
-from server_adapter.bridge.delivery import Waits
+from server_adapter.bridge.delivery import Backoff
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.server import Server
-from server_adapter.bridge.state import State
+from server_adapter.bridge.state import ServerState
 
 __all__ = ["check_site"]
 
@@ -29,11 +29,11 @@ async def check_site(server: Server, client: DaemonClient) -> list[str]:
     server's side raises.
     """
     state = await server.read()
-    cluster = await _when_ready(client.cluster)
-    return [*_of_server(state), *_of_daemon(client.url, cluster)]
+    cluster = await _retry_until_ready(client.cluster)
+    return [*_describe_server(state), *_describe_daemon(client.url, cluster)]
 
 
-def _of_server(state: State) -> Iterator[str]:
+def _describe_server(state: ServerState) -> Iterator[str]:
     counts = Counter(job.state in ACTIVE for job in state.jobs.values())
     down = sum(node.state == "down" for node in state.nodes.values())
     yield (
@@ -43,7 +43,7 @@ def _of_server(state: State) -> Iterator[str]:
     yield f"its attribute scheduling is {state.server.scheduling}"
 
 
-def _of_daemon(url: str, cluster: Mapping[str, Any]) -> Iterator[str]:
+def _describe_daemon(url: str, cluster: Mapping[str, Any]) -> Iterator[str]:
     name, heard = cluster.get("name"), cluster.get("heard")
     yield f"schedd at {url}: cluster {name}, mode {cluster.get('mode')}"
     if heard is None:
@@ -54,10 +54,10 @@ def _of_daemon(url: str, cluster: Mapping[str, Any]) -> Iterator[str]:
         yield f"no jobs are started: {cluster['halted']}"
 
 
-async def _when_ready(ask: Callable[[], Awaitable[_T]]) -> _T:
+async def _retry_until_ready(ask: Callable[[], Awaitable[_T]]) -> _T:
     """Ask once the daemon, which is there, can answer; raises what it says after `_READY_WITHIN_S`."""
     until = time.monotonic() + _READY_WITHIN_S
-    waits, said = Waits(first=1.0, longest=5.0), -math.inf
+    waits, said = Backoff(first=1.0, longest=5.0), -math.inf
     while True:
         try:
             return await ask()

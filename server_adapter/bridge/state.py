@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
-from server_adapter.batch.described import Described
-from server_adapter.bridge.arrays import SlotLimits
+from server_adapter.batch.status_objects import Described
 from server_adapter.bridge.facts import ACTIVE, Ending, Values
+from server_adapter.bridge.slot_limits import SlotLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WrittenAttributes:
     """What stands on a job for people to read: its comment, and a planned start that somebody wrote."""
 
     comment: str = ""
@@ -22,7 +22,7 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ServerReservation:
     """Nodes that the server keeps for the jobs of `queues` over `[start, end)`: its own reservation."""
 
     start: int
@@ -32,7 +32,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ReservationOccurrence:
     """One time of a reservation: from `start` on what `resources` ask for, as of a job.
 
     `select` is the server's own text for that. `where` is the server's text for nodes that it has already
@@ -46,16 +46,16 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PendingReservation:
     """A reservation that waits for nodes, at each of its times.
 
-    `begin` is the start that the server is told, 0 where it keeps the one it has; None: as soon as it can.
+    `begin` is the start that is sent to the server, 0 where it keeps the one it has; None: as soon as it can.
     `queue` is that of its own jobs, for which what it holds already counts as free; empty where it does not.
     Before `since` it is not to be dealt with (seconds since the epoch). `problem` says why it cannot be had,
     in words, mostly empty. A `standing` one comes back, even where a single time of it is left.
     """
 
-    slots: tuple[Slot, ...]
+    slots: tuple[ReservationOccurrence, ...]
     standing: bool = False
     begin: int | None = 0
     queue: str = ""
@@ -64,7 +64,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ServerState:
     """All that the server said in one cycle.
 
     `jobs` are those that live; `ended` those that are complete but still listed. `writings` are only of jobs
@@ -76,28 +76,28 @@ class State:
     nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
     queues: Mapping[str, QueueFacts] = field(default_factory=dict)
     server: ServerFacts = ServerFacts()
-    reservations: Mapping[str, Held] = field(default_factory=dict)
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
-    writings: Mapping[str, Writing] = field(default_factory=dict)
+    reservations: Mapping[str, ServerReservation] = field(default_factory=dict)
+    pending_reservations: Mapping[str, PendingReservation] = field(default_factory=dict)
+    writings: Mapping[str, WrittenAttributes] = field(default_factory=dict)
 
 
-EMPTY = State()
-NOTHING = Writing()
+EMPTY_STATE = ServerState()
+NOTHING_WRITTEN = WrittenAttributes()
 """On jobs that say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class FactParsers:
     """How one family of servers describes things: a pure function for each kind.
 
-    `is_over` tells of a listed job that it is complete; `writing` must return `NOTHING` itself where nothing
-    stands on the job.
+    `is_over` returns whether a listed job is complete. For a job without written attributes, `writing` must
+    return the object `NOTHING_WRITTEN` itself.
     """
 
     job: Callable[[str, Values], JobFacts]
     is_over: Callable[[Values], bool]
     ending: Callable[[Values], Ending]
-    writing: Callable[[Values], Writing]
+    writing: Callable[[Values], WrittenAttributes]
     node: Callable[[str, Values, NodeFacts | None], NodeFacts]
     queue: Callable[[str, Values], QueueFacts]
     server: Callable[[Values], ServerFacts]
@@ -111,11 +111,11 @@ class StateBuilder:
     started by hand, if anybody; it is asked when a job is first seen to hold nodes, or has changed since.
     """
 
-    def __init__(self, words: Words, by_hand: Callable[[str], str] = lambda _: "") -> None:
+    def __init__(self, words: FactParsers, by_hand: Callable[[str], str] = lambda _: "") -> None:
         self._words = words
         self._by_hand = by_hand
         self._slot_limits = SlotLimits()
-        self._jobs: dict[str, tuple[Values, JobFacts, Writing]] = {}
+        self._jobs: dict[str, tuple[Values, JobFacts, WrittenAttributes]] = {}
         self._endings: dict[str, tuple[Values, Ending]] = {}
         self._nodes: Mapping[str, NodeFacts] = {}
 
@@ -132,19 +132,19 @@ class StateBuilder:
         nodes: Iterable[Described],
         jobs: Iterable[Described],
         slice_length: int = 200,
-    ) -> Iterator[State | None]:
+    ) -> Iterator[ServerState | None]:
         """Yields None after every `slice_length` nodes or jobs, for others to run, and the state at last."""
         known: dict[str, NodeFacts] = {}
         for count, node in enumerate(nodes, start=1):
             known[node.name] = self._words.node(node.name, node.values, self._nodes.get(node.name))
             if count % slice_length == 0:
                 yield None
-        living: dict[str, tuple[Values, JobFacts, Writing]] = {}
+        living: dict[str, tuple[Values, JobFacts, WrittenAttributes]] = {}
         endings: dict[str, tuple[Values, Ending]] = {}
         # Filled on the way, since a pass over all jobs at the end would hold the loop.
         facts: dict[str, JobFacts] = {}
-        writings: dict[str, Writing] = {}
-        self._slot_limits.begin()
+        writings: dict[str, WrittenAttributes] = {}
+        self._slot_limits.begin_reading()
         for count, job in enumerate(jobs, start=1):
             name, values = job.name, job.values
             if self._words.is_over(values):
@@ -158,19 +158,19 @@ class StateBuilder:
                 living[name] = entry
                 facts[name] = entry[1]
                 if entry[1].array:
-                    self._slot_limits.see(entry[1])
-                if entry[2] is not NOTHING:
+                    self._slot_limits.count_subjob(entry[1])
+                if entry[2] is not NOTHING_WRITTEN:
                     writings[name] = entry[2]
             if count % slice_length == 0:
                 yield None
-        for count, name in enumerate(self._slot_limits.learn(), start=1):
+        for count, name in enumerate(self._slot_limits.finish_reading(), start=1):
             read, before, text = living[name]
             facts[name] = self._limited(before)
             living[name] = (read, facts[name], text)
             if count % slice_length == 0:
                 yield None
         self._jobs, self._endings, self._nodes = living, endings, known
-        yield State(
+        yield ServerState(
             jobs=facts,
             ended={name: entry[1] for name, entry in endings.items()},
             nodes=known,
@@ -185,7 +185,7 @@ class StateBuilder:
         return replace(facts, by=by) if by else facts
 
     def _limited(self, facts: JobFacts) -> JobFacts:
-        limit = self._slot_limits.of(facts.array) if facts.array else None
+        limit = self._slot_limits.limit_of(facts.array) if facts.array else None
         return facts if limit is None else replace(facts, slot_limit=limit)
 
     def _ending(self, job: Described) -> Ending:
@@ -194,5 +194,5 @@ class StateBuilder:
         return replace(end, by=by) if by else end
 
 
-def _reuse(before: tuple[Values, JobFacts, Writing] | None, facts: JobFacts) -> JobFacts:
+def _reuse(before: tuple[Values, JobFacts, WrittenAttributes] | None, facts: JobFacts) -> JobFacts:
     return before[1] if before is not None and before[1] == facts else facts

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from schedd.wire import SubmissionFacts, TransferDecision, TransferStepDone
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
-from server_adapter.bridge.delivery import PostOffice
+from server_adapter.bridge.delivery import DaemonExchange
 
 __all__ = ["MARK", "JobRunsError", "TransferExecutor", "TransferServer"]
 
@@ -40,7 +40,7 @@ class TransferServer(Protocol):
         """Submits the job on an operator's hold, with the mark in its environment; its id."""
         ...
 
-    async def marked(self, mark: str) -> str:
+    async def find_marked(self, mark: str) -> str:
         """The id of the job with this mark; empty where there is none."""
         ...
 
@@ -66,7 +66,7 @@ class TransferServer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _StepOutcome:
     done: bool
     job: str = ""
     code: int = 0
@@ -79,9 +79,9 @@ class TransferExecutor:
     def __init__(
         self,
         server: object,
-        delivery: PostOffice,
+        delivery: DaemonExchange,
         barred: Callable[[], str],
-        look: Callable[[], None],
+        request_reading: Callable[[], None],
         clock: Callable[[], float] = time.time,
         *,
         waits: Callable[[], str] = str,
@@ -91,17 +91,17 @@ class TransferExecutor:
         self._delivery = delivery
         self._barred = barred
         self._waits = waits
-        self._look = look
+        self._request_reading = request_reading
         self._clock = clock
         self._sleep = sleep
         self._began = clock()
         self._waiting: OrderedDict[str, TransferDecision] = OrderedDict()
-        self._outcomes: OrderedDict[str, _Outcome] = OrderedDict()
+        self._outcomes: OrderedDict[str, _StepOutcome] = OrderedDict()
         self._tried: set[str] = set()
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._awake = asyncio.Event()
 
-    def want(self, decision: TransferDecision) -> None:
+    def enqueue(self, decision: TransferDecision) -> None:
         """Takes a decision; of two about one transfer the newer one counts."""
         known = self._waiting.get(decision.transfer)
         if known is None or known.id <= decision.id:
@@ -135,13 +135,13 @@ class TransferExecutor:
                 self._waiting.move_to_end(transfer)
                 await self._sleep(_SETTLING)
                 return
-        _keep(self._outcomes, _name(decision), outcome)
+        _remember(self._outcomes, _name(decision), outcome)
         self._tried.discard(transfer)
         if self._waiting.get(transfer) is decision:
             del self._waiting[transfer]
         if not outcome.done:
             _log.info("%s of transfer %s was refused: %s", decision.step, transfer, outcome.text)
-        await self._delivery.put(
+        await self._delivery.enqueue(
             TransferStepDone(
                 id=next(self._delivery.ids),
                 time=int(self._clock()),
@@ -154,24 +154,24 @@ class TransferExecutor:
                 text=outcome.text,
             )
         )
-        self._look()
+        self._request_reading()
 
-    async def _carry_out(self, decision: TransferDecision) -> _Outcome:
+    async def _carry_out(self, decision: TransferDecision) -> _StepOutcome:
         server, barred = self._server, self._barred()
         if barred:
-            return _Outcome(False, decision.server_job, text=barred)
+            return _StepOutcome(False, decision.server_job, text=barred)
         if waits := self._waits():
             raise ServerUnreachableError(waits)  # no refusal: what was begun may be there
         if not isinstance(server, TransferServer):
-            return _Outcome(False, text="no jobs can be handed over to this family of servers")
+            return _StepOutcome(False, text="no jobs can be handed over to this family of servers")
         job = decision.server_job
         try:
             if decision.step == "submit":
                 return await self._submit(server, decision)
-            job = job or await server.marked(decision.transfer)
+            job = job or await server.find_marked(decision.transfer)
             if decision.step == "release":
                 if not job:
-                    return _Outcome(False, text="the job is gone")
+                    return _StepOutcome(False, text="the job is gone")
                 await server.release(job)
             elif decision.step == "delete":
                 if job:
@@ -181,26 +181,26 @@ class TransferExecutor:
             elif decision.release_requested:
                 raise JobRunsError("the job is gone, and may have run")
         except ServerRefusedError as error:
-            return _Outcome(False, job, error.code, error.text or str(error))
+            return _StepOutcome(False, job, error.code, error.text or str(error))
         except (RightsError, JobRunsError, ValueError) as error:
-            return _Outcome(False, job, text=str(error))
+            return _StepOutcome(False, job, text=str(error))
         if decision.step in ("withdraw", "delete"):
-            _keep(self._gone, decision.transfer, None)
-        return _Outcome(True, job)
+            _remember(self._gone, decision.transfer, None)
+        return _StepOutcome(True, job)
 
-    async def _submit(self, server: TransferServer, decision: TransferDecision) -> _Outcome:
+    async def _submit(self, server: TransferServer, decision: TransferDecision) -> _StepOutcome:
         transfer = decision.transfer
         if decision.submission is None:
-            return _Outcome(False, text="the decision has no job in it")
+            return _StepOutcome(False, text="the decision has no job in it")
         if transfer in self._gone:
-            return _Outcome(False, text="it was taken back")
+            return _StepOutcome(False, text="it was taken back")
         # An earlier life of this adapter may have submitted it, or a try whose answer was lost.
         if transfer in self._tried or decision.time < self._began + _MARGIN:
-            job = await server.marked(transfer)
+            job = await server.find_marked(transfer)
             if job:
                 await server.finish(job, decision.submission.tasks)
-                return _Outcome(True, job)
-        return _Outcome(True, await server.submit(decision.submission, transfer))
+                return _StepOutcome(True, job)
+        return _StepOutcome(True, await server.submit(decision.submission, transfer))
 
 
 def _name(decision: TransferDecision) -> str:
@@ -208,7 +208,7 @@ def _name(decision: TransferDecision) -> str:
     return f"{decision.id}@{decision.time}"
 
 
-def _keep(known: OrderedDict[str, _T], name: str, value: _T) -> None:
+def _remember(known: OrderedDict[str, _T], name: str, value: _T) -> None:
     known[name] = value
     while len(known) > _KEPT:
         known.popitem(last=False)

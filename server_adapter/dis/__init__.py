@@ -5,7 +5,7 @@ from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
 from server_adapter.dis.encode import encode_attribute, encode_attributes, encode_integer, encode_string
 from server_adapter.dis.errors import DisError, DisIncompleteError, DisLimitError, DisSyntaxError
 from server_adapter.dis.scan import AttributeScanner
-from server_adapter.text import bytes_of, is_plain, text_of
+from server_adapter.text import decode_text, encode_text, is_plain
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -18,12 +18,12 @@ __all__ = [
     "DisSyntaxError",
     "Limits",
     "Operation",
-    "bytes_of",
+    "decode_text",
     "encode_attribute",
     "encode_attributes",
     "encode_integer",
     "encode_string",
+    "encode_text",
     "is_plain",
-    "text_of",
     "values_by_key",
 ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from server_adapter.text import bytes_of, is_plain
+from server_adapter.text import encode_text, is_plain
 
 REPEATED: Final = ", "
 """Between the values of attributes that a server sends more than once, as qmgr prints them."""
@@ -65,7 +65,7 @@ class Attribute:
 
 
 def _length(text: str) -> int:
-    return len(text) if is_plain(text) else len(bytes_of(text))
+    return len(text) if is_plain(text) else len(encode_text(text))
 
 
 def values_by_key(entries: Iterable[Attribute]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from server_adapter.dis.attribute import Attribute, Operation
 from server_adapter.dis.errors import DisIncompleteError, DisLimitError, DisSyntaxError
-from server_adapter.text import text_of
+from server_adapter.text import decode_text
 
 _PLUS = 0x2B
 _MINUS = 0x2D
@@ -96,8 +96,8 @@ class Decoder:
         return raw
 
     def string(self) -> str:
-        """A string as text; bytes that are not UTF-8 are escaped, see `text_of`."""
-        return text_of(self.raw_string())
+        """A string as text; bytes that are not UTF-8 are escaped, see `decode_text`."""
+        return decode_text(self.raw_string())
 
     def attribute(self) -> Attribute:
         """One entry of an attribute list."""

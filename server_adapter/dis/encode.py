@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from server_adapter.dis.attribute import Attribute
-from server_adapter.text import bytes_of
+from server_adapter.text import encode_text
 
 
 def encode_integer(value: int) -> bytes:
@@ -19,8 +19,8 @@ def encode_integer(value: int) -> bytes:
 
 
 def encode_string(value: str | bytes) -> bytes:
-    """The length in bytes, then the bytes: `root -> +4root`. Text travels as `bytes_of` has it."""
-    raw = value if isinstance(value, bytes) else bytes_of(value)
+    """The length in bytes, then the bytes: `root -> +4root`. Text travels as `encode_text` has it."""
+    raw = value if isinstance(value, bytes) else encode_text(value)
     return encode_integer(len(raw)) + raw
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from server_adapter.dis.attribute import REPEATED
 from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
 from server_adapter.dis.errors import DisIncompleteError, DisSyntaxError
-from server_adapter.text import is_plain, text_of
+from server_adapter.text import decode_text, is_plain
 
 _PLUS = 0x2B
 _ONES: tuple[int | None, ...] = tuple(b - 48 if 48 <= b < 58 else None for b in range(256))
@@ -60,7 +60,7 @@ class AttributeScanner:
             raise DisSyntaxError("an entry with a length that is no number", position) from None
         if not plain:
             values = {
-                key: value if is_plain(value) else text_of(value.encode("latin-1"))
+                key: value if is_plain(value) else decode_text(value.encode("latin-1"))
                 for key, value in values.items()
             }
         return values, position

@@ -2,7 +2,7 @@
 
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.faults import Faults
-from server_adapter.emulator.jobs import Job, Order, Outcome, State
+from server_adapter.emulator.jobs import Job, JobOutcome, JobState, Order
 from server_adapter.emulator.nodes import Node, NodeSpec
 from server_adapter.emulator.openpbs.server import EmulatedOpenPBS
 from server_adapter.emulator.openpbs.state import VERSION
@@ -23,13 +23,13 @@ __all__ = [
     "EmulatedServer",
     "Faults",
     "Job",
+    "JobOutcome",
+    "JobState",
     "Node",
     "NodeSpec",
     "Order",
-    "Outcome",
     "RefusalError",
     "SimulatedServer",
-    "State",
     "Summary",
     "Timing",
     "Trial",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from server_adapter.emulator.errors import RefusalError, bad_value
-from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.torque.errors import ServerCode
 
 AFTER: Final = {
@@ -154,7 +154,7 @@ def _turn_of(job: Job, master: Job, jobs: Mapping[str, Job]) -> bool:
 
 def unmet(job: Job, jobs: Mapping[str, Job]) -> Iterator[tuple[Wait, bool | None]]:
     """The conditions of a job that are not fulfilled, with `met`'s answer."""
-    if job.state in (State.RUNNING, State.EXITING, State.COMPLETE):
+    if job.state in (JobState.RUNNING, JobState.EXITING, JobState.COMPLETE):
         return
     for wait in parse_depend(job.depend):
         answer = met(wait, job, jobs)

@@ -5,7 +5,7 @@ Objects of one kind have the same attributes, so everything but the values is lo
 
 from functools import lru_cache
 
-from server_adapter.dis import Attribute, bytes_of, encode_integer, encode_string
+from server_adapter.dis import Attribute, encode_integer, encode_string, encode_text
 
 _SMALL = 4096
 _NUMBERS = tuple(encode_integer(number) for number in range(_SMALL))
@@ -14,16 +14,16 @@ _NUMBERS = tuple(encode_integer(number) for number in range(_SMALL))
 @lru_cache(maxsize=_SMALL)
 def _head(name: str, resource: str | None) -> tuple[int, bytes]:
     """What stands before a value, and the part of the entry's size that does not come from the value."""
-    size = len(bytes_of(name)) + 2
+    size = len(encode_text(name)) + 2
     if resource is None:
         return size, encode_string(name) + b"+0"
-    size += len(bytes_of(resource)) + 1
+    size += len(encode_text(resource)) + 1
     return size, encode_string(name) + b"+1" + encode_string(resource)
 
 
 def encode_entry(entry: Attribute) -> bytes:
     """An entry of a status reply, as a server sends it: size, name, resource, value, operator SET."""
-    value = bytes_of(entry.value)
+    value = encode_text(entry.value)
     length = len(value)
     base, head = _head(entry.name, entry.resource)
     size = base + length

@@ -9,7 +9,7 @@ from server_adapter.emulator import admission, lifecycle, modify
 from server_adapter.emulator.dialogue import OK, Dialogue, error_reply
 from server_adapter.emulator.errors import RefusalError, SubmissionCode, refusal
 from server_adapter.emulator.inquiries import Inquiries
-from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.manager import manage
 from server_adapter.emulator.principal import demand_live, demand_manager, demand_owner
 from server_adapter.emulator.state import Cluster
@@ -121,7 +121,7 @@ class Handlers:
         for job in jobs:
             if purging:
                 lifecycle.purge(self._cluster, job)
-            elif not (whole and job.state in (State.EXITING, State.COMPLETE)):
+            elif not (whole and job.state in (JobState.EXITING, JobState.COMPLETE)):
                 lifecycle.delete(self._cluster, job)
         return OK
 

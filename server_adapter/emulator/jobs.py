@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """Job states as the `job_state` attribute has them."""
 
     QUEUED = "Q"
@@ -18,27 +18,27 @@ class State(StrEnum):
     SUSPENDED = "S"
 
 
-SUBSTATE: Mapping[State, int] = {
-    State.QUEUED: 10,
-    State.HELD: 20,
-    State.WAITING: 30,
-    State.RUNNING: 42,
-    State.EXITING: 50,
-    State.COMPLETE: 59,
+SUBSTATE: Mapping[JobState, int] = {
+    JobState.QUEUED: 10,
+    JobState.HELD: 20,
+    JobState.WAITING: 30,
+    JobState.RUNNING: 42,
+    JobState.EXITING: 50,
+    JobState.COMPLETE: 59,
 }
 
-STATE_NAMES: Mapping[State, str] = {
-    State.QUEUED: "Queued",
-    State.HELD: "Held",
-    State.WAITING: "Waiting",
-    State.RUNNING: "Running",
-    State.EXITING: "Exiting",
-    State.COMPLETE: "Complete",
+STATE_NAMES: Mapping[JobState, str] = {
+    JobState.QUEUED: "Queued",
+    JobState.HELD: "Held",
+    JobState.WAITING: "Waiting",
+    JobState.RUNNING: "Running",
+    JobState.EXITING: "Exiting",
+    JobState.COMPLETE: "Complete",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """How a job's program behaves when it runs: seconds until it ends by itself, and its exit status."""
 
     runtime: float
@@ -70,7 +70,7 @@ class Order:
     variables: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
     script: str = ""
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Job:
     created: float
     rank: int
     resources: dict[str, str]
-    state: State = State.QUEUED
+    state: JobState = JobState.QUEUED
     holds: set[str] = field(default_factory=set)
     priority: int = 0
     modified: float = 0.0
@@ -127,12 +127,12 @@ class Job:
     @property
     def finished(self) -> bool:
         """Whether the job is only kept for show."""
-        return self.state is State.COMPLETE
+        return self.state is JobState.COMPLETE
 
     @property
     def active(self) -> bool:
         """Whether the job has begun and is not over."""
-        return self.state in (State.RUNNING, State.EXITING, State.SUSPENDED)
+        return self.state in (JobState.RUNNING, JobState.EXITING, JobState.SUSPENDED)
 
     def touch(self, now: float) -> None:
         """Notes a change."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from server_adapter.emulator.dependencies import parse_depend, unmet
 from server_adapter.emulator.destination import find_slots, parse_destination
 from server_adapter.emulator.errors import RefusalError, refusal
-from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.nodes import Node
 from server_adapter.emulator.principal import demand_live
 from server_adapter.emulator.state import Cluster
@@ -27,26 +27,26 @@ def advance(cluster: Cluster, now: float) -> None:
 
 def settle(cluster: Cluster, job: Job) -> None:
     """Puts a job that holds no slots into the state that its holds and its time demand."""
-    if job.active or job.finished or job.state is State.TRANSIT:
+    if job.active or job.finished or job.state is JobState.TRANSIT:
         return
     if job.holds:
-        state = State.HELD
+        state = JobState.HELD
     elif job.not_before is not None and job.not_before > cluster.now:
-        state = State.WAITING
+        state = JobState.WAITING
         cluster.timers.at(job.not_before, lambda: _wake(cluster, job))
     else:
-        state = State.QUEUED
-    if job.eligible is None and (state is State.QUEUED or job.holds == {"l"}):
+        state = JobState.QUEUED
+    if job.eligible is None and (state is JobState.QUEUED or job.holds == {"l"}):
         job.eligible = cluster.now
     if state is not job.state:
         job.state = state
         job.touch(cluster.now)
-        if state is State.QUEUED:
+        if state is JobState.QUEUED:
             cluster.poke(SchedulerCommand.NEW)
 
 
 def _wake(cluster: Cluster, job: Job) -> None:
-    if job.state is State.WAITING:
+    if job.state is JobState.WAITING:
         settle(cluster, job)
 
 
@@ -80,7 +80,7 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
 def begin(cluster: Cluster, job: Job, *, taken: bool) -> None:
     """A job that holds its slots runs from now on; unless `taken`, only until its mom is heard to refuse."""
     cluster.queue(job.queue).used = True
-    job.state = State.RUNNING
+    job.state = JobState.RUNNING
     job.run += 1
     cluster.runs[job.id] = cluster.runs.get(job.id, 0) + 1
     job.touch(cluster.now)
@@ -135,10 +135,10 @@ def _killed_at(cluster: Cluster, job: Job, limit: float) -> float:
 
 
 def _returned(cluster: Cluster, job: Job, run: int) -> None:
-    if job.state is State.RUNNING and job.run == run:
+    if job.state is JobState.RUNNING and job.run == run:
         _release(cluster, job)
         job.exec_host = job.exec_port = ""
-        job.state = State.QUEUED
+        job.state = JobState.QUEUED
         cluster.returned[job.id] = cluster.returned.get(job.id, 0) + 1
         job.touch(cluster.now)
         cluster.poke(SchedulerCommand.NEW)
@@ -147,8 +147,8 @@ def _returned(cluster: Cluster, job: Job, run: int) -> None:
 def _ended(cluster: Cluster, job: Job, run: int, status: int) -> None:
     if job.run != run or not job.active or not _alive(cluster, job):
         return  # of an earlier run, or its mother superior cannot tell: see `revive`
-    if job.state is State.RUNNING:
-        job.state = State.EXITING
+    if job.state is JobState.RUNNING:
+        job.state = JobState.EXITING
         job.touch(cluster.now)
     job.exit_status = status
     cluster.timers.at(cluster.now + cluster.timing.obit, lambda: _obit(cluster, job, run))
@@ -170,7 +170,7 @@ def complete(cluster: Cluster, job: Job) -> None:
     ran = job.active
     if ran and job.started is not None:
         job.runtime = cluster.now - job.started
-    job.state = State.COMPLETE
+    job.state = JobState.COMPLETE
     job.completed = cluster.now
     job.touch(cluster.now)
     cluster.on_complete(ran)
@@ -208,7 +208,7 @@ def delete(cluster: Cluster, job: Job) -> None:
         complete(cluster, job)
     elif not job.delete_requested:
         job.delete_requested = True
-        job.state = State.EXITING
+        job.state = JobState.EXITING
         job.touch(cluster.now)
         cluster.poke(SchedulerCommand.TERM)
         run = job.run
@@ -219,9 +219,9 @@ def delete(cluster: Cluster, job: Job) -> None:
 
 def can_requeue(cluster: Cluster, job: Job) -> bool:
     """Whether there is something to requeue: a job that runs, or one that is complete. Raises 15018."""
-    if job.state is State.QUEUED and cluster.version.reruns_queued:
+    if job.state is JobState.QUEUED and cluster.version.reruns_queued:
         return False
-    if job.state in (State.QUEUED, State.HELD, State.WAITING):
+    if job.state in (JobState.QUEUED, JobState.HELD, JobState.WAITING):
         raise refusal(ServerCode.BADSTATE, f"job {job.id} is in a bad state")
     return True
 
@@ -237,9 +237,9 @@ def requeue(cluster: Cluster, job: Job) -> None:
         job.session = job.start_time = None
     job.started = job.ends = job.completed = job.runtime = None
     job.delete_requested = False
-    job.state = State.HELD if job.holds else State.QUEUED
+    job.state = JobState.HELD if job.holds else JobState.QUEUED
     job.touch(cluster.now)
-    if job.state is State.QUEUED:
+    if job.state is JobState.QUEUED:
         cluster.poke(SchedulerCommand.NEW)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from server_adapter.emulator.errors import refusal
-from server_adapter.emulator.jobs import STATE_NAMES, Job, State
+from server_adapter.emulator.jobs import STATE_NAMES, Job, JobState
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.errors import ServerCode
 
@@ -39,7 +39,7 @@ def demand_owner(who: Principal, job: Job) -> None:
 
 def demand_live(job: Job) -> None:
     """Raises the refusal 15018 when the job is ending or over."""
-    if job.state in (State.EXITING, State.COMPLETE):
+    if job.state in (JobState.EXITING, JobState.COMPLETE):
         raise refusal(ServerCode.BADSTATE, f"invalid state for job - {STATE_NAMES[job.state].upper()}")
 
 

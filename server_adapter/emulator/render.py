@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from server_adapter.dis import Attribute
 from server_adapter.emulator.dependencies import parse_depend, reverse_of
-from server_adapter.emulator.jobs import STATE_NAMES, SUBSTATE, Job, Queue, State
+from server_adapter.emulator.jobs import STATE_NAMES, SUBSTATE, Job, JobState, Queue
 from server_adapter.emulator.nodes import Node
 from server_adapter.emulator.settings import QUEUE_RANK, SERVER_RANK
 from server_adapter.emulator.state import Cluster
@@ -34,7 +34,14 @@ def summarize(entries: Iterable[Attribute], members: Sequence[Job]) -> list[Attr
     """An array as one job, from its first sub-job's attributes: for clients that ask for a summary."""
     first = members[0]
     states = {job.state for job in members}
-    order = (State.RUNNING, State.EXITING, State.QUEUED, State.WAITING, State.HELD, State.COMPLETE)
+    order = (
+        JobState.RUNNING,
+        JobState.EXITING,
+        JobState.QUEUED,
+        JobState.WAITING,
+        JobState.HELD,
+        JobState.COMPLETE,
+    )
     state = next(state for state in order if state in states)
     replaced = {"Job_Name": first.order.name, "job_state": state.value}
     own = {"job_array_id", "exec_host", "exec_port", "session_id", "hashname", "exit_status", "Walltime"}
@@ -119,7 +126,7 @@ def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
     for resource, value in sorted(resources) if version.sorted_resources else resources:
         yield Attribute("Resource_List", value, resource)
     yield from _used(cluster, job)
-    if job.state is State.RUNNING and job.ends is not None and job.started is not None:
+    if job.state is JobState.RUNNING and job.ends is not None and job.started is not None:
         limit = job.resources.get("walltime")
         if limit is not None:
             left = int(job.started + seconds(limit) - cluster.now)
@@ -242,7 +249,9 @@ def _server_state(cluster: Cluster) -> str:
 
 def _counts(cluster: Cluster, jobs: list[Job]) -> list[Attribute]:
     count = Counter(job.state for job in jobs)
-    shown = [state for state in STATE_NAMES if cluster.version.counts_complete or state is not State.COMPLETE]
+    shown = [
+        state for state in STATE_NAMES if cluster.version.counts_complete or state is not JobState.COMPLETE
+    ]
     states = "".join(f"{STATE_NAMES[state]}:{count[state]} " for state in shown)
     return [Attribute("total_jobs", str(len(jobs))), Attribute("state_count", f"Transit:0 {states}")]
 

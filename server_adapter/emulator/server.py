@@ -8,7 +8,7 @@ from pathlib import Path
 from server_adapter.emulator import submission
 from server_adapter.emulator.caller import call_scheduler
 from server_adapter.emulator.handlers import Handlers
-from server_adapter.emulator.jobs import Order, Outcome
+from server_adapter.emulator.jobs import JobOutcome, Order
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.session import Session
 from server_adapter.emulator.simulated import Clock, SimulatedServer, clock_of
@@ -45,7 +45,7 @@ class EmulatedServer(SimulatedServer):
         server: str = "localhost",
         queues: Iterable[str] = ("batch",),
         timing: Timing = Timing(),  # noqa: B008  (frozen)
-        outcome: Callable[[Order], Outcome] = usual_outcome,
+        outcome: Callable[[Order], JobOutcome] = usual_outcome,
         run_delay: float = 0.01,
         credential_lifetime: float = 0.0,
     ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from server_adapter.emulator import lifecycle
-from server_adapter.emulator.jobs import Job, Order, Outcome
+from server_adapter.emulator.jobs import Job, JobOutcome, Order
 from server_adapter.emulator.nodes import Node
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.vouching import Vouchers
@@ -212,7 +212,7 @@ class SimulatedServer(ABC):
             array=array,
             rerunnable=rerunnable,
             extra=dict(extra or {}),
-            outcome=None if runtime is None else Outcome(runtime, exit_status),
+            outcome=None if runtime is None else JobOutcome(runtime, exit_status),
         )
         return self.enter(order)
 

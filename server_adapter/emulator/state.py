@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.faults import Faults
-from server_adapter.emulator.jobs import Job, Order, Outcome, Queue
+from server_adapter.emulator.jobs import Job, JobOutcome, Order, Queue
 from server_adapter.emulator.nodes import Node, NodeSpec
 from server_adapter.emulator.timers import Timers
 from server_adapter.emulator.versions import VERSIONS, Version
@@ -31,7 +31,7 @@ class Timing:
     node_check: float = 150.0  # from a mom's death until the server notices
 
 
-def usual_outcome(order: Order) -> Outcome:
+def usual_outcome(order: Order) -> JobOutcome:
     """What a job does when its submitter did not say: the script's sleeps, else 60 % of its wall time.
 
     `sleep 5`, `sleep $T` and `sleep ${T:-5}` are understood, with what `qsub -v T=60` gave.
@@ -42,7 +42,7 @@ def usual_outcome(order: Order) -> Outcome:
     exits = _EXIT.findall(order.script)
     walltime = order.resources.get("walltime")
     guess = 0.6 * seconds(walltime) if walltime else 60.0
-    return Outcome(sum(sleeps) if sleeps else guess, int(exits[-1]) if exits else 0)
+    return JobOutcome(sum(sleeps) if sleeps else guess, int(exits[-1]) if exits else 0)
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Cluster:
     now: float
     server: str = "localhost"
     timing: Timing = Timing()
-    outcome: Callable[[Order], Outcome] = usual_outcome
+    outcome: Callable[[Order], JobOutcome] = usual_outcome
     faults: Faults = field(default_factory=Faults)
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
@@ -160,7 +160,7 @@ def new_cluster(
     server: str = "localhost",
     queues: Iterable[str] = ("batch",),
     timing: Timing = Timing(),
-    outcome: Callable[[Order], Outcome] = usual_outcome,
+    outcome: Callable[[Order], JobOutcome] = usual_outcome,
 ) -> Cluster:
     """A server with free nodes, empty queues (default wall time one hour) and scheduling off.
 

@@ -6,7 +6,7 @@ from server_adapter.dis import Attribute
 from server_adapter.emulator import admission
 from server_adapter.emulator.dependencies import COUNTED, OF_ARRAYS, parse_depend, register, unmet
 from server_adapter.emulator.errors import RefusalError, bad_value, refusal
-from server_adapter.emulator.jobs import Job, Order, Queue, State
+from server_adapter.emulator.jobs import Job, JobState, Order, Queue
 from server_adapter.emulator.lifecycle import apply_slot_limit, release_dependents, settle
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import SchedulerCommand
@@ -136,7 +136,7 @@ def enqueue(
         created=cluster.now,
         rank=cluster.next_rank,
         resources=resources,
-        state=State.HELD,
+        state=JobState.HELD,
         holds=set(order.holds) | ({"l"} if limited else set()),
         priority=order.priority,
         queued=cluster.now,

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from server_adapter.emulator.jobs import State
+from server_adapter.emulator.jobs import JobState
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs.server import EmulatedOpenPBS
 from server_adapter.emulator.openpbs.state import VERSION as OPENPBS
@@ -87,7 +87,7 @@ class Trial:
         self.server.catch_up()
         cluster = self.server.cluster
         states = Counter(job.state for job in cluster.live_jobs())
-        running = states[State.RUNNING] + states[State.EXITING]
+        running = states[JobState.RUNNING] + states[JobState.EXITING]
         return Summary(
             submitted=len(self.feed.submitted),
             refused=len(self.feed.refused),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Order, Outcome
+from server_adapter.emulator.jobs import JobOutcome, Order
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.render import clock
 from server_adapter.emulator.state import Cluster
@@ -77,7 +77,7 @@ def _compressed(order: Order, factor: float) -> Order:
         resources["walltime"] = clock(max(1, round(seconds(resources["walltime"]) / factor)))
     outcome = order.outcome
     if outcome is not None:
-        outcome = Outcome(outcome.runtime / factor, outcome.exit_status)
+        outcome = JobOutcome(outcome.runtime / factor, outcome.exit_status)
     return replace(order, resources=resources, outcome=outcome)
 
 
@@ -111,7 +111,7 @@ def order_of(
         name=name,
         queue=queue,
         resources=resources,
-        outcome=Outcome(runtime, exit_status),
+        outcome=JobOutcome(runtime, exit_status),
     )
 
 

@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import Self, TypeVar
 
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import (
     BatchError,
     ProtocolError,
@@ -16,8 +15,9 @@ from server_adapter.batch.errors import (
     StaleConnectionError,
 )
 from server_adapter.batch.layout import Request
-from server_adapter.batch.peer import owner_of_peer
+from server_adapter.batch.peer import peer_owner_id
 from server_adapter.batch.sockets import Address
+from server_adapter.batch.status_objects import Described
 from server_adapter.dis import DEFAULT_LIMITS, DisError, DisLimitError, Limits
 from server_adapter.openpbs.codes import UNANSWERED, RequestCode, ServerCode, refused
 from server_adapter.openpbs.credentials import Credential
@@ -158,7 +158,7 @@ class Connection:
     def peer_owner(self) -> int | None:
         """The user id of the server's process, where it is on this host. Known once anything was answered."""
         own, peer = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
-        return owner_of_peer(own[:2], peer[:2])
+        return peer_owner_id(own[:2], peer[:2])
 
     async def close(self) -> None:
         """Says goodbye and closes; never raises for a peer that is gone already."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from server_adapter.batch.described import Described
+from server_adapter.batch.status_objects import Described
 from server_adapter.dis import DEFAULT_LIMITS, AttributeScanner, Decoder, Limits, is_plain
 from server_adapter.openpbs.replies import Choice, Reply, decode_reply, decode_reply_head
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.transfers import JobRunsError
 
-__all__ = ["demand_none_ran", "is_array", "what_is_wrong"]
+__all__ = ["demand_none_ran", "is_array", "submission_fault"]
 
 
 def is_array(job: str) -> bool:
@@ -21,16 +21,16 @@ def demand_none_ran(array: str, ran: int, found: int, *, may_have_run: bool) -> 
         raise JobRunsError(f"{array} is gone, and its jobs may have run")
 
 
-def what_is_wrong(found: Sequence[Values], user: str, hold: str) -> str:
+def submission_fault(found: Sequence[Values], user: str, hold: str) -> str:
     """Why a job that was submitted for ``user`` must not stay: it is not the user's, or not on this ``hold``.
     Empty where all is well; ``found`` is what the server shows of it, of an array of each of its jobs.
     """
     if not found:
         return "the server does not show the job that it took"
-    return next((why for values in found if (why := _what_is_wrong(values, user, hold))), "")
+    return next((why for values in found if (why := _job_fault(values, user, hold))), "")
 
 
-def _what_is_wrong(values: Values, user: str, hold: str) -> str:
+def _job_fault(values: Values, user: str, hold: str) -> str:
     owner = values.get("Job_Owner", "")
     if owner.partition("@")[0] != user:
         return f"the server made the job {owner}'s and not {user}'s"

@@ -6,7 +6,6 @@ import socket
 from collections.abc import Awaitable, Callable, Collection
 from typing import Self, TypeVar
 
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import (
     BatchError,
     ProtocolError,
@@ -17,8 +16,9 @@ from server_adapter.batch.errors import (
     StaleConnectionError,
 )
 from server_adapter.batch.layout import Request
-from server_adapter.batch.peer import owner_of_peer
+from server_adapter.batch.peer import peer_owner_id
 from server_adapter.batch.sockets import Address
+from server_adapter.batch.status_objects import Described
 from server_adapter.dis import (
     DEFAULT_LIMITS,
     Attribute,
@@ -114,7 +114,7 @@ class Connection:
     def peer_owner(self) -> int | None:
         """The user id of the server's process, where it is on this host. Known once anything was answered."""
         own, peer = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
-        return owner_of_peer(own[:2], peer[:2])
+        return peer_owner_id(own[:2], peer[:2])
 
     async def close(self) -> None:
         """Says goodbye and closes; never raises for a peer that is gone already."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from server_adapter.batch.described import Described
+from server_adapter.batch.status_objects import Described
 from server_adapter.dis import (
     DEFAULT_LIMITS,
     AttributeScanner,

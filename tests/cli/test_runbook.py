@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from server_adapter.emulator import NodeSpec, State
+from server_adapter.emulator import JobState, NodeSpec
 from server_adapter.emulator.lifecycle import delete, start
 from tests.conftest import ROOT
 from tests.server_adapter.bridge.processes import ADMIN, MEMORY, House
@@ -111,10 +111,10 @@ async def test_nothing_starts(house: House) -> None:
     job = short(house, nodes="1:ppn=1")
     said = await until(house, lambda found: job.partition(".")[0] in found[1], "showq")
     assert "no jobs are started: paused: the cooling failed" in said
-    assert house.server.job(job).state is State.QUEUED
+    assert house.server.job(job).state is JobState.QUEUED
     assert "the cooling failed" in (await command(house, "doctor", "--adapter", "/none"))[1]
     assert (await command(house, "resume"))[0] == 0
-    await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
+    await house.server.until(lambda: house.server.job(job).state is JobState.COMPLETE, WAIT_S)
     house.server.set_scheduling(False)
     await until(
         house, lambda found: "no jobs are started: the server's scheduling is off" in found[1], "showq"
@@ -196,7 +196,7 @@ async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: Hou
     job = house.server.submit(resources={"walltime": "00:00:30", "nodes": "4:ppn=8"}, runtime=1.0)
     name = job.partition(".")[0]
     await until(house, lambda found: "no job" not in found[1], "checkjob", name)
-    await house.server.until(lambda: house.server.job(fills[0]).state is State.RUNNING, WAIT_S)
+    await house.server.until(lambda: house.server.job(fills[0]).state is JobState.RUNNING, WAIT_S)
     before = await faces(house, name)
     assert (before["stale"], before["ready"], before["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
     house.adapter.kill()
@@ -217,14 +217,14 @@ async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: Hou
     after = await faces(house, name)
     assert (after["stale"], after["ready"], after["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
     assert all(words not in text for text in (*after["commands"], after["page"]))
-    await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
+    await house.server.until(lambda: house.server.job(job).state is JobState.COMPLETE, WAIT_S)
 
 
 async def test_several_qruns_halt_dispatch_and_are_reported_everywhere(house: House) -> None:
     """Four nodes are full; a job behind is started by hand, then three more."""
     blocks = [long(house, "1:ppn=5") for _ in range(4)]
     await house.server.until(
-        lambda: all(house.server.job(one).state is State.RUNNING for one in blocks), WAIT_S
+        lambda: all(house.server.job(one).state is JobState.RUNNING for one in blocks), WAIT_S
     )
     waiting = [long(house, "1:ppn=4") for _ in range(4)]
     probe = waiting[-1].partition(".")[0]
@@ -235,7 +235,7 @@ async def test_several_qruns_halt_dispatch_and_are_reported_everywhere(house: Ho
     assert (said["halted"], said["ready"], said["raised"]["foreign"]) == ("", 200, 0)
     assert said["raised"]["by_hand"] == 1
     small = short(house, nodes="1:ppn=1")  # and what we start goes on
-    await house.server.until(lambda: house.server.job(small).state is State.COMPLETE, WAIT_S)
+    await house.server.until(lambda: house.server.job(small).state is JobState.COMPLETE, WAIT_S)
     for job, node in zip(waiting[1:3], ("node2", "node3"), strict=True):
         by_hand(house, job, node)
     words = "stopped until somebody resumes"
@@ -305,7 +305,7 @@ async def test_a_node_flaps_or_jobs_fail_on_it(house: House) -> None:
 
 async def test_a_promise_was_missed(house: House) -> None:
     job = short(house, nodes="1:ppn=1")
-    await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
+    await house.server.until(lambda: house.server.job(job).state is JobState.COMPLETE, WAIT_S)
     said = await until(house, lambda found: "ended" in found[1], "history", job)
     assert re.search(r"promise\s+no later than this", said)
     assert re.search(r"decision d\w+\s+start ordered", said)

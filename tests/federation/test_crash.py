@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from server_adapter.emulator import State
+from server_adapter.emulator import JobState
 from tests.federation.live_federation import LiveFederation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -252,7 +252,7 @@ async def test_three_hundred_jobs_and_twenty_coallocations_with_ten_kills(tmp_pa
         assert all(spread <= 2 for spread in spreads), words
         assert len(whole) >= 18, words
         running = [job for house in live.houses.values() for job in house.server.cluster.jobs.values()]
-        assert not any(job.state is State.RUNNING for job in running)
+        assert not any(job.state is JobState.RUNNING for job in running)
 
 
 async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ async def test_coallocations_with_kills_a_cut_and_a_failing_component(
             job
             for house in live.houses.values()
             for job in house.server.cluster.jobs.values()
-            if job.state is State.RUNNING
+            if job.state is JobState.RUNNING
         ]
         assert not running
         assert over["ended"] >= 10, rows

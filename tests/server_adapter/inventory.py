@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ProtocolError, ServerRefusedError
+from server_adapter.batch.status_objects import Described
 from server_adapter.torque import values as read
 from server_adapter.torque import verbs
 from server_adapter.torque.codes import RequestCode

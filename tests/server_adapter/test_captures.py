@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from server_adapter.batch.answers import Status
-from server_adapter.batch.described import Described
+from server_adapter.batch.status_objects import Described
 from server_adapter.dis import Decoder, encode_string
 from server_adapter.torque.codes import ObjectType, RequestCode
 from server_adapter.torque.frames import RequestFrame, decode_request, encode_request

@@ -57,10 +57,10 @@ async def connect(
     )
 
 
-async def fake_server(talk: Talk) -> tuple[asyncio.Server, Address]:
+async def fake_server(borrow: Talk) -> tuple[asyncio.Server, Address]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await talk(reader, writer)
+            await borrow(reader, writer)
         finally:
             writer.close()
 
@@ -182,12 +182,12 @@ def test_after_a_server_restart_a_new_connection_finds_the_same_jobs() -> None:
 
 def test_bytes_that_are_no_reply_are_a_protocol_error() -> None:
     async def scene() -> None:
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(100)
             writer.write(b"HTTP/1.1 400 Bad Request\r\n")
             await writer.drain()
 
-        server, address = await fake_server(talk)
+        server, address = await fake_server(borrow)
         async with server:
             with pytest.raises(ProtocolError, match="at byte 0"):
                 await open_connection(address, AnyPort(), timeout=2)
@@ -197,14 +197,14 @@ def test_bytes_that_are_no_reply_are_a_protocol_error() -> None:
 
 def test_a_reply_without_end_is_given_up() -> None:
     async def scene() -> None:
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(100)
             writer.write(b"+2+2+0+0+66+100000")
             while not writer.is_closing():
                 writer.write(b"+2+1x+0" * 10_000)
                 await writer.drain()
 
-        server, address = await fake_server(talk)
+        server, address = await fake_server(borrow)
         async with server:
             reader, writer = await asyncio.open_connection(address.host, address.port)
             connection = Connection(reader, writer, limits=Limits(message_bytes=200_000))
@@ -217,7 +217,7 @@ def test_a_reply_without_end_is_given_up() -> None:
 
 def test_an_old_server_is_spoken_to_in_version_one_after_it_refused_version_two() -> None:
     async def scene() -> None:
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while raw := await reader.read(1000):
                 if raw.startswith(b"+2+2"):
                     writer.write(b"+2+15+15058+0+72+30Bad DIS based Request Protocol")
@@ -226,7 +226,7 @@ def test_an_old_server_is_spoken_to_in_version_one_after_it_refused_version_two(
                     return
                 writer.write(b"+2+1+0+0+6+1+0+9localhost+12+182+12server_state+0+4Idle+0")
 
-        server, address = await fake_server(talk)
+        server, address = await fake_server(borrow)
         async with server, await open_connection(address, AnyPort(), timeout=2) as connection:
             assert connection.version == 1
 
@@ -323,7 +323,7 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
                     ALL_JOBS, Dialogue(principal_of(server.cluster, "root", privileged=True))
                 )
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(1000)
             writer.write(b"+2+2+0+0+6+0")
             await reader.read(1000)
@@ -332,7 +332,7 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
                 await writer.drain()
             await reader.read(1000)
 
-        fake, address = await fake_server(talk)
+        fake, address = await fake_server(borrow)
         gaps: list[float] = []
 
         async def watch() -> None:

@@ -20,12 +20,12 @@ from server_adapter.dis import (
     DisSyntaxError,
     Limits,
     Operation,
-    bytes_of,
+    decode_text,
     encode_attributes,
     encode_integer,
     encode_string,
+    encode_text,
     is_plain,
-    text_of,
 )
 
 # Every pair is taken from the protocol document, section 4.
@@ -44,8 +44,8 @@ tricky = st.sampled_from(
 )
 any_bytes = st.binary(max_size=40) | st.lists(tricky, max_size=12).map(b"".join)
 words = st.text(st.characters(codec="utf-8"), max_size=40).map(
-    lambda text: text_of(text.encode())
-) | any_bytes.map(text_of)
+    lambda text: decode_text(text.encode())
+) | any_bytes.map(decode_text)
 names = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", min_size=1, max_size=120)
 attributes = st.builds(
     Attribute,
@@ -146,11 +146,11 @@ def test_bytes_that_are_not_utf8_are_shown_escaped_and_sent_back_as_they_came(ra
 
 @given(any_bytes, any_bytes)
 def test_any_bytes_become_unicode_and_come_back(raw: bytes, other: bytes) -> None:
-    text = text_of(raw)
+    text = decode_text(raw)
     assert "\0" not in text
     text.encode()  # no surrogates
-    assert bytes_of(text) == raw
-    assert (text == text_of(other)) == (raw == other)
+    assert encode_text(text) == raw
+    assert (text == decode_text(other)) == (raw == other)
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=40))
@@ -161,7 +161,7 @@ def test_any_text_can_be_sent(text: str) -> None:
 def test_a_string_of_backslashes_is_read_in_linear_time() -> None:
     raw = b"\\" * 200_000 + b"\xff"
     began = time.process_time()
-    assert bytes_of(text_of(raw)) == raw
+    assert encode_text(decode_text(raw)) == raw
     assert time.process_time() - began < 5
 
 

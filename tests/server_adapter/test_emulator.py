@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from server_adapter.batch.answers import Selection, Status
 from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, Operation, encode_attribute
-from server_adapter.emulator import RefusalError, State, Timing
+from server_adapter.emulator import JobState, RefusalError, Timing
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.principal import principal_of
@@ -32,10 +32,10 @@ def test_a_job_runs_to_its_end_and_is_forgotten_after_keep_completed(lab: Lab) -
     assert lab.job(name).exec_host == "node1/0-1"
     assert lab.server.node("node1").free == 2
     lab.server.skip(30)
-    assert lab.job(name).state is State.EXITING
+    assert lab.job(name).state is JobState.EXITING
     assert lab.server.node("node1").free == 2  # until the obit
     lab.server.skip(1)
-    assert lab.job(name).state is State.COMPLETE
+    assert lab.job(name).state is JobState.COMPLETE
     assert lab.server.node("node1").free == 4
     lab.server.skip(60)
     with pytest.raises(RefusalError):
@@ -49,7 +49,7 @@ def test_a_job_longer_than_its_walltime_is_killed_when_its_mom_looks_next(period
         name = lab.server.submit(resources={"nodes": "1", "walltime": "00:01:00"}, runtime=500)
         lab.run(name, f"{node}:ppn=1")
         lab.server.skip(59)
-        assert lab.job(name).state is State.RUNNING
+        assert lab.job(name).state is JobState.RUNNING
         lab.server.skip(period + 2)
         assert lab.job(name).exit_status == -11
         runtime = lab.job(name).runtime
@@ -90,7 +90,7 @@ def test_the_events_send_the_recorded_commands(lab: Lab) -> None:
 def test_a_held_job_announces_itself_and_runs_when_told_to(lab: Lab) -> None:
     name = lab.server.submit(holds="s")
     assert lab.command() is SchedulerCommand.NEW
-    assert lab.job(name).state is State.HELD
+    assert lab.job(name).state is JobState.HELD
     assert lab.run(name, "node1:ppn=1") == 0
 
 
@@ -103,13 +103,13 @@ def test_without_scheduling_no_command_is_sent(lab: Lab) -> None:
 def test_a_job_with_an_execution_time_waits_for_it(lab: Lab) -> None:
     name = lab.server.submit(not_before=lab.server.now + 100)
     assert lab.command() is SchedulerCommand.NEW
-    assert lab.job(name).state is State.WAITING
+    assert lab.job(name).state is JobState.WAITING
     lab.server.skip(101)
-    assert lab.job(name).state is State.QUEUED
+    assert lab.job(name).state is JobState.QUEUED
     assert lab.command() is SchedulerCommand.NEW
     moment = str(int(lab.server.now) + 50)
     assert lab.manage(RequestCode.MODIFY_JOB, name, Attribute("Execution_Time", moment)) == 0
-    assert lab.job(name).state is State.WAITING
+    assert lab.job(name).state is JobState.WAITING
 
 
 def test_an_array_keeps_to_its_slot_limit(lab: Lab) -> None:
@@ -129,14 +129,14 @@ def test_dependent_jobs_are_released_or_deleted_as_their_condition_ends(lab: Lab
     after_bad = lab.server.submit(depend=f"afterok:{bad}")
     whatever = lab.server.submit(depend=f"afterany:{good}:{bad}")
     started = lab.server.submit(depend=f"after:{good}")
-    assert {lab.job(name).state for name in (after_good, after_bad, whatever, started)} == {State.HELD}
+    assert {lab.job(name).state for name in (after_good, after_bad, whatever, started)} == {JobState.HELD}
     lab.run(good, "node1:ppn=1")
-    assert lab.job(started).state is State.QUEUED
+    assert lab.job(started).state is JobState.QUEUED
     lab.run(bad, "node1:ppn=1")
     lab.server.skip(6)
-    assert lab.job(after_good).state is State.QUEUED
-    assert lab.job(after_bad).state is State.COMPLETE
-    assert lab.job(whatever).state is State.QUEUED
+    assert lab.job(after_good).state is JobState.QUEUED
+    assert lab.job(after_bad).state is JobState.COMPLETE
+    assert lab.job(whatever).state is JobState.QUEUED
 
 
 def test_a_dependency_on_a_job_nobody_knows_is_refused(lab: Lab) -> None:

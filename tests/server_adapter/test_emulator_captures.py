@@ -11,7 +11,7 @@ import pytest
 from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.batch.layout import Request
 from server_adapter.dis import Decoder
-from server_adapter.emulator import NodeSpec, Order, Outcome
+from server_adapter.emulator import JobOutcome, NodeSpec, Order
 from server_adapter.emulator.dialogue import Dialogue, spoken
 from server_adapter.emulator.handlers import Handlers
 from server_adapter.emulator.lifecycle import advance
@@ -79,7 +79,7 @@ def order(variables: str, **more: Any) -> Order:
         resources=more.pop("resources", resources),
         extra=extra | more.pop("extra", {}),
         variables=variables,
-        outcome=Outcome(99.0),
+        outcome=JobOutcome(99.0),
         **more,
     )
 
@@ -126,7 +126,7 @@ def test_every_request_of_the_oldest_versions_record_is_answered_as_recorded() -
     cluster.next_number, cluster.next_rank = 1, 2
     for number in range(1, 5):
         short = {"nodes": "1:ppn=2", "walltime": "00:00:20" if number < 4 else "00:01:40"}
-        submit(cluster, replace(order(variables, resources=short), outcome=Outcome(5.0)))
+        submit(cluster, replace(order(variables, resources=short), outcome=JobOutcome(5.0)))
         if number < 4:
             name = f"{number}.localhost"
             assert say(RunRequest(code=RequestCode.RUN_JOB, job=name, destination="localhost:ppn=1"))

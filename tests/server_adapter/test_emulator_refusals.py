@@ -5,7 +5,7 @@ import pytest
 from server_adapter.batch.answers import Status
 from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, Operation
-from server_adapter.emulator import EmulatedServer, NodeSpec, Order, RefusalError, State
+from server_adapter.emulator import EmulatedServer, JobState, NodeSpec, Order, RefusalError
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.principal import principal_of
 from server_adapter.emulator.state import usual_outcome
@@ -47,7 +47,7 @@ class Desk:
     def complete(self) -> str:
         name = self.running()
         self.server.skip(95)
-        assert self.server.job(name).state is State.COMPLETE
+        assert self.server.job(name).state is JobState.COMPLETE
         return name
 
     def change(self, code: RequestCode, name: str, *changes: Attribute, user: str = "alice") -> Reply:
@@ -121,9 +121,9 @@ def test_a_job_that_is_over_refuses_all_but_a_rerun(desk: Desk) -> None:
     assert desk.ask(rerun, "alice").text.endswith("(ATR_DFLAG_MGWR | ATR_DFLAG_OPWR)")
     assert desk.ask(rerun, "root").code == 0
     job = desk.server.job(name)
-    assert (job.state, job.exit_status, job.completed) == (State.QUEUED, 0, None)
+    assert (job.state, job.exit_status, job.completed) == (JobState.QUEUED, 0, None)
     desk.server.skip(100)
-    assert desk.server.job(name).state is State.QUEUED  # not forgotten with its first run
+    assert desk.server.job(name).state is JobState.QUEUED  # not forgotten with its first run
     assert desk.ask(RunRequest(code=CODE.RUN_JOB, job=name), "root").code == 0
     assert desk.server.job(name).start_count == 2
 
@@ -167,9 +167,9 @@ def test_delete_all_takes_what_the_asker_may_delete(desk: Desk) -> None:
     assert desk.delete("all") == 0
     assert desk.server.job(mine).delete_requested
     assert not desk.server.job(over).delete_requested
-    assert desk.server.job(other).state is State.QUEUED
+    assert desk.server.job(other).state is JobState.QUEUED
     assert desk.delete("ALL", "root") == 0
-    assert desk.server.job(other).state is State.COMPLETE
+    assert desk.server.job(other).state is JobState.COMPLETE
 
 
 def test_a_running_job_is_neither_moved_reordered_nor_checkpointed(desk: Desk) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server_adapter.dis import Attribute
-from server_adapter.emulator import RefusalError, State
+from server_adapter.emulator import JobState, RefusalError
 from server_adapter.emulator.destination import parse_destination
 from server_adapter.torque.codes import ObjectType, RequestCode
 from server_adapter.torque.requests import (
@@ -87,10 +87,10 @@ def test_a_job_on_a_dead_node_stays_running_until_its_mom_is_back(lab: Lab) -> N
     lab.run(name, "node1:ppn=1")
     lab.server.kill_node("node1")
     lab.server.skip(1000)
-    assert lab.job(name).state is State.RUNNING
+    assert lab.job(name).state is JobState.RUNNING
     lab.server.revive_node("node1")
     lab.server.skip(1)
-    assert lab.job(name).state is State.COMPLETE
+    assert lab.job(name).state is JobState.COMPLETE
 
 
 def test_a_rerun_is_counted_and_frees_the_slots(lab: Lab) -> None:
@@ -114,7 +114,7 @@ def test_faults_refuse_and_return_runs(lab: Lab) -> None:
     lab.server.faults.return_runs(1)
     assert lab.run(name, "node1:ppn=1", RequestCode.ASYNC_RUN_JOB) == 0
     lab.server.skip(1)
-    assert lab.job(name).state is State.QUEUED
+    assert lab.job(name).state is JobState.QUEUED
     assert lab.server.node("node1").free == 4
     assert lab.run(name, "node1:ppn=1") == 0
 
@@ -126,7 +126,7 @@ def test_a_mom_that_died_unnoticed_refuses_or_returns_the_job(lab: Lab) -> None:
     assert lab.run(name, "node1:ppn=1") == 15043
     assert lab.run(name, "node1:ppn=1", RequestCode.ASYNC_RUN_JOB) == 0
     lab.server.skip(1)
-    assert (lab.job(name).state, lab.job(name).start_count) == (State.QUEUED, 0)
+    assert (lab.job(name).state, lab.job(name).start_count) == (JobState.QUEUED, 0)
 
 
 actions = st.sampled_from(["submit", "run", "delete", "rerun", "hold", "release", "kill", "revive", "wait"])

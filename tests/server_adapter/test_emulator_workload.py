@@ -9,7 +9,7 @@ import pytest
 
 from server_adapter.batch.errors import ServerUnreachableError
 from server_adapter.batch.sockets import Address
-from server_adapter.emulator import Arrival, NodeSpec, Order, Outcome, emulate, order_of, read_nodes
+from server_adapter.emulator import Arrival, JobOutcome, NodeSpec, Order, emulate, order_of, read_nodes
 from server_adapter.emulator.command import serve
 from server_adapter.emulator.console import Console
 from server_adapter.emulator.server import EmulatedServer
@@ -22,7 +22,7 @@ NODES = read_nodes(["2:ppn=4"])
 
 def arrival(at: float, **more: Any) -> Arrival:
     resources = {"nodes": "1:ppn=2", "walltime": "00:01:00"}
-    return Arrival(at, Order(user="alice", resources=resources, outcome=Outcome(10), **more))
+    return Arrival(at, Order(user="alice", resources=resources, outcome=JobOutcome(10), **more))
 
 
 def test_nodes_are_written_as_requests_are() -> None:
@@ -47,14 +47,14 @@ def test_processors_of_a_log_become_full_nodes_and_a_rest(cores: int, nodes: str
         user="bob", cores=cores, node_cores=4, runtime=5, walltime=3700, memory_per_core=1024, exit_status=2
     )
     assert order.resources == {"nodes": nodes, "walltime": "01:01:40", "pmem": "1024kb"}
-    assert order.outcome == Outcome(5, 2)
+    assert order.outcome == JobOutcome(5, 2)
 
 
 def test_arrivals_are_sorted_begin_at_once_and_may_be_compressed() -> None:
     found = in_order([arrival(130), arrival(100)], compress=10)
     assert [entry.at for entry in found] == [0, 3]
     assert found[0].order.resources["walltime"] == "00:00:06"
-    assert found[0].order.outcome == Outcome(1)
+    assert found[0].order.outcome == JobOutcome(1)
     assert found[0].order.resources["nodes"] == "1:ppn=2"
 
 

@@ -10,10 +10,10 @@ from contextlib import closing
 import pytest
 
 from server_adapter.batch.errors import RightsError, ServerUnreachableError
-from server_adapter.batch.peer import owner_of_peer
+from server_adapter.batch.peer import peer_owner_id
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.servers.torque.link import ServerLink
+from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.torque.credentials import AnyPort, Trqauthd
 
 NOBODY = 65534
@@ -34,13 +34,13 @@ def test_the_owner_of_the_other_end_is_known_once_it_was_accepted(host: str) -> 
         with closing(socket.socket(family)) as client:
             client.connect(listener.getsockname())
             ends = client.getsockname()[:2], client.getpeername()[:2]
-            assert owner_of_peer(*ends) is None
+            assert peer_owner_id(*ends) is None
             with closing(listener.accept()[0]):
-                assert owner_of_peer(*ends) == os.geteuid()
+                assert peer_owner_id(*ends) == os.geteuid()
 
 
 def test_of_another_host_nothing_is_known() -> None:
-    assert owner_of_peer(("192.0.2.1", 1023), ("192.0.2.2", 15001)) is None
+    assert peer_owner_id(("192.0.2.1", 1023), ("192.0.2.2", 15001)) is None
 
 
 IMPOSTOR = f"""
@@ -82,12 +82,12 @@ def impostor() -> Iterator[int]:
 @pytest.mark.anyio
 async def test_an_impostor_on_the_servers_port_is_not_believed(impostor: int) -> None:
     address = Address("127.0.0.1", impostor)
-    link = ServerLink(address, AnyPort(), owner=0)
+    link = TorqueLink(address, AnyPort(), owner=0)
     with pytest.raises(ServerUnreachableError, match="is not pbs_server: a process of nobody answers"):
-        async with link.talk():
+        async with link.borrow():
             pass
-    unchecked = ServerLink(address, AnyPort())
-    async with unchecked.talk() as connection:
+    unchecked = TorqueLink(address, AnyPort())
+    async with unchecked.borrow() as connection:
         assert connection.peer_owner() == NOBODY
     await unchecked.close()
 
@@ -96,12 +96,12 @@ async def test_an_impostor_on_the_servers_port_is_not_believed(impostor: int) ->
 async def test_the_right_owner_is_believed_and_another_is_not() -> None:
     async with EmulatedServer([NodeSpec("n1")], version="4.2") as server:
         address = Address(*server.address)
-        mine = ServerLink(address, AnyPort(), owner=os.geteuid())
-        async with mine.talk() as connection:
+        mine = TorqueLink(address, AnyPort(), owner=os.geteuid())
+        async with mine.borrow() as connection:
             assert connection.usable
         await mine.close()
         with pytest.raises(ServerUnreachableError, match=r"server\.owner"):
-            async with ServerLink(address, AnyPort(), owner=os.geteuid() + 1).talk():
+            async with TorqueLink(address, AnyPort(), owner=os.geteuid() + 1).borrow():
                 pass
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.batch.sockets import Address
-from server_adapter.emulator import EmulatedServer, NodeSpec, State, Timing
+from server_adapter.emulator import EmulatedServer, JobState, NodeSpec, Timing
 from server_adapter.torque import AnyPort, CommandListener, Connection, RequestCode, open_connection, verbs
 from server_adapter.torque.requests import SelectRequest
 from tests.server_adapter.inventory import read_job, read_jobs, read_nodes, read_queues, read_server
@@ -99,7 +99,7 @@ def test_many_jobs_end_once_each_through_refusals_cuts_restarts_and_dead_nodes(v
         await listener.close()
         assert len(jobs) == 88
         for job in jobs.values():
-            assert (job.state, job.start_count, job.exit_status) == (State.COMPLETE, 1, 0)
+            assert (job.state, job.start_count, job.exit_status) == (JobState.COMPLETE, 1, 0)
             assert server.cluster.runs[job.id] == 1
         assert not any(node.taken for node in server.cluster.nodes.values())
 

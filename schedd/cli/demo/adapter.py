@@ -16,7 +16,7 @@ from typing import Any
 
 from schedd.service.cluster.clock import ScaledClock
 from server_adapter.batch.errors import BatchError
-from server_adapter.bridge.loop import Adapter
+from server_adapter.bridge.adapter import Adapter
 from server_adapter.families import connector
 from server_adapter.settings import load_settings
 

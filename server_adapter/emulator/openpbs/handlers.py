@@ -9,7 +9,7 @@ from server_adapter.emulator import lifecycle
 from server_adapter.emulator import modify as shared
 from server_adapter.emulator import submission as numbers
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.openpbs import modify, reservations, running, submission, suspension
 from server_adapter.emulator.openpbs.inquiries import Inquiries
 from server_adapter.emulator.openpbs.manager import manage
@@ -221,7 +221,7 @@ class Handlers:
     def _rerun(self, request: JobRequest, who: Principal) -> list[bytes]:
         _demand_manager(who)
         for job in self._asks.jobs_of(request.job):
-            if not job.active or job.state is State.SUSPENDED:
+            if not job.active or job.state is JobState.SUSPENDED:
                 raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
             lifecycle.requeue(self._cluster, job)
         return [OK]

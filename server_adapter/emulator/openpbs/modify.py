@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator.dependencies import parse_depend, register
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.lifecycle import release_dependents, settle
 from server_adapter.emulator.modify import set_holds
 from server_adapter.emulator.openpbs import selects, submission
@@ -37,7 +37,7 @@ def alter(cluster: PbsCluster, jobs: Iterable[Job], changes: Iterable[Attribute]
         demand_owner(who, job)
         if job.finished:
             raise RefusalError(ServerCode.HISTJOBID, FINISHED)
-        if job.state is State.TRANSIT:
+        if job.state is JobState.TRANSIT:
             raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
         for change in changes:
             _allow(cluster, job, change, who)

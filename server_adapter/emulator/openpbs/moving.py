@@ -10,7 +10,7 @@ from server_adapter.batch.sockets import Address, connect_privileged
 from server_adapter.dis import Attribute, DisError
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.openpbs import render, running
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal, demand_owner
@@ -68,12 +68,12 @@ class Mover:
             job=job.id, destination=request.destination, attributes=tuple(_attributes(cluster, job))
         )
         over = self._over[job.id] = asyncio.Event()
-        job.state = State.TRANSIT
+        job.state = JobState.TRANSIT
         job.touch(cluster.now)
         try:
             taken = await self._send(to, queued, _script(job))
         finally:
-            job.state = State.QUEUED
+            job.state = JobState.QUEUED
             del self._over[job.id]
             over.set()
         if not taken:

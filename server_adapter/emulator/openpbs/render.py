@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from server_adapter.dis import Attribute
 from server_adapter.emulator.dependencies import parse_depend, write_depend
-from server_adapter.emulator.jobs import Job, Queue, State
+from server_adapter.emulator.jobs import Job, JobState, Queue
 from server_adapter.emulator.openpbs import selects
 from server_adapter.emulator.openpbs.state import PbsCluster, Reservation, Scheduler
 from server_adapter.emulator.openpbs.vnodes import Vnode
@@ -54,14 +54,14 @@ _OF_MANAGERS = frozenset({"hashname", "queue_rank", "queue_type"})
 _OF_SERVERS = frozenset({"hop_count", "sample_starttime"})
 _HIDDEN = frozenset({"topjob", "nodect", "submit_host"})
 _SUBSTATES = {
-    State.QUEUED: 10,
-    State.HELD: 20,
-    State.WAITING: 30,
-    State.RUNNING: 42,
-    State.EXITING: 51,
-    State.COMPLETE: 92,
-    State.TRANSIT: 2,
-    State.SUSPENDED: 43,
+    JobState.QUEUED: 10,
+    JobState.HELD: 20,
+    JobState.WAITING: 30,
+    JobState.RUNNING: 42,
+    JobState.EXITING: 51,
+    JobState.COMPLETE: 92,
+    JobState.TRANSIT: 2,
+    JobState.SUSPENDED: 43,
 }
 _KILLED_BY_WALLTIME = {-11: -29}
 """Exit status of the simulation's programs that ran into their limit, as this family says it."""
@@ -194,9 +194,9 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
 def _substate(job: Job) -> int:
     if job.moved:
         return 94
-    if job.wants_to_go_on and job.state is State.SUSPENDED:
+    if job.wants_to_go_on and job.state is JobState.SUSPENDED:
         return 45
-    return 22 if "d" in job.holds and job.state is State.HELD else _SUBSTATES[job.state]
+    return 22 if "d" in job.holds and job.state is JobState.HELD else _SUBSTATES[job.state]
 
 
 def _is_route(cluster: PbsCluster, queue: str) -> bool:
@@ -383,7 +383,7 @@ def _name(job: Job) -> str:
 
 def _assigned(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:
     """What running jobs hold, by what they asked for."""
-    active = [job for job in jobs if job.active and job.state is not State.SUSPENDED]
+    active = [job for job in jobs if job.active and job.state is not JobState.SUSPENDED]
     total = {"mem": 0, "ncpus": 0, "nodect": 0}
     for job in active:
         for name, amount in selects.amounts(cluster, job.resources).items():

@@ -4,7 +4,7 @@ import time
 
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.openpbs import selects
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.openpbs.codes import ServerCode
@@ -19,7 +19,7 @@ def demand_idle(job: Job) -> None:
         raise RefusalError(ServerCode.UNKJOBID, "Unknown Job Id")
     if job.finished:
         raise RefusalError(ServerCode.HISTJOBID, FINISHED)
-    if job.active or job.state is State.TRANSIT:
+    if job.active or job.state is JobState.TRANSIT:
         raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
 
 

@@ -8,7 +8,7 @@ from server_adapter.batch.answers import Text
 from server_adapter.batch.layout import Request
 from server_adapter.dis import encode_integer, encode_string
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Order, Outcome
+from server_adapter.emulator.jobs import JobOutcome, Order
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs import running, submission
 from server_adapter.emulator.openpbs.handlers import OK, Handlers, refused
@@ -48,7 +48,7 @@ class EmulatedOpenPBS(SessionHost):
         server: str = "localhost",
         queues: Iterable[str] = ("workq",),
         timing: Timing = Timing(),  # noqa: B008  (frozen)
-        outcome: Callable[[Order], Outcome] = usual_outcome,
+        outcome: Callable[[Order], JobOutcome] = usual_outcome,
         run_delay: float = 0.01,
         credential_lifetime: float = 0.0,
     ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job, Order, Outcome, Queue
+from server_adapter.emulator.jobs import Job, JobOutcome, Order, Queue
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs.vnodes import Vnode
 from server_adapter.emulator.state import Cluster, Timing, usual_outcome
@@ -222,7 +222,7 @@ def new_pbs_cluster(
     server: str = "localhost",
     queues: Iterable[str] = ("workq",),
     timing: Timing = Timing(),  # noqa: B008  (frozen)
-    outcome: Callable[[Order], Outcome] = usual_outcome,
+    outcome: Callable[[Order], JobOutcome] = usual_outcome,
 ) -> PbsCluster:
     """A server with free vnodes, each a host of its own, empty queues, and scheduling off."""
     cluster = PbsCluster(

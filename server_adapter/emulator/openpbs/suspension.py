@@ -2,7 +2,7 @@
 
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.openpbs import running
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal
@@ -21,7 +21,7 @@ def signal(cluster: PbsCluster, job: Job, name: str, who: Principal) -> None:
     """
     if not who.manager:
         raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
-    if job.state is not (State.SUSPENDED if name == "resume" else State.RUNNING):
+    if job.state is not (JobState.SUSPENDED if name == "resume" else JobState.RUNNING):
         raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
     if name == "suspend":
         _suspend(cluster, job, wants_to_go_on=who.server_write)
@@ -34,14 +34,14 @@ def signal(cluster: PbsCluster, job: Job, name: str, who: Principal) -> None:
 
 
 def _suspend(cluster: PbsCluster, job: Job, *, wants_to_go_on: bool) -> None:
-    job.state = State.SUSPENDED
+    job.state = JobState.SUSPENDED
     job.wants_to_go_on = wants_to_go_on
     lifecycle.stop(cluster, job)
 
 
 def _resume(cluster: PbsCluster, job: Job) -> None:
     """Its vnodes are charged again, whatever there is."""
-    job.state = State.RUNNING
+    job.state = JobState.RUNNING
     job.wants_to_go_on = False
     running.charge(cluster, job, job.attributes["exec_vnode"])
     lifecycle.go_on(cluster, job)

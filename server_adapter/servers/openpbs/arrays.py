@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from server_adapter.batch.described import Described
+from server_adapter.batch.status_objects import Described
 from server_adapter.openpbs.values import indices, subjob
 
 
-def expanded(jobs: Iterable[Described]) -> list[Described]:
+def expand_arrays(jobs: Iterable[Described]) -> list[Described]:
     """The jobs with each array in the place of which stand its queued subjobs; those that run are listed."""
     found: list[Described] = []
     for job in jobs:

@@ -20,9 +20,18 @@ from schedd.wire import (
 )
 from schedd.wire.bounds import AMOUNT_END, CORES_END, bounded
 from schedd.wire.facts import JobLetter, NodeStateName
-from server_adapter.batch.described import Described
-from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, cores, moment, number, version
-from server_adapter.bridge.state import NOTHING, Words, Writing
+from server_adapter.batch.status_objects import Described
+from server_adapter.bridge.facts import (
+    ACTIVE,
+    Ending,
+    Values,
+    parse_count,
+    parse_number,
+    parse_or,
+    parse_time,
+    request_version,
+)
+from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
 from server_adapter.openpbs.values import Piece, amount, boolean, chunks_of, exec_vnode, kib
 
 FAMILY: Final = "openpbs"
@@ -112,14 +121,16 @@ def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Job
         resources["select"] = types.spelled_select(resources["select"])
     if schedselect := types.spelled_select(get("schedselect", "")):
         reservation = get("reserve_ID", "").partition(".")[0]
-        resources["schedselect"] = _within(schedselect, reservation) if reservation else schedselect
+        resources["schedselect"] = (
+            _inside_reservation(schedselect, reservation) if reservation else schedselect
+        )
     queue, depend = get("queue", ""), get("depend", "")
-    not_before, starts = moment(get("Execution_Time")), max(0, number(get("run_count")) or 0)
+    not_before, starts = parse_time(get("Execution_Time")), max(0, parse_number(get("run_count")) or 0)
     return JobFacts(
         id=name,
         owner=get("euser") or get("Job_Owner", "").partition("@")[0],
         queue=queue,
-        submitted=moment(get("ctime")) or moment(get("qtime")) or 0,
+        submitted=parse_time(get("ctime")) or parse_time(get("qtime")) or 0,
         state=state,
         family=FAMILY,
         resources=resources,
@@ -127,33 +138,33 @@ def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Job
         group=get("egroup", ""),
         account=get("Account_Name", ""),
         project=get("project", ""),
-        priority=number(get("Priority")) or 0,
-        eligible=None if (state == "W" or holds) and not active else moment(get("etime")),
+        priority=parse_number(get("Priority")) or 0,
+        eligible=None if (state == "W" or holds) and not active else parse_time(get("etime")),
         not_before=not_before,
         holds=holds,
         depend=depend,
         array=get("array_id", ""),
-        slot_limit=limit if (limit := number(get("max_run_subjobs"))) is None else max(0, limit),
+        slot_limit=limit if (limit := parse_number(get("max_run_subjobs"))) is None else max(0, limit),
         exclusive="excl" in resources.get("place", ""),
-        started=moment(get("stime")) if active else None,
+        started=parse_time(get("stime")) if active else None,
         shares=shares(get("exec_vnode", "")) if active else (),
         starts=starts,
-        version=version(queue, depend, not_before, False, starts, resources),
+        version=request_version(queue, depend, not_before, False, starts, resources),
     )
 
 
 def shares(text: str) -> tuple[ShareFacts, ...]:
     """What an `exec_vnode` takes of each vnode, in their order; memory in KiB."""
     held: dict[str, ShareFacts] = {}
-    for chunk in attempt(exec_vnode, text or None, default=_NO_CHUNKS):
+    for chunk in parse_or(exec_vnode, text or None, default=_NO_CHUNKS):
         for piece in chunk:
             before = held.get(piece.vnode, ShareFacts(piece.vnode, 0))
             get = piece.resources.get
             held[piece.vnode] = replace(
                 before,
-                cpus=bounded(before.cpus + cores(get("ncpus")), CORES_END),
-                mem=bounded(before.mem + attempt(kib, get("mem"), default=0), AMOUNT_END),
-                gpus=bounded(before.gpus + cores(get("ngpus")), CORES_END),
+                cpus=bounded(before.cpus + parse_count(get("ncpus")), CORES_END),
+                mem=bounded(before.mem + parse_or(kib, get("mem"), default=0), AMOUNT_END),
+                gpus=bounded(before.gpus + parse_count(get("ngpus")), CORES_END),
             )
     return tuple(held.values())
 
@@ -167,23 +178,23 @@ def ending(values: Values) -> Ending:
     """A job in state F, X or M, as the server's history has it."""
     held = shares(values.get("exec_vnode", ""))
     return Ending(
-        exit_status=number(values.get("Exit_status")),
-        completed=moment(values.get("obittime")),
-        started=moment(values.get("stime")) if held else None,
-        starts=max(0, number(values.get("run_count")) or 0),
+        exit_status=parse_number(values.get("Exit_status")),
+        completed=parse_time(values.get("obittime")),
+        started=parse_time(values.get("stime")) if held else None,
+        starts=max(0, parse_number(values.get("run_count")) or 0),
         shares=held,
     )
 
 
-def writing(values: Values) -> Writing:
+def writing(values: Values) -> WrittenAttributes:
     """What stands on a job. An estimate of 0 says that there is none."""
     comment = values.get("comment", "")
-    start = moment(values.get("estimated.start_time")) or None
+    start = parse_time(values.get("estimated.start_time")) or None
     length = wrote_length(values)
     nodes = ",".join(share.node for share in shares(values.get("estimated.exec_vnode", "")))
     if not comment and start is None and not nodes and not length:
-        return NOTHING
-    return Writing(comment, None, start, nodes, length)
+        return NOTHING_WRITTEN
+    return WrittenAttributes(comment, None, start, nodes, length)
 
 
 def wrote_length(values: Values) -> bool:
@@ -227,11 +238,11 @@ def node_facts(
         properties += [f"{OF_QUEUE}={queue}", f"{OF_QUEUE}=True"]
     return NodeFacts(
         name=name,
-        cpus=cores(get(AVAILABLE + "ncpus")),
+        cpus=parse_count(get(AVAILABLE + "ncpus")),
         state=vnode_state(values),
-        mem=attempt(kib, get(AVAILABLE + "mem"), default=0),
-        vmem=attempt(kib, get(AVAILABLE + "vmem"), default=0),
-        gpus=cores(get(AVAILABLE + "ngpus")),
+        mem=parse_or(kib, get(AVAILABLE + "mem"), default=0),
+        vmem=parse_or(kib, get(AVAILABLE + "vmem"), default=0),
+        gpus=parse_count(get(AVAILABLE + "ngpus")),
         resources=amounts,
         properties=tuple(properties),
     )
@@ -262,8 +273,8 @@ class VnodeUse:
 def vnode_use(values: Values) -> VnodeUse:
     """What jobs hold of a vnode, as the server counts it."""
     return VnodeUse(
-        cpus=cores(values.get(ASSIGNED + "ncpus")),
-        mem=attempt(kib, values.get(ASSIGNED + "mem"), default=0),
+        cpus=parse_count(values.get(ASSIGNED + "ncpus")),
+        mem=parse_or(kib, values.get(ASSIGNED + "mem"), default=0),
         exclusive=is_exclusive(values),
     )
 
@@ -281,7 +292,7 @@ def queue_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Q
         name=name,
         started=executes and values.get("started", "").lower() == "true",
         enabled=values.get("enabled", "").lower() == "true",
-        priority=number(values.get("Priority")) or 0,
+        priority=parse_number(values.get("Priority")) or 0,
         defaults=_group(values, _DEFAULT, types),
         limits=_limits(values),
         routes=() if executes else tuple([route for route in routes if route]),
@@ -301,7 +312,7 @@ def server_facts(values: Values, types: ResourceTypes = NO_TYPES) -> ServerFacts
     )
 
 
-def types_of(resources: Iterable[Described]) -> ResourceTypes:
+def parse_resource_types(resources: Iterable[Described]) -> ResourceTypes:
     """The types of the resources that a server describes (status request 82)."""
     return ResourceTypes(
         {
@@ -312,9 +323,9 @@ def types_of(resources: Iterable[Described]) -> ResourceTypes:
     )
 
 
-def words_of(types: ResourceTypes) -> Words:
+def make_fact_parsers(types: ResourceTypes) -> FactParsers:
     """How objects are described whose resources have these types."""
-    return Words(
+    return FactParsers(
         job=partial(job_facts, types=types),
         is_over=is_over,
         ending=ending,
@@ -325,7 +336,7 @@ def words_of(types: ResourceTypes) -> Words:
     )
 
 
-def _within(schedselect: str, reservation: str) -> str:
+def _inside_reservation(schedselect: str, reservation: str) -> str:
     return "+".join(f"{chunk}:resv={reservation}" for chunk in chunks_of(schedselect))
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedd.wire import NO_TYPES, ResourceTypes
-from server_adapter.batch.described import Described
-from server_adapter.bridge.facts import Values, attempt
+from server_adapter.batch.status_objects import Described
+from server_adapter.bridge.facts import Values, parse_or
 from server_adapter.openpbs.values import amount, chunks_of, select, written
 from server_adapter.servers.openpbs.facts import (
     ASSIGNED,
@@ -61,7 +61,7 @@ class Hosts:
         """The vnodes of a node of the plan."""
         return self.members.get(node, (node,))
 
-    def planned(self, values: Values) -> Values:
+    def translate_placement(self, values: Values) -> Values:
         """What a job or a reservation says, with the plan's nodes in the place of vnodes."""
         if not self.members:
             return values
@@ -75,7 +75,7 @@ class Hosts:
         changed |= self._on_vnodes(values, _SELECT, _PLACE, values.get("queue", ""))
         return {**values, **changed} if changed else values
 
-    def asked(self, resources: Values) -> Values:
+    def translate_request(self, resources: Values) -> Values:
         """What a reservation asks for of the plan, by `select` and `place`."""
         return {**resources, **self._on_vnodes(resources, "select", "place", "")}
 
@@ -90,11 +90,11 @@ class Hosts:
         text = self.types.spelled_select(values.get(select_name, ""))
         if _VSCATTER not in words or not self.members:
             return {}
-        asked = attempt(lambda chunks: list(select(chunks)), text or None, default=_NO_CHUNKS)
+        asked = parse_or(lambda chunks: list(select(chunks)), text or None, default=_NO_CHUNKS)
         if not asked:
             return {}
         chunks = [
-            chunk if self._hold(wanted) else f"{chunk}:vnode=a_vnode_of_{_size(wanted)}"
+            chunk if self._any_vnode_holds(wanted) else f"{chunk}:vnode=a_vnode_of_{_size(wanted)}"
             for chunk, (_, wanted) in zip(chunks_of(text), asked, strict=True)
         ]
         changed = {} if "+".join(chunks) == values[select_name] else {select_name: "+".join(chunks)}
@@ -103,7 +103,7 @@ class Hosts:
             changed[select_name] = "+".join([f"{chunk}:{OWN_VNODE}=1" for chunk in chunks])
         return changed
 
-    def _hold(self, wanted: Mapping[str, str]) -> bool:
+    def _any_vnode_holds(self, wanted: Mapping[str, str]) -> bool:
         needs = {name: count for name in _SIZED if (count := amount(name, wanted.get(name, "0"), self.types))}
         return any(all(count <= size.get(name, 0) for name, count in needs.items()) for size in self.sizes)
 
@@ -113,7 +113,7 @@ class Hosts:
         for vnode in vnodes:
             found.setdefault(self.node_of.get(vnode.name, vnode.name), []).append(vnode)
         return [
-            _together(name, several, self.types) if name in self.members else self._single(several[0])
+            _merge_vnodes(name, several, self.types) if name in self.members else self._single(several[0])
             for name, several in found.items()
         ]
 
@@ -130,7 +130,7 @@ NO_HOSTS: Final = Hosts()
 """Every vnode is a node of the plan."""
 
 
-def hosts_of(vnodes: Sequence[Described], types: ResourceTypes = NO_TYPES) -> Hosts:
+def group_by_host(vnodes: Sequence[Described], types: ResourceTypes = NO_TYPES) -> Hosts:
     """The hosts among these vnodes that have several."""
     groups: dict[str, list[Described]] = {}
     names = set()
@@ -162,7 +162,7 @@ def _size(wanted: Mapping[str, str]) -> str:
     return "_".join([f"{name}={wanted[name]}" for name in _SIZED if name in wanted])
 
 
-def stays_whole(place: str, select: str) -> bool:
+def is_vscatter(place: str, select: str) -> bool:
     """Whether each chunk is to be on a vnode of its own; also of what `asked` has put into other words."""
     return _VSCATTER in place.split(":") or f":{OWN_VNODE}=" in select
 
@@ -184,7 +184,7 @@ def _working(vnodes: Sequence[Described], types: ResourceTypes) -> Sequence[Desc
     return [one for one in vnodes if any(amounts(one.values, AVAILABLE, types).values())] or vnodes
 
 
-def _together(name: str, vnodes: list[Described], types: ResourceTypes) -> Described:
+def _merge_vnodes(name: str, vnodes: list[Described], types: ResourceTypes) -> Described:
     """One node: the amounts of the vnodes that can be used, and of others what jobs still hold there."""
     working = _working(vnodes, types)
     usable = [one for one in working if vnode_state(one.values) == "up"]
@@ -200,7 +200,7 @@ def _together(name: str, vnodes: list[Described], types: ResourceTypes) -> Descr
             there = count if counts else here.get(resource, 0)
             available[resource] = available.get(resource, 0) + there
     sizes = {key for one in vnodes for key, text in one.values.items() if not text.strip().isdecimal()}
-    values = _words(name, vnodes, working, types)
+    values = _merge_texts(name, vnodes, working, types)
     for prefix, total in ((AVAILABLE, available), (ASSIGNED, assigned)):
         for resource, count in total.items():
             values[prefix + resource] = written(resource, count, types, size=prefix + resource in sizes)
@@ -209,7 +209,7 @@ def _together(name: str, vnodes: list[Described], types: ResourceTypes) -> Descr
     return Described(vnodes[0].object_type, name, values)
 
 
-def _words(
+def _merge_texts(
     name: str, vnodes: list[Described], working: Sequence[Described], types: ResourceTypes
 ) -> dict[str, str]:
     """What is no amount: all values that any of the vnodes has, and the names of the vnodes."""

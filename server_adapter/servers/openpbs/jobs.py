@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import replace
 from typing import Final
 
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.bridge.facts import number
+from server_adapter.batch.status_objects import Described
+from server_adapter.bridge.facts import parse_number
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
@@ -41,7 +41,7 @@ _ACTIVE: Final = frozenset("ERSU")
 _NAMED: Final = 50  # jobs described by their names in one partial reading
 _GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
 
-Ask = Callable[[SelectRequest | StatusRequest], Awaitable[list[Described]]]
+Describe = Callable[[SelectRequest | StatusRequest], Awaitable[list[Described]]]
 
 
 def changed_since(moment: int) -> SelectRequest:
@@ -75,13 +75,13 @@ class JobList:
 
     def __init__(
         self,
-        ask: Ask,
+        describe: Describe,
         *,
         many: int = MANY,
         whole: float = WHOLE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ask = ask
+        self._describe = describe
         self._many = many
         self._whole = whole
         self._clock = clock
@@ -100,7 +100,7 @@ class JobList:
         self._complete = False
         if len(self._known) < self._many or now - self._read_whole >= self._whole:
             self._known = {}
-            found = await self._ask(JOBS)
+            found = await self._describe(JOBS)
             self._read_whole = now
         else:
             known, self._known = self._known, {}
@@ -110,7 +110,7 @@ class JobList:
         self._unsettled.clear()
         self._complete = True
         await asyncio.sleep(0)
-        latest = max((number(job.values.get("mtime")) or 0 for job in found), default=0)
+        latest = max((parse_number(job.values.get("mtime")) or 0 for job in found), default=0)
         if latest > self._latest:
             self._latest, self._latest_seen = latest, now
         self._last_read = now
@@ -126,18 +126,18 @@ class JobList:
         if not self._complete or not self._latest or self._clock() - self._read_whole >= self._whole:
             return None
         listed, late = await asyncio.gather(
-            self._ask(ACTIVE_STAMPS), self._ask(stamps_since(self._latest - 1))
+            self._describe(ACTIVE_STAMPS), self._describe(stamps_since(self._latest - 1))
         )
         active = {job.name: job.values for job in listed if job.values.get("job_state") in _ACTIVE}
         recent = {job.name: job.values for job in late}
-        latest = max((number(values.get("mtime")) or 0 for values in recent.values()), default=0)
+        latest = max((parse_number(values.get("mtime")) or 0 for values in recent.values()), default=0)
         wanted = _to_describe(known, active, recent)
         if len(wanted) > _NAMED:
             return None
         found: list[Described] = []
         if wanted:
             try:
-                found = await self._ask(described_by_name(wanted))
+                found = await self._describe(described_by_name(wanted))
             except ServerRefusedError as error:
                 if error.code not in _GONE:
                     raise
@@ -155,11 +155,11 @@ class JobList:
     async def _changed(self, known: dict[str, Described]) -> list[Described]:
         # A job may have been changed once more in the second in which we saw it changed.
         open_second = self._last_read - self._latest_seen < _SETTLED
-        listed = await self._ask(STAMPS)
+        listed = await self._describe(STAMPS)
         since: int | None = None
         async for job in _in_slices(listed):
             stamp = job.values
-            changed = number(stamp.get("mtime")) or 0
+            changed = parse_number(stamp.get("mtime")) or 0
             before = known.get(job.name)
             if (
                 before is None
@@ -171,7 +171,7 @@ class JobList:
                 since = changed if since is None else min(since, changed)
         if since is None:
             return [known[job.name] for job in listed]
-        fresh = {job.name: job for job in await self._ask(changed_since(since))}
+        fresh = {job.name: job for job in await self._describe(changed_since(since))}
         found = []
         async for job in _in_slices(listed):
             # One that changed and is not among them has ended in between.

@@ -9,34 +9,40 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedd.wire import NO_TYPES, JobFacts, QueueFacts, ResourceTypes, ServerFacts, ShareFacts
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.bridge.by_hand import ByHand
+from server_adapter.batch.status_objects import Described
 from server_adapter.bridge.facts import ACTIVE, Values
-from server_adapter.bridge.link import Link
-from server_adapter.bridge.server import ReadScope, Told
-from server_adapter.bridge.state import Held, State, StateBuilder
+from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.manual_starts import ManualStarts
+from server_adapter.bridge.server import ObjectSettings, ReadScope
+from server_adapter.bridge.state import ServerReservation, ServerState, StateBuilder
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
-from server_adapter.servers.openpbs.arrays import expanded
+from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.facts import (
     JOB_ATTRIBUTES,
     OF_QUEUE,
     SHARED,
     is_exclusive,
     is_over,
+    make_fact_parsers,
+    parse_resource_types,
     shares,
-    types_of,
     vnode_state,
-    words_of,
 )
-from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, hosts_of
+from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts, group_by_host
 from server_adapter.servers.openpbs.jobs import JobList, ended_since
-from server_adapter.servers.openpbs.reservations import asked_of, begins, kept, off_queues, wish
-from server_adapter.servers.openpbs.stuck import Stuck
-from server_adapter.servers.openpbs.suspended import waiting
+from server_adapter.servers.openpbs.reservations import (
+    begins,
+    outside_queues,
+    pending_reservation,
+    server_reservations,
+    translate_requests,
+)
+from server_adapter.servers.openpbs.stuck_vnodes import StuckVnodes
+from server_adapter.servers.openpbs.suspended_jobs import jobs_to_resume
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +77,7 @@ def job_request(name: str, *, history: bool = False) -> StatusRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class OwnPartition:
     """The part of the server that one scheduler has: its partition, empty for the default scheduler's."""
 
     partition: str
@@ -87,26 +93,26 @@ DEFAULT_PARTITION: Final = "pbs-default"
 
 
 @dataclass(frozen=True, slots=True)
-class _Surroundings:
+class _OpenPBSObjects:
     """What a whole reading showed beside jobs; a partial reading takes it over."""
 
     server: Values
-    ours: Ours
+    ours: OwnPartition
     queues: list[Described]
     vnodes: list[Described]
     reservations: list[Described]
 
 
-class StateReader:
+class OpenPBSReader:
     """Reads states one after the other, of what the scheduler `name` has. Others may use the connection
     between the requests.
     """
 
     def __init__(
         self,
-        link: Link[Connection],
+        link: ServerLink[Connection],
         name: str,
-        by_hand: ByHand | None = None,
+        by_hand: ManualStarts | None = None,
         *,
         clock: Callable[[], float] = time.time,
         by_host: bool = True,
@@ -121,10 +127,10 @@ class StateReader:
         self._builder = self._new_builder()
         self._refused = ""
         self._clock = clock
-        self._stuck = Stuck(clock)
-        self._jobs = JobList(self._ask)
-        self._before: State | None = None
-        self._around: _Surroundings | None = None
+        self._stuck = StuckVnodes(clock)
+        self._jobs = JobList(self._describe)
+        self._before: ServerState | None = None
+        self._objects: _OpenPBSObjects | None = None
         self._looked_at = 0
         self.partition = ""
         """That of the last reading; empty for the default scheduler's."""
@@ -137,101 +143,112 @@ class StateReader:
         self.suspended: Mapping[str, Values] = {}
         """Suspended jobs that wait to be resumed."""
 
-    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """The server's state. A smaller `scope` costs three requests in place of nine; what is neither a
         start, an end nor an arrival is then as the last whole reading had it.
 
-        Raises what `Link.talk` and `Connection.describe` raise.
+        Raises what `ServerLink.borrow` and `Connection.describe` raise.
         """
-        around = self._around
-        if scope is not ReadScope.ALL and around is not None:
+        objects = self._objects
+        if scope is not ReadScope.ALL and objects is not None:
             changes = await self._jobs.read_changes()
             if changes is not None:
-                if any(_is_taken_whole(vnode.values) for vnode in around.vnodes):
-                    around = replace(around, vnodes=await self._vnodes(around.ours))
-                return await self._state(around, *changes)
-        self._around = None
-        around = await self._look_around()
+                if any(_has_exclusive_use(vnode.values) for vnode in objects.vnodes):
+                    objects = replace(objects, vnodes=await self._vnodes(objects.ours))
+                return await self._state(objects, *changes)
+        self._objects = None
+        objects = await self._read_objects()
         listed = await self._jobs.read()
-        around = replace(around, reservations=await self._ask(RESERVATIONS))
-        state = await self._state(around, listed, [])
-        self._around = around
+        objects = replace(objects, reservations=await self._describe(RESERVATIONS))
+        state = await self._state(objects, listed, [])
+        self._objects = objects
         return state
 
-    async def _look_around(self) -> _Surroundings:
-        server = await self._ask(SERVER)
+    async def _read_objects(self) -> _OpenPBSObjects:
+        server = await self._describe(SERVER)
         await self._read_types()
-        ours = self._ours(await self._ask(SCHEDULERS))
+        ours = self._ours(await self._describe(SCHEDULERS))
         self.partition = ours.partition
-        queues = [queue for queue in await self._ask(QUEUES) if ours.has(queue)]
+        queues = [queue for queue in await self._describe(QUEUES) if ours.has(queue)]
         self.queues = frozenset(queue.name for queue in queues)
         values = server[0].values if server else {}
-        return _Surroundings(values, ours, queues, await self._vnodes(ours), [])
+        return _OpenPBSObjects(values, ours, queues, await self._vnodes(ours), [])
 
-    async def _vnodes(self, ours: Ours) -> list[Described]:
-        return [node for node in await self._ask(NODES) if ours.has(node)]
+    async def _vnodes(self, ours: OwnPartition) -> list[Described]:
+        return [node for node in await self._describe(NODES) if ours.has(node)]
 
-    async def _state(self, around: _Surroundings, known: list[Described], over: list[Described]) -> State:
+    async def _state(
+        self, objects: _OpenPBSObjects, known: list[Described], over: list[Described]
+    ) -> ServerState:
         """Build the state of the known jobs; `over` are those known already to have ended."""
-        ours, queues = around.ours, around.queues
+        ours, queues = objects.ours, objects.queues
         names = frozenset(queue.name for queue in queues)
-        there = {node.name for node in around.vnodes}
-        listed = expanded(known)
+        there = {node.name for node in objects.vnodes}
+        listed = expand_arrays(known)
         await asyncio.sleep(0)  # here and below: of many jobs each step holds the loop for long enough
-        vnodes = self._stuck.without(around.vnodes, listed)
+        vnodes = self._stuck.without(objects.vnodes, listed)
         hosts = self._hosts(vnodes)
         nodes = hosts.nodes(vnodes)
         jobs = [job for job in listed if job.values.get("queue") in names or _holds(job.values, there)]
         await asyncio.sleep(0)
-        self.suspended = waiting(jobs)
+        self.suspended = jobs_to_resume(jobs)
         await asyncio.sleep(0)
         jobs += over
         jobs += await self._ended({job.name for job in jobs})
         await asyncio.sleep(0)
-        jobs = _planned(jobs, hosts)
+        jobs = _translate_placements(jobs, hosts)
         await asyncio.sleep(0)
         if self._by_hand is not None:
             self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
-        state: State | None = None
-        for built in self._builder.build(server=around.server, queues=queues, nodes=nodes, jobs=jobs):
+        state: ServerState | None = None
+        for built in self._builder.build(server=objects.server, queues=queues, nodes=nodes, jobs=jobs):
             state = built
             await asyncio.sleep(0)
         assert state is not None, "the last thing built is the state"
         # One that nobody has confirmed yet is in no partition: each scheduler is to answer for it.
-        reserved = [_spelled(one, self._types) for one in around.reservations]
+        reserved = [_spelled(one, self._types) for one in objects.reservations]
         found = [one for one in reserved if ours.has(one) or "partition" not in one.values]
         usable = {vnode.name for vnode in vnodes if vnode_state(vnode.values) == "up"}
-        wishes = {one.name: wanted for one in found if (wanted := wish(one.values, usable)) is not None}
+        pending_reservations = {
+            one.name: wanted
+            for one in found
+            if (wanted := pending_reservation(one.values, usable)) is not None
+        }
         queues_of = {queue for node in nodes if (queue := node.values.get("queue"))}
         if queues_of:
-            wishes = {name: off_queues(wanted) for name, wanted in wishes.items()}
+            pending_reservations = {
+                name: outside_queues(wanted) for name, wanted in pending_reservations.items()
+            }
         if hosts.members:
-            wishes = {name: asked_of(wanted, hosts.asked) for name, wanted in wishes.items()}
+            pending_reservations = {
+                name: translate_requests(wanted, hosts.translate_request)
+                for name, wanted in pending_reservations.items()
+            }
         state = replace(
             state,
             reservations={
                 name: held
-                for name, one in kept(_planned(reserved, hosts)).items()
-                if (held := _on(one, state.nodes)) is not None
+                for name, one in server_reservations(_translate_placements(reserved, hosts)).items()
+                if (held := _restrict_to_nodes(one, state.nodes)) is not None
             },
-            wishes=wishes,
-            queues=_on_their_nodes(state.queues, queues_of),
+            pending_reservations=pending_reservations,
+            queues=_bind_queues_to_nodes(state.queues, queues_of),
         )
-        state = _planned_ahead(state, begins(found))
+        state = _open_reservation_queues(state, begins(found))
         whole = {node.name for node in nodes if is_exclusive(node.values)}
-        self._before = state = _whole(state, ours, whole)
+        self._before = state = _charge_exclusive_jobs(state, ours, whole)
         return state
 
     def _new_builder(self) -> StateBuilder:
-        words = words_of(self._types)
-        return StateBuilder(words, self._by_hand.who) if self._by_hand else StateBuilder(words)
+        words = make_fact_parsers(self._types)
+        return StateBuilder(words, self._by_hand.started_by) if self._by_hand else StateBuilder(words)
 
     async def _read_types(self) -> None:
         """Learns the types of the server's resources; of a server that does not tell them those that it told
         last.
         """
         try:
-            types = types_of(await self._ask(RESOURCES))
+            types = parse_resource_types(await self._describe(RESOURCES))
             self._refused = ""
         except ServerRefusedError as error:
             if not self._refused:
@@ -243,7 +260,7 @@ class StateReader:
             self._builder = self._new_builder()
 
     def _hosts(self, vnodes: list[Described]) -> Hosts:
-        found = hosts_of(vnodes, self._types)
+        found = group_by_host(vnodes, self._types)
         single = found.apart if self._by_host else found.apart | found.members.keys()
         if single - self._warned:
             why = "they are of several queues" if self._by_host else "server.plan_by is vnode"
@@ -262,12 +279,12 @@ class StateReader:
         self.vnodes = at
         return self.hosts
 
-    def _ours(self, schedulers: Iterable[Described]) -> Ours:
+    def _ours(self, schedulers: Iterable[Described]) -> OwnPartition:
         for one in schedulers:
             if one.name == self._name:
                 partition = "" if self._name == DEFAULT else one.values.get("partition", "")
-                return Ours(partition, one.values.get("scheduling", "").lower() == "true")
-        return Ours("", True)
+                return OwnPartition(partition, one.values.get("scheduling", "").lower() == "true")
+        return OwnPartition("", True)
 
     async def _ended(self, seen: set[str]) -> list[Described]:
         """How jobs ended that the last reading showed and that are gone, by the server's history: those that
@@ -286,7 +303,7 @@ class StateReader:
             return []
         found: list[Described] = []
         try:
-            found = await self._ask(job_request(",".join(sorted(gone)), history=True))
+            found = await self._describe(job_request(",".join(sorted(gone)), history=True))
         except ServerRefusedError as error:
             if error.code not in _GONE:  # it keeps no history
                 _log.debug("how %s ended is not known: %s", ", ".join(sorted(gone)), error)
@@ -294,27 +311,31 @@ class StateReader:
 
     async def _over_since(self, moment: int) -> list[Described]:
         try:
-            late = await self._ask(ended_since(moment))
+            late = await self._describe(ended_since(moment))
         except ServerRefusedError as error:
             _log.info("what ended while nobody looked is not known: %s", error)
             return []
         return [job for job in late if is_over(job.values)]
 
-    async def settings(self) -> list[Told]:
+    async def settings(self) -> list[ObjectSettings]:
         """What the server says of itself, its queues, schedulers and resources. Raises as `read` does."""
-        told = [Told("server", one.name, one.values) for one in await self._ask(SERVER)]
-        told += [Told("queue", one.name, one.values) for one in await self._ask(QUEUES)]
-        told += [Told("scheduler", one.name, one.values) for one in await self._ask(SCHEDULERS)]
+        told = [ObjectSettings("server", one.name, one.values) for one in await self._describe(SERVER)]
+        told += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
+        told += [
+            ObjectSettings("scheduler", one.name, one.values) for one in await self._describe(SCHEDULERS)
+        ]
         with suppress(ServerRefusedError):  # an old server tells none
-            told += [Told("resource", one.name, one.values) for one in await self._ask(RESOURCES)]
+            told += [
+                ObjectSettings("resource", one.name, one.values) for one in await self._describe(RESOURCES)
+            ]
         return told
 
-    async def _ask(self, request: StatusRequest | SelectRequest) -> list[Described]:
-        async with self._link.talk() as connection:
+    async def _describe(self, request: StatusRequest | SelectRequest) -> list[Described]:
+        async with self._link.borrow() as connection:
             return await connection.describe(request)
 
 
-def _is_taken_whole(vnode: Values) -> bool:
+def _has_exclusive_use(vnode: Values) -> bool:
     """Whether what a job holds of the vnode depends on the vnode's state."""
     return is_exclusive(vnode) or vnode.get("sharing", SHARED) != SHARED
 
@@ -329,13 +350,13 @@ def _spelled(one: Described, types: ResourceTypes) -> Described:
     return Described(one.object_type, one.name, {**one.values, **changed}) if changed else one
 
 
-def _planned(found: list[Described], hosts: Hosts) -> list[Described]:
+def _translate_placements(found: list[Described], hosts: Hosts) -> list[Described]:
     """With the plan's nodes where the server names vnodes."""
     if not hosts.members:
         return found
     return [
         one
-        if (values := hosts.planned(one.values)) is one.values
+        if (values := hosts.translate_placement(one.values)) is one.values
         else Described(one.object_type, one.name, dict(values))
         for one in found
     ]
@@ -347,13 +368,13 @@ def _holds(values: Values, vnodes: Collection[str]) -> bool:
     return bool(where) and any(share.node in vnodes for share in shares(where))
 
 
-def _on(held: Held, nodes: Collection[str]) -> Held | None:
+def _restrict_to_nodes(held: ServerReservation, nodes: Collection[str]) -> ServerReservation | None:
     """What a reservation, also one of another scheduler, keeps free of our nodes; None without any."""
     ours = tuple([name for name in held.nodes if name in nodes])
     return None if not ours else held if len(ours) == len(held.nodes) else replace(held, nodes=ours)
 
 
-def _on_their_nodes(
+def _bind_queues_to_nodes(
     queues: Mapping[str, QueueFacts], with_nodes: Collection[str]
 ) -> Mapping[str, QueueFacts]:
     """Jobs of a queue that has vnodes run there alone, all others on vnodes of no queue.
@@ -375,7 +396,7 @@ def _on_their_nodes(
     }
 
 
-def _planned_ahead(state: State, begins: Mapping[str, int]) -> State:
+def _open_reservation_queues(state: ServerState, begins: Mapping[str, int]) -> ServerState:
     """Jobs of a reservation are planned from its begin on, though its queue starts nothing before.
 
     A run decision does not rely on that: whether the queue is started is looked at right before the run.
@@ -394,7 +415,7 @@ def _planned_ahead(state: State, begins: Mapping[str, int]) -> State:
     return replace(state, queues=queues, jobs={**state.jobs, **jobs})
 
 
-def _whole(state: State, ours: Ours, whole: Collection[str]) -> State:
+def _charge_exclusive_jobs(state: ServerState, ours: OwnPartition, whole: Collection[str]) -> ServerState:
     """Jobs that have their vnodes for themselves hold all of each, those on the vnodes `whole` these; the
     scheduler's own switch counts, too.
     """
@@ -403,7 +424,7 @@ def _whole(state: State, ours: Ours, whole: Collection[str]) -> State:
         if job.shares and (job.exclusive or whole):
             shares = tuple(
                 [
-                    _all_of(share, state) if job.exclusive or share.node in whole else share
+                    _full_share(share, state) if job.exclusive or share.node in whole else share
                     for share in job.shares
                 ]
             )
@@ -414,6 +435,6 @@ def _whole(state: State, ours: Ours, whole: Collection[str]) -> State:
     return replace(state, jobs=jobs, server=server)
 
 
-def _all_of(share: ShareFacts, state: State) -> ShareFacts:
+def _full_share(share: ShareFacts, state: ServerState) -> ShareFacts:
     node = state.nodes.get(share.node)
     return share if node is None else ShareFacts(share.node, node.cpus, node.mem or share.mem, node.gpus)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from schedd.wire import WriteAttributes
-from server_adapter.bridge.comments import comment
+from server_adapter.bridge.job_comments import comment
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.openpbs.requests import ManageRequest, RunRequest
@@ -48,9 +48,9 @@ def no_length() -> list[Attribute]:
     ]
 
 
-def comment_attribute(tell: WriteAttributes) -> Attribute:
+def comment_attribute(decision: WriteAttributes) -> Attribute:
     """The comment for a queued job, or its removal."""
-    text = comment(tell)
+    text = comment(decision)
     return Attribute("comment", text) if text else Attribute("comment", operation=Operation.UNSET)
 
 

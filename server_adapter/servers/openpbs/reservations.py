@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 
 from dateutil.rrule import rrulestr
 
-from server_adapter.batch.described import Described
-from server_adapter.bridge.facts import Values, attempt, number
-from server_adapter.bridge.state import Held, Slot, Wish
+from server_adapter.batch.status_objects import Described
+from server_adapter.bridge.facts import Values, parse_number, parse_or
+from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerReservation
 from server_adapter.openpbs.codes import ReservationState
 from server_adapter.openpbs.values import Piece, exec_vnode, seconds, select, unrolled
 from server_adapter.servers.openpbs.facts import OF_QUEUE, shares
@@ -46,37 +46,39 @@ _NO_CHUNKS: Final[list[list[Piece]]] = []
 
 
 @dataclass(frozen=True, slots=True)
-class _Time:
+class _Occurrence:
     start: int
     end: int
     where: str
 
 
-def kept(found: Iterable[Described]) -> dict[str, Held]:
+def server_reservations(found: Iterable[Described]) -> dict[str, ServerReservation]:
     """What is kept free by name; the later times of a standing reservation have names of their own.
 
     All of them let in the jobs of all reservations: which job may be where, the vnodes themselves say, each
     of which has its reservations as properties. What one is to have itself, `itself` asks for alone.
     """
     times = {one.name: _times(one.values) for one in found if _state(one.values) in _KEPT}
-    named: dict[str, _Time] = {}
+    named: dict[str, _Occurrence] = {}
     for name, of_one in times.items():
         for index, time in enumerate(of_one):
             named[f"{name}#{index + 1}" if index else name] = time
-    queues = tuple(sorted({queue_of(name) for name in times}))
+    queues = tuple(sorted({reservation_queue(name) for name in times}))
     return {
-        name: Held(time.start, time.end, nodes, (*queues, itself(queue_of(name))))
+        name: ServerReservation(
+            time.start, time.end, nodes, (*queues, placement_queue(reservation_queue(name)))
+        )
         for name, time in named.items()
         if (nodes := tuple(share.node for share in shares(time.where)))
     }
 
 
-def queue_of(name: str) -> str:
+def reservation_queue(name: str) -> str:
     """The queue of a reservation's jobs: `R12` of `R12.server`."""
     return name.partition(".")[0]
 
 
-def itself(queue: str) -> str:
+def placement_queue(queue: str) -> str:
     """As what a reservation is asked for anew: what it holds is open to it, what others hold is not."""
     return f"{queue}:anew"
 
@@ -90,98 +92,109 @@ def begins(found: Iterable[Described]) -> dict[str, int]:
     for one in found:
         state = _state(one.values)
         name = "reserve_end" if state == ReservationState.BEING_ALTERED else "reserve_start"
-        moment = number(one.values.get(name))
+        moment = parse_number(one.values.get(name))
         if state in _OPEN and moment is not None:
-            moments[queue_of(one.name)] = moment
+            moments[reservation_queue(one.name)] = moment
     return moments
 
 
-def wish(values: Values, usable: Collection[str]) -> Wish | None:
+def pending_reservation(values: Values, usable: Collection[str]) -> PendingReservation | None:
     """What a scheduler is to do for a reservation; None where there is nothing to do.
 
     New ones want vnodes; altered ones others, or theirs for another time. Of a degraded one, at each of its
     times, those of its units are moved whose vnode is none of the `usable`; or all, where its place binds
     them to each other.
     """
-    found = _wish(values, frozenset(usable))
+    found = _pending_of_state(values, frozenset(usable))
     return found if found is None else replace(found, standing="reserve_rrule" in values)
 
 
-def off_queues(wish: Wish) -> Wish:
+def outside_queues(pending: PendingReservation) -> PendingReservation:
     """On vnodes that are no queue's, since its jobs are in a queue of its own; vnodes that it has stay."""
     slots = []
-    for slot in wish.slots:
+    for slot in pending.slots:
         chunks = slot.resources.get("select", "")
         if chunks and "resv=" not in chunks:
             chunks = "+".join(f"{chunk}:{OF_QUEUE}=False" for chunk in chunks.split("+"))
             slot = replace(slot, resources={**slot.resources, "select": chunks})
         slots.append(slot)
-    return replace(wish, slots=tuple(slots))
+    return replace(pending, slots=tuple(slots))
 
 
-def asked_of(wish: Wish, plan: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Wish:
+def translate_requests(
+    pending: PendingReservation, plan: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> PendingReservation:
     """With what its times ask for put by `plan` into words for the plan; the server's text stays."""
-    slots = [replace(slot, resources=plan(slot.resources)) if slot.resources else slot for slot in wish.slots]
-    return replace(wish, slots=tuple(slots))
+    slots = [
+        replace(slot, resources=plan(slot.resources)) if slot.resources else slot for slot in pending.slots
+    ]
+    return replace(pending, slots=tuple(slots))
 
 
-def _wish(values: Values, usable: frozenset[str]) -> Wish | None:
+def _pending_of_state(values: Values, usable: frozenset[str]) -> PendingReservation | None:
     state = _state(values)
     if state == ReservationState.UNCONFIRMED:
         return _new(values)
     if state == ReservationState.BEING_ALTERED:
         return _altered(values)
-    broken = state in _BROKEN or number(values.get("reserve_substate")) in _BROKEN
-    since = number(values.get("reserve_retry"))
+    broken = state in _BROKEN or parse_number(values.get("reserve_substate")) in _BROKEN
+    since = parse_number(values.get("reserve_retry"))
     if not broken or since is None:
         return None
     return _degraded(values, usable, since)
 
 
-def _new(values: Values) -> Wish | None:
-    start = number(values.get("reserve_start"))
+def _new(values: Values) -> PendingReservation | None:
+    start = parse_number(values.get("reserve_start"))
     if start is None:
         return None
     if start == SOONEST:
-        return Wish((Slot(0, _wanted(values), values.get("schedselect", "")),), begin=None)
+        return PendingReservation(
+            (ReservationOccurrence(0, _requested_resources(values), values.get("schedselect", "")),),
+            begin=None,
+        )
     try:
         starts = _starts(values, start)
     except ValueError as error:
-        return Wish((), problem=str(error))
-    resources, text = _wanted(values), values.get("schedselect", "")
-    return Wish(tuple([Slot(one, resources, text) for one in starts]), begin=starts[0])
+        return PendingReservation((), problem=str(error))
+    resources, text = _requested_resources(values), values.get("schedselect", "")
+    return PendingReservation(
+        tuple([ReservationOccurrence(one, resources, text) for one in starts]), begin=starts[0]
+    )
 
 
-def _altered(values: Values) -> Wish | None:
+def _altered(values: Values) -> PendingReservation | None:
     """Of a standing one only the next time is altered.
 
     Once it runs, it keeps its vnodes: only whether they are free for longer is asked. A standing one that was
     altered before it had vnodes is refused: the server would take those of one time for all, and break down
     (seen with 23.06.06) when that is over. It is then as it was, and gets vnodes for all of its times.
     """
-    start, end = number(values.get("reserve_start")), number(values.get("reserve_end"))
+    start, end = parse_number(values.get("reserve_start")), parse_number(values.get("reserve_end"))
     if start is None or end is None:
         return None
     queue = values.get("queue", "")
-    anew = itself(queue)
+    anew = placement_queue(queue)
     text, where = values.get("schedselect", ""), values.get("resv_nodes", "")
-    before = number(values.get(_REVERT + "start_time")) or start
-    until = before + attempt(seconds, values.get(_REVERT + "walltime"), default=end - start)
+    before = parse_number(values.get(_REVERT + "start_time")) or start
+    until = before + parse_or(seconds, values.get(_REVERT + "walltime"), default=end - start)
     reshaped = values.get(_REVERT + "select", "") not in ("", values.get(_RESOURCE + "select", ""))
     if "reserve_rrule" in values and not values.get("reserve_execvnodes"):
-        return Wish((), queue=anew, problem="it was altered before it had vnodes")
-    if number(values.get("reserve_substate")) != ReservationState.RUNNING:
-        return Wish((Slot(start, _wanted(values), text),), queue=anew, begin=start)
+        return PendingReservation((), queue=anew, problem="it was altered before it had vnodes")
+    if parse_number(values.get("reserve_substate")) != ReservationState.RUNNING:
+        return PendingReservation(
+            (ReservationOccurrence(start, _requested_resources(values), text),), queue=anew, begin=start
+        )
     if reshaped:
-        return Wish((), queue=anew, problem="its select cannot be altered while it runs")
+        return PendingReservation((), queue=anew, problem="its select cannot be altered while it runs")
     if end <= until:
-        return Wish((Slot(start, where=where),), queue=anew)
+        return PendingReservation((ReservationOccurrence(start, where=where),), queue=anew)
     inside = "+".join(f"{chunk}:resv={queue}" for chunk in text.split("+"))
     longer = {"select": inside, "place": _place(values), "walltime": str(end - until)}
-    return Wish((Slot(until, longer, where=where),), queue=anew)
+    return PendingReservation((ReservationOccurrence(until, longer, where=where),), queue=anew)
 
 
-def _degraded(values: Values, usable: frozenset[str], since: int) -> Wish | None:
+def _degraded(values: Values, usable: frozenset[str], since: int) -> PendingReservation | None:
     """Where the place lets every unit be anywhere, those of lost vnodes are moved; else the whole time."""
     times = _times(values)
     if not times:
@@ -193,35 +206,39 @@ def _degraded(values: Values, usable: frozenset[str], since: int) -> Wish | None
         if free:
             slot = _mended(values, time, usable)
         elif not _is_broken(time, usable):
-            slot = Slot(time.start, where=time.where)
+            slot = ReservationOccurrence(time.start, where=time.where)
         else:
             slot = None if runs else _placed_anew(values, time)
         if slot is None:
             words = f"with place={_place(values)} a part of it cannot be moved by itself"
-            return Wish((), since=since, problem=words)
+            return PendingReservation((), since=since, problem=words)
         slots.append(slot)
     if not any(slot.resources for slot in slots):
         return None  # its vnodes are back: the server sees that by itself
     # As a whole it may be where it is now; a part of it is to go elsewhere.
-    return Wish(tuple(slots), queue="" if free else itself(values.get("queue", "")), since=since)
+    return PendingReservation(
+        tuple(slots), queue="" if free else placement_queue(values.get("queue", "")), since=since
+    )
 
 
-def _is_broken(time: _Time, usable: frozenset[str]) -> bool:
-    brackets = attempt(exec_vnode, time.where, default=_NO_CHUNKS)
+def _is_broken(time: _Occurrence, usable: frozenset[str]) -> bool:
+    brackets = parse_or(exec_vnode, time.where, default=_NO_CHUNKS)
     return any(piece.vnode not in usable for bracket in brackets for piece in bracket)
 
 
-def _placed_anew(values: Values, time: _Time) -> Slot:
+def _placed_anew(values: Values, time: _Occurrence) -> ReservationOccurrence:
     text = values.get("schedselect", "")
     length = str(time.end - time.start)
-    return Slot(time.start, {"select": text, "place": _place(values), "walltime": length}, text)
+    return ReservationOccurrence(
+        time.start, {"select": text, "place": _place(values), "walltime": length}, text
+    )
 
 
-def _mended(values: Values, time: _Time, usable: frozenset[str]) -> Slot | None:
+def _mended(values: Values, time: _Occurrence, usable: frozenset[str]) -> ReservationOccurrence | None:
     """The time with those of its units that are to be moved; None where it is not known which these are."""
     if not _is_broken(time, usable):
-        return Slot(time.start, where=time.where)
-    brackets = attempt(exec_vnode, time.where, default=_NO_CHUNKS)
+        return ReservationOccurrence(time.start, where=time.where)
+    brackets = parse_or(exec_vnode, time.where, default=_NO_CHUNKS)
     lost = [i for i, bracket in enumerate(brackets) if any(piece.vnode not in usable for piece in bracket)]
     units = [one for count, one in select(values.get("schedselect", "")) for _ in range(count)]
     if len(units) != len(brackets):
@@ -229,28 +246,28 @@ def _mended(values: Values, time: _Time, usable: frozenset[str]) -> Slot | None:
     moved = ["1" + "".join(f":{name}={value}" for name, value in units[i].items()) for i in lost]
     resources = {"select": "+".join(moved), "place": _place(values), "walltime": str(time.end - time.start)}
     staying = "+".join("" if i in lost else text for i, text in enumerate(_brackets(time.where)))
-    return Slot(time.start, resources, resources["select"], staying)
+    return ReservationOccurrence(time.start, resources, resources["select"], staying)
 
 
 # ---- times ------------------------------------------------------------------------------------------
 
 
-def _times(values: Values) -> list[_Time]:
+def _times(values: Values) -> list[_Occurrence]:
     """The times that are left of a reservation that has vnodes."""
-    start, end = number(values.get("reserve_start")), number(values.get("reserve_end"))
+    start, end = parse_number(values.get("reserve_start")), parse_number(values.get("reserve_end"))
     if start is None or end is None:
         return []
-    first = _Time(start, end, values.get("resv_nodes", ""))
+    first = _Occurrence(start, end, values.get("resv_nodes", ""))
     if "reserve_rrule" not in values:
         return [first]
-    usual = attempt(seconds, values.get(_FIRST + "walltime"), default=end - start)
+    usual = parse_or(seconds, values.get(_FIRST + "walltime"), default=end - start)
     try:
-        starts = _starts(values, number(values.get(_FIRST + "start_time")) or start)
+        starts = _starts(values, parse_number(values.get(_FIRST + "start_time")) or start)
         places = unrolled(values.get("reserve_execvnodes", ""))
     except ValueError:
         return [first]
     places = places[max(0, len(places) - len(starts)) :]
-    later = [_Time(at, at + usual, where) for at, where in zip(starts[1:], places[1:], strict=False)]
+    later = [_Occurrence(at, at + usual, where) for at, where in zip(starts[1:], places[1:], strict=False)]
     return [first, *later]
 
 
@@ -259,7 +276,11 @@ def _starts(values: Values, start: int) -> list[int]:
     rule = values.get("reserve_rrule")
     if rule is None:
         return [start]
-    left = (number(values.get("reserve_count")) or 1) - (number(values.get("reserve_index")) or 1) + 1
+    left = (
+        (parse_number(values.get("reserve_count")) or 1)
+        - (parse_number(values.get("reserve_index")) or 1)
+        + 1
+    )
     if left > _MOST_TIMES:
         raise ValueError(f"{left} times are too many: {_MOST_TIMES} are looked for at most")
     found = list(islice(recurring(rule, start, values.get("reserve_timezone", "UTC")), left))
@@ -292,7 +313,7 @@ def recurring(rule: str, start: int, zone: str) -> Iterator[int]:
 # ---- what it asks for -------------------------------------------------------------------------------
 
 
-def _wanted(values: Values) -> Mapping[str, str]:
+def _requested_resources(values: Values) -> Mapping[str, str]:
     length = values.get("reserve_duration", "")
     return {"select": values.get("schedselect", ""), "place": _place(values), "walltime": length}
 
@@ -302,10 +323,10 @@ def _place(values: Values) -> str:
 
 
 def _state(values: Values) -> int | None:
-    return number(values.get("reserve_state"))
+    return parse_number(values.get("reserve_state"))
 
 
-def composed(slot: Slot, moved: str) -> str:
+def compose_placement(slot: ReservationOccurrence, moved: str) -> str:
     """The server's text for a time: what it keeps, with the moved units in the gaps left for them."""
     if not slot.where:
         return moved

@@ -10,22 +10,23 @@ from itertools import islice
 from typing import Final
 
 from schedd.wire import JobFacts, ResourceTypes, Run
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import (
     BatchError,
     ProtocolError,
     ServerRefusedError,
     ServerUnreachableError,
 )
-from server_adapter.bridge.checks import Check, NodeRoom, Verdict, check_job, check_nodes
-from server_adapter.bridge.facts import ACTIVE, Values, attempt
-from server_adapter.bridge.server import Outcome
+from server_adapter.batch.status_objects import Described
+from server_adapter.bridge.facts import ACTIVE, Values, parse_or
+from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
+from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import BUSY, RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
 from server_adapter.openpbs.values import parent, seconds
-from server_adapter.servers.openpbs.arrays import expanded
+from server_adapter.servers.openpbs.arrays import expand_arrays
+from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (
     VnodeUse,
     ending,
@@ -35,19 +36,18 @@ from server_adapter.servers.openpbs.facts import (
     vnode_use,
 )
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, Hosts
-from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.servers.openpbs.reader import job_request
 from server_adapter.servers.openpbs.requests import run_request, walltime_request
-from server_adapter.servers.openpbs.rooms import (
-    Rooms,
+from server_adapter.servers.openpbs.vnode_capacity import (
+    CapacityByHost,
     VnodesFullError,
+    add_idle_vnodes,
     held_by,
-    left_of,
-    rest_of_hosts,
-    room,
+    remaining_amounts,
     takes_hosts,
     takes_vnode,
     usable,
+    vnode_capacity,
 )
 
 _log = logging.getLogger(__name__)
@@ -55,18 +55,18 @@ _log = logging.getLogger(__name__)
 _ONE_BY_ONE: Final = 4  # vnodes asked for singly; of more, all are asked for at once
 _PIPELINED: Final = 8  # decisions that are looked at or whose replies are awaited
 _TOGETHER: Final = 50  # decisions whose jobs are looked at in one request
-_LOOK_AGE: Final = 0.25  # seconds for which a look counts
+_VIEW_AGE: Final = 0.25  # seconds for which a look counts
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
 _PLACES: Final = tuple([Attribute(name) for name in ("job_state", "exec_vnode")])
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 _GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
 _NONE: Final = frozenset({ServerCode.UNKNODE, ServerCode.NONODES})
 
-Talk = Callable[[], AbstractAsyncContextManager[Connection]]
+BorrowConnection = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
 @dataclass(slots=True)
-class Look:
+class PreRunView:
     """What the server showed right before a run, of several decisions at once.
 
     `spent` is what runs that were requested since take of each vnode; a vnode of which that is not known is
@@ -81,7 +81,7 @@ class Look:
 
     def has(self, job: str, vnodes: Collection[str], now: float) -> bool:
         """Whether it shows the job and these vnodes as they were a moment ago."""
-        return now - self.at <= _LOOK_AGE and job in self.jobs and all(one in self.vnodes for one in vnodes)
+        return now - self.at <= _VIEW_AGE and job in self.jobs and all(one in self.vnodes for one in vnodes)
 
     def spend(self, where: str, types: ResourceTypes, *, whole: bool) -> None:
         """Counts what a run takes; `whole`: its vnodes are not what they were."""
@@ -98,14 +98,14 @@ class Look:
 class _Checked:
     """What the last look says of a decision."""
 
-    check: Check
+    check: RunCheck
     values: Values | None = None
     nodes: Mapping[str, Described] = field(default_factory=dict)
     vnodes: Sequence[Described] = ()
 
 
-class Starter:
-    """Asks for runs, on the connection that `talk` lends.
+class OpenPBSStarter:
+    """Asks for runs, on the connection that `borrow` lends.
 
     The jobs of all decisions that wait for their turn, and their vnodes, are looked at together: with one
     look for each decision most of the time of a burst of short jobs goes into waiting for the server.
@@ -113,7 +113,7 @@ class Starter:
 
     def __init__(
         self,
-        talk: Talk,
+        borrow: BorrowConnection,
         *,
         asynchronous: bool,
         queues: Callable[[], Collection[str] | None] = lambda: None,
@@ -123,15 +123,15 @@ class Starter:
 
         `hosts` are those that are one node of the plan.
         """
-        self._talk = talk
+        self._borrow = borrow
         self._queues = queues
         self._hosts = hosts
         self._asynchronous = asynchronous
         self._waiting: dict[int, Run] = {}
-        self._looked: Look | None = None
+        self._latest_view: PreRunView | None = None
         self._pipeline = asyncio.Semaphore(_PIPELINED)
 
-    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
+    async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
         """Looks and asks on one connection, with nobody's requests in between.
 
         The reply is awaited while the next decisions are looked at and requested.
@@ -139,112 +139,112 @@ class Starter:
         self._waiting[id(run)] = run
         try:
             async with self._pipeline:
-                async with self._talk() as connection:
+                async with self._borrow() as connection:
                     del self._waiting[id(run)]
-                    begun = await self._begin(connection, run, asked)
-                return begun if isinstance(begun, Outcome) else await self._finish(begun)
+                    begun = await self._request_run(connection, run, on_request)
+                return begun if isinstance(begun, RunOutcome) else await self._finish(begun)
         finally:
             self._waiting.pop(id(run), None)
 
-    async def _finish(self, reply: Awaitable[object]) -> Outcome:
+    async def _finish(self, reply: Awaitable[object]) -> RunOutcome:
         """What became of a requested run."""
         try:
             await reply
         except ServerRefusedError as error:
-            self._looked = None
-            return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
+            self._latest_view = None
+            return RunOutcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
         except (ServerUnreachableError, ProtocolError):
-            self._looked = None
+            self._latest_view = None
             with suppress(BatchError):
-                async with self._talk():  # the owner of the connection sees there that it is broken
+                async with self._borrow():  # the owner of the connection sees there that it is broken
                     pass
             raise
-        return Outcome(True)
+        return RunOutcome(True)
 
-    async def _begin(
-        self, connection: Connection, run: Run, asked: Callable[[], None]
-    ) -> Outcome | Awaitable[object]:
+    async def _request_run(
+        self, connection: Connection, run: Run, on_request: Callable[[], None]
+    ) -> RunOutcome | Awaitable[object]:
         """Requests a run; returns what its reply is awaited by, or why nothing was requested."""
-        look, shared = await self._look(connection, run)
-        found = await self._check(connection, run, look)
-        if shared and found.check.verdict is not Verdict.RUN:
+        view, shared = await self._view(connection, run)
+        found = await self._check(connection, run, view)
+        if shared and found.check.verdict is not RunVerdict.RUN:
             # It was made for another decision: what is in the way may be gone by now.
-            self._looked = None
-            look, _ = await self._look(connection, run)
-            found = await self._check(connection, run, look)
+            self._latest_view = None
+            view, _ = await self._view(connection, run)
+            found = await self._check(connection, run, view)
         check, values = found.check, found.values
-        if check.verdict is Verdict.RUNS:
-            return Outcome(True, text=check.reason)
-        if check.verdict is not Verdict.RUN or values is None:
-            return Outcome(False, 0, check.reason, busy=check.verdict is Verdict.BUSY)
+        if check.verdict is RunVerdict.RUNS:
+            return RunOutcome(True, text=check.reason)
+        if check.verdict is not RunVerdict.RUN or values is None:
+            return RunOutcome(False, 0, check.reason, busy=check.verdict is RunVerdict.BUSY)
         try:
-            where = await self._where(connection, run, values, found.nodes, found.vnodes, look.spent)
+            where = await self._exec_vnode(connection, run, values, found.nodes, found.vnodes, view.spent)
         except ValueError as error:
-            return Outcome(False, 0, str(error), busy=isinstance(error, VnodesFullError))
+            return RunOutcome(False, 0, str(error), busy=isinstance(error, VnodesFullError))
         refusal = await self._set_walltime(connection, run, values)
         if refusal is not None:
             return refusal
-        asked()
+        on_request()
         _log.debug("asks to run %s on %s (%s)", run.job_id, where, run.id)
-        self._spend(look, values, where, found.nodes)
+        self._spend(view, values, where, found.nodes)
         return await connection.begin(run_request(run.job_id, where, asynchronous=self._asynchronous))
 
-    async def _set_walltime(self, connection: Connection, run: Run, values: Values) -> Outcome | None:
+    async def _set_walltime(self, connection: Connection, run: Run, values: Values) -> RunOutcome | None:
         """Sets the walltime of a job that leaves it to us; without it the job would run for ever, so that a
         refusal of the server is one of the run.
         """
-        before = attempt(seconds, values.get("Resource_List.walltime") or None, default=-1)
+        before = parse_or(seconds, values.get("Resource_List.walltime") or None, default=-1)
         if run.walltime is None or run.walltime == before:
             return None
         try:
             await connection.request(walltime_request(run.job_id, run.walltime))
         except ServerRefusedError as error:
-            return Outcome(False, error.code, f"its walltime could not be set: {error.text or error}")
+            return RunOutcome(False, error.code, f"its walltime could not be set: {error.text or error}")
         return None
 
-    async def _check(self, connection: Connection, run: Run, look: Look) -> _Checked:
+    async def _check(self, connection: Connection, run: Run, view: PreRunView) -> _Checked:
         """Whether the decision may be carried out by this look, in which the job is then used up."""
-        values = look.jobs.pop(run.job_id)
-        if not look.scheduling:
-            return _Checked(Check(Verdict.REFUSE, "the server's scheduling is False"))
+        values = view.jobs.pop(run.job_id)
+        if not view.scheduling:
+            return _Checked(RunCheck(RunVerdict.REFUSE, "the server's scheduling is False"))
         check = check_job(run, self._living(run.job_id, values))
-        if check.verdict is not Verdict.RUN or values is None:
+        if check.verdict is not RunVerdict.RUN or values is None:
             return _Checked(check, values)
         queue, ours = values.get("queue", ""), self._queues()
         if ours is not None and queue not in ours:
             reason = f"queue {queue} is not in this scheduler's partition"
-            return _Checked(Check(Verdict.REFUSE, reason), values)
+            return _Checked(RunCheck(RunVerdict.REFUSE, reason), values)
         reserved = bool(values.get("reserve_ID"))
         if reserved:
-            check = await self._begun(connection, queue)
-        if check.verdict is not Verdict.RUN:
+            check = await self._check_reservation_started(connection, queue)
+        if check.verdict is not RunVerdict.RUN:
             return _Checked(check, values)
-        vnodes = [look.vnodes[name] for name in self._names(run) if name in look.vnodes]
+        vnodes = [view.vnodes[name] for name in self._names(run) if name in view.vnodes]
         nodes = {node.name: node for node in self._hosts().nodes(vnodes)}
         place = values.get("Resource_List.place", "free")
         has = {
-            name: _room(one, place, self._hosts().types, look.spent.get(name, {}), reserved=reserved)
+            name: _free_capacity(one, place, self._hosts().types, view.spent.get(name, {}), reserved=reserved)
             for name, one in nodes.items()
         }
         return _Checked(check_nodes(run, has), values, nodes, vnodes)
 
-    def _spend(self, look: Look, values: Values, where: str, nodes: Mapping[str, Described]) -> None:
+    def _spend(self, view: PreRunView, values: Values, where: str, nodes: Mapping[str, Described]) -> None:
         """The next decisions see what this run takes."""
         place = values.get("Resource_List.place", "free")
         members = self._hosts().members
         whole = bool(values.get("reserve_ID")) or any(
             name in members or takes_vnode(place, node.values) for name, node in nodes.items()
         )
-        look.spend(where, self._hosts().types, whole=whole)
+        view.spend(where, self._hosts().types, whole=whole)
 
-    async def _look(self, connection: Connection, run: Run) -> tuple[Look, bool]:
+    async def _view(self, connection: Connection, run: Run) -> tuple[PreRunView, bool]:
         """The last look, where it is fresh and shows what this decision needs; else a new one, of all
         decisions that wait. Whether it was made for another decision, too.
         """
-        look = self._looked
-        if look is not None and look.has(run.job_id, self._names(run), time.monotonic()):
-            return look, True
-        self._looked = None
+        view = self._latest_view
+        if view is not None and view.has(run.job_id, self._names(run), time.monotonic()):
+            return view, True
+        self._latest_view = None
         began = time.monotonic()
         await asyncio.sleep(0)  # all decisions of a batch have come then
         others = list(islice(self._waiting.values(), _TOGETHER - 1))
@@ -256,21 +256,21 @@ class Starter:
         )
         off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
         vnodes = {one.name: one for one in found}
-        look = self._looked = Look(began, not off, jobs, vnodes)
-        return look, False
+        view = self._latest_view = PreRunView(began, not off, jobs, vnodes)
+        return view, False
 
-    async def became(self, run: Run) -> Check:
+    async def verify_run(self, run: Run) -> RunCheck:
         """Whether the job runs, or ran, as decided."""
-        async with self._talk() as connection:
+        async with self._borrow() as connection:
             values = await self._job(connection, run.job_id)
         if values is not None and is_over(values):
-            values = self._hosts().planned(values)
+            values = self._hosts().translate_placement(values)
             held = {share.node: share.cpus for share in ending(values).shares}
             if held == {share.node: share.cpus for share in run.shares}:
-                return Check(Verdict.RUNS)
+                return RunCheck(RunVerdict.RUNS)
         return check_job(run, self._living(run.job_id, values))
 
-    async def _where(
+    async def _exec_vnode(
         self,
         connection: Connection,
         run: Run,
@@ -301,9 +301,9 @@ class Starter:
                 ),
                 hosts.types,
             )
-        rooms: Rooms = {
+        capacities: CapacityByHost = {
             name: [
-                room(one, hosts.types, held.get(one.name, {}) if reservation else None)
+                vnode_capacity(one, hosts.types, held.get(one.name, {}) if reservation else None)
                 for one in usable(found, reservation)
             ]
             for name, found in at.items()
@@ -312,7 +312,7 @@ class Starter:
             values.get("schedselect", ""),
             run.shares,
             _amounts(nodes.values(), hosts.types),
-            rooms,
+            capacities,
             whole="vscatter" in place.split(":"),
             tags={
                 name: node_facts(name, found.values, types=hosts.types).properties
@@ -321,7 +321,10 @@ class Starter:
             types=hosts.types,
             free={}
             if reservation  # of its jobs the server counts nothing
-            else {name: left_of(found, hosts.types, spent.get(name, {})) for name, found in nodes.items()},
+            else {
+                name: remaining_amounts(found, hosts.types, spent.get(name, {}))
+                for name, found in nodes.items()
+            },
         )
         rest = [
             one.name
@@ -329,13 +332,13 @@ class Starter:
             if takes_hosts(place, found)
             for one in usable(found, reservation)
         ]
-        return rest_of_hosts(where, rest) if rest else where
+        return add_idle_vnodes(where, rest) if rest else where
 
     def _living(self, job: str, values: Values | None) -> JobFacts | None:
         if values is None or is_over(values):
             return None
         hosts = self._hosts()
-        return job_facts(job, hosts.planned(values), hosts.types)
+        return job_facts(job, hosts.translate_placement(values), hosts.types)
 
     async def _job(self, connection: Connection, job: str) -> Values | None:
         """The job's attributes; of a subjob that has not run yet, those of its place in the array."""
@@ -357,7 +360,7 @@ class Starter:
         }
         if waiting:
             arrays = dict.fromkeys(parent(name) for name in waiting)
-            there = {one.name: one.values for one in expanded(await self._known(connection, arrays))}
+            there = {one.name: one.values for one in expand_arrays(await self._known(connection, arrays))}
             found |= {name: there.get(name) for name in waiting}
         return found
 
@@ -372,15 +375,15 @@ class Starter:
                 raise
             return []
 
-    async def _begun(self, connection: Connection, queue: str) -> Check:
+    async def _check_reservation_started(self, connection: Connection, queue: str) -> RunCheck:
         """A reservation starts its queue when it begins, which the server does not see to for a run."""
         wanted = (Attribute("started"),)
         found = await connection.describe(
             StatusRequest(code=RequestCode.STATUS_QUEUE, name=queue, attributes=wanted)
         )
         if found and found[0].values.get("started", "").lower() == "true":
-            return Check(Verdict.RUN)
-        return Check(Verdict.BUSY, f"reservation {queue} has not begun")
+            return RunCheck(RunVerdict.RUN)
+        return RunCheck(RunVerdict.BUSY, f"reservation {queue} has not begun")
 
     def _names(self, run: Run) -> list[str]:
         """The vnodes of the decision's nodes."""
@@ -388,8 +391,8 @@ class Starter:
         return [vnode for share in run.shares for vnode in hosts.vnodes(share.node)]
 
     async def _vnodes(self, connection: Connection, names: Collection[str]) -> list[Described]:
-        asked = names if len(names) <= _ONE_BY_ONE else [""]
-        found = await asyncio.gather(*[_vnode(connection, name) for name in asked])
+        requested = names if len(names) <= _ONE_BY_ONE else [""]
+        found = await asyncio.gather(*[_vnode(connection, name) for name in requested])
         return [vnode for some in found for vnode in some if vnode.name in names]
 
 
@@ -406,9 +409,9 @@ async def _vnode(connection: Connection, name: str) -> list[Described]:
         return []
 
 
-def _room(
+def _free_capacity(
     node: Described, place: str, types: ResourceTypes, spent: Mapping[str, int], *, reserved: bool
-) -> NodeRoom:
+) -> FreeNodeCapacity:
     """What a node has for a job of this `place`: nothing, if the job is to be alone and another is there.
 
     A reservation that runs counts as held there and its jobs do not count again: for them, the plan alone
@@ -420,7 +423,7 @@ def _room(
         use = VnodeUse(0, 0, exclusive=False)
     elif (use.cpus or use.mem) and takes_vnode(place, node.values):
         use = replace(use, exclusive=True)
-    return NodeRoom(
+    return FreeNodeCapacity(
         facts.cpus,
         facts.cpus if use.exclusive else use.cpus,
         down=facts.state == "down",

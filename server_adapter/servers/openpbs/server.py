@@ -8,28 +8,28 @@ from typing import Final
 
 from server_adapter.batch.errors import BatchError, RequestForbiddenError, RightsError
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.by_hand import ByHand
-from server_adapter.bridge.link import Link
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Placed, ReadScope
-from server_adapter.bridge.state import Slot, State, Wish
+from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.manual_starts import ManualStarts
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.server import OccurrencePlacement, ReadScope
+from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
 from server_adapter.openpbs.codes import READ_ONLY, RequestCode
 from server_adapter.openpbs.connection import Connection, open_connection
 from server_adapter.openpbs.credentials import AnyPort, Credential, Vouch
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.openpbs.values import condensed
-from server_adapter.servers.openpbs import drain
-from server_adapter.servers.openpbs.hosts import stays_whole
-from server_adapter.servers.openpbs.pen import Pen
-from server_adapter.servers.openpbs.place import SchedulerPlace
-from server_adapter.servers.openpbs.placing import exec_vnode
-from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, StateReader
-from server_adapter.servers.openpbs.reservations import composed
-from server_adapter.servers.openpbs.rooms import room, usable
-from server_adapter.servers.openpbs.runs import Starter
-from server_adapter.servers.openpbs.suspended import Resumer
+from server_adapter.servers.composed_server import ComposedServer
+from server_adapter.servers.openpbs import queue_router
+from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
+from server_adapter.servers.openpbs.hosts import is_vscatter
+from server_adapter.servers.openpbs.job_writer import OpenPBSJobWriter
+from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, OpenPBSReader
+from server_adapter.servers.openpbs.reservations import compose_placement
+from server_adapter.servers.openpbs.runs import OpenPBSStarter
+from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegistration
+from server_adapter.servers.openpbs.suspended_jobs import Resumer
 from server_adapter.servers.openpbs.transfers import OWN, REQUESTS, OpenpbsTransferClient
-from server_adapter.servers.parts import ServerOfParts
+from server_adapter.servers.openpbs.vnode_capacity import usable, vnode_capacity
 from server_adapter.settings import Settings
 
 _WRITING: Final = READ_ONLY | {RequestCode.MODIFY_JOB, RequestCode.ASYNC_MODIFY_JOB}
@@ -60,15 +60,15 @@ _PLACE: Final = READ_ONLY | {
 }
 
 
-class OpenPBSServer(ServerOfParts):
+class OpenPBSServer(ComposedServer):
     """Reads and writes over a plain connection; as scheduler, runs over a registered one."""
 
     def __init__(
         self,
         settings: Settings,
         credential: Credential,
-        by_hand: ByHand,
-        pace: Pace,
+        by_hand: ManualStarts,
+        pace: AdaptiveRateLimiter,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -83,7 +83,7 @@ class OpenPBSServer(ServerOfParts):
         taken = settings.transfers and settings.mode == "scheduler"
         plain = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
         if settings.drain.queues and settings.mode == "scheduler":
-            plain |= drain.REQUESTS
+            plain |= queue_router.REQUESTS
 
         async def open_as(user: str) -> Connection:
             if not taken:
@@ -96,42 +96,44 @@ class OpenPBSServer(ServerOfParts):
         async def open_to_move() -> Connection:
             wait = server.timeout + _TAKING * settings.drain.timeout
             return await open_connection(
-                address, credential, user=server.user, timeout=wait, permitted=drain.MOVING
+                address, credential, user=server.user, timeout=wait, permitted=queue_router.MOVING
             )
 
-        link = Link(
+        link = ServerLink(
             address, lambda: open_with(plain), clock=clock, owner=server.owner_id, lifetime=server.renew
         )
-        self._router = drain.Router(link, open_to_move, settings.drain, any_port=server.auth == "none")
+        self._router = queue_router.OpenPBSQueueRouter(
+            link, open_to_move, settings.drain, any_port=server.auth == "none"
+        )
         transfer_client = OpenpbsTransferClient(link, open_as)
-        self.place = SchedulerPlace(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
+        self.place = SchedulerRegistration(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
         comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
-        self.pen = Pen(
+        self.job_writer = OpenPBSJobWriter(
             link,
             pace,
             comments=comments,
             expected=tell.start == "expected",
             lengths=tell.soft_walltime,
         )
-        self._reader = StateReader(
+        self._reader = OpenPBSReader(
             link, server.scheduler, by_hand, clock=clock, by_host=server.plan_by == "host"
         )
-        starter = Starter(
-            self.place.talk,
+        starter = OpenPBSStarter(
+            self.place.borrow,
             asynchronous=settings.run.asynchronous,
             queues=lambda: self._reader.queues,
             hosts=lambda: self._reader.hosts,
         )
-        self._resumer = Resumer(self.place.talk)
+        self._resumer = Resumer(self.place.borrow)
         super().__init__(
             link=link,
             reader=self._reader,
             starter=starter,
-            pen=self.pen,
+            job_writer=self.job_writer,
             transfer_client=transfer_client,
             router=self._router,
         )
-        self._state: State | None = None
+        self._state: ServerState | None = None
 
     @property
     def listens_on(self) -> int | None:
@@ -141,65 +143,69 @@ class OpenPBSServer(ServerOfParts):
     @property
     def comments(self) -> bool:
         """Whether comments are written."""
-        return self.pen.comments
+        return self.job_writer.comments
 
-    async def take_place(self, look: Callable[[ReadScope], None]) -> None:
+    async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:
         """Registers. Raises `TakenError`, `RightsError`."""
         await self.link.wait_until_up()
-        await self.place.take(look)
+        await self.place.register(request_reading)
 
-    async def keep_place(self) -> None:
+    async def serve_as_scheduler(self) -> None:
         """Answers commands, and registers anew when the server was restarted."""
-        await self.place.keep()
+        await self.place.serve()
 
     def barred(self) -> str:
         """Why nothing may be started: we are not registered."""
         return self.place.barred()
 
-    async def tend(self) -> None:
+    async def resume_jobs(self) -> None:
         """Resumes jobs that are to go on, and whose vnodes have room."""
-        await self._resumer.tend(self._reader.suspended, self._reader.hosts.types)
+        await self._resumer.resume_jobs(self._reader.suspended, self._reader.hosts.types)
 
-    async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
+    async def settle_reservation(
+        self, name: str, pending: PendingReservation, places: Sequence[OccurrencePlacement]
+    ) -> None:
         """Gives a reservation its vnodes, one bracket for each unit of its select; or refuses it."""
-        start = wish.begin or 0
+        start = pending.begin or 0
         if not places:
             where, said = "null", "PBS_RESV_CONFIRM_FAIL"
         else:
-            texts = [self._composed(slot, one) for slot, one in zip(wish.slots, places, strict=True)]
-            where = condensed(texts) if wish.standing else texts[0]
+            texts = [self._composed(slot, one) for slot, one in zip(pending.slots, places, strict=True)]
+            where = condensed(texts) if pending.standing else texts[0]
             said = f"PBS_RESV_CONFIRM_SUCCESS:partition={self._reader.partition or DEFAULT_PARTITION}"
-            start = places[0].start if wish.begin is None else wish.begin
+            start = places[0].start if pending.begin is None else pending.begin
         request = ConfirmReservationRequest(name=name, destination=where, start=start, extension=said)
-        async with self.place.talk() as connection:
+        async with self.place.borrow() as connection:
             await connection.request(request)
 
-    def _composed(self, slot: Slot, place: Placed) -> str:
+    def _composed(self, slot: ReservationOccurrence, place: OccurrencePlacement) -> str:
         if not slot.select:
             return slot.where
         # A reservation has its nodes to itself in the plan, hence all of the vnodes of a host.
         at, types = self._reader.vnodes, self._reader.hosts.types
-        rooms = {
-            share.node: [room(one, types, {}) for one in usable(at[share.node])]
+        capacities = {
+            share.node: [vnode_capacity(one, types, {}) for one in usable(at[share.node])]
             for share in place.shares
             if share.node in at
         }
-        whole = stays_whole(slot.resources.get("place", ""), slot.resources.get("select", ""))
+        whole = is_vscatter(slot.resources.get("place", ""), slot.resources.get("select", ""))
         nodes = {} if self._state is None else self._state.nodes
         amounts = {name for node in nodes.values() for name in node.resources}
         tags = {share.node: nodes[share.node].properties for share in place.shares if share.node in nodes}
-        moved = exec_vnode(slot.select, place.shares, amounts, rooms, whole=whole, tags=tags, types=types)
-        return composed(slot, moved)
+        moved = exec_vnode(
+            slot.select, place.shares, amounts, capacities, whole=whole, tags=tags, types=types
+        )
+        return compose_placement(slot, moved)
 
-    def see(self, state: State) -> None:
+    def update_state(self, state: ServerState) -> None:
         """Takes the newest reading."""
         self._state = state
-        self.pen.see(state)
+        self.job_writer.update_state(state)
 
     async def close(self) -> None:
         """Gives the place back and says goodbye."""
         with contextlib.suppress(BatchError):
-            await self.pen.flush()
+            await self.job_writer.flush()
         await self._router.close()
         await self.place.close()
         await self.link.close()

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import RightsError, ServerRefusedError
+from server_adapter.batch.status_objects import Described
 from server_adapter.bridge.facts import Values
-from server_adapter.bridge.link import Link
+from server_adapter.bridge.link import ServerLink
 from server_adapter.bridge.transfers import MARK, JobRunsError
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import (
@@ -37,9 +37,9 @@ from server_adapter.openpbs.requests import (
 )
 from server_adapter.openpbs.values import indices, subjob
 from server_adapter.servers.openpbs.requests import modify_request
-from server_adapter.servers.transfer_checks import demand_none_ran, is_array, what_is_wrong
+from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 
-__all__ = ["OWN", "REQUESTS", "OpenpbsTransferClient", "attributes_of"]
+__all__ = ["OWN", "REQUESTS", "OpenpbsTransferClient", "submission_attributes"]
 
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
 """What a transfer sends over the adapter's own connection, in the mode `scheduler` alone."""
@@ -67,7 +67,7 @@ _OVER: Final = ("F", "M", "X")
 _NONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID)
 
 
-def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
+def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
     """The attributes of the QueueJob request. Raises ValueError for one that may not be handed over."""
     for name in submission.attributes:
         if name not in TRANSFER_ATTRIBUTES:
@@ -91,7 +91,7 @@ class OpenpbsTransferClient:
     adapter's own for itself, so that no run comes between.
     """
 
-    def __init__(self, link: Link[Connection], open_as: Callable[[str], Awaitable[Connection]]) -> None:
+    def __init__(self, link: ServerLink[Connection], open_as: Callable[[str], Awaitable[Connection]]) -> None:
         self._link = link
         self._open_as = open_as
 
@@ -99,7 +99,7 @@ class OpenpbsTransferClient:
         """The new job's id. Raises ValueError where the server did not make of it what was asked for."""
         if submission.user == "root":
             raise RightsError("no job is handed over as root")
-        attributes = attributes_of(submission, mark)
+        attributes = submission_attributes(submission, mark)
         async with await self._open_as(submission.user) as connection:
             request = QueueJobRequest(destination=submission.queue, attributes=attributes)
             payload = (await connection.request(request)).payload
@@ -110,9 +110,9 @@ class OpenpbsTransferClient:
                 await connection.request(JobScriptRequest(sequence=place, size=len(data), job=job, data=data))
             await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
         await self.finish(job, submission.tasks)
-        async with self._link.talk() as connection:
-            values = await _look(connection, job)
-            wrong = what_is_wrong([values] if values is not None else [], submission.user, _HOLD)
+        async with self._link.borrow() as connection:
+            values = await _read_job(connection, job)
+            wrong = submission_fault([values] if values is not None else [], submission.user, _HOLD)
             if wrong:
                 await _delete(connection, job)
                 raise ValueError(f"{wrong}: it was deleted again")
@@ -123,8 +123,8 @@ class OpenpbsTransferClient:
         where that was the last that an earlier life of this adapter did. Holds of an array are its parent's.
         """
         del tasks
-        async with self._link.talk() as connection:
-            values = await _look(connection, job)
+        async with self._link.borrow() as connection:
+            values = await _read_job(connection, job)
             if values is None or values.get("job_state") not in ("H", "Q", "W"):
                 return
             if _HOLD not in values.get("Hold_Types", ""):
@@ -134,9 +134,9 @@ class OpenpbsTransferClient:
             # killed before, the server would come back with the owner's hold, which nobody lifts.
             await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
 
-    async def marked(self, mark: str) -> str:
+    async def find_marked(self, mark: str) -> str:
         """The id of the job with the mark; one that is not over goes before those that are."""
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             jobs = await _described(connection, "", ("job_state", "Variable_List"))
         wanted = f"{MARK}={mark}"
         found = [job for job in jobs if wanted in job.values.get("Variable_List", "").split(",")]
@@ -145,47 +145,47 @@ class OpenpbsTransferClient:
 
     async def release(self, job: str) -> None:
         """Lifts our hold."""
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             await connection.request(_hold(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
         """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             if is_array(job):
-                await _take_back_array(connection, job, may_have_run=may_have_run)
+                await _withdraw_array(connection, job, may_have_run=may_have_run)
                 return
-            values = await _look(connection, job)
+            values = await _read_job(connection, job)
             _demand_not_run(job, values, may_have_run=may_have_run)
             if values is None or values.get("job_state") in _OVER:
                 return
             try:
                 await connection.request(_hold(RequestCode.HOLD_JOB, job, _HOLD))
-                if _ran(await _look(connection, job)):
+                if _ran(await _read_job(connection, job)):
                     await connection.request(_hold(RequestCode.RELEASE_JOB, job, _HOLD))
                     raise JobRunsError(f"{job} was started meanwhile")
                 await _delete(connection, job)
             except ServerRefusedError as error:
                 if error.code not in (*_NONE, ServerCode.BADSTATE):
                     raise
-                values = await _look(connection, job)
+                values = await _read_job(connection, job)
                 _demand_not_run(job, values, may_have_run=may_have_run)
                 if values is not None and values.get("job_state") not in _OVER:
                     raise
 
     async def delete(self, job: str) -> None:
         """Deletes it in whatever state it is."""
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             try:
                 await _delete(connection, job)
             except ServerRefusedError as error:
                 if error.code not in (*_NONE, ServerCode.BADSTATE):
                     raise
-                values = await _look(connection, job)
+                values = await _read_job(connection, job)
                 if values is not None and values.get("job_state") not in (*_OVER, "E"):
                     raise
 
 
-async def _take_back_array(connection: Connection, array: str, *, may_have_run: bool) -> None:
+async def _withdraw_array(connection: Connection, array: str, *, may_have_run: bool) -> None:
     """An array is held as a whole, and what of it waits is deleted. Raises JobRunsError where some run."""
     try:
         await connection.request(_hold(RequestCode.HOLD_JOB, array, _HOLD))
@@ -204,14 +204,14 @@ async def _take_back_array(connection: Connection, array: str, *, may_have_run: 
     except ServerRefusedError as error:
         if error.code not in (*_NONE, ServerCode.BADSTATE):
             raise
-        values = await _look(connection, array)
+        values = await _read_job(connection, array)
         if values is None or values.get("job_state") in _OVER:
             demand_none_ran(array, 0, 0, may_have_run=may_have_run)
         else:
             raise
 
 
-async def _look(connection: Connection, job: str) -> Values | None:
+async def _read_job(connection: Connection, job: str) -> Values | None:
     try:
         found = await _described(connection, job, _LOOKED_AT)
     except ServerRefusedError as error:

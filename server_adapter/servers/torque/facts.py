@@ -10,8 +10,17 @@ from typing import Final
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
 from schedd.wire.facts import JobLetter, NodeStateName
-from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, cores, moment, number, version
-from server_adapter.bridge.state import NOTHING, Words, Writing
+from server_adapter.bridge.facts import (
+    ACTIVE,
+    Ending,
+    Values,
+    parse_count,
+    parse_number,
+    parse_or,
+    parse_time,
+    request_version,
+)
+from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
 from server_adapter.torque import values as read
 
 JOB_ATTRIBUTES: Final = (
@@ -87,31 +96,31 @@ def job_facts(name: str, values: Values) -> JobFacts:
         resources = {**_extensions(values["x"]), **resources}
     barred = state == "W" or holds not in ("", "l")
     queue, depend = get("queue", ""), get("depend", "")
-    not_before, starts = moment(get("Execution_Time")), max(0, number(get("start_count")) or 0)
-    exclusive = attempt(read.flag, get("node_exclusive"), default=False)
+    not_before, starts = parse_time(get("Execution_Time")), max(0, parse_number(get("start_count")) or 0)
+    exclusive = parse_or(read.flag, get("node_exclusive"), default=False)
     return JobFacts(
         id=name,
         owner=get("euser") or get("Job_Owner", "").partition("@")[0],
         queue=queue,
-        submitted=moment(get("ctime")) or moment(get("qtime")) or 0,
+        submitted=parse_time(get("ctime")) or parse_time(get("qtime")) or 0,
         state=state,
         resources=resources,
         name=get("Job_Name", ""),
         group=get("egroup", ""),
         account=get("Account_Name", ""),
         project=get("project", ""),
-        priority=number(get("Priority")) or 0,
-        eligible=None if barred and not active else moment(get("etime")),
+        priority=parse_number(get("Priority")) or 0,
+        eligible=None if barred and not active else parse_time(get("etime")),
         not_before=not_before,
         holds=holds,
         depend=depend,
         array=array_id(name) if "job_array_id" in values else "",
         slot_limit=_slot_limit(values) if "job_array_id" in values else None,
         exclusive=exclusive,
-        started=moment(get("start_time")) if active else None,
+        started=parse_time(get("start_time")) if active else None,
         shares=shares(values) if active else (),
         starts=starts,
-        version=version(queue, depend, not_before, exclusive, starts, resources),
+        version=request_version(queue, depend, not_before, exclusive, starts, resources),
     )
 
 
@@ -119,17 +128,17 @@ def ending(values: Values) -> Ending:
     """A job in state C."""
     held = shares(values)
     return Ending(
-        exit_status=number(values.get("exit_status")),
-        completed=moment(values.get("comp_time")),
-        started=moment(values.get("start_time")) if held else None,
-        starts=max(0, number(values.get("start_count")) or 0),
+        exit_status=parse_number(values.get("exit_status")),
+        completed=parse_time(values.get("comp_time")),
+        started=parse_time(values.get("start_time")) if held else None,
+        starts=max(0, parse_number(values.get("start_count")) or 0),
         shares=held,
     )
 
 
 def shares(values: Values) -> tuple[ShareFacts, ...]:
     """What `exec_host` and `exec_gpus` give a job of each node, in their order. TORQUE counts no memory."""
-    hosts = attempt(read.exec_host, values.get("exec_host"), default=_NO_HOSTS)
+    hosts = parse_or(read.exec_host, values.get("exec_host"), default=_NO_HOSTS)
     gpus: Counter[str] = Counter()
     for part in values.get("exec_gpus", "").split("+"):
         node, dash, _ = part.partition("-gpu/")
@@ -141,15 +150,15 @@ def shares(values: Values) -> tuple[ShareFacts, ...]:
 def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:
     """A node. Memory that a silent node does not report stays as it was `before`."""
     report = read.node_status(values.get("status", ""))
-    mem = attempt(read.kib, report.get("physmem"), default=0)
-    vmem = attempt(read.kib, report.get("totmem"), default=0)
+    mem = parse_or(read.kib, report.get("physmem"), default=0)
+    vmem = parse_or(read.kib, report.get("totmem"), default=0)
     return NodeFacts(
         name=name,
-        cpus=cores(values.get("np")),
+        cpus=parse_count(values.get("np")),
         state=_node_state(values.get("state", "")),
         mem=mem or (before.mem if before else 0),
         vmem=vmem or (before.vmem if before else 0),
-        gpus=cores(values.get("gpus")),
+        gpus=parse_count(values.get("gpus")),
         resources=_amounts(report.get("gres", "")),
         properties=read.words(values.get("properties", "")),
     )
@@ -161,9 +170,9 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
     executes = values.get("queue_type", "E").lower().startswith("e")
     return QueueFacts(
         name=name,
-        started=executes and attempt(read.flag, values.get("started"), default=False),
-        enabled=attempt(read.flag, values.get("enabled"), default=False),
-        priority=number(values.get("Priority")) or 0,
+        started=executes and parse_or(read.flag, values.get("started"), default=False),
+        enabled=parse_or(read.flag, values.get("enabled"), default=False),
+        priority=parse_number(values.get("Priority")) or 0,
         defaults=_with_features(_group(values, _DEFAULT), values.get("features_required", "")),
         limits=_limits(values),
         routes=() if executes else tuple([route for route in routes if route]),
@@ -184,8 +193,8 @@ def _with_features(defaults: dict[str, str], required: str) -> dict[str, str]:
 def server_facts(values: Values) -> ServerFacts:
     """The server itself."""
     return ServerFacts(
-        scheduling=attempt(read.flag, values.get("scheduling"), default=False),
-        open=attempt(read.flag, values.get("query_other_jobs"), default=False),
+        scheduling=parse_or(read.flag, values.get("scheduling"), default=False),
+        open=parse_or(read.flag, values.get("query_other_jobs"), default=False),
         version=values.get("pbs_version", ""),
         family="torque",
         defaults=_group(values, _DEFAULT),
@@ -202,7 +211,7 @@ def array_id(name: str) -> str:
 def _slot_limit(values: Values) -> int | None:
     """How many jobs of its array may run at once: `0-99%10`; what was set since goes before."""
     _, percent, asked = values.get("job_array_request", "").rpartition("%")
-    limit = number(values.get("array_slot_limit")) or number(asked if percent else None)
+    limit = parse_number(values.get("array_slot_limit")) or parse_number(asked if percent else None)
     return limit if limit is not None and limit > 0 else None
 
 
@@ -229,7 +238,7 @@ def _amounts(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in text.split("+"):
         name, _, amount = part.replace("=", ":").partition(":")
-        if name and amount.isdecimal() and (count := number(amount)) is not None:
+        if name and amount.isdecimal() and (count := parse_number(amount)) is not None:
             found[name] = count
     return found
 
@@ -247,18 +256,18 @@ def is_over(values: Values) -> bool:
     return values.get("job_state") == "C"
 
 
-def writing(values: Values) -> Writing:
+def writing(values: Values) -> WrittenAttributes:
     """What stands on a job; `start_time` counts only while the job does not run."""
     comment, nodes = values.get("comment", ""), values.get("planned_nodes", "")
     waits = values.get("job_state") not in ACTIVE
-    start = moment(values.get("start_time")) if waits else None
-    planned = moment(values.get("planned_start"))
+    start = parse_time(values.get("start_time")) if waits else None
+    planned = parse_time(values.get("planned_start"))
     if not comment and not nodes and start is None and planned is None:
-        return NOTHING
-    return Writing(comment, start, planned, nodes)
+        return NOTHING_WRITTEN
+    return WrittenAttributes(comment, start, planned, nodes)
 
 
-WORDS: Final = Words(
+FACT_PARSERS: Final = FactParsers(
     job=job_facts,
     is_over=is_over,
     ending=ending,

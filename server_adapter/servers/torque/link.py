@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection
 
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.link import Link
+from server_adapter.bridge.link import ServerLink
 from server_adapter.torque.codes import READ_ONLY, RequestCode
 from server_adapter.torque.connection import Connection, open_connection
 from server_adapter.torque.credentials import Credential
@@ -17,7 +17,7 @@ PERMITTED: dict[str, frozenset[RequestCode]] = {
 """The requests that may leave in each mode; the connection's encoder refuses all others."""
 
 
-class ServerLink(Link[Connection]):
+class TorqueLink(ServerLink[Connection]):
     """The protocol version is found out once, with the first status request, and then kept: a later 15058 is
     about something else.
     """

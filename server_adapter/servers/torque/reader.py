@@ -7,16 +7,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.bridge.by_hand import ByHand
+from server_adapter.batch.status_objects import Described
 from server_adapter.bridge.facts import Values
-from server_adapter.bridge.server import ReadScope, Told
-from server_adapter.bridge.state import State, StateBuilder
+from server_adapter.bridge.manual_starts import ManualStarts
+from server_adapter.bridge.server import ObjectSettings, ReadScope
+from server_adapter.bridge.state import ServerState, StateBuilder
 from server_adapter.dis import Attribute, Operation
-from server_adapter.servers.torque.facts import JOB_ATTRIBUTES, WORDS
-from server_adapter.servers.torque.link import ServerLink
-from server_adapter.servers.torque.question import Question
+from server_adapter.servers.torque.attribute_query import AttributeQuery
+from server_adapter.servers.torque.facts import FACT_PARSERS, JOB_ATTRIBUTES
+from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import Connection
 from server_adapter.torque.errors import ServerCode
@@ -34,16 +34,16 @@ SERVER = StatusRequest(code=RequestCode.STATUS_SERVER)
 QUEUES = StatusRequest(code=RequestCode.STATUS_QUEUE)
 
 
-def job_question() -> Question:
+def job_query() -> AttributeQuery:
     """What we ask about jobs."""
-    return Question(RequestCode.STATUS_JOB, JOB_ATTRIBUTES)
+    return AttributeQuery(RequestCode.STATUS_JOB, JOB_ATTRIBUTES)
 
 
-JOBS = job_question().request()
+JOBS = job_query().request()
 
 
 @dataclass(frozen=True, slots=True)
-class _Surroundings:
+class _TorqueObjects:
     """What a whole reading showed beside jobs; a partial reading takes it over."""
 
     server: Values
@@ -51,7 +51,7 @@ class _Surroundings:
     nodes: list[Described]
 
 
-class StateReader:
+class TorqueReader:
     """Reads states one after the other. Others may use the connection between the requests.
 
     A list of all jobs costs a large cluster far more than one of those that run or have ended. After ends
@@ -61,58 +61,60 @@ class StateReader:
 
     def __init__(
         self,
-        link: ServerLink,
-        jobs: Question | None = None,
-        by_hand: ByHand | None = None,
+        link: TorqueLink,
+        jobs: AttributeQuery | None = None,
+        by_hand: ManualStarts | None = None,
         *,
         full_every: float = 5.0,
     ) -> None:
         self._link = link
-        self._jobs = jobs or job_question()
+        self._jobs = jobs or job_query()
         self._by_hand = by_hand
-        self._builder = StateBuilder(WORDS, by_hand.who) if by_hand else StateBuilder(WORDS)
-        self._nodes = Question(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
+        self._builder = (
+            StateBuilder(FACT_PARSERS, by_hand.started_by) if by_hand else StateBuilder(FACT_PARSERS)
+        )
+        self._nodes = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
         self._full_every = full_every
         self._full_at = self._full_took = float("-inf")
         self._selects = True
         self._described: dict[str, Described] = {}
-        self._around: _Surroundings | None = None
+        self._objects: _TorqueObjects | None = None
 
-    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """The server's state. With a smaller `scope` only jobs are read, for ends alone only those that run
         or have ended; the rest is then as the last whole reading had it.
 
-        Raises what `ServerLink.talk` and `Connection.describe` raise.
+        Raises what `TorqueLink.borrow` and `Connection.describe` raise.
         """
-        around = None if scope is ReadScope.ALL else self._around
-        self._around = None
-        around = around or await self._look_around()
+        objects = None if scope is ReadScope.ALL else self._objects
+        self._objects = None
+        objects = objects or await self._read_objects()
         if not (scope is ReadScope.ENDS and self._may_select() and await self._update()):
             await self._list_all()
         if self._by_hand is not None:
             self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
-        state: State | None = None
+        state: ServerState | None = None
         jobs = list(self._described.values())
         for built in self._builder.build(
-            server=around.server, queues=around.queues, nodes=around.nodes, jobs=jobs
+            server=objects.server, queues=objects.queues, nodes=objects.nodes, jobs=jobs
         ):
             state = built
             await asyncio.sleep(0)
         assert state is not None, "the last thing built is the state"
-        self._around = around
+        self._objects = objects
         return state
 
-    async def _look_around(self) -> _Surroundings:
-        server = await self._ask(SERVER)
-        queues = await self._ask(QUEUES)
-        async with self._link.talk() as connection:
-            nodes = await self._nodes.ask(connection)
-        return _Surroundings(server[0].values if server else {}, queues, nodes)
+    async def _read_objects(self) -> _TorqueObjects:
+        server = await self._describe(SERVER)
+        queues = await self._describe(QUEUES)
+        async with self._link.borrow() as connection:
+            nodes = await self._nodes.fetch(connection)
+        return _TorqueObjects(server[0].values if server else {}, queues, nodes)
 
     async def _list_all(self) -> None:
         began = time.monotonic()
-        async with self._link.talk() as connection:
-            jobs = await self._jobs.ask(connection)
+        async with self._link.borrow() as connection:
+            jobs = await self._jobs.fetch(connection)
             jobs += await self._left_out(connection, {job.name for job in jobs})
         self._full_at = time.monotonic()
         self._full_took = self._full_at - began
@@ -129,7 +131,7 @@ class StateReader:
             conditions=(Attribute("job_state", _ACTIVE_OR_OVER, operation=Operation.EQ),),
             attributes=tuple([Attribute(name) for name in wanted]),
         )
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             if connection.version < 2:
                 self._selects = False
                 return False
@@ -153,7 +155,7 @@ class StateReader:
                 del self._described[name]
             for name in back:
                 try:
-                    found |= {job.name: job for job in await self._jobs.ask(connection, name)}
+                    found |= {job.name: job for job in await self._jobs.fetch(connection, name)}
                 except ServerRefusedError as error:
                     if error.code != ServerCode.UNKJOBID:
                         raise
@@ -169,11 +171,11 @@ class StateReader:
         found: list[Described] = []
         if len(vanished) > _SINGLY:
             wanted = frozenset(vanished)
-            found = [job for job in await self._jobs.ask(connection) if job.name in wanted]
+            found = [job for job in await self._jobs.fetch(connection) if job.name in wanted]
         else:
             for name in vanished:
                 try:
-                    found += await self._jobs.ask(connection, name)
+                    found += await self._jobs.fetch(connection, name)
                 except ServerRefusedError as error:
                     if error.code != ServerCode.UNKJOBID:
                         raise
@@ -181,12 +183,12 @@ class StateReader:
             _log.info("the server left %d jobs out of its list: %s, ...", len(found), found[0].name)
         return found
 
-    async def settings(self) -> list[Told]:
+    async def settings(self) -> list[ObjectSettings]:
         """What the server says of itself and its queues. Raises as `read` does."""
-        told = [Told("server", one.name, one.values) for one in await self._ask(SERVER)]
-        told += [Told("queue", one.name, one.values) for one in await self._ask(QUEUES)]
+        told = [ObjectSettings("server", one.name, one.values) for one in await self._describe(SERVER)]
+        told += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
         return told
 
-    async def _ask(self, request: StatusRequest) -> list[Described]:
-        async with self._link.talk() as connection:
+    async def _describe(self, request: StatusRequest) -> list[Described]:
+        async with self._link.borrow() as connection:
             return await connection.describe(request)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedd.wire import Run, ShareFacts, WriteAttributes
-from server_adapter.bridge.comments import comment, told_start
+from server_adapter.bridge.job_comments import comment, start_to_write
 from server_adapter.dis import Attribute, Operation
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.requests import ManageRequest, RunRequest
@@ -34,7 +34,7 @@ def run_request(run: Run, *, asynchronous: bool) -> RunRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class WritableAttributes:
     """Which attributes are written: those the site wants and the server knows and lets us set."""
 
     comment: bool = True
@@ -44,23 +44,25 @@ class Offers:
     """`start_time` is the expected start, not the planned one."""
 
 
-def tell_request(tell: WriteAttributes, offers: Offers, *, comment_free: bool = True) -> ManageRequest | None:
+def plan_request(
+    decision: WriteAttributes, offers: WritableAttributes, *, comment_free: bool = True
+) -> ManageRequest | None:
     """Writes a plan on a queued job, or takes an older one away; None when nothing is to be written.
 
     With `comment_free` False a foreign comment stays as it is.
     """
-    start = tell.planned_start
+    start = decision.planned_start
     attributes = []
     if offers.comment and comment_free:
-        attributes.append(_attribute("comment", comment(tell)))
+        attributes.append(_attribute("comment", comment(decision)))
     if offers.start_time:
-        shown = told_start(tell, expected=offers.expected)
+        shown = start_to_write(decision, expected=offers.expected)
         attributes.append(_attribute("start_time", "" if shown is None else str(shown)))
     if offers.planned:
-        nodes = "" if start is None else ",".join(tell.planned_nodes)
+        nodes = "" if start is None else ",".join(decision.planned_nodes)
         attributes.append(_attribute("planned_start", "" if start is None else str(start)))
         attributes.append(_attribute("planned_nodes", nodes))
-    return modify_request(tell.job_id, *attributes) if attributes else None
+    return modify_request(decision.job_id, *attributes) if attributes else None
 
 
 def modify_request(job: str, *attributes: Attribute) -> ManageRequest:

@@ -10,13 +10,13 @@ from typing import Final
 
 from schedd.wire import JobFacts, Run
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.bridge.checks import Check, NodeRoom, Verdict, check_job, check_nodes
 from server_adapter.bridge.facts import Values
-from server_adapter.bridge.server import Outcome
+from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
+from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute
+from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import ending, job_facts
-from server_adapter.servers.torque.link import ServerLink
-from server_adapter.servers.torque.question import Question
+from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.requests import run_request
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import Connection
@@ -27,13 +27,13 @@ from server_adapter.torque.requests import StatusRequest
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # nodes asked for singly; of more, all are asked for at once
-_LOOK_AGE_S: Final = 0.25  # seconds for which a look at nodes counts
+_VIEW_AGE_S: Final = 0.25  # seconds for which a look at nodes counts
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 
 
 @dataclass(slots=True)
-class _Look:
+class _NodeView:
     """What the server showed a moment ago, for several decisions at once.
 
     Of a job it is not kept: each job is described again right before its run. `nodes` counts the cores of the
@@ -42,11 +42,11 @@ class _Look:
 
     at: float
     scheduling: bool
-    nodes: dict[str, NodeRoom]
+    nodes: dict[str, FreeNodeCapacity]
 
     def covers(self, run: Run, now: float) -> bool:
         """Whether it shows the decision's nodes as they were a moment ago."""
-        return now - self.at <= _LOOK_AGE_S and all(share.node in self.nodes for share in run.shares)
+        return now - self.at <= _VIEW_AGE_S and all(share.node in self.nodes for share in run.shares)
 
     def spend(self, run: Run) -> None:
         """Count what a run takes."""
@@ -55,7 +55,7 @@ class _Look:
             self.nodes[share.node] = replace(room, used=room.used + share.cpus)
 
 
-class Starter:
+class TorqueStarter:
     """Asks for runs. `jobs` is what is asked about a job right before its run.
 
     The nodes of all decisions that wait for their turn are looked at together: with a look for each of them,
@@ -64,7 +64,7 @@ class Starter:
     pipelined on one connection.
     """
 
-    def __init__(self, links: Sequence[ServerLink], jobs: Question, *, asynchronous: bool) -> None:
+    def __init__(self, links: Sequence[TorqueLink], jobs: AttributeQuery, *, asynchronous: bool) -> None:
         self._idle_links = list(links)
         self._free = asyncio.Semaphore(len(links))
         self._looking = asyncio.Lock()
@@ -72,121 +72,121 @@ class Starter:
         self._answered = asyncio.Event()
         self._answered.set()
         self._asynchronous = asynchronous
-        self._job_question = jobs
-        self._node_question = Question(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
+        self._job_query = jobs
+        self._node_query = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
         self._waiting: dict[int, Run] = {}
-        self._looked: _Look | None = None
+        self._latest_view: _NodeView | None = None
 
-    async def became(self, run: Run) -> Check:
+    async def verify_run(self, run: Run) -> RunCheck:
         """Whether the job runs, or ran, as decided."""
-        async with self._talk() as connection:
+        async with self._borrow() as connection:
             values = await self._job(connection, run.job_id)
         if _ran(run, values):
-            return Check(Verdict.RUNS)
+            return RunCheck(RunVerdict.RUNS)
         return check_job(run, _living(run.job_id, values))
 
-    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
+    async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
         """Looks and asks on one connection, with nobody's requests in between."""
         self._waiting[id(run)] = run
         try:
-            async with self._talk() as connection:
+            async with self._borrow() as connection:
                 del self._waiting[id(run)]
-                return await self._run(connection, run, asked)
+                return await self._run(connection, run, on_request)
         finally:
             self._waiting.pop(id(run), None)
 
     @asynccontextmanager
-    async def _talk(self) -> AsyncIterator[Connection]:
+    async def _borrow(self) -> AsyncIterator[Connection]:
         """A connection that nobody else uses meanwhile, the one used last if it is free."""
         async with self._free:
             link = self._idle_links.pop()
             try:
-                async with link.talk() as connection:
+                async with link.borrow() as connection:
                     yield connection
             finally:
                 self._idle_links.append(link)
 
-    async def _run(self, connection: Connection, run: Run, asked: Callable[[], None]) -> Outcome:
+    async def _run(self, connection: Connection, run: Run, on_request: Callable[[], None]) -> RunOutcome:
         alone = False
         while True:
-            look, shared = await self._look(connection, run)
-            check = await self._check(connection, run, look)
-            if look is not self._looked and check.verdict is Verdict.RUN:
+            view, shared = await self._view(connection, run)
+            check = await self._check(connection, run, view)
+            if view is not self._latest_view and check.verdict is RunVerdict.RUN:
                 continue  # another decision made a newer one, which does not count this run
-            if alone or not shared or check.verdict not in (Verdict.BUSY, Verdict.REFUSE):
+            if alone or not shared or check.verdict not in (RunVerdict.BUSY, RunVerdict.REFUSE):
                 break
             alone = True
-            if look is self._looked:
-                self._looked = None  # what is in the way may be gone by now
-        if check.verdict is not Verdict.RUN:
-            runs, busy = check.verdict is Verdict.RUNS, check.verdict is Verdict.BUSY
-            return Outcome(runs, 0, check.reason, busy=busy)
-        asked()
+            if view is self._latest_view:
+                self._latest_view = None  # what is in the way may be gone by now
+        if check.verdict is not RunVerdict.RUN:
+            runs, busy = check.verdict is RunVerdict.RUNS, check.verdict is RunVerdict.BUSY
+            return RunOutcome(runs, 0, check.reason, busy=busy)
+        on_request()
         request = run_request(run, asynchronous=self._asynchronous)
         _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
-        look.spend(run)
+        view.spend(run)
         self._requested += 1
         self._answered.clear()
         try:
             await connection.request(request)
         except BaseException as error:
-            self._looked = None
+            self._latest_view = None
             if not isinstance(error, ServerRefusedError):
                 raise
-            return Outcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
+            return RunOutcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
         finally:
             self._requested -= 1
             if not self._requested:
                 self._answered.set()
-        return Outcome(True)
+        return RunOutcome(True)
 
-    async def _check(self, connection: Connection, run: Run, look: _Look) -> Check:
-        if not look.scheduling:
-            return Check(Verdict.REFUSE, "the server's scheduling is False")
+    async def _check(self, connection: Connection, run: Run, view: _NodeView) -> RunCheck:
+        if not view.scheduling:
+            return RunCheck(RunVerdict.REFUSE, "the server's scheduling is False")
         check = check_job(run, _living(run.job_id, await self._job(connection, run.job_id)))
-        return check if check.verdict is not Verdict.RUN else check_nodes(run, look.nodes)
+        return check if check.verdict is not RunVerdict.RUN else check_nodes(run, view.nodes)
 
-    async def _look(self, connection: Connection, run: Run) -> tuple[_Look, bool]:
+    async def _view(self, connection: Connection, run: Run) -> tuple[_NodeView, bool]:
         """The last look, where it is fresh and shows the decision's nodes; else a new one, for all decisions
         that wait. Whether it was made for another decision.
         """
         async with self._looking:
-            look = self._looked
-            if look is not None and look.covers(run, time.monotonic()):
-                return look, True
+            view = self._latest_view
+            if view is not None and view.covers(run, time.monotonic()):
+                return view, True
             while self._requested:  # whether the server shows such a run already nobody could tell
                 await self._answered.wait()
-            return await self._new_look(connection, run), False
+            return await self._make_view(connection, run), False
 
-    async def _new_look(self, connection: Connection, run: Run) -> _Look:
+    async def _make_view(self, connection: Connection, run: Run) -> _NodeView:
         began = time.monotonic()
         server = await connection.describe(_SCHEDULING)
         off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
         waiting = (run, *self._waiting.values())
         names = list(dict.fromkeys(share.node for one in waiting for share in one.shares))
-        look = self._looked = _Look(began, not off, await self._nodes(connection, names))
-        return look
+        view = self._latest_view = _NodeView(began, not off, await self._nodes(connection, names))
+        return view
 
     async def _job(self, connection: Connection, job: str) -> Values | None:
         try:
-            found = await self._job_question.ask(connection, job)
+            found = await self._job_query.fetch(connection, job)
         except ServerRefusedError as error:
             if error.code == ServerCode.UNKJOBID:
                 return None
             raise
         return found[0].values if found else None
 
-    async def _nodes(self, connection: Connection, names: Sequence[str]) -> dict[str, NodeRoom]:
-        asked = names if len(names) <= _ONE_BY_ONE else [""]
-        nodes: dict[str, NodeRoom] = {}
-        for name in asked:
+    async def _nodes(self, connection: Connection, names: Sequence[str]) -> dict[str, FreeNodeCapacity]:
+        requested = names if len(names) <= _ONE_BY_ONE else [""]
+        nodes: dict[str, FreeNodeCapacity] = {}
+        for name in requested:
             try:
-                found = await self._node_question.ask(connection, name)
+                found = await self._node_query.fetch(connection, name)
             except ServerRefusedError as error:
                 if error.code == ServerCode.UNKNODE:
                     continue
                 raise
-            nodes |= {node.name: _room(parse_node(node.name, node.values)) for node in found}
+            nodes |= {node.name: _free_capacity(parse_node(node.name, node.values)) for node in found}
         return nodes
 
 
@@ -202,5 +202,5 @@ def _ran(run: Run, values: Values | None) -> bool:
     return held == {share.node: share.cpus for share in run.shares}
 
 
-def _room(node: NodeStatus) -> NodeRoom:
-    return NodeRoom(node.slots, node.used, down=node.down, offline=node.offline)
+def _free_capacity(node: NodeStatus) -> FreeNodeCapacity:
+    return FreeNodeCapacity(node.slots, node.used, down=node.down, offline=node.offline)

@@ -8,17 +8,17 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.by_hand import ByHand
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Placed, ReadScope
-from server_adapter.bridge.state import State, Wish
-from server_adapter.servers.parts import ServerOfParts
-from server_adapter.servers.torque import drain
-from server_adapter.servers.torque.link import PERMITTED, ServerLink
-from server_adapter.servers.torque.pen import Pen
-from server_adapter.servers.torque.reader import StateReader, job_question
-from server_adapter.servers.torque.requests import Offers
-from server_adapter.servers.torque.runs import Starter
+from server_adapter.bridge.manual_starts import ManualStarts
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.server import OccurrencePlacement, ReadScope
+from server_adapter.bridge.state import PendingReservation, ServerState
+from server_adapter.servers.composed_server import ComposedServer
+from server_adapter.servers.torque import queue_router
+from server_adapter.servers.torque.job_writer import TorqueJobWriter
+from server_adapter.servers.torque.link import PERMITTED, TorqueLink
+from server_adapter.servers.torque.reader import TorqueReader, job_query
+from server_adapter.servers.torque.requests import WritableAttributes
+from server_adapter.servers.torque.runs import TorqueStarter
 from server_adapter.servers.torque.transfers import REQUESTS, TorqueTransferClient
 from server_adapter.settings import Settings
 from server_adapter.torque.calls import CallWatch, explain
@@ -37,15 +37,15 @@ _SCOPES: Final[Mapping[int, ReadScope]] = {
 """What may have changed when the server calls; for every other command, anything."""
 
 
-class TorqueServer(ServerOfParts):
+class TorqueServer(ComposedServer):
     """Reads and writes over one connection, starts over another, and listens on the scheduler's port."""
 
     def __init__(
         self,
         settings: Settings,
         credential: Credential,
-        by_hand: ByHand,
-        pace: Pace,
+        by_hand: ManualStarts,
+        pace: AdaptiveRateLimiter,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -53,10 +53,10 @@ class TorqueServer(ServerOfParts):
         taken = settings.transfers and settings.mode == "scheduler"
         permitted = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
         if settings.drain.queues and settings.mode == "scheduler":
-            permitted |= drain.REQUESTS
+            permitted |= queue_router.REQUESTS
 
-        def make_link() -> ServerLink:
-            return ServerLink(
+        def make_link() -> TorqueLink:
+            return TorqueLink(
                 Address(settings.server.host, settings.server.port),
                 credential,
                 user=settings.server.user,
@@ -69,23 +69,23 @@ class TorqueServer(ServerOfParts):
 
         # Starts have connections of their own: neither a reading nor a comment is before them.
         link, self._starting_links = make_link(), [make_link() for _ in range(_STARTING)]
-        question, tell = job_question(), settings.tell
-        offers = Offers(
+        query, tell = job_query(), settings.tell
+        offers = WritableAttributes(
             comment=tell.comment,
             start_time=tell.start_time,
             planned=tell.planned,
             expected=tell.start == "expected",
         )
-        self.pen = Pen(link, offers, pace)
-        self._reader = StateReader(link, question, by_hand, full_every=settings.poll.interval)
+        self.job_writer = TorqueJobWriter(link, offers, pace)
+        self._reader = TorqueReader(link, query, by_hand, full_every=settings.poll.interval)
         self._read_since: float | None = None
         super().__init__(
             link=link,
             reader=self._reader,
-            starter=Starter(self._starting_links, question, asynchronous=settings.run.asynchronous),
-            pen=self.pen,
+            starter=TorqueStarter(self._starting_links, query, asynchronous=settings.run.asynchronous),
+            job_writer=self.job_writer,
             transfer_client=TorqueTransferClient(link),
-            router=drain.Router(link, settings.drain.scripts),
+            router=queue_router.TorqueQueueRouter(link, settings.drain.scripts),
         )
         self._listener: CommandListener | None = None
         self._calls = CallWatch()
@@ -99,27 +99,27 @@ class TorqueServer(ServerOfParts):
     @property
     def comments(self) -> bool:
         """Whether comments are written."""
-        return self.pen.offers.comment
+        return self.job_writer.offers.comment
 
-    async def take_place(self, look: Callable[[ReadScope], None]) -> None:
+    async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:
         """Listens where the server finds its scheduler. Raises `PortTakenError`."""
 
         def on_command(command: CommandReceived) -> None:
             _log.debug("command %s from %s", command.name, command.peer)
             self._calls.note_call()
-            look(_SCOPES.get(command.code, ReadScope.ALL))
+            request_reading(_SCOPES.get(command.code, ReadScope.ALL))
 
         where = self._settings.listen
         listener = CommandListener(on_command, peers=where.peers, any_port=where.any_port)
         await listener.start(where.host, where.port)
         self._listener = listener
 
-    async def read(self, scope: ReadScope = ReadScope.ALL) -> State:
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
         same, self._read_since = self._read_since == self.link.up_since, self.link.up_since
         return await self._reader.read(scope if same else ReadScope.ALL)
 
-    async def keep_place(self) -> None:
+    async def serve_as_scheduler(self) -> None:
         """The port is ours until we close it."""
         await asyncio.Event().wait()
 
@@ -127,12 +127,14 @@ class TorqueServer(ServerOfParts):
         """Nothing of the server's makes us wait."""
         return ""
 
-    async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
+    async def settle_reservation(
+        self, name: str, pending: PendingReservation, places: Sequence[OccurrencePlacement]
+    ) -> None:
         """TORQUE has no reservations of its own."""
-        del wish, places
+        del pending, places
         raise ValueError(f"there is no reservation {name} at this server")
 
-    def see(self, state: State) -> None:
+    def update_state(self, state: ServerState) -> None:
         """Notes which jobs arrived: each should have come with a call."""
         if self._listener is None:
             return

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.status_objects import Described
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.transfers import MARK, JobRunsError
 from server_adapter.dis import Attribute
 from server_adapter.servers.torque.facts import array_id
-from server_adapter.servers.torque.link import ServerLink
-from server_adapter.servers.transfer_checks import demand_none_ran, is_array, what_is_wrong
+from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.connection import Connection
 from server_adapter.torque.errors import ServerCode
@@ -31,7 +31,7 @@ from server_adapter.torque.requests import (
     StatusRequest,
 )
 
-__all__ = ["REQUESTS", "TorqueTransferClient", "attributes_of"]
+__all__ = ["REQUESTS", "TorqueTransferClient", "submission_attributes"]
 
 REQUESTS: Final = frozenset(
     {
@@ -62,7 +62,7 @@ _LOOKS, _WAIT_S = 60, 0.5
 """How often, and after how many seconds each, it is looked whether an array is whole."""
 
 
-def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
+def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
     """The attributes of the QueueJob request. Raises ValueError for one that may not be handed over."""
     for name in submission.attributes:
         if name not in TRANSFER_ATTRIBUTES:
@@ -80,13 +80,13 @@ def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ..
 class TorqueTransferClient:
     """Where jobs are handed over; each step has the connection for itself, so that no run comes between."""
 
-    def __init__(self, link: ServerLink) -> None:
+    def __init__(self, link: TorqueLink) -> None:
         self._link = link
 
     async def submit(self, submission: SubmissionFacts, mark: str) -> str:
         """The new job's id. Raises ValueError where the server did not make of it what was asked for."""
-        attributes = attributes_of(submission, mark)
-        async with self._link.talk() as connection:
+        attributes = submission_attributes(submission, mark)
+        async with self._link.borrow() as connection:
             request = QueueJobRequest(
                 code=RequestCode.QUEUE_JOB, destination=submission.queue, attributes=attributes
             )
@@ -103,17 +103,17 @@ class TorqueTransferClient:
             await connection.request(JobRequest(code=RequestCode.READY_TO_COMMIT, job=job))
             await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
         await self.finish(job, submission.tasks)
-        async with self._link.talk() as connection:
-            wrong = what_is_wrong(await _look(connection, job), submission.user, _HOLD)
+        async with self._link.borrow() as connection:
+            wrong = submission_fault(await _read_job(connection, job), submission.user, _HOLD)
             if wrong:
                 await connection.request(_delete(job))
                 raise ValueError(f"{wrong}: it was deleted again")
         return job
 
-    async def marked(self, mark: str) -> str:
+    async def find_marked(self, mark: str) -> str:
         """The id of the job with the mark; one that is not complete goes before those that are."""
         names = (Attribute("job_state"), Attribute("Variable_List"), Attribute("job_array_id"))
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             jobs = await connection.describe(
                 StatusRequest(code=RequestCode.STATUS_JOB, attributes=names),
             )
@@ -130,14 +130,14 @@ class TorqueTransferClient:
         our hold from the first, as a single job is.
         """
         for _ in range(_LOOKS if tasks else 0):
-            async with self._link.talk() as connection:
-                if len(await _look(connection, job)) >= tasks:
+            async with self._link.borrow() as connection:
+                if len(await _read_job(connection, job)) >= tasks:
                     return
             await asyncio.sleep(_WAIT_S)
 
     async def release(self, job: str) -> None:
         """Lifts our hold."""
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             await connection.request(_hold(RequestCode.RELEASE_JOB, job))
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
@@ -145,7 +145,7 @@ class TorqueTransferClient:
         if not is_array(job):
             await self._withdraw(job, may_have_run=may_have_run)
             return
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             names = await _names(connection, job)
         ran = 0
         for name in names:  # each by itself: others have the connection in between
@@ -156,22 +156,22 @@ class TorqueTransferClient:
         demand_none_ran(job, ran, len(names), may_have_run=may_have_run)
 
     async def _withdraw(self, job: str, *, may_have_run: bool) -> None:
-        async with self._link.talk() as connection:
-            values = _first(await _look(connection, job))
+        async with self._link.borrow() as connection:
+            values = _first(await _read_job(connection, job))
             if _ran(values):
                 raise JobRunsError(f"{job} runs or has run")
             if values is None and may_have_run:
                 raise JobRunsError(f"{job} is gone, and may have run")
             try:
                 await connection.request(_hold(RequestCode.HOLD_JOB, job))
-                if _ran(_first(await _look(connection, job))):
+                if _ran(_first(await _read_job(connection, job))):
                     await connection.request(_hold(RequestCode.RELEASE_JOB, job))
                     raise JobRunsError(f"{job} was started meanwhile")
                 await connection.request(_delete(job))
             except ServerRefusedError as error:
                 if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
                     raise
-                values = _first(await _look(connection, job))
+                values = _first(await _read_job(connection, job))
                 if _ran(values) or (values is None and may_have_run):
                     raise JobRunsError(f"{job} runs or has run") from None
                 if values is not None and values.get("job_state") != "C":
@@ -179,18 +179,18 @@ class TorqueTransferClient:
 
     async def delete(self, job: str) -> None:
         """Deletes it in whatever state it is."""
-        async with self._link.talk() as connection:
+        async with self._link.borrow() as connection:
             try:
                 await connection.request(_delete(job))
             except ServerRefusedError as error:
                 if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
                     raise
-                left = await _look(connection, job)
+                left = await _read_job(connection, job)
                 if any(values.get("job_state") not in ("C", "E") for values in left):
                     raise
 
 
-async def _look(connection: Connection, job: str) -> list[Values]:
+async def _read_job(connection: Connection, job: str) -> list[Values]:
     """What the server says of a job, or of each job of an array."""
     return [one.values for one in await _described(connection, job)]
 

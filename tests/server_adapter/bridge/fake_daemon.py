@@ -35,9 +35,9 @@ from schedd.wire import (
     ShareFacts,
     WriteAttributes,
 )
-from server_adapter.bridge.changes import apply
+from server_adapter.bridge.event_effects import apply
 from server_adapter.bridge.messages import decode_event
-from server_adapter.bridge.state import State
+from server_adapter.bridge.state import ServerState
 
 _log = logging.getLogger(__name__)
 _DUMP: TypeAdapter[Decision] = TypeAdapter(Decision)
@@ -51,7 +51,7 @@ class FakeDaemon:
         self.plan = plan
         self.term = term
         self.clock = clock
-        self.state = State()
+        self.state = ServerState()
         self.events: list[Event] = []
         self.seen: set[str] = set()
         self.repeats = 0
@@ -254,14 +254,16 @@ def place(job: JobFacts, free: dict[str, int], nodes: Iterable[NodeFacts]) -> tu
         head, *words = part.split(":")
         found = re.search(r":ppn=(\d+)", part)
         ppn = int(found[1]) if found else 1
-        wishes = {word for word in words if not word.startswith("ppn=")}
+        pending_reservations = {word for word in words if not word.startswith("ppn=")}
         if not head.isdecimal():
-            wishes.add(head)
+            pending_reservations.add(head)
         for _ in range(int(head) if head.isdecimal() else 1):
             fits = [
                 name
                 for name, cores in left.items()
-                if cores >= ppn and name not in taken and wishes <= {name, *known[name].properties}
+                if cores >= ppn
+                and name not in taken
+                and pending_reservations <= {name, *known[name].properties}
             ]
             if not fits:
                 return None

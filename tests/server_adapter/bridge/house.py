@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx2
 
-from server_adapter.bridge.loop import Adapter
+from server_adapter.bridge.adapter import Adapter
 from server_adapter.emulator import EmulatedServer, Timing
 from server_adapter.families import connector
-from server_adapter.servers.torque.link import ServerLink
+from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.server import TorqueServer
 from server_adapter.settings import Settings, load_settings
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
@@ -132,8 +132,8 @@ def start_as_admin(server: EmulatedServer, job: str) -> None:
     start(server.cluster, server.job(job), "node1:ppn=1", synchronous=True)
 
 
-def link_of(adapter: Adapter) -> ServerLink:
+def link_of(adapter: Adapter) -> TorqueLink:
     """The adapter's connection to its TORQUE server."""
     assert isinstance(adapter.server, TorqueServer)
-    assert isinstance(adapter.server.link, ServerLink)
+    assert isinstance(adapter.server.link, TorqueLink)
     return adapter.server.link

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, NodeSpec, State, Timing
+from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, JobState, NodeSpec, Timing
 from tests.store.daemons import alive, the_nursery
 
 TOKEN = "an-adapter-token-for-tests"
@@ -185,7 +185,7 @@ class House:
         return found
 
     def done(self) -> int:
-        return sum(job.state is State.COMPLETE for job in self.server.cluster.jobs.values())
+        return sum(job.state is JobState.COMPLETE for job in self.server.cluster.jobs.values())
 
     def decided(self) -> dict[str, list[dict[str, int]]]:
         """The shares of all run decisions, by job, from the daemon's own record."""

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from server_adapter.emulator import EmulatedServer, State
+from server_adapter.emulator import EmulatedServer, JobState
 from server_adapter.emulator.jobs import Job
 from server_adapter.torque.values import exec_host, kib
 
@@ -77,7 +77,7 @@ class Scenario:
         jobs = self.server.cluster.jobs
         assert len(jobs) == 200
         for job in jobs.values():
-            assert job.state is State.COMPLETE, job.id
+            assert job.state is JobState.COMPLETE, job.id
             if job.id in self.doomed:
                 assert job.start_count == 0, job.id
             elif job.id not in self.short_lived:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from schedd.wire import NodeFacts, QueueFacts, ServerFacts
 from schedd.wire.facts import NodeStateName
 from server_adapter.bridge.facts import Values
-from server_adapter.bridge.state import State
+from server_adapter.bridge.state import ServerState
 from server_adapter.servers.torque.facts import ending, job_facts
 
 NAMES = [f"{number}.srv" for number in range(5)] + ["7[1].srv", "7[2].srv"]
@@ -58,13 +58,13 @@ def ended_values(draw: st.DrawFn) -> Values:
 
 
 @st.composite
-def states(draw: st.DrawFn) -> State:
+def states(draw: st.DrawFn) -> ServerState:
     """A whole server."""
     alive = draw(st.dictionaries(st.sampled_from(NAMES), job_values()))
     done = draw(st.dictionaries(st.sampled_from(NAMES), ended_values()))
     nodes = draw(st.dictionaries(st.sampled_from(["n1", "n2"]), st.sampled_from(NODE_STATES)))
     queues = draw(st.dictionaries(st.sampled_from(["batch", "long"]), st.booleans()))
-    return State(
+    return ServerState(
         jobs={
             name: replace(facts, by=draw(BY)) if facts.state in ACTIVE else facts
             for name, facts in ((name, job_facts(name, values)) for name, values in alive.items())

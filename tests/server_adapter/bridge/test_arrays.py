@@ -1,18 +1,18 @@
 """Slot limits of arrays, seen by what the server holds back."""
 
-from server_adapter.batch.described import Described
-from server_adapter.bridge.state import State, StateBuilder
-from server_adapter.servers.torque.facts import WORDS
+from server_adapter.batch.status_objects import Described
+from server_adapter.bridge.state import ServerState, StateBuilder
+from server_adapter.servers.torque.facts import FACT_PARSERS
 
 
 class Server:
     """Sub-jobs by index, each Q, R, H (for the limit), U (held by its user) or C."""
 
     def __init__(self) -> None:
-        self.builder = StateBuilder(WORDS)
-        self.slices: list[State | None] = []
+        self.builder = StateBuilder(FACT_PARSERS)
+        self.slices: list[ServerState | None] = []
 
-    def read(self, letters: str) -> State:
+    def read(self, letters: str) -> ServerState:
         jobs = [Described(2, "1.srv", {"job_state": "Q"})]
         for index, letter in enumerate(letters):
             values = {"job_state": "H" if letter == "U" else letter, "job_array_id": str(index)}
@@ -23,7 +23,7 @@ class Server:
         return state
 
 
-def limits(state: State) -> set[int | None]:
+def limits(state: ServerState) -> set[int | None]:
     return {job.slot_limit for job in state.jobs.values() if job.array}
 
 

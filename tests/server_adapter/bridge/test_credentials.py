@@ -16,14 +16,14 @@ from server_adapter.batch.errors import (
 )
 from server_adapter.batch.layout import Request
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.link import Link
+from server_adapter.bridge.link import ServerLink
 from server_adapter.openpbs.codes import Command, RequestCode
 from server_adapter.openpbs.codes import ServerCode as PbsCode
 from server_adapter.openpbs.connection import open_connection
 from server_adapter.openpbs.credentials import AnyPort
 from server_adapter.openpbs.replies import Reply
 from server_adapter.openpbs.requests import RunRequest, SelectRequest
-from server_adapter.servers.openpbs.place import SchedulerPlace
+from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegistration
 from server_adapter.torque import connection as torque_connection
 from server_adapter.torque.codes import RequestCode as TorqueRequestCode
 from server_adapter.torque.credentials import AnyPort as TorqueAnyPort
@@ -88,8 +88,8 @@ async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_aga
     async with site.peer.listening():
         server = site.server_of(tmp_path)
         looks: list[int] = []
-        await server.take_place(lambda _: looks.append(1))
-        keeping = asyncio.create_task(server.keep_place())
+        await server.become_scheduler(lambda _: looks.append(1))
+        keeping = asyncio.create_task(server.serve_as_scheduler())
         state = await server.read()
         first = list(site.peer.registered)
         site.refuse[RequestCode.ASYNC_RUN_JOB_ACK] = PbsCode.EXPIRED
@@ -121,9 +121,9 @@ async def test_a_qrun_whose_answer_is_refused_for_its_connection_leaves_no_half_
     broken = True
     async with Peer(answer).listening() as peer:
         address = Address("127.0.0.1", peer.port)
-        place = SchedulerPlace("default", lambda: open_connection(address, AnyPort()), lambda _: "")
-        await place.take(lambda _: None)
-        keeping = asyncio.create_task(place.keep())
+        place = SchedulerRegistration("default", lambda: open_connection(address, AnyPort()), lambda _: "")
+        await place.register(lambda _: None)
+        keeping = asyncio.create_task(place.serve())
         first = list(peer.registered)
         peer.command(Command.RUN_JOB, "7.s")
         async with asyncio.timeout(60):
@@ -139,14 +139,14 @@ async def test_a_reply_of_the_wrong_kind_is_no_empty_list_and_ends_the_connectio
     async with Peer(lambda _: [OK] if not armed else [plain]).listening() as peer:
         armed = False
         address = Address("127.0.0.1", peer.port)
-        link = Link(address, lambda: open_connection(address, AnyPort()))
-        async with link.talk() as connection:
+        link = ServerLink(address, lambda: open_connection(address, AnyPort()))
+        async with link.borrow() as connection:
             armed = True
             with pytest.raises(ProtocolError, match="wrong kind"):
                 await connection.describe(SelectRequest())
             assert not connection.usable
         armed = False
-        async with link.talk() as connection:
+        async with link.borrow() as connection:
             assert await connection.describe(SelectRequest()) == []
             assert (await connection.request(RunRequest(code=RequestCode.RUN_JOB, job="1.s"))).code == 0
         assert link.connects == 2
@@ -155,14 +155,14 @@ async def test_a_reply_of_the_wrong_kind_is_no_empty_list_and_ends_the_connectio
 
 
 async def test_a_torque_reply_of_the_wrong_kind_ends_the_connection() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         replies = [b"+2+2+0+0+6+0", b"+2+2+0+0+1"]
         while replies and await reader.read(65536):
             writer.write(replies.pop(0))
         await reader.read()
         writer.close()
 
-    fake = await asyncio.start_server(talk, "127.0.0.1", 0)
+    fake = await asyncio.start_server(borrow, "127.0.0.1", 0)
     address = Address("127.0.0.1", fake.sockets[0].getsockname()[1])
     async with fake, await torque_connection.open_connection(address, TorqueAnyPort(), version=2) as it:
         with pytest.raises(ProtocolError, match="wrong kind"):

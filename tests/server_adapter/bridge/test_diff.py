@@ -16,12 +16,12 @@ from schedd.wire import (
     Snapshot,
     Unreserve,
 )
-from server_adapter.batch.described import Described
-from server_adapter.bridge.changes import apply
+from server_adapter.batch.status_objects import Described
 from server_adapter.bridge.diff import diff, endings, with_steady_starts
+from server_adapter.bridge.event_effects import apply
 from server_adapter.bridge.facts import ACTIVE, Ending, Values
-from server_adapter.bridge.state import EMPTY, Held, State, StateBuilder
-from server_adapter.servers.torque.facts import WORDS, ending, job_facts, node_facts
+from server_adapter.bridge.state import EMPTY_STATE, ServerReservation, ServerState, StateBuilder
+from server_adapter.servers.torque.facts import FACT_PARSERS, ending, job_facts, node_facts
 from tests.server_adapter.bridge.strategies import states
 from tests.server_adapter.bridge.test_facts import NODE, QUEUED, RUNNING
 
@@ -34,15 +34,15 @@ def ids() -> Iterator[str]:
     return (f"7:{number}" for number in count(1))
 
 
-def one(values: Values | None) -> State:
+def one(values: Values | None) -> ServerState:
     if values is None:
-        return EMPTY
+        return EMPTY_STATE
     if values["job_state"] == "C":
-        return State(ended={"5.srv": ending(values)})
-    return State(jobs={"5.srv": job_facts("5.srv", values)})
+        return ServerState(ended={"5.srv": ending(values)})
+    return ServerState(jobs={"5.srv": job_facts("5.srv", values)})
 
 
-def events(old: State, new: State) -> list[Event]:
+def events(old: ServerState, new: ServerState) -> list[Event]:
     return list(diff(old, new, ids=ids(), now=NOW))
 
 
@@ -114,8 +114,8 @@ def test_ends_come_before_changes_and_changes_before_arrivals() -> None:
     old = job(1, QUEUED) | job(2, RUNNING) | job(3, QUEUED) | job(4, RUNNING)
     new = job(5, QUEUED) | job(1, HELD) | job(3, RUNNING) | job(4, QUEUED | {"start_count": "1"})
     found = events(
-        State(jobs={name: job_facts(name, values) for name, values in old.items()}),
-        State(
+        ServerState(jobs={name: job_facts(name, values) for name, values in old.items()}),
+        ServerState(
             jobs={name: job_facts(name, values) for name, values in new.items()},
             nodes={"n1": node_facts("n1", NODE)},
             queues={"batch": QueueFacts(name="batch")},
@@ -135,15 +135,15 @@ def test_ends_come_before_changes_and_changes_before_arrivals() -> None:
 
 
 def test_a_node_that_is_gone_altogether_brings_a_snapshot() -> None:
-    old = State(nodes={"n1": NodeFacts(name="n1", cpus=4), "n2": NodeFacts(name="n2", cpus=4)})
-    new = State(nodes={"n1": NodeFacts(name="n1", cpus=4)})
+    old = ServerState(nodes={"n1": NodeFacts(name="n1", cpus=4), "n2": NodeFacts(name="n2", cpus=4)})
+    new = ServerState(nodes={"n1": NodeFacts(name="n1", cpus=4)})
     (found,) = events(old, new)
     assert isinstance(found, Snapshot)
     assert found.nodes == (NodeFacts(name="n1", cpus=4),)
 
 
 @given(states(), states())
-def test_the_events_lead_from_one_state_to_the_other(old: State, new: State) -> None:
+def test_the_events_lead_from_one_state_to_the_other(old: ServerState, new: ServerState) -> None:
     reached = apply(old, events(old, new))
     assert dict(reached.jobs) == dict(new.jobs)
     assert dict(reached.nodes) == dict(new.nodes)
@@ -152,7 +152,7 @@ def test_the_events_lead_from_one_state_to_the_other(old: State, new: State) -> 
 
 
 @given(states(), states())
-def test_the_version_last_told_of_a_queued_job_is_the_one_it_has(old: State, new: State) -> None:
+def test_the_version_last_told_of_a_queued_job_is_the_one_it_has(old: ServerState, new: ServerState) -> None:
     told = {name: job.version for name, job in old.jobs.items()}
     for event in events(old, new):
         if isinstance(event, JobQueued | JobAltered):
@@ -165,14 +165,14 @@ def test_the_version_last_told_of_a_queued_job_is_the_one_it_has(old: State, new
 
 
 @given(states())
-def test_nothing_happens_between_equal_states(state: State) -> None:
+def test_nothing_happens_between_equal_states(state: ServerState) -> None:
     assert events(state, state) == []
 
 
 def test_unchanged_values_give_the_same_objects_and_the_loop_may_run_in_between() -> None:
-    builder = StateBuilder(WORDS)
+    builder = StateBuilder(FACT_PARSERS)
 
-    def read() -> list[State | None]:
+    def read() -> list[ServerState | None]:
         jobs = [Described(2, f"{number}.srv", dict(QUEUED)) for number in range(10)]
         jobs.append(Described(2, "77.srv", dict(DONE)))
         nodes = [Described(3, "n1", dict(NODE))]
@@ -188,9 +188,9 @@ def test_unchanged_values_give_the_same_objects_and_the_loop_may_run_in_between(
 
 
 def test_values_that_no_planner_needs_give_the_same_object_of_facts() -> None:
-    builder = StateBuilder(WORDS)
+    builder = StateBuilder(FACT_PARSERS)
 
-    def read(used: str) -> State:
+    def read(used: str) -> ServerState:
         jobs = [Described(2, "1.srv", QUEUED | {"resources_used.cput": used})]
         *_, state = builder.build(server={}, queues=[], nodes=[], jobs=jobs)
         assert state is not None
@@ -205,16 +205,20 @@ def test_writings_are_kept_for_jobs_that_carry_any() -> None:
         Described(2, "2.srv", dict(QUEUED)),
         Described(2, "3.srv", RUNNING | {"job_state": "R"}),
     ]
-    *_, state = StateBuilder(WORDS).build(server={}, queues=[], nodes=[], jobs=jobs)
+    *_, state = StateBuilder(FACT_PARSERS).build(server={}, queues=[], nodes=[], jobs=jobs)
     assert state is not None
     assert state.writings.keys() == {"1.srv"}
 
 
 def test_a_reservation_of_the_server_is_kept_in_the_state_until_it_is_lifted() -> None:
     bounded = Reserve(id="e:1", time=5, name="R1", nodes=("n1",), start=10, end=20, queues=("R1",))
-    held = apply(EMPTY, [bounded])
-    assert held.reservations == {"R1": Held(10, 20, ("n1",), ("R1",))}
-    for old, new, kinds in ((EMPTY, held, ["reserve"]), (held, held, []), (held, EMPTY, ["unreserve"])):
+    held = apply(EMPTY_STATE, [bounded])
+    assert held.reservations == {"R1": ServerReservation(10, 20, ("n1",), ("R1",))}
+    for old, new, kinds in (
+        (EMPTY_STATE, held, ["reserve"]),
+        (held, held, []),
+        (held, EMPTY_STATE, ["unreserve"]),
+    ):
         assert [one.type for one in diff(old, new, ids=iter(map(str, count())), now=6)] == kinds
     assert apply(held, [Unreserve(id="e:2", time=6, name="R1")]).reservations == {}
 
@@ -223,7 +227,7 @@ def test_the_end_of_a_job_that_the_server_does_not_date_is_now() -> None:
     def ending(completed: int | None) -> Ending:
         return Ending(exit_status=3, completed=completed, started=50, starts=1, shares=())
 
-    state = replace(EMPTY, ended={"1": ending(90), "2": ending(None)})
+    state = replace(EMPTY_STATE, ended={"1": ending(90), "2": ending(None)})
     found = endings(state, ids=iter(["e:1", "e:2"]), now=100)
     assert [(one.job_id, one.time, one.used, one.exit_status) for one in found] == [
         ("1", 90, 40, 3),
@@ -247,8 +251,8 @@ def test_a_start_that_the_server_corrects_by_seconds_is_no_alteration(
     change: dict[str, object], *, steady: bool
 ) -> None:
     job = replace(one(RUNNING).jobs["5.srv"], started=1_000_000, starts=1)
-    old = State(jobs={job.id: job})
-    new = State(jobs={job.id: replace(job, **change)})  # type: ignore[arg-type]
+    old = ServerState(jobs={job.id: job})
+    new = ServerState(jobs={job.id: replace(job, **change)})  # type: ignore[arg-type]
     found = with_steady_starts(old, new)
     assert (events(old, found) == []) == steady
     assert (found.jobs[job.id].started == 1_000_000) == steady
@@ -256,11 +260,11 @@ def test_a_start_that_the_server_corrects_by_seconds_is_no_alteration(
 
 def test_the_end_of_a_reservation_brings_no_snapshot_though_its_queue_goes_with_it() -> None:
     own = {"R1": QueueFacts(name="R1")}
-    held = {"R1": Held(100, 200, ("n1",), ("R1",))}
-    old = State(queues={"batch": QueueFacts(name="batch"), **own}, reservations=held)
-    new = State(queues={"batch": QueueFacts(name="batch")})
+    held = {"R1": ServerReservation(100, 200, ("n1",), ("R1",))}
+    old = ServerState(queues={"batch": QueueFacts(name="batch"), **own}, reservations=held)
+    new = ServerState(queues={"batch": QueueFacts(name="batch")})
     found = events(old, new)
     assert kinds(found) == ["unreserve"]
     assert dict(apply(old, found).queues) == dict(new.queues)
-    stays = State(queues={"batch": QueueFacts(name="batch"), **own})
+    stays = ServerState(queues={"batch": QueueFacts(name="batch"), **own})
     assert dict(apply(old, events(old, stays)).queues) == dict(stays.queues)

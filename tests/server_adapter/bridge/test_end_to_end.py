@@ -9,7 +9,7 @@ import pytest
 
 from server_adapter.batch.layout import Request
 from server_adapter.batch.sockets import Address
-from server_adapter.emulator import State
+from server_adapter.emulator import JobState
 from server_adapter.torque import AnyPort, ServerCode, open_connection, verbs
 from server_adapter.torque.values import exec_host
 from tests.server_adapter.bridge.processes import MEMORY, House
@@ -57,7 +57,7 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
     async def until(condition: Callable[[], bool]) -> None:
         while not condition():
             for job in server.cluster.jobs.values():
-                if job.state is State.QUEUED:
+                if job.state is JobState.QUEUED:
                     if job.attributes.get("comment", "").startswith("schedd: planned start "):
                         shown.add(job.id)
                     if job.start_time is not None:
@@ -69,7 +69,7 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
 
     def running() -> list[str]:
         jobs = server.cluster.jobs
-        return [job for job in scenario.short_lived if jobs[job].state is State.RUNNING]
+        return [job for job in scenario.short_lived if jobs[job].state is JobState.RUNNING]
 
     scenario.submit_half()
     faults.refuse_runs(4)
@@ -167,9 +167,9 @@ async def test_after_a_start_by_somebody_else_one_resume_is_enough(house: House)
     house.adapter.kill()
     house.adapter.start()
     await asyncio.sleep(1.0)
-    assert server.job(ours).state is State.QUEUED
+    assert server.job(ours).state is JobState.QUEUED
     await house.ask("/resume", "POST")
-    while server.job(ours).state is not State.RUNNING:
+    while server.job(ours).state is not JobState.RUNNING:
         await asyncio.sleep(0.1)
     assert (await house.ask(""))["halted"] == ""
     log = house.adapter.log.read_text()

@@ -2,7 +2,7 @@ import pytest
 
 from schedd.dialect.deadline import read_deadline
 from schedd.wire import NodeFacts, ShareFacts
-from server_adapter.bridge.facts import Values, version_of
+from server_adapter.bridge.facts import Values, job_version
 from server_adapter.servers.torque.facts import ending, job_facts, node_facts, queue_facts, server_facts
 
 # As a 4.2 server describes a queued job; values that nobody asks for are left out.
@@ -132,7 +132,7 @@ def test_the_version_follows_what_a_run_relies_on(change: Values) -> None:
 )
 def test_the_version_outlives_what_a_run_does_not_rely_on(change: Values) -> None:
     job = job_facts("5.srv", {**QUEUED, **change})
-    assert job.version == job_facts("5.srv", QUEUED).version == version_of(job)
+    assert job.version == job_facts("5.srv", QUEUED).version == job_version(job)
 
 
 def test_odd_values_never_hide_a_job() -> None:

@@ -18,12 +18,12 @@ from schedd.wire import (
     Snapshot,
 )
 from server_adapter.bridge.messages import decode_event, encode_event
-from server_adapter.bridge.state import Words
-from server_adapter.servers.openpbs.facts import words_of
-from server_adapter.servers.torque.facts import WORDS as TORQUE
+from server_adapter.bridge.state import FactParsers
+from server_adapter.servers.openpbs.facts import make_fact_parsers
+from server_adapter.servers.torque.facts import FACT_PARSERS as TORQUE
 
-OPENPBS = words_of(NO_TYPES)
-TYPED = words_of(
+OPENPBS = make_fact_parsers(NO_TYPES)
+TYPED = make_fact_parsers(
     ResourceTypes({"licence": ResourceFacts("float", "h"), "scratch": ResourceFacts("size", "h")})
 )
 NUMBERS = st.one_of(
@@ -66,7 +66,7 @@ NODE |= {
     st.fixed_dictionaries({}, optional={"Priority": NUMBERS}),
 )
 def test_facts_are_within_the_bounds_of_messages(
-    words: Words, job: dict[str, str], node: dict[str, str], queue: dict[str, str]
+    words: FactParsers, job: dict[str, str], node: dict[str, str], queue: dict[str, str]
 ) -> None:
     one, host = words.job("1.srv", job), words.node("n1", node, None)
     line, server = words.queue("batch", queue), words.server({})

@@ -35,19 +35,19 @@ def test_each_start_has_a_later_epoch_whatever_the_clock_says(tmp_path: Path) ->
     for clock in (1000.0, 1000.0, 500.0, 9000.0):
         journal = Journal(tmp_path, lambda clock=clock: clock)  # type: ignore[misc]
         epochs.append(journal.epoch)
-        journal.see_term(journal.term + 1)
+        journal.record_term(journal.term + 1)
         journal.close()
     assert epochs == [1000, 1001, 1002, 9000]
 
 
 def test_an_alert_is_new_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    assert [journal.see_alert(*one) for one in ((5, "a"), (5, "a"), (5, "b"), (4, "z"))] == [
+    assert [journal.record_alert(*one) for one in ((5, "a"), (5, "a"), (5, "b"), (4, "z"))] == [
         True, False, True, False,
     ]  # fmt: skip
     journal.close()
     again = Journal(tmp_path)
-    assert [again.see_alert(*one) for one in ((5, "b"), (6, "a"))] == [False, True]
+    assert [again.record_alert(*one) for one in ((5, "b"), (6, "a"))] == [False, True]
     again.close()
 
 

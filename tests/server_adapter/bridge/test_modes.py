@@ -31,7 +31,7 @@ async def test_in_shadow_nothing_but_questions_leaves(build: Build) -> None:
         return real(request, dialogue)
 
     house.server.handlers.answer = answer  # type: ignore[method-assign]
-    async with link_of(adapter).talk() as connection:
+    async with link_of(adapter).borrow() as connection:
         await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB))
         for request in (
             RunRequest(code=RequestCode.RUN_JOB, job=job, destination="node1:ppn=1"),
@@ -70,7 +70,7 @@ async def test_a_shadow_listens_nowhere_writes_nothing_and_says_how_well_it_agre
     planned = house.server.job(job)
     planned.start_time = house.daemon.clock() + 5_000  # the incumbent's plan
     planned.touch(house.server.cluster.now)
-    adapter.look()
+    adapter.request_reading()
     await house.until(lambda: adapter.state is not None and job in adapter.state.writings)
     start_as_admin(house.server, job)
     await house.until(lambda: house.daemon.state.jobs[job].state == "R")

@@ -10,7 +10,7 @@ import pytest
 
 from server_adapter.bridge import site_check
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonBusyError
-from server_adapter.bridge.delivery import Waits
+from server_adapter.bridge.delivery import Backoff
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import House, Program, free_port
 
@@ -133,11 +133,11 @@ async def test_a_check_waits_for_a_daemon_that_is_getting_ready(
             raise answers.pop()
         return "ready"
 
-    monkeypatch.setattr(Waits, "sleep", no_sleep)
-    assert await site_check._when_ready(ask) == "ready"
+    monkeypatch.setattr(Backoff, "sleep", no_sleep)
+    assert await site_check._retry_until_ready(ask) == "ready"
     assert len(slept) == 2
     assert "compiling; waiting for it" in caplog.text
     answers.append(DaemonBusyError("still compiling"))
     monkeypatch.setattr(site_check, "_READY_WITHIN_S", 0.0)
     with pytest.raises(DaemonAwayError, match="still compiling"):
-        await site_check._when_ready(ask)
+        await site_check._retry_until_ready(ask)

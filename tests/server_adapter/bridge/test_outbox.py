@@ -1,27 +1,27 @@
 """Events that wait for the daemon: how many, and what is kept when there are too many."""
 
 from schedd.wire import JobDeleted, JobHeld
-from server_adapter.bridge.loop import _counts
-from server_adapter.bridge.outbox import Outbox, Parcel
+from server_adapter.bridge.adapter import _counts
+from server_adapter.bridge.outbox import EncodedEvent, Outbox
 
 
-def parcel(number: int, kind: str) -> Parcel:
-    return Parcel(id=str(number), type=kind, body=b"x" * 10)
+def parcel(number: int, kind: str) -> EncodedEvent:
+    return EncodedEvent(id=str(number), type=kind, body=b"x" * 10)
 
 
 def test_beyond_the_limit_outcomes_alone_are_kept() -> None:
     box = Outbox(1, limit=3)
     for number, kind in enumerate(("job_held", "run_accepted", "job_held")):
-        box.put(parcel(number, kind))
+        box.append(parcel(number, kind))
     assert (len(box), box.overflowed) == (3, False)
-    box.put(parcel(3, "run_refused"))
+    box.append(parcel(3, "run_refused"))
     assert ([one.type for one in box.batch()], box.overflowed) == (["run_accepted", "run_refused"], True)
 
 
 def test_a_batch_is_bounded_by_count_and_bytes_and_has_one_at_least() -> None:
     box = Outbox(1)
     for number in range(5):
-        box.put(parcel(number, "job_held"))
+        box.append(parcel(number, "job_held"))
     assert [len(box.batch(count, size)) for count, size in ((3, 99), (9, 30), (9, 29), (9, 1))] == [
         3,
         3,

@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.sockets import Address
+from server_adapter.batch.status_objects import Described
 from server_adapter.bridge.server import ReadScope
 from server_adapter.bridge.state import StateBuilder
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.inquiries import Inquiries
 from server_adapter.emulator.lifecycle import requeue, start
-from server_adapter.servers.torque.facts import WORDS
-from server_adapter.servers.torque.link import ServerLink
-from server_adapter.servers.torque.reader import StateReader
+from server_adapter.servers.torque.facts import FACT_PARSERS
+from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.credentials import AnyPort
 from server_adapter.torque.errors import ServerCode
@@ -34,7 +34,7 @@ class Server:
         self.lists = 0
 
     @contextlib.asynccontextmanager
-    async def talk(self) -> AsyncIterator["Server"]:
+    async def borrow(self) -> AsyncIterator["Server"]:
         yield self
 
     async def describe(self, request: StatusRequest) -> list[Described]:
@@ -62,7 +62,7 @@ def anyio_backend() -> str:
 async def test_jobs_left_out_of_a_list_are_found_again_and_others_are_gone(count: int) -> None:
     names = {f"{number}.here" for number in range(count)}
     server = Server(names)
-    reader = StateReader(server)  # type: ignore[arg-type]
+    reader = TorqueReader(server)  # type: ignore[arg-type]
     assert (await reader.read()).jobs.keys() == names
     server.jobs.discard("0.here")
     server.forgotten = set(sorted(names)[: count * 2 // 3])
@@ -74,7 +74,9 @@ async def test_jobs_left_out_of_a_list_are_found_again_and_others_are_gone(count
 def test_a_state_is_built_in_slices_between_which_others_can_run() -> None:
     jobs = [described(f"{number}.here") for number in range(1000)]
     nodes = [Described(3, f"node{number}", {"np": "4", "state": "free"}) for number in range(500)]
-    *slices, state = StateBuilder(WORDS).build(server={}, queues=[], nodes=nodes, jobs=jobs, slice_length=100)
+    *slices, state = StateBuilder(FACT_PARSERS).build(
+        server={}, queues=[], nodes=nodes, jobs=jobs, slice_length=100
+    )
     assert slices == [None] * 15
     assert state is not None
     assert len(state.jobs) == 1000
@@ -89,21 +91,21 @@ def long_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server_adapter.servers.torque.reader._LONG_LIST_S", -1.0)
 
 
-async def states(reader: StateReader, scope: ReadScope = ReadScope.ENDS) -> dict[str, str]:
+async def states(reader: TorqueReader, scope: ReadScope = ReadScope.ENDS) -> dict[str, str]:
     return {name: job.state for name, job in (await reader.read(scope)).jobs.items()}
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[tuple[EmulatedServer, StateReader]]:
+async def site() -> AsyncIterator[tuple[EmulatedServer, TorqueReader]]:
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
-        link = ServerLink(Address(*server.address), AnyPort())
-        yield server, StateReader(link, full_every=600.0)
+        link = TorqueLink(Address(*server.address), AnyPort())
+        yield server, TorqueReader(link, full_every=600.0)
         await link.close()
 
 
 @pytest.mark.usefixtures("long_lists")
 async def test_after_ends_alone_only_jobs_that_run_or_have_ended_are_listed(
-    site: tuple[EmulatedServer, StateReader],
+    site: tuple[EmulatedServer, TorqueReader],
 ) -> None:
     server, reader = site
     runs, waits = (server.submit(resources={"nodes": "1"}, runtime=600.0) for _ in range(2))
@@ -116,7 +118,7 @@ async def test_after_ends_alone_only_jobs_that_run_or_have_ended_are_listed(
 
 @pytest.mark.usefixtures("long_lists")
 async def test_a_job_that_left_the_running_ones_is_asked_for_by_its_name(
-    site: tuple[EmulatedServer, StateReader],
+    site: tuple[EmulatedServer, TorqueReader],
 ) -> None:
     server, reader = site
     back, purged = (server.submit(resources={"nodes": "1"}, runtime=600.0) for _ in range(2))
@@ -135,8 +137,8 @@ async def test_a_server_that_cannot_select_is_listed_as_a_whole(monkeypatch: pyt
 
     monkeypatch.setattr(Inquiries, "select_status_in", refuse)
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
-        link = ServerLink(Address(*server.address), AnyPort())
-        reader = StateReader(link, full_every=600.0)
+        link = TorqueLink(Address(*server.address), AnyPort())
+        reader = TorqueReader(link, full_every=600.0)
         for count in (1, 2, 3):
             server.submit(resources={"nodes": "1"}, runtime=600.0)
             assert len(await states(reader)) == count
@@ -144,7 +146,7 @@ async def test_a_server_that_cannot_select_is_listed_as_a_whole(monkeypatch: pyt
 
 
 async def test_where_lists_are_short_all_jobs_are_listed_after_ends(
-    site: tuple[EmulatedServer, StateReader], monkeypatch: pytest.MonkeyPatch
+    site: tuple[EmulatedServer, TorqueReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server_adapter.servers.torque.reader._LONG_LIST_S", 60.0)
     server, reader = site

@@ -16,11 +16,11 @@ from schedd.wire import WriteAttributes
 from server_adapter.batch.errors import RequestForbiddenError
 from server_adapter.batch.sockets import Address
 from server_adapter.families import torque_credential
+from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import JOB_ATTRIBUTES
-from server_adapter.servers.torque.link import PERMITTED, ServerLink
-from server_adapter.servers.torque.question import Question
-from server_adapter.servers.torque.reader import StateReader
-from server_adapter.servers.torque.requests import Offers, tell_request
+from server_adapter.servers.torque.link import PERMITTED, TorqueLink
+from server_adapter.servers.torque.reader import TorqueReader
+from server_adapter.servers.torque.requests import WritableAttributes, plan_request
 from server_adapter.settings import ServerSettings
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.requests import RunRequest
@@ -38,8 +38,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def link(mode: str) -> ServerLink:
-    return ServerLink(Address(), torque_credential(ServerSettings()), permitted=PERMITTED[mode])
+def link(mode: str) -> TorqueLink:
+    return TorqueLink(Address(), torque_credential(ServerSettings()), permitted=PERMITTED[mode])
 
 
 def ask(*command: str) -> str:
@@ -48,7 +48,7 @@ def ask(*command: str) -> str:
 
 async def test_the_state_is_what_the_clients_show() -> None:
     server = link("shadow")
-    state = await StateReader(server).read()
+    state = await TorqueReader(server).read()
     await server.close()
     nodes = {line for line in ask("pbsnodes", "-a").splitlines() if line and not line[0].isspace()}
     assert state.nodes.keys() == nodes
@@ -61,7 +61,7 @@ async def test_the_state_is_what_the_clients_show() -> None:
 
 async def test_a_shadow_cannot_start_a_job() -> None:
     server = link("shadow")
-    async with server.talk() as connection:
+    async with server.borrow() as connection:
         with pytest.raises(RequestForbiddenError):
             await connection.request(
                 RunRequest(code=RequestCode.RUN_JOB, job="0.nowhere", destination="node1:ppn=1")
@@ -95,11 +95,11 @@ async def test_a_planned_start_is_shown_by_qstat() -> None:
             planned_nodes=("node1",),
             text="",
         )
-        request = tell_request(tell, Offers(start_time=os.geteuid() == 0))
+        request = plan_request(tell, WritableAttributes(start_time=os.geteuid() == 0))
         assert request is not None
-        async with server.talk() as connection:
+        async with server.borrow() as connection:
             await connection.request(request)
-            [found] = await Question(RequestCode.STATUS_JOB, JOB_ATTRIBUTES).ask(connection, job)
+            [found] = await AttributeQuery(RequestCode.STATUS_JOB, JOB_ATTRIBUTES).fetch(connection, job)
         assert found.values["comment"].startswith("schedd: planned start ")
         shown = await asyncio.to_thread(ask, "qstat", "-f", job)
         assert "schedd: planned start" in shown.replace("\n\t", "")

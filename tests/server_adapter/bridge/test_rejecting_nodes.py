@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.emulator import NodeSpec, State
+from server_adapter.emulator import JobState, NodeSpec
 from tests.server_adapter.bridge.processes import House
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ async def test_jobs_go_to_other_nodes_than_those_that_refuse_them(house: House) 
     house.adapter.start()
     while house.done() < JOBS:
         await asyncio.sleep(0.1)
-    assert all(server.job(job).state is State.COMPLETE for job in jobs)
+    assert all(server.job(job).state is JobState.COMPLETE for job in jobs)
     decided = house.decided()
     for job in jobs:
         nodes = [node for shares in decided[job] for node in shares]

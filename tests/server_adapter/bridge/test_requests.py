@@ -11,12 +11,12 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.run.job_attributes import comment_text
 from schedd.wire import Snapshot, WriteAttributes
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.comments import comment
 from server_adapter.bridge.diff import snapshot
+from server_adapter.bridge.job_comments import comment
 from server_adapter.emulator import EmulatedServer, NodeSpec, Order
 from server_adapter.emulator.submission import submit
-from server_adapter.servers.torque.link import ServerLink
-from server_adapter.servers.torque.reader import StateReader
+from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.torque.credentials import AnyPort
 
 NODES = [
@@ -147,8 +147,8 @@ async def _known(version: str) -> dict[str, list[Known]]:
     async with EmulatedServer(NODES, version=version, queues=("batch", "small")) as server:
         server.cluster.queues["small"].attributes |= {"resources_default.nodes": "1:ppn=2"}
         names = {name: submit(server.cluster, _order(form)) for name, form in FORMS.items()}
-        link = ServerLink(Address(*server.address), AnyPort())
-        state = await StateReader(link).read()
+        link = TorqueLink(Address(*server.address), AnyPort())
+        state = await TorqueReader(link).read()
         await link.close()
     now = int(server.now)
     told = snapshot(state, id="1:1", now=now, mode="adviser")

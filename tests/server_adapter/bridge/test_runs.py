@@ -32,7 +32,7 @@ async def test_a_wrong_decision_is_refused_here(build: Build, changes: dict[str,
     job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
     adapter = await house.start()
     await house.until(lambda: job in house.daemon.state.jobs)
-    adapter.journal.see_term(3)
+    adapter.journal.record_term(3)
     house.daemon.term = 3
     house.daemon.decide(job, [ShareFacts("node1", 1)], **changes)
     await house.until(lambda: bool(house.daemon.refused))
@@ -194,7 +194,7 @@ async def test_a_decision_that_was_asked_for_before_a_restart_is_not_asked_for_a
     await house.until(lambda: job in house.daemon.state.jobs)
     if fate == "came back":
         house.server.faults.return_runs(1)
-    monkeypatch.setattr(adapter.delivery, "put", lambda _: asyncio.Event().wait())
+    monkeypatch.setattr(adapter.delivery, "enqueue", lambda _: asyncio.Event().wait())
     house.daemon.decide(job, [ShareFacts("node1", 1)])
     await house.until(lambda: house.server.cluster.runs == {job: 1})
     await house.stop()

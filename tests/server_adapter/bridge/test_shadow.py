@@ -1,7 +1,7 @@
 """How well our plan agrees with the incumbent's starts."""
 
 from schedd.wire import JobStarted, Run, ShareFacts, WriteAttributes
-from server_adapter.bridge.shadow import Agreement, Shadow
+from server_adapter.bridge.shadow import Agreement, ShadowComparison
 
 
 def tell(job: str, start: int | None, *nodes: str) -> WriteAttributes:
@@ -22,12 +22,12 @@ def started(job: str, time: int, *nodes: str) -> JobStarted:
 
 
 def test_starts_are_compared_with_what_was_told_last() -> None:
-    shadow = Shadow()
-    shadow.told(tell("on time", 500, "n1"))
-    shadow.told(tell("on time", 1000, "n1", "n2"))
-    shadow.told(tell("elsewhere", 900, "n3"))
-    shadow.told(tell("before we would", 5000, "n1"))
-    shadow.told(tell("unplanned", None))
+    shadow = ShadowComparison()
+    shadow.record_plan(tell("on time", 500, "n1"))
+    shadow.record_plan(tell("on time", 1000, "n1", "n2"))
+    shadow.record_plan(tell("elsewhere", 900, "n3"))
+    shadow.record_plan(tell("before we would", 5000, "n1"))
+    shadow.record_plan(tell("unplanned", None))
     found = shadow.compare(
         [
             started("on time", 1010, "n2", "n1"),
@@ -46,8 +46,8 @@ def test_starts_are_compared_with_what_was_told_last() -> None:
 
 
 def test_the_incumbents_own_told_starts_are_judged_beside_ours() -> None:
-    shadow = Shadow()
-    shadow.told(tell("a", 900, "n1"))
+    shadow = ShadowComparison()
+    shadow.record_plan(tell("a", 900, "n1"))
     found = shadow.compare(
         [started("a", 1000, "n1"), started("b", 1000, "n2"), started("c", 1000, "n3")], {"a": 1300, "b": 990}
     )
@@ -56,9 +56,9 @@ def test_the_incumbents_own_told_starts_are_judged_beside_ours() -> None:
 
 
 def test_a_run_that_we_would_have_asked_for_goes_before_what_was_told() -> None:
-    shadow = Shadow()
-    shadow.told(tell("a", 5000, "n1"))
-    shadow.decided(
+    shadow = ShadowComparison()
+    shadow.record_plan(tell("a", 5000, "n1"))
+    shadow.record_run(
         Run(
             id="d2",
             cause="",
@@ -73,7 +73,7 @@ def test_a_run_that_we_would_have_asked_for_goes_before_what_was_told() -> None:
 
 
 def test_a_job_that_is_gone_is_forgotten() -> None:
-    shadow = Shadow()
-    shadow.told(tell("a", 1000, "n1"))
+    shadow = ShadowComparison()
+    shadow.record_plan(tell("a", 1000, "n1"))
     shadow.forget("a")
     assert shadow.compare([started("a", 1000, "n1")]) == Agreement(started=1)

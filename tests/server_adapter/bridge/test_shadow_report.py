@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.main import main
-from server_adapter.emulator import State
+from server_adapter.emulator import JobState
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.lifecycle import start
 from tests.server_adapter.bridge.processes import House
@@ -28,7 +28,7 @@ async def first_come_first_served(house: House) -> None:
     while True:
         house.server.catch_up()
         for job in sorted(cluster.jobs.values(), key=lambda job: job.queued):
-            if job.state is State.QUEUED:
+            if job.state is JobState.QUEUED:
                 try:
                     start(cluster, job, "", synchronous=True)
                 except RefusalError:

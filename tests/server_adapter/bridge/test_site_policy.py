@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from server_adapter.batch.sockets import Address
-from server_adapter.emulator import State
+from server_adapter.emulator import JobState
 from server_adapter.torque import AnyPort, open_connection, verbs
 from tests.server_adapter.bridge.processes import House
 
@@ -70,7 +70,7 @@ async def test_a_long_array_runs_to_its_end_within_its_slot_limit_each_job_with_
     ]
     house.adapter.start()
     jobs = server.cluster.jobs
-    while any(server.job(job).state is not State.RUNNING for job in wall):
+    while any(server.job(job).state is not JobState.RUNNING for job in wall):
         assert not house.adapter.ended, house.adapter.log.read_text()
         await asyncio.sleep(0.01)
     server.submit("tina", array="1-240%60", resources={"nodes": "1:ppn=1", "walltime": "60"}, runtime=0.3)
@@ -86,7 +86,7 @@ async def test_a_long_array_runs_to_its_end_within_its_slot_limit_each_job_with_
             await connection.request(verbs.delete(job))
     most = 0
     while house.done() < len(jobs):
-        most = max(most, sum(job.state is State.RUNNING and "[" in job.id for job in jobs.values()))
+        most = max(most, sum(job.state is JobState.RUNNING and "[" in job.id for job in jobs.values()))
         assert not house.adapter.ended, house.adapter.log.read_text()
         await asyncio.sleep(0.01)
     assert 1 < most <= 60
@@ -109,7 +109,7 @@ async def test_the_policy_of_the_site_is_kept_on_the_server(house: House) -> Non
     ran_on: dict[str, set[str]] = collections.defaultdict(set)
     jobs = server.cluster.jobs
     while house.done() < len(jobs):
-        running = [job for job in jobs.values() if job.state is State.RUNNING]
+        running = [job for job in jobs.values() if job.state is JobState.RUNNING]
         for user, count in collections.Counter(job.owner.partition("@")[0] for job in running).items():
             most[user] = max(most[user], count)
         for job in running:

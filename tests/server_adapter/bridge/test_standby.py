@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
-from server_adapter.bridge.outbox import Parcel
+from server_adapter.bridge.outbox import EncodedEvent
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
 from tests.server_adapter.bridge.processes import House
 from tests.store.postgres import PostgresServer
@@ -47,7 +47,7 @@ class Pair:
         self.a.down, self.b.down = self.b.down, self.a.down
 
 
-EVENT = Parcel("1:1", "job_deleted", b'{"id":"1:1","time":1,"job_id":"1.srv","type":"job_deleted"}')
+EVENT = EncodedEvent("1:1", "job_deleted", b'{"id":"1:1","time":1,"job_id":"1.srv","type":"job_deleted"}')
 
 
 async def test_whoever_leads_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ async def test_when_nobody_leads_both_are_named() -> None:
 async def test_what_the_leader_refuses_is_not_tried_elsewhere() -> None:
     pair = Pair()
     with pytest.raises(DaemonRefusedError, match="422"):
-        await pair.client.post([Parcel("1:1", "x", b'{"type":"nonsense"}')])
+        await pair.client.post([EncodedEvent("1:1", "x", b'{"type":"nonsense"}')])
     assert pair.b.events == []
     await pair.client.close()
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.dis import bytes_of, text_of
-from server_adapter.emulator import NodeSpec, State
+from server_adapter.dis import decode_text, encode_text
+from server_adapter.emulator import JobState, NodeSpec
 from server_adapter.torque.values import exec_host
 from tests.server_adapter.bridge.processes import ADMIN, House
 
@@ -34,7 +34,7 @@ PIECES = [
 ]
 PIECES += [b"'\"", b"\t", b"\x1b[31m", b"\xe2\x80\xae", b"\xf0\x9f\x90\x8e", b"%s{}", b"\x7f", b"\n"]
 NAMES = (b"node1", b"n\xff", rb"n\xff", b"n\xc3\xa9")
-NODES = [NodeSpec(text_of(name), 8, (f"p{number}",)) for number, name in enumerate(NAMES)]
+NODES = [NodeSpec(decode_text(name), 8, (f"p{number}",)) for number, name in enumerate(NAMES)]
 
 
 @pytest.fixture
@@ -73,26 +73,26 @@ async def test_any_bytes_in_the_servers_texts_hinder_nobody_and_are_shown_escape
     def odd() -> bytes:
         return b"".join(chance.choice(PIECES) for _ in range(chance.randint(1, 5)))
 
-    server.cluster.attributes |= {"comment": text_of(odd()), "resources_default.x": text_of(odd())}
+    server.cluster.attributes |= {"comment": decode_text(odd()), "resources_default.x": decode_text(odd())}
     raw = {}
     for number in range(30):
         name = [b"job\xff", rb"job\xff"][number] if number < 2 else odd()
         places = ("Account_Name", "project", "comment", "x", "egroup", "depend")
-        extra = {place: text_of(odd()) for place in places[: chance.randint(0, 5)]}
+        extra = {place: decode_text(odd()) for place in places[: chance.randint(0, 5)]}
         asked = {"nodes": "1:ppn=2", "walltime": "60"}
         if number % 3 == 2:
-            asked[chance.choice(["software", "other", "feature"])] = text_of(odd())
-        job = server.submit(name=text_of(name), resources=asked, runtime=1.5, extra=extra)
+            asked[chance.choice(["software", "other", "feature"])] = decode_text(odd())
+        job = server.submit(name=decode_text(name), resources=asked, runtime=1.5, extra=extra)
         raw[job] = (name, extra.get("comment"))
     on_each = [
         server.submit(resources={"nodes": f"1:ppn=8:{node.properties[0]}", "walltime": "60"}, runtime=0.5)
         for node in NODES
     ]
     plain = [server.submit(resources={"nodes": "1", "walltime": "60"}, runtime=0.2) for _ in range(10)]
-    never = server.submit(name=text_of(b"big\xff"), resources={"nodes": "1", "mem": "900gb"})
+    never = server.submit(name=decode_text(b"big\xff"), resources={"nodes": "1", "mem": "900gb"})
     house.adapter.start()
 
-    while not all(server.job(job).state is State.COMPLETE for job in (*on_each, *plain)):
+    while not all(server.job(job).state is JobState.COMPLETE for job in (*on_each, *plain)):
         assert not house.adapter.ended, house.adapter.log.read_text()
         await asyncio.sleep(0.1)
     for job, node in zip(on_each, NODES, strict=True):
@@ -102,8 +102,10 @@ async def test_any_bytes_in_the_servers_texts_hinder_nobody_and_are_shown_escape
     while not server.job(never).attributes.get("comment", "").startswith("schedd: never"):
         await asyncio.sleep(0.1)
     for name, comment in raw.values():
-        assert comment is None or comment.startswith("schedd: ") or text_of(bytes_of(comment)) == comment
-        assert text_of(name).encode()
+        assert (
+            comment is None or comment.startswith("schedd: ") or decode_text(encode_text(comment)) == comment
+        )
+        assert decode_text(name).encode()
 
     (found,) = (job for job in (await house.ask("/jobs"))["jobs"] if job["id"] == never)
     assert found["name"] == r"big\xff"

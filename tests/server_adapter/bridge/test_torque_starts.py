@@ -7,11 +7,11 @@ import pytest
 
 from schedd.wire import Run, ShareFacts
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.server import Outcome
+from server_adapter.bridge.server import RunOutcome
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.servers.torque.link import PERMITTED, ServerLink
-from server_adapter.servers.torque.reader import StateReader, job_question
-from server_adapter.servers.torque.runs import Starter
+from server_adapter.servers.torque.link import PERMITTED, TorqueLink
+from server_adapter.servers.torque.reader import TorqueReader, job_query
+from server_adapter.servers.torque.runs import TorqueStarter
 from server_adapter.torque.credentials import AnyPort
 
 pytestmark = pytest.mark.anyio
@@ -29,14 +29,14 @@ async def server() -> AsyncIterator[EmulatedServer]:
         yield server
 
 
-async def run_together(server: EmulatedServer, *nodes: str) -> list[Outcome]:
+async def run_together(server: EmulatedServer, *nodes: str) -> list[RunOutcome]:
     """Decides one run of a one-core job for each of these nodes, all at the same moment."""
     links = [
-        ServerLink(Address(*server.address), AnyPort(), permitted=PERMITTED["scheduler"]) for _ in range(4)
+        TorqueLink(Address(*server.address), AnyPort(), permitted=PERMITTED["scheduler"]) for _ in range(4)
     ]
     jobs = [server.submit(resources={"nodes": "1"}, runtime=600.0) for _ in nodes]
-    state = await StateReader(links[0]).read()
-    starter = Starter(links, job_question(), asynchronous=True)
+    state = await TorqueReader(links[0]).read()
+    starter = TorqueStarter(links, job_query(), asynchronous=True)
     runs = [
         Run(
             id=f"d{number}",

@@ -12,14 +12,14 @@ import pytest
 
 from schedd.wire import SubmissionFacts, TransferDecision, TransferStep, TransferStepDone
 from server_adapter.batch.errors import RequestForbiddenError
-from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.transfers import MARK, TransferExecutor
 from server_adapter.dis import Decoder
-from server_adapter.emulator import EmulatedServer, NodeSpec, State, lifecycle
+from server_adapter.emulator import EmulatedServer, JobState, NodeSpec, lifecycle
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.principal import principal_of
 from server_adapter.families import connector
-from server_adapter.servers.torque.transfers import attributes_of
+from server_adapter.servers.torque.transfers import submission_attributes
 from server_adapter.settings import load_settings
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.replies import decode_reply
@@ -61,9 +61,9 @@ class Counter:
 
     def begin(self) -> None:
         """As an adapter that was just started."""
-        self.torque = connector(self.settings)(Pace(1000.0))
+        self.torque = connector(self.settings)(AdaptiveRateLimiter(1000.0))
         names = (f"e:{number}" for number in count(1))
-        delivery: Any = SimpleNamespace(ids=names, put=self._put)
+        delivery: Any = SimpleNamespace(ids=names, enqueue=self._put)
         self.transfers = TransferExecutor(
             self.torque,
             delivery,
@@ -85,7 +85,7 @@ class Counter:
         release_requested: bool = False,
     ) -> TransferStepDone:
         number = next(self.numbers)
-        self.transfers.want(
+        self.transfers.enqueue(
             TransferDecision(
                 id=f"d{number:012d}",
                 cause="e",
@@ -122,12 +122,12 @@ def test_a_job_comes_in_its_users_name_waits_on_hold_and_runs_when_it_may(
         assert (done.done, done.text) == (True, "")
         job = counter.server.job(done.server_job)
         assert (job.order.user, job.order.name, job.queue) == ("alice", "relax", "batch")
-        assert (job.state, job.holds) == (State.HELD, {"o"})
+        assert (job.state, job.holds) == (JobState.HELD, {"o"})
         assert job.order.script == "sleep 1\n"
         assert job.order.variables == f"CASE=7\\,8,{MARK}=f.1.1"
         assert job.order.extra["stagein"] == "in@host:/in"
         assert (await counter.do("release", done.server_job)).done
-        assert (job.state, job.holds) == (State.QUEUED, set())
+        assert (job.state, job.holds) == (JobState.QUEUED, set())
         assert (await counter.do("release", done.server_job)).done  # once more, after a lost answer
 
     run(tmp_path, scene, version)
@@ -152,7 +152,7 @@ def test_a_submission_whose_answer_is_cut_leaves_one_job(tmp_path: Path, after: 
         assert done.done
         jobs = counter.server.cluster.jobs
         assert list(jobs) == [done.server_job]
-        assert jobs[done.server_job].state is State.HELD
+        assert jobs[done.server_job].state is JobState.HELD
 
     run(tmp_path, scene)
 
@@ -184,7 +184,7 @@ def test_nobody_but_a_manager_submits_in_anothers_name(tmp_path: Path) -> None:
     async def by_a_user(counter: Counter) -> None:
 
         who = principal_of(counter.server.cluster, "bob", privileged=False)
-        request = QueueJobRequest(code=RequestCode.QUEUE_JOB, attributes=attributes_of(JOB, "m"))
+        request = QueueJobRequest(code=RequestCode.QUEUE_JOB, attributes=submission_attributes(JOB, "m"))
         answer = counter.server.handlers.answer(request, Dialogue(who))
         assert decode_reply(Decoder(answer)).code == 15025
 
@@ -195,7 +195,7 @@ def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> Non
     async def scene(counter: Counter) -> None:
         first = await counter.do("submit")
         assert (await counter.do("withdraw", first.server_job)).done
-        assert all(job.state is State.COMPLETE for job in counter.server.cluster.jobs.values())
+        assert all(job.state is JobState.COMPLETE for job in counter.server.cluster.jobs.values())
         assert (await counter.do("withdraw", first.server_job)).done  # once more
         late = await counter.do("submit")
         assert (late.done, late.text) == (False, "it was taken back")
@@ -208,7 +208,7 @@ def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> Non
         lifecycle.start(counter.server.cluster, job, "node1:ppn=2", synchronous=True)
         back = await counter.do("withdraw", first.server_job)
         assert (back.done, back.text) == (False, f"{first.server_job} runs or has run")
-        assert job.state is State.RUNNING
+        assert job.state is JobState.RUNNING
         assert not job.holds
 
     async def purged(counter: Counter) -> None:
@@ -235,12 +235,12 @@ def test_an_array_comes_as_one_waits_on_hold_and_runs_when_it_may(tmp_path: Path
         jobs = list(counter.server.cluster.jobs.values())
         assert [job.index for job in jobs] == [5, 6, 7, 8]
         assert {(job.order.user, job.state, "".join(job.holds)) for job in jobs} == {
-            ("alice", State.HELD, "o")
+            ("alice", JobState.HELD, "o")
         }
         torque: Any = counter.torque
-        assert await torque.marked("f.1.1") == done.server_job, "the array, and not one of its jobs"
+        assert await torque.find_marked("f.1.1") == done.server_job, "the array, and not one of its jobs"
         assert (await counter.do("release", done.server_job)).done
-        assert {(job.state, "".join(job.holds)) for job in jobs} == {(State.QUEUED, "")}
+        assert {(job.state, "".join(job.holds)) for job in jobs} == {(JobState.QUEUED, "")}
 
     run(tmp_path, scene, version)
 
@@ -249,7 +249,7 @@ def test_an_array_is_taken_back_and_its_jobs_that_run_go_on(tmp_path: Path) -> N
     async def scene(counter: Counter) -> None:
         first = await counter.do("submit", facts=ARRAY)
         assert (await counter.do("withdraw", first.server_job)).done
-        assert {job.state for job in counter.server.cluster.jobs.values()} == {State.COMPLETE}
+        assert {job.state for job in counter.server.cluster.jobs.values()} == {JobState.COMPLETE}
         assert (await counter.do("withdraw", first.server_job, release_requested=True)).done
 
     async def running(counter: Counter) -> None:
@@ -261,10 +261,15 @@ def test_an_array_is_taken_back_and_its_jobs_that_run_go_on(tmp_path: Path) -> N
         assert not back.done
         assert back.text == f"1 of the 4 jobs that the server has of {first.server_job} run or have run"
         states = {index: job.state for index, job in jobs.items()}
-        assert states == {5: State.COMPLETE, 6: State.RUNNING, 7: State.COMPLETE, 8: State.COMPLETE}
+        assert states == {
+            5: JobState.COMPLETE,
+            6: JobState.RUNNING,
+            7: JobState.COMPLETE,
+            8: JobState.COMPLETE,
+        }
         assert not jobs[6].holds
         assert (await counter.do("delete", first.server_job)).done
-        assert jobs[6].delete_requested or jobs[6].state is not State.RUNNING
+        assert jobs[6].delete_requested or jobs[6].state is not JobState.RUNNING
 
     async def purged(counter: Counter) -> None:
         first = await counter.do("submit", facts=ARRAY)
@@ -319,7 +324,7 @@ def test_while_the_server_is_not_ours_a_handover_waits_and_is_not_refused(tmp_pa
         told = await counter.do("submit")
         counter.waits = "the adapter is not registered as scheduler"
         counter.told.clear()
-        counter.transfers.want(
+        counter.transfers.enqueue(
             TransferDecision(
                 id="d900000000000",
                 cause="e",
@@ -353,19 +358,19 @@ def test_the_encoder_lets_no_submission_out_unless_the_site_says_so(tmp_path: Pa
 
 def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
     with pytest.raises(ValueError, match="User_List cannot be handed over"):
-        attributes_of(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
+        submission_attributes(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
 
 
 def test_a_server_of_another_family_says_that_it_takes_none() -> None:
     async def scene() -> None:
         told: list[TransferStepDone] = []
 
-        async def put(event: TransferStepDone) -> None:
+        async def enqueue(event: TransferStepDone) -> None:
             told.append(event)
 
-        delivery: Any = SimpleNamespace(ids=iter(["e:1"]), put=put)
+        delivery: Any = SimpleNamespace(ids=iter(["e:1"]), enqueue=enqueue)
         transfers = TransferExecutor(object(), delivery, lambda: "", lambda: None)
-        transfers.want(
+        transfers.enqueue(
             TransferDecision(id="d1", cause="e", time=0, transfer="h", step="submit", submission=JOB)
         )
         await transfers.finish()

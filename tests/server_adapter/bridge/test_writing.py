@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from schedd.wire import JobFacts, ShareFacts
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.state import State
-from server_adapter.bridge.writer import Writer
+from server_adapter.bridge.attribute_writer import AttributeWriter
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.state import ServerState
 from tests.server_adapter.bridge.house import Build
 
 pytestmark = pytest.mark.anyio
@@ -84,10 +84,10 @@ class Comments:
 
 async def test_a_job_that_has_ended_meanwhile_gets_no_comment_on_its_start() -> None:
     server = Comments()
-    writer = Writer(server, Pace(1_000))  # type: ignore[arg-type]
+    writer = AttributeWriter(server, AdaptiveRateLimiter(1_000))  # type: ignore[arg-type]
     writer._started.extend([("gone.here", "schedd: started"), ("runs.here", "schedd: started")])
     facts = JobFacts(id="runs.here", owner="ann@here", queue="batch", submitted=1)
-    state = State(jobs={facts.id: facts})
+    state = ServerState(jobs={facts.id: facts})
     assert await writer.step(state)
     assert server.written == ["runs.here"]
     assert not await writer.step(state)

@@ -7,8 +7,8 @@ from pathlib import Path
 from schedd.wire import Run, ShareFacts, WriteAttributes
 from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.batch.layout import Request
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.tells import Write
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.dis import Attribute
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import ObjectType, RequestCode, ServerCode
@@ -112,7 +112,7 @@ class Site:
             "server.port": self.peer.port,
             "server.auth": "none",
         }
-        made = connector(load_settings(None, values | options))(Pace(1_000))
+        made = connector(load_settings(None, values | options))(AdaptiveRateLimiter(1_000))
         assert isinstance(made, OpenPBSServer)
         return made
 
@@ -156,7 +156,7 @@ def run(job: str, version: str, *shares: ShareFacts, walltime: int | None = None
     )
 
 
-def tell(job: str, start: int | None, *nodes: str, text: str = "") -> Write:
+def tell(job: str, start: int | None, *nodes: str, text: str = "") -> AttributeWrite:
     said = WriteAttributes(
         id="d1",
         cause="",
@@ -167,7 +167,7 @@ def tell(job: str, start: int | None, *nodes: str, text: str = "") -> Write:
         planned_nodes=nodes,
         text=text,
     )
-    return Write(said, comment_free=True)
+    return AttributeWrite(said, comment_free=True)
 
 
 async def start(
@@ -175,7 +175,7 @@ async def start(
 ) -> tuple[bool, int, str, bool]:
     """Asks for a run of `1.s`, as last read, on these shares."""
     server = site.server_of(directory)
-    await server.take_place(lambda _: None)
+    await server.become_scheduler(lambda _: None)
     state = await server.read()
     asked: list[int] = []
     decision = run("1.s", state.jobs["1.s"].version, *shares, walltime=walltime)

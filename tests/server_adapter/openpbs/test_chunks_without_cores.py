@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import NO_TYPES, ResourceFacts, ResourceTypes, Run, ShareFacts
-from server_adapter.bridge.checks import Verdict, check_decision
-from server_adapter.servers.openpbs.placing import exec_vnode
-from server_adapter.servers.openpbs.rooms import VnodesFullError
+from server_adapter.bridge.run_checks import RunVerdict, check_decision
+from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
+from server_adapter.servers.openpbs.vnode_capacity import VnodesFullError
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Site, start
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ def test_a_decision_without_cores_on_a_node_may_be_carried_out(cpus: int) -> Non
     run = Run(
         id="1", cause="", time=0, job_id="1.s", shares=(ShareFacts("n1", cpus),), version="", expires=10
     )
-    assert check_decision(run, now=0, term=0).verdict is Verdict.RUN
+    assert check_decision(run, now=0, term=0).verdict is RunVerdict.RUN
 
 
 def test_every_node_of_the_decision_gets_a_chunk() -> None:

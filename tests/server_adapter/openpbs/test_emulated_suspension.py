@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from server_adapter.batch.answers import Status
-from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.openpbs import running, suspension
@@ -128,29 +128,29 @@ async def test_the_scheduler_is_told_of_a_managers_resume_and_resumes_when_there
             "server.port": port,
             "server.auth": "none",
         }
-        adapter = connector(load_settings(None, values))(Pace(1000.0))
+        adapter = connector(load_settings(None, values))(AdaptiveRateLimiter(1000.0))
         assert isinstance(adapter, OpenPBSServer)
-        await adapter.take_place(lambda _: None)
+        await adapter.become_scheduler(lambda _: None)
         first, second = (server.cluster.jobs[name] for name in ("7.opbs", "8.opbs"))
         for job in (first, second):
             job.resources["select"] = "1:ncpus=4"
         running.start(server.cluster, first, "(h4:ncpus=4)", synchronous=True)
         suspension.signal(server.cluster, first, "suspend", ROOT)
         await adapter.read()
-        await adapter.tend()
+        await adapter.resume_jobs()
         assert state(first) == "SUSPENDED"  # nobody said resume
         running.start(server.cluster, second, "(h4:ncpus=4)", synchronous=True)
         suspension.signal(server.cluster, first, "resume", ROOT)
         scheduler = server.cluster.schedulers["default"]
         assert Command.NEW in (scheduler.command, *server.commands)
         await adapter.read()
-        await adapter.tend()
+        await adapter.resume_jobs()
         assert state(first) == "SUSPENDED"
         assert "7.opbs stays suspended: h4 has too little ncpus left" in caplog.text
         server.skip(400)
         assert state(second) == "COMPLETE"
         await adapter.read()
-        await adapter.tend()
+        await adapter.resume_jobs()
         assert state(first) == "RUNNING"
         assert server.cluster.vnode("h4").assigned()["ncpus"] == 4
         await adapter.close()

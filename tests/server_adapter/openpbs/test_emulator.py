@@ -11,10 +11,10 @@ import pytest
 from schedd.wire import Run, ShareFacts
 from server_adapter.batch.errors import RightsError, ServerRefusedError, ServerUnreachableError, TakenError
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Outcome
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute
-from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, State
+from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
 from server_adapter.emulator.openpbs.state import new_scheduler
 from server_adapter.families import connector
 from server_adapter.openpbs import AnyPort, Command, Connection, Registration, open_connection, register
@@ -194,7 +194,7 @@ async def test_a_reservation_lives_from_its_request_to_its_end() -> None:
         )
         server.skip(70)
         assert not server.cluster.reservations
-        assert server.job(inside).state is State.COMPLETE
+        assert server.job(inside).state is JobState.COMPLETE
         assert "R0" not in server.cluster.queues
 
 
@@ -211,13 +211,13 @@ async def test_jobs_scattered_and_alone_on_hosts_with_two_vnodes(tmp_path: Path)
             "server.port": server.address[1],
             "server.auth": "none",
         }
-        made = connector(load_settings(None, options))(Pace(1_000))
-        await made.take_place(lambda _: None)
+        made = connector(load_settings(None, options))(AdaptiveRateLimiter(1_000))
+        await made.become_scheduler(lambda _: None)
         apart = server.submit(resources={"select": "2:ncpus=3", "place": "scatter"}, runtime=10)
         alone = server.submit(resources={"select": "1:ncpus=2", "place": "pack:exclhost"})
         jobs = (await made.read()).jobs
 
-        async def run(job: str, *shares: ShareFacts) -> Outcome:
+        async def run(job: str, *shares: ShareFacts) -> RunOutcome:
             version = jobs[job].version
             decision = Run(id="d", cause="", time=1, job_id=job, shares=shares, version=version, expires=9)
             return await made.run(decision, lambda: None)
@@ -295,7 +295,7 @@ async def test_the_adapter_reads_it_as_a_real_one(tmp_path: Path) -> None:
             "mode": "adviser",
             "state_dir": tmp_path,
         }
-        adapter = connector(load_settings(None, settings))(Pace(200))
+        adapter = connector(load_settings(None, settings))(AdaptiveRateLimiter(200))
         try:
             state = await adapter.read()
         finally:
@@ -322,7 +322,7 @@ async def test_writings_that_are_taken_away_leave_nothing_of_them_on_a_job(tmp_p
             "mode": "scheduler",
             "state_dir": tmp_path,
         }
-        adapter = connector(load_settings(None, settings))(Pace(200))
+        adapter = connector(load_settings(None, settings))(AdaptiveRateLimiter(200))
         try:
             for job in (jobs[0], jobs[1].replace("[]", "[1]")):
                 await adapter.write(tell(job, 2_000_000_000, "n1"))
@@ -371,7 +371,7 @@ async def test_the_real_commands_can_talk_to_it(tmp_path: Path) -> None:
         assert "select = 2:ncpus=2:mem=1gb" in await run("qstat", "-f", job)
         assert "1[5].loc" in await run("qstat", "-t")
         await run("qrun", "-H", "(n1:ncpus=2:mem=1gb)+(n2:ncpus=2:mem=1gb)", job)
-        assert server.job(job).state is State.RUNNING
+        assert server.job(job).state is JobState.RUNNING
         await run("qhold", array)
         assert " H " in await run("qstat", array)
         await run("qrls", array)

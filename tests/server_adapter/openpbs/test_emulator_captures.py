@@ -130,15 +130,15 @@ class Replay:
             if record["dir"] == "C->S":
                 await self._say(record["conn"], body)
             elif body.startswith(b"+2+2"):
-                talk = self._talks[record["conn"]]
-                ours = await talk.receive()
+                borrow = self._talks[record["conn"]]
+                ours = await borrow.receive()
                 if record.get("complete", True):
                     agree(ours, body, at)
                     self.compared += 1
             else:
                 await self._command(record["conn"], body)
-        for talk in self._talks.values():
-            talk.writer.close()
+        for borrow in self._talks.values():
+            borrow.writer.close()
 
     async def _say(self, conn: str, body: bytes) -> None:
         request = decode_request(body).request if body.startswith(b"+2+2") else None
@@ -146,13 +146,13 @@ class Replay:
         if opens and (conn not in self._talks or self._talks[conn].connected):
             reader, writer = await asyncio.open_connection(*self.emulated.address)
             self._talks[conn] = Talk(reader, writer)
-        talk = self._talks[conn]
-        if isinstance(request, AuthenticateRequest) and not talk.connected and request.port < 1024:
+        borrow = self._talks[conn]
+        if isinstance(request, AuthenticateRequest) and not borrow.connected and request.port < 1024:
             # It spoke for itself, from its own port; ours is another one.
-            port = talk.writer.get_extra_info("sockname")[1]
+            port = borrow.writer.get_extra_info("sockname")[1]
             body = encode_request(AuthenticateRequest(port=port), user="root")
-        talk.connected = talk.connected or not opens or request is None
-        talk.send(body)
+        borrow.connected = borrow.connected or not opens or request is None
+        borrow.send(body)
         if request is not None and request.code in SILENT:
             await asyncio.sleep(0.05)
 
@@ -224,11 +224,11 @@ def exchanges(name: str) -> Iterator[tuple[bytes, bytes]]:
 async def say(emulated: EmulatedOpenPBS, *bodies: bytes) -> bytes:
     """The reply to the last of these requests, sent over one new connection."""
     reader, writer = await asyncio.open_connection(*emulated.address)
-    talk = Talk(reader, writer)
+    borrow = Talk(reader, writer)
     reply = b""
     for body in bodies:
-        talk.send(body)
-        reply = await talk.receive()
+        borrow.send(body)
+        reply = await borrow.receive()
     writer.close()
     return reply
 

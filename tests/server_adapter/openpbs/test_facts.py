@@ -7,12 +7,13 @@ import pytest
 
 from schedd.dialect import Site, dialect_of
 from schedd.wire import Reserve, ShareFacts, Unreserve
-from server_adapter.batch.described import Described
-from server_adapter.bridge.changes import apply
+from server_adapter.batch.status_objects import Described
 from server_adapter.bridge.diff import diff
-from server_adapter.bridge.state import NOTHING, Held, State
+from server_adapter.bridge.event_effects import apply
+from server_adapter.bridge.state import NOTHING_WRITTEN, ServerReservation, ServerState
 from server_adapter.openpbs.values import indices, parent, subjob
-from server_adapter.servers.openpbs.arrays import expanded
+from server_adapter.servers.openpbs.arrays import expand_arrays
+from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (
     ending,
     job_facts,
@@ -23,7 +24,6 @@ from server_adapter.servers.openpbs.facts import (
     vnode_use,
     writing,
 )
-from server_adapter.servers.openpbs.placing import exec_vnode
 
 RECORDED = Path(__file__).resolve().parents[4] / "shared" / "protocols" / "captures" / "openpbs"
 GIB = 1 << 20
@@ -117,7 +117,7 @@ def test_a_chunk_over_several_vnodes_counts_on_each_of_them() -> None:
 
 
 def test_an_estimate_is_read_again_and_zero_says_that_there_is_none() -> None:
-    assert writing({"estimated.start_time": "0"}) is NOTHING
+    assert writing({"estimated.start_time": "0"}) is NOTHING_WRITTEN
     found = writing({"estimated.start_time": "1795254536", "estimated.exec_vnode": "(n1)+(n2)"})
     assert (found.planned_start, found.planned_nodes, found.start_time) == (1795254536, "n1,n2", None)
 
@@ -160,7 +160,7 @@ def test_the_queued_subjobs_of_an_array_are_jobs_of_their_own() -> None:
         },
     )
     running = Described(2, "18[2].s", {"job_state": "R", "array_id": "18[].s"})
-    found = [job_facts(job.name, job.values) for job in expanded([array, running])]
+    found = [job_facts(job.name, job.values) for job in expand_arrays([array, running])]
     assert [(job.id, job.state) for job in found] == [
         ("18[1].s", "Q"),
         ("18[3].s", "Q"),
@@ -175,7 +175,7 @@ def test_the_queued_subjobs_of_an_array_are_jobs_of_their_own() -> None:
 
 def test_an_array_of_which_nothing_is_left_to_start_has_no_queued_subjobs() -> None:
     values = {"job_state": "B", "array": "True", "array_indices_remaining": "-"}
-    assert expanded([Described(2, "1[].s", values)]) == []
+    assert expand_arrays([Described(2, "1[].s", values)]) == []
 
 
 def test_indices_may_have_a_step_and_absurd_ones_are_refused() -> None:
@@ -232,9 +232,9 @@ def test_a_select_that_is_another_than_was_decided_on_is_refused(select: str) ->
 
 
 def test_a_reservation_is_told_when_it_comes_changes_and_goes() -> None:
-    held = Held(100, 160, ("n1",), ("R7",))
+    held = ServerReservation(100, 160, ("n1",), ("R7",))
     ids = (str(number) for number in range(9))
-    events = list(diff(State(), State(reservations={"R7.s": held}), ids=ids, now=5))
+    events = list(diff(ServerState(), ServerState(reservations={"R7.s": held}), ids=ids, now=5))
     [event] = events
     assert isinstance(event, Reserve)
     assert (event.name, event.nodes, event.start, event.end, event.queues) == (
@@ -244,9 +244,9 @@ def test_a_reservation_is_told_when_it_comes_changes_and_goes() -> None:
         160,
         ("R7",),
     )
-    state = apply(State(), events)
+    state = apply(ServerState(), events)
     assert state.reservations == {"R7.s": held}
     assert list(diff(state, state, ids=ids, now=6)) == []
-    [gone] = diff(state, State(), ids=ids, now=7)
+    [gone] = diff(state, ServerState(), ids=ids, now=7)
     assert isinstance(gone, Unreserve)
     assert apply(state, [gone]).reservations == {}

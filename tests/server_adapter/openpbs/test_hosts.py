@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import NO_TYPES, ShareFacts
-from server_adapter.batch.described import Described
+from server_adapter.batch.status_objects import Described
 from server_adapter.openpbs.codes import ObjectType
+from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import is_exclusive, node_facts, shares, vnode_use
-from server_adapter.servers.openpbs.hosts import NO_HOSTS, hosts_of, stays_whole
-from server_adapter.servers.openpbs.placing import exec_vnode
-from server_adapter.servers.openpbs.rooms import (
+from server_adapter.servers.openpbs.hosts import NO_HOSTS, group_by_host, is_vscatter
+from server_adapter.servers.openpbs.vnode_capacity import (
     VnodesFullError,
+    add_idle_vnodes,
     held_by,
-    rest_of_hosts,
-    room,
     takes_hosts,
     usable,
+    vnode_capacity,
 )
 
 RECORDED = Path(__file__).resolve().parents[4] / "shared" / "protocols" / "captures" / "openpbs"
@@ -47,7 +47,7 @@ def numa(*, queue: str = "", sharing: str = "default_shared") -> list[Described]
 
 
 def merged(vnodes: list[Described]) -> Described:
-    [node] = hosts_of(vnodes).nodes(vnodes)
+    [node] = group_by_host(vnodes).nodes(vnodes)
     return node
 
 
@@ -56,10 +56,10 @@ def merged(vnodes: list[Described]) -> Described:
 
 def test_hosts_of_one_vnode_each_stay_as_they_are() -> None:
     vnodes = [vnode("n1", "n1"), vnode("n2", "n2")]
-    assert hosts_of(vnodes) == NO_HOSTS
+    assert group_by_host(vnodes) == NO_HOSTS
     assert NO_HOSTS.nodes(vnodes) == vnodes
     values = {"exec_vnode": "(n1:ncpus=1)"}
-    assert NO_HOSTS.planned(values) is values
+    assert NO_HOSTS.translate_placement(values) is values
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no captures of real servers under {RECORDED}")
@@ -124,28 +124,28 @@ def test_words_of_vnodes_are_words_of_the_host() -> None:
 
 def test_a_host_whose_vnodes_are_of_several_queues_is_not_put_together() -> None:
     vnodes = [*numa(), vnode("a[2]", "a", queue="fast")]
-    found = hosts_of(vnodes)
+    found = group_by_host(vnodes)
     assert not found.members
     assert found.apart == {"a"}
     assert found.nodes(vnodes) == vnodes
-    [node] = hosts_of(numa(queue="fast")).nodes(numa(queue="fast"))
+    [node] = group_by_host(numa(queue="fast")).nodes(numa(queue="fast"))
     assert node.values["queue"] == "fast", "the host's own vnode, which has nothing, does not count"
 
 
 def test_another_hosts_vnode_with_the_name_of_a_host_keeps_its_vnodes_apart() -> None:
-    found = hosts_of([vnode("b", "a"), vnode("c", "a"), vnode("a", "z")])
+    found = group_by_host([vnode("b", "a"), vnode("c", "a"), vnode("a", "z")])
     assert not found.members
     assert found.apart == {"a"}
 
 
 def test_where_jobs_and_reservations_are_is_told_by_hosts() -> None:
-    hosts = hosts_of([*numa(), vnode("n1", "n1")])
+    hosts = group_by_host([*numa(), vnode("n1", "n1")])
     where = "(a[0]:ncpus=2:mem=1gb+a[1]:ncpus=1)+(n1:ncpus=1)+(a[1])"
-    planned = hosts.planned({"exec_vnode": where, "comment": "(a[0]:x)"})
+    planned = hosts.translate_placement({"exec_vnode": where, "comment": "(a[0]:x)"})
     assert shares(planned["exec_vnode"]) == (ShareFacts("a", 3, GIB), ShareFacts("n1", 1))
     assert planned["comment"] == "(a[0]:x)"
     times = {"reserve_execvnodes": "3#(a[0]:ncpus=1){0-1}(n1:ncpus=1){2}", "resv_nodes": "a[1]:ncpus=1"}
-    assert hosts.planned(times) == {
+    assert hosts.translate_placement(times) == {
         "reserve_execvnodes": "3#(a:ncpus=1){0-1}(n1:ncpus=1){2}",
         "resv_nodes": "a:ncpus=1",
     }
@@ -164,38 +164,42 @@ def wide(units: int, place: str = "vscatter", queue: str = "workq") -> dict[str,
 
 def test_vscatter_with_more_chunks_than_hosts_asks_for_vnodes() -> None:
     vnodes = [*numa(), vnode("n1", "n1")]
-    hosts = hosts_of(vnodes)
-    asked = hosts.planned(wide(3, "vscatter:excl"))
+    hosts = group_by_host(vnodes)
+    asked = hosts.translate_placement(wide(3, "vscatter:excl"))
     assert asked["Resource_List.place"] == "free:excl"
     assert asked["schedselect"] == "2:ncpus=2:mem=1gb:own_vnode=1+1:ncpus=1:own_vnode=1"
     facts = [node_facts(node.name, node.values) for node in hosts.nodes(vnodes)]
     assert [one.resources for one in facts] == [{"own_vnode": 2}, {"own_vnode": 1}]
-    wished = hosts.asked({"select": "3:ncpus=1", "place": "vscatter", "walltime": "60"})
+    wished = hosts.translate_request({"select": "3:ncpus=1", "place": "vscatter", "walltime": "60"})
     assert wished == {"select": "3:ncpus=1:own_vnode=1", "place": "free", "walltime": "60"}
-    assert stays_whole(wished["place"], wished["select"])
+    assert is_vscatter(wished["place"], wished["select"])
 
 
 def test_vscatter_with_no_more_chunks_than_hosts_is_over_hosts() -> None:
-    hosts = hosts_of([*numa(), vnode("n1", "n1"), vnode("n2", "n2", queue="fast")])
-    assert hosts.planned(wide(2)) == wide(2)
-    assert hosts.planned(wide(3, "scatter")) == wide(3, "scatter")
-    assert hosts.planned(wide(2, queue="fast")) != wide(2, queue="fast"), "the queue has one vnode alone"
-    assert NO_HOSTS.planned(wide(9)) == wide(9)
-    assert stays_whole("vscatter:excl", "2:ncpus=1")
-    assert not stays_whole("scatter", "2:ncpus=1")
+    hosts = group_by_host([*numa(), vnode("n1", "n1"), vnode("n2", "n2", queue="fast")])
+    assert hosts.translate_placement(wide(2)) == wide(2)
+    assert hosts.translate_placement(wide(3, "scatter")) == wide(3, "scatter")
+    assert hosts.translate_placement(wide(2, queue="fast")) != wide(2, queue="fast"), (
+        "the queue has one vnode alone"
+    )
+    assert NO_HOSTS.translate_placement(wide(9)) == wide(9)
+    assert is_vscatter("vscatter:excl", "2:ncpus=1")
+    assert not is_vscatter("scatter", "2:ncpus=1")
 
 
 def test_vscatter_of_a_chunk_that_no_vnode_can_hold_is_never_planned() -> None:
-    hosts = hosts_of([*numa(), vnode("n1", "n1", cpus=2)])
+    hosts = group_by_host([*numa(), vnode("n1", "n1", cpus=2)])
     for chunk, words in (
         ("ncpus=5:mem=1gb", "a_vnode_of_ncpus=5_mem=1gb"),
         ("ncpus=1:mem=9gb", "a_vnode_of_ncpus=1_mem=9gb"),
         ("ngpus=1", "a_vnode_of_ngpus=1"),
     ):
-        asked = hosts.asked({"select": f"1:{chunk}+1:ncpus=1", "place": "vscatter"})
+        asked = hosts.translate_request({"select": f"1:{chunk}+1:ncpus=1", "place": "vscatter"})
         assert asked == {"select": f"1:{chunk}:vnode={words}+1:ncpus=1", "place": "vscatter"}
-    assert hosts.asked({"select": "1:ncpus=5", "place": "scatter"})["select"] == "1:ncpus=5", "it is spread"
-    more = hosts.asked({"select": "3:ncpus=5", "place": "vscatter"})
+    assert hosts.translate_request({"select": "1:ncpus=5", "place": "scatter"})["select"] == "1:ncpus=5", (
+        "it is spread"
+    )
+    more = hosts.translate_request({"select": "3:ncpus=5", "place": "vscatter"})
     assert more == {"select": "3:ncpus=5:vnode=a_vnode_of_ncpus=5:own_vnode=1", "place": "free"}
 
 
@@ -210,8 +214,11 @@ def test_with_vscatter_each_chunk_has_a_vnode_of_its_own() -> None:
 
 def where(select: str, *held: ShareFacts, vnodes: list[Described] | None = None, whole: bool = False) -> str:
     found = numa() if vnodes is None else vnodes
-    rooms, tags = {"a": [room(one, NO_TYPES) for one in found]}, {"a": [one.name for one in found]}
-    return exec_vnode(select, held, ("scratch",), rooms, whole=whole, tags=tags)
+    capacities, tags = (
+        {"a": [vnode_capacity(one, NO_TYPES) for one in found]},
+        {"a": [one.name for one in found]},
+    )
+    return exec_vnode(select, held, ("scratch",), capacities, whole=whole, tags=tags)
 
 
 def test_chunks_go_to_the_fullest_vnode_that_has_room_and_then_to_the_next() -> None:
@@ -281,6 +288,6 @@ def test_who_has_whole_hosts(sharing: str, place: str, *, wanted: bool) -> None:
 
 
 def test_the_rest_of_a_host_is_named_and_charged_for_nothing() -> None:
-    text = rest_of_hosts("(a[0]:ncpus=1)", ["a", "a[0]", "a[1]"])
+    text = add_idle_vnodes("(a[0]:ncpus=1)", ["a", "a[0]", "a[1]"])
     assert text == "(a[0]:ncpus=1)+(a)+(a[1])"
     assert shares(text) == (ShareFacts("a[0]", 1), ShareFacts("a", 0), ShareFacts("a[1]", 0))

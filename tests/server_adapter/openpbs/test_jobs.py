@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.status_objects import Described
 from server_adapter.dis import Operation
 from server_adapter.openpbs.codes import ObjectType, ServerCode
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
@@ -63,7 +63,7 @@ class Queue:
         return JobList(self.ask, many=many, whole=300.0, clock=self.clock)
 
 
-def queue_of(*mtimes: int) -> Queue:
+def make_queue(*mtimes: int) -> Queue:
     queue = Queue()
     for number, mtime in enumerate(mtimes):
         queue.set(str(number), mtime)
@@ -71,7 +71,7 @@ def queue_of(*mtimes: int) -> Queue:
 
 
 async def test_few_jobs_are_read_as_a_whole_each_time() -> None:
-    queue = queue_of(10, 20)
+    queue = make_queue(10, 20)
     jobs = queue.reader()
     assert [job.name for job in await jobs.read()] == ["0", "1"]
     await jobs.read()
@@ -79,7 +79,7 @@ async def test_few_jobs_are_read_as_a_whole_each_time() -> None:
 
 
 async def test_of_many_jobs_only_those_that_changed_are_described_again() -> None:
-    queue = queue_of(10, 20, 30, 40)
+    queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     first = await jobs.read()
     queue.now = 5.0
@@ -96,7 +96,7 @@ async def test_of_many_jobs_only_those_that_changed_are_described_again() -> Non
 
 
 async def test_nothing_is_described_where_nothing_changed() -> None:
-    queue = queue_of(10, 20, 30, 30)
+    queue = make_queue(10, 20, 30, 30)
     jobs = queue.reader()
     await jobs.read()
     queue.now = 5.0
@@ -107,7 +107,7 @@ async def test_nothing_is_described_where_nothing_changed() -> None:
 
 
 async def test_a_job_that_is_changed_twice_in_one_second_is_seen_both_times() -> None:
-    queue = queue_of(10, 20, 30, 40)
+    queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     await jobs.read()
     queue.now = 0.3
@@ -116,7 +116,7 @@ async def test_a_job_that_is_changed_twice_in_one_second_is_seen_both_times() ->
 
 
 async def test_a_state_that_changed_without_its_time_is_seen() -> None:
-    queue = queue_of(10, 20, 30, 40)
+    queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     await jobs.read()
     queue.now = 5.0
@@ -127,7 +127,7 @@ async def test_a_state_that_changed_without_its_time_is_seen() -> None:
 
 
 async def test_what_ends_or_comes_between_the_two_questions_is_taken_as_the_second_one_says() -> None:
-    queue = queue_of(10, 20, 30, 40)
+    queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     await jobs.read()
     queue.now = 10.0
@@ -137,7 +137,7 @@ async def test_what_ends_or_comes_between_the_two_questions_is_taken_as_the_seco
 
 
 async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
-    queue = queue_of(10, 20, 30, 40)
+    queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     await jobs.read()
     queue.now = 300.0
@@ -149,17 +149,17 @@ async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
     async def fails(_: SelectRequest | StatusRequest) -> list[Described]:
         raise ServerUnreachableError("gone")
 
-    jobs._ask = fails
+    jobs._describe = fails
     with pytest.raises(ServerUnreachableError):
         await jobs.read()
-    jobs._ask = good
+    jobs._describe = good
     await jobs.read()
     assert queue.asked == [JOBS, JOBS, JOBS]
 
 
 async def test_others_have_their_turn_while_many_jobs_are_gone_through() -> None:
     """20,000 jobs, one of which changed: gone through twice, 5,000 at once."""
-    queue = queue_of(*[10] * 20_000)
+    queue = make_queue(*[10] * 20_000)
     jobs = queue.reader()
     await jobs.read()
     queue.set("7", 20, comment="new")

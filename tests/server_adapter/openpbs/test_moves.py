@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from server_adapter.bridge.draining import MOST_SCRIPT, DrainError
+from server_adapter.bridge.queue_drainer import MOST_SCRIPT, DrainError
 from server_adapter.dis import Attribute
-from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, State
+from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
 from server_adapter.emulator.jobs import Order, Queue
 from server_adapter.openpbs.codes import RequestCode
 from server_adapter.openpbs.frames import decode_request, encode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
 from server_adapter.openpbs.receiver import MovedJob, Receiver
 from server_adapter.openpbs.requests import DeleteJobsRequest, MoveRequest, QueueJobRequest
-from server_adapter.servers.openpbs.drain import script_of
+from server_adapter.servers.openpbs.queue_router import submitted_script
 from server_adapter.servers.openpbs.requests import modify_request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -150,9 +150,9 @@ async def test_of_a_script_without_end_no_more_is_kept_than_says_so() -> None:
         came.append(moved)
 
     receiver = Receiver("127.0.0.1", 0, any_port=True, most=100)
-    talk = [body.encode("latin-1") for direction, body in TAKEN["talk"] if direction == "C->S"]
+    borrow = [body.encode("latin-1") for direction, body in TAKEN["talk"] if direction == "C->S"]
     async with receiver.expect(TAKEN["job"], take) as expected, called(expected.destination) as line:
-        for body in (to(talk[0], expected.destination), talk[1], talk[1], talk[1], talk[2]):
+        for body in (to(borrow[0], expected.destination), borrow[1], borrow[1], borrow[1], borrow[2]):
             line.send(body)
             await line.receive()
     assert [len(moved.script) for moved in came] == [101]
@@ -163,11 +163,11 @@ def test_a_program_becomes_a_script_that_becomes_it() -> None:
     request = decode_request(PROGRAM["talk"][0][1].encode("latin-1")).request
     assert isinstance(request, QueueJobRequest)
     moved = MovedJob("7.s", request.attributes, b"")
-    assert script_of(moved) == "#!/bin/sh\nexec /bin/sleep '5 & x<y>'\n"
+    assert submitted_script(moved) == "#!/bin/sh\nexec /bin/sleep '5 & x<y>'\n"
     with pytest.raises(DrainError, match="it has no script"):
-        script_of(MovedJob("7.s", (Attribute("Job_Name", "x"),), b""))
+        submitted_script(MovedJob("7.s", (Attribute("Job_Name", "x"),), b""))
     with pytest.raises(DrainError, match="no UTF-8 text"):
-        script_of(MovedJob("7.s", (), b"\xff\xfe"))
+        submitted_script(MovedJob("7.s", (), b"\xff\xfe"))
 
 
 # ---- the emulated server, which moves ----------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Other:
         self.go = asyncio.Event()
         self.go.set()
 
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def borrow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = Line(reader, writer)
         replies = list(self.replies)
         while body := await line.receive():
@@ -238,7 +238,7 @@ async def moving(row: dict[str, Any]) -> AsyncIterator[tuple[EmulatedOpenPBS, Ot
         )
     )
     other = Other(row)
-    async with emulated, await asyncio.start_server(other.talk, "127.0.0.1", 0) as listening:
+    async with emulated, await asyncio.start_server(other.borrow, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
         async with called("@{}:{}".format(*emulated.address)) as line:
             line.send(b"+2+2+0+4root+0")
@@ -262,7 +262,7 @@ async def test_the_emulated_server_moves_a_job_as_recorded(row: dict[str, Any]) 
             assert reply == row["reply"].encode("latin-1")
         job = emulated.cluster.jobs[row["job"]]
         assert (job.moved, job.state) == (
-            ("", State.QUEUED) if row is REFUSED else (destination.rpartition(":")[0], State.COMPLETE)
+            ("", JobState.QUEUED) if row is REFUSED else (destination.rpartition(":")[0], JobState.COMPLETE)
         )
     assert other.heard[1:] == wanted[1:]
     ours, theirs = (decode_request(body).request for body in (other.heard[0], wanted[0]))
@@ -301,4 +301,4 @@ async def test_where_nobody_listens_the_job_stays() -> None:
         nowhere = destination.rpartition(":")[0] + ":1"
         line.send(move(TAKEN["job"], nowhere))
         assert await line.receive() == REFUSED["reply"].encode("latin-1")
-        assert emulated.cluster.jobs[TAKEN["job"]].state is State.QUEUED
+        assert emulated.cluster.jobs[TAKEN["job"]].state is JobState.QUEUED

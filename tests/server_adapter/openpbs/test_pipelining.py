@@ -10,9 +10,9 @@ from schedd.wire import Run, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.batch.layout import Request
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import ReadScope
-from server_adapter.bridge.state import State
+from server_adapter.bridge.state import ServerState
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import ServerCode
@@ -75,7 +75,7 @@ async def test_a_lost_connection_fails_all_requests_without_a_reply() -> None:
         await connection.close()
 
 
-def shown(state: State) -> dict[str, tuple[object, ...]]:
+def shown(state: ServerState) -> dict[str, tuple[object, ...]]:
     """What a reading says of jobs."""
     return {name: (job.state, job.shares, job.started, job.holds) for name, job in state.jobs.items()}
 
@@ -96,14 +96,14 @@ async def test_a_reading_of_jobs_alone_shows_starts_ends_and_arrivals_as_a_whole
             "server.port": server.address[1],
             "server.auth": "none",
         }
-        made = connector(load_settings(None, options))(Pace(1_000))
+        made = connector(load_settings(None, options))(AdaptiveRateLimiter(1_000))
         assert isinstance(made, OpenPBSServer)
-        await made.take_place(lambda _: None)
-        partly = connector(load_settings(None, options | {"mode": "shadow"}))(Pace(1_000))
+        await made.become_scheduler(lambda _: None)
+        partly = connector(load_settings(None, options | {"mode": "shadow"}))(AdaptiveRateLimiter(1_000))
         assert isinstance(partly, OpenPBSServer)
         server.submit(resources={"select": "1:ncpus=1"}, runtime=5)
         await partly.read()
-        monkeypatch.setattr(partly._reading, "_look_around", None)  # a whole reading fails from now on
+        monkeypatch.setattr(partly._reading, "_read_objects", None)  # a whole reading fails from now on
         for _ in range(12):
             if random.random() < 0.3:
                 server.submit(resources={"select": "1:ncpus=1"}, runtime=5, array="1-3")

@@ -13,8 +13,8 @@ import pytest
 
 from schedd.wire import WriteAttributes
 from server_adapter.batch.errors import RequestForbiddenError
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.tells import Write
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import RequestCode
 from server_adapter.openpbs.requests import RunRequest
@@ -46,7 +46,7 @@ def server(directory: Path, mode: str, auth: str = "auto") -> OpenPBSServer:
         "server.plan_by": "vnode",  # as pbsnodes -av shows them
         "state_dir": directory,
     }
-    made = connector(load_settings(None, values))(Pace(200))
+    made = connector(load_settings(None, values))(AdaptiveRateLimiter(200))
     assert isinstance(made, OpenPBSServer)
     return made
 
@@ -71,7 +71,7 @@ async def test_the_state_is_what_the_clients_show(tmp_path: Path, auth: str) -> 
 async def test_shadow_mode_lets_no_run_out(tmp_path: Path) -> None:
     found = server(tmp_path, "shadow")
     with pytest.raises(RequestForbiddenError):
-        async with found.link.talk() as connection:
+        async with found.link.borrow() as connection:
             await connection.request(RunRequest(code=RequestCode.ASYNC_RUN_JOB_ACK, job="1"))
     await found.close()
 
@@ -96,7 +96,7 @@ async def test_an_estimate_is_written_read_again_and_taken_away(tmp_path: Path) 
             planned_nodes=(node,),
             text="",
         )
-        assert await found.write(Write(tell, comment_free=True))
+        assert await found.write(AttributeWrite(tell, comment_free=True))
         state = await found.read()
         writing = state.writings[job]
         assert (writing.planned_start, writing.planned_nodes, writing.comment) == (2_000_000_000, node, "")

@@ -6,7 +6,7 @@ import pytest
 
 from schedd.policy.limits import Limit, parse_server_limits
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.families import connector
@@ -51,7 +51,7 @@ async def test_every_entry_of_a_limit_counts(tmp_path: Path) -> None:
                         attributes=changes,
                     )
                 )
-        adapter = connector(load_settings(None, settings))(Pace(200))
+        adapter = connector(load_settings(None, settings))(AdaptiveRateLimiter(200))
         try:
             state = await adapter.read()
         finally:

@@ -5,18 +5,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from server_adapter.batch.described import Described
-from server_adapter.bridge.state import Held, Slot, Wish
+from server_adapter.batch.status_objects import Described
+from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerReservation
 from server_adapter.openpbs.codes import ObjectType
 from server_adapter.openpbs.values import condensed, unrolled
 from server_adapter.servers.openpbs.reservations import (
     SOONEST,
     begins,
-    composed,
-    kept,
-    off_queues,
+    compose_placement,
+    outside_queues,
+    pending_reservation,
     recurring,
-    wish,
+    server_reservations,
 )
 
 DAY = 86_400
@@ -56,28 +56,32 @@ def described(**reservations: dict[str, str]) -> list[Described]:
 
 
 def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none() -> None:
-    assert kept(described(R7=CONFIRMED)) == {"R7.s": Held(100, 160, ("n1", "n2"), ("R7", "R7:anew"))}
-    assert kept(described(R7=UNCONFIRMED)) == {}
-    assert kept(described(R7=CONFIRMED | {"reserve_state": "6"})) == {}
-    assert wish(CONFIRMED, ALL) is None
+    assert server_reservations(described(R7=CONFIRMED)) == {
+        "R7.s": ServerReservation(100, 160, ("n1", "n2"), ("R7", "R7:anew"))
+    }
+    assert server_reservations(described(R7=UNCONFIRMED)) == {}
+    assert server_reservations(described(R7=CONFIRMED | {"reserve_state": "6"})) == {}
+    assert pending_reservation(CONFIRMED, ALL) is None
 
 
 def test_all_reservations_let_in_the_jobs_of_each_other_since_their_vnodes_say_which_may_be_where() -> None:
-    held = kept(described(R7=CONFIRMED, R9=CONFIRMED))
+    held = server_reservations(described(R7=CONFIRMED, R9=CONFIRMED))
     assert [one.queues for one in held.values()] == [("R7", "R9", "R7:anew"), ("R7", "R9", "R9:anew")]
 
 
 def test_a_new_one_wants_what_it_asks_for_from_its_start_on() -> None:
-    assert wish(UNCONFIRMED, ALL) == Wish((Slot(100, ASKED, ASKED["select"]),), begin=100)
+    assert pending_reservation(UNCONFIRMED, ALL) == PendingReservation(
+        (ReservationOccurrence(100, ASKED, ASKED["select"]),), begin=100
+    )
 
 
 def test_one_that_is_made_from_a_job_may_begin_at_any_time() -> None:
-    found = wish(UNCONFIRMED | {"reserve_start": str(SOONEST)}, ALL)
-    assert found == Wish((Slot(0, ASKED, ASKED["select"]),), begin=None)
+    found = pending_reservation(UNCONFIRMED | {"reserve_start": str(SOONEST)}, ALL)
+    assert found == PendingReservation((ReservationOccurrence(0, ASKED, ASKED["select"]),), begin=None)
 
 
 def test_a_standing_one_wants_vnodes_at_each_of_its_times() -> None:
-    found = wish(UNCONFIRMED | DAILY, ALL)
+    found = pending_reservation(UNCONFIRMED | DAILY, ALL)
     assert found is not None
     assert found.standing
     assert [slot.start for slot in found.slots] == [100, 100 + DAY, 100 + 2 * DAY]
@@ -101,7 +105,7 @@ def test_the_first_time_of_a_rule_may_be_after_the_start_that_was_asked_for() ->
         "reserve_count": "2",
         "reserve_timezone": "UTC",
     }
-    found = wish(values, ALL)
+    found = pending_reservation(values, ALL)
     assert found is not None
     assert (found.begin, [slot.start for slot in found.slots]) == (9 * 3600, [9 * 3600, 9 * 3600 + DAY])
 
@@ -116,13 +120,13 @@ def test_the_first_time_of_a_rule_may_be_after_the_start_that_was_asked_for() ->
     ],
 )
 def test_a_rule_that_makes_no_sense_is_a_problem_in_words(changed: dict[str, str], words: str) -> None:
-    found = wish(UNCONFIRMED | DAILY | changed, ALL)
+    found = pending_reservation(UNCONFIRMED | DAILY | changed, ALL)
     assert found is not None
     assert words in found.problem
 
 
 def test_a_standing_one_keeps_the_vnodes_of_each_time_that_is_left() -> None:
-    held = kept(described(R7=STANDING))
+    held = server_reservations(described(R7=STANDING))
     assert {name: (one.start, one.nodes) for name, one in held.items()} == {
         "R7.s": (100, ("n1", "n2")),
         "R7.s#2": (100 + DAY, ("n3",)),
@@ -134,7 +138,7 @@ def test_a_standing_one_keeps_the_vnodes_of_each_time_that_is_left() -> None:
         "reserve_end": str(160 + DAY),
         "resv_nodes": "(n3:ncpus=2)+(n3:ncpus=2)+(n3:ncpus=1)",
     }
-    held = kept(described(R7=second))
+    held = server_reservations(described(R7=second))
     assert {name: (one.start, one.nodes) for name, one in held.items()} == {
         "R7.s": (100 + DAY, ("n3",)),
         "R7.s#2": (100 + 2 * DAY, ("n1", "n2")),
@@ -148,7 +152,7 @@ def test_when_one_time_was_altered_the_others_go_by_the_rule_as_it_was() -> None
         "reserve_standing_revert.start_time": "100",
         "reserve_standing_revert.walltime": "00:01:00",
     }
-    held = kept(described(R7=altered))
+    held = server_reservations(described(R7=altered))
     assert [(one.start, one.end) for one in held.values()] == [
         (3_700, 3_800),
         (100 + DAY, 160 + DAY),
@@ -158,19 +162,19 @@ def test_when_one_time_was_altered_the_others_go_by_the_rule_as_it_was() -> None
 
 def test_of_a_degraded_one_the_units_of_lost_vnodes_are_moved_and_the_others_stay() -> None:
     values = CONFIRMED | {"reserve_state": "10", "reserve_substate": "10", "reserve_retry": "70"}
-    found = wish(values, {"n1", "n3"})
+    found = pending_reservation(values, {"n1", "n3"})
     moved = {"select": "1:ncpus=1", "place": "free", "walltime": "60"}
-    slot = Slot(100, moved, "1:ncpus=1", "(n1:ncpus=2)+(n1:ncpus=2)+")
-    assert found == Wish((slot,), since=70)
-    assert composed(slot, "(n3:ncpus=1)") == "(n1:ncpus=2)+(n1:ncpus=2)+(n3:ncpus=1)"
-    assert wish(values, ALL) is None, "its vnodes are back"
+    slot = ReservationOccurrence(100, moved, "1:ncpus=1", "(n1:ncpus=2)+(n1:ncpus=2)+")
+    assert found == PendingReservation((slot,), since=70)
+    assert compose_placement(slot, "(n3:ncpus=1)") == "(n1:ncpus=2)+(n1:ncpus=2)+(n3:ncpus=1)"
+    assert pending_reservation(values, ALL) is None, "its vnodes are back"
     del values["reserve_retry"]
-    assert wish(values, {"n1"}) is None, "the server does not ask for it now"
+    assert pending_reservation(values, {"n1"}) is None, "the server does not ask for it now"
 
 
 def test_of_a_standing_one_only_the_times_that_lost_vnodes_are_moved() -> None:
     values = STANDING | {"reserve_state": "10", "reserve_substate": "10", "reserve_retry": "70"}
-    found = wish(values, {"n1", "n2"})
+    found = pending_reservation(values, {"n1", "n2"})
     assert found is not None
     assert [bool(slot.resources) for slot in found.slots] == [False, True, False]
     assert [slot.where for slot in found.slots] == [CONFIRMED["resv_nodes"], "++", CONFIRMED["resv_nodes"]]
@@ -179,50 +183,57 @@ def test_of_a_standing_one_only_the_times_that_lost_vnodes_are_moved() -> None:
 @pytest.mark.parametrize("place", ["pack", "scatter:excl", "free:group=rack"])
 def test_a_degraded_one_whose_place_binds_its_units_is_placed_anew_as_a_whole(place: str) -> None:
     values = CONFIRMED | {"reserve_state": "10", "reserve_retry": "70", "Resource_List.place": place}
-    whole = Slot(100, ASKED | {"place": place, "walltime": "60"}, ASKED["select"])
-    assert wish(values, {"n1"}) == Wish((whole,), since=70, queue="R7:anew")
-    assert composed(whole, "(n3:ncpus=2)") == "(n3:ncpus=2)"
-    assert wish(values, ALL) is None
-    runs = wish(values | {"reserve_state": "5", "reserve_substate": "10"}, {"n1"})
+    whole = ReservationOccurrence(100, ASKED | {"place": place, "walltime": "60"}, ASKED["select"])
+    assert pending_reservation(values, {"n1"}) == PendingReservation((whole,), since=70, queue="R7:anew")
+    assert compose_placement(whole, "(n3:ncpus=2)") == "(n3:ncpus=2)"
+    assert pending_reservation(values, ALL) is None
+    runs = pending_reservation(values | {"reserve_state": "5", "reserve_substate": "10"}, {"n1"})
     assert runs is not None
     assert runs.problem == f"with place={place} a part of it cannot be moved by itself"
 
 
 def test_of_a_standing_one_whose_place_binds_its_units_only_broken_times_are_placed_anew() -> None:
     values = STANDING | {"reserve_state": "10", "reserve_retry": "70", "Resource_List.place": "scatter"}
-    found = wish(values, {"n1", "n2"})
+    found = pending_reservation(values, {"n1", "n2"})
     assert found is not None
     assert [slot.where for slot in found.slots] == [CONFIRMED["resv_nodes"], "", CONFIRMED["resv_nodes"]]
     assert [bool(slot.resources) for slot in found.slots] == [False, True, False]
 
 
 def test_where_queues_have_vnodes_reservations_are_on_others() -> None:
-    found = wish(UNCONFIRMED, ALL)
+    found = pending_reservation(UNCONFIRMED, ALL)
     assert found is not None
-    [slot] = off_queues(found).slots
+    [slot] = outside_queues(found).slots
     assert slot.resources["select"] == "2:ncpus=2:of_queue=False+1:ncpus=1:of_queue=False"
     assert slot.select == ASKED["select"], "what the server is told is as it was asked for"
-    stays = Wish((Slot(100, {"select": "1:ncpus=1:resv=R7"}), Slot(200, where="(n1:ncpus=1)")))
-    assert off_queues(stays) == stays
+    stays = PendingReservation(
+        (
+            ReservationOccurrence(100, {"select": "1:ncpus=1:resv=R7"}),
+            ReservationOccurrence(200, where="(n1:ncpus=1)"),
+        )
+    )
+    assert outside_queues(stays) == stays
 
 
 def test_a_standing_one_that_was_altered_before_it_had_vnodes_is_refused() -> None:
     """Confirmed, it would have vnodes for one time alone, and a real server broke down when that was over."""
     altered = {"reserve_state": "11", "reserve_substate": "1", "reserve_end": "170"}
-    wanted = wish(UNCONFIRMED | DAILY | altered, ALL)
+    wanted = pending_reservation(UNCONFIRMED | DAILY | altered, ALL)
     assert wanted is not None
     assert (wanted.slots, wanted.problem) == ((), "it was altered before it had vnodes")
-    later = wish(STANDING | altered | {"reserve_substate": "2"}, ALL)
+    later = pending_reservation(STANDING | altered | {"reserve_substate": "2"}, ALL)
     assert later is not None
     assert (len(later.slots), later.problem) == (1, "")
-    single = wish(UNCONFIRMED | altered, ALL)
+    single = pending_reservation(UNCONFIRMED | altered, ALL)
     assert single is not None
     assert len(single.slots) == 1, "one that does not come again has vnodes for all of its time"
 
 
 def test_an_altered_one_wants_vnodes_anew_and_its_own_count_as_free() -> None:
     values = CONFIRMED | {"reserve_state": "11", "reserve_start": "500", "reserve_end": "560"}
-    assert wish(values, ALL) == Wish((Slot(500, ASKED, ASKED["select"]),), begin=500, queue="R7:anew")
+    assert pending_reservation(values, ALL) == PendingReservation(
+        (ReservationOccurrence(500, ASKED, ASKED["select"]),), begin=500, queue="R7:anew"
+    )
 
 
 def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None:
@@ -234,7 +245,7 @@ def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None
         "reserve_alter_revert.walltime": "00:01:00",
         "reserve_alter_revert.select": CONFIRMED["Resource_List.select"],
     }
-    found = wish(values, ALL)
+    found = pending_reservation(values, ALL)
     assert found is not None
     [slot] = found.slots
     assert (slot.start, slot.where, slot.select) == (160, CONFIRMED["resv_nodes"], "")
@@ -243,9 +254,11 @@ def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None
         "place": "free",
         "walltime": "40",
     }
-    shorter = wish(values | {"reserve_end": "130"}, ALL)
-    assert shorter == Wish((Slot(100, where=CONFIRMED["resv_nodes"]),), queue="R7:anew")
-    smaller = wish(values | {"Resource_List.select": "1:ncpus=1"}, ALL)
+    shorter = pending_reservation(values | {"reserve_end": "130"}, ALL)
+    assert shorter == PendingReservation(
+        (ReservationOccurrence(100, where=CONFIRMED["resv_nodes"]),), queue="R7:anew"
+    )
+    smaller = pending_reservation(values | {"Resource_List.select": "1:ncpus=1"}, ALL)
     assert smaller is not None
     assert "while it runs" in smaller.problem
 

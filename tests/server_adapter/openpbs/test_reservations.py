@@ -7,9 +7,9 @@ import pytest
 
 from schedd.wire import ShareFacts
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError, PossibleStart
-from server_adapter.bridge.reservations import Reservations
-from server_adapter.bridge.server import Placed
-from server_adapter.bridge.state import Slot, State, Wish
+from server_adapter.bridge.reservations import ReservationConfirmer
+from server_adapter.bridge.server import OccurrencePlacement
+from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
 
 pytestmark = pytest.mark.anyio
 NOW = 1_000
@@ -29,7 +29,9 @@ class Plan:
     asked: list[int] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
 
-    async def what_if(self, resources: dict[str, str], *, not_before: int, queue: str) -> PossibleStart:
+    async def earliest_start(
+        self, resources: dict[str, str], *, not_before: int, queue: str
+    ) -> PossibleStart:
         assert resources
         self.asked.append(not_before)
         self.queues.append(queue)
@@ -43,57 +45,63 @@ class Plan:
 class Server:
     """Takes what is confirmed."""
 
-    told: list[tuple[str, list[Placed]]] = field(default_factory=list)
+    told: list[tuple[str, list[OccurrencePlacement]]] = field(default_factory=list)
 
-    async def confirm(self, name: str, wish: Wish, places: list[Placed]) -> None:
+    async def settle_reservation(
+        self, name: str, wish: PendingReservation, places: list[OccurrencePlacement]
+    ) -> None:
         assert not places or len(places) == len(wish.slots)
         self.told.append((name, places))
 
 
-def slot(start: int) -> Slot:
-    return Slot(start, {"select": "1:ncpus=4"}, "1:ncpus=4")
+def slot(start: int) -> ReservationOccurrence:
+    return ReservationOccurrence(start, {"select": "1:ncpus=4"}, "1:ncpus=4")
 
 
-def wishes(**starts: int) -> State:
-    return State(wishes={name: Wish((slot(start),), begin=start) for name, start in starts.items()})
+def pending_reservations(**starts: int) -> ServerState:
+    return ServerState(
+        pending_reservations={
+            name: PendingReservation((slot(start),), begin=start) for name, start in starts.items()
+        }
+    )
 
 
 def house(
     answer: PossibleStart | Exception | Callable[[int], PossibleStart],
-) -> tuple[Reservations, Server, Plan]:
+) -> tuple[ReservationConfirmer, Server, Plan]:
     server, plan = Server(), Plan(answer)
-    return Reservations(server, plan, lambda: NOW), server, plan  # type: ignore[arg-type]
+    return ReservationConfirmer(server, plan, lambda: NOW), server, plan  # type: ignore[arg-type]
 
 
 async def test_a_reservation_gets_the_nodes_that_the_plan_has_free_from_its_start_on() -> None:
     reservations, server, plan = house(PossibleStart(2_000, SHARES, ""))
-    state = wishes(R1=2_000)
+    state = pending_reservations(R1=2_000)
     assert await reservations.settle(state)
-    assert (server.told, plan.asked) == ([("R1", [Placed(2_000, SHARES)])], [2_000])
+    assert (server.told, plan.asked) == ([("R1", [OccurrencePlacement(2_000, SHARES)])], [2_000])
     assert not await reservations.settle(state), "each is settled once"
 
 
 async def test_nodes_that_are_free_only_later_are_a_refusal() -> None:
     reservations, server, _ = house(PossibleStart(2_500, SHARES, ""))
-    await reservations.settle(wishes(R1=2_000))
+    await reservations.settle(pending_reservations(R1=2_000))
     assert server.told == [("R1", [])]
 
 
 async def test_a_request_that_nobody_understands_is_a_refusal() -> None:
     reservations, server, _ = house(DaemonRefusedError(422, "body: no such placing"))
-    await reservations.settle(wishes(R1=2_000))
+    await reservations.settle(pending_reservations(R1=2_000))
     assert server.told == [("R1", [])]
 
 
 async def test_one_that_has_begun_already_begins_now() -> None:
     reservations, server, plan = house(PossibleStart(NOW, SHARES, ""))
-    await reservations.settle(wishes(R1=NOW - 20))
-    assert (server.told, plan.asked) == ([("R1", [Placed(NOW - 20, SHARES)])], [NOW])
+    await reservations.settle(pending_reservations(R1=NOW - 20))
+    assert (server.told, plan.asked) == ([("R1", [OccurrencePlacement(NOW - 20, SHARES)])], [NOW])
 
 
 async def test_two_are_settled_one_after_the_other_so_that_they_do_not_get_the_same_nodes() -> None:
     reservations, server, _ = house(PossibleStart(2_000, SHARES, ""))
-    state = wishes(R1=2_000, R2=2_000)
+    state = pending_reservations(R1=2_000, R2=2_000)
     await reservations.settle(state)
     assert [name for name, _ in server.told] == ["R1"]
     await reservations.settle(state)
@@ -103,17 +111,21 @@ async def test_two_are_settled_one_after_the_other_so_that_they_do_not_get_the_s
 async def test_while_the_daemon_is_away_a_reservation_waits() -> None:
     reservations, server, plan = house(DaemonAwayError("no answer"))
     with pytest.raises(DaemonAwayError):
-        await reservations.settle(wishes(R1=2_000))
+        await reservations.settle(pending_reservations(R1=2_000))
     plan.answer = PossibleStart(2_000, SHARES, "")
-    await reservations.settle(wishes(R1=2_000))
-    assert server.told == [("R1", [Placed(2_000, SHARES)])]
+    await reservations.settle(pending_reservations(R1=2_000))
+    assert server.told == [("R1", [OccurrencePlacement(2_000, SHARES)])]
 
 
 async def test_a_standing_one_has_all_of_its_times_or_none() -> None:
-    standing = State(wishes={"R1": Wish((slot(2_000), slot(9_000)), standing=True, begin=2_000)})
+    standing = ServerState(
+        pending_reservations={
+            "R1": PendingReservation((slot(2_000), slot(9_000)), standing=True, begin=2_000)
+        }
+    )
     reservations, server, plan = house(lambda begin: PossibleStart(begin, SHARES, ""))
     await reservations.settle(standing)
-    assert server.told == [("R1", [Placed(2_000, SHARES), Placed(9_000, SHARES)])]
+    assert server.told == [("R1", [OccurrencePlacement(2_000, SHARES), OccurrencePlacement(9_000, SHARES)])]
     assert plan.asked == [2_000, 9_000]
     reservations, server, _ = house(
         lambda begin: PossibleStart(2_000 if begin == 2_000 else begin + 60, SHARES, "")
@@ -124,38 +136,44 @@ async def test_a_standing_one_has_all_of_its_times_or_none() -> None:
 
 async def test_a_time_that_keeps_its_nodes_is_no_question() -> None:
     reservations, server, plan = house(PossibleStart(9_000, SHARES, ""))
-    wish = Wish((Slot(2_000, where="(n1:ncpus=4)"), slot(9_000)), standing=True)
-    await reservations.settle(State(wishes={"R1": wish}))
+    wish = PendingReservation(
+        (ReservationOccurrence(2_000, where="(n1:ncpus=4)"), slot(9_000)), standing=True
+    )
+    await reservations.settle(ServerState(pending_reservations={"R1": wish}))
     assert plan.asked == [9_000]
-    assert server.told == [("R1", [Placed(2_000, ()), Placed(9_000, SHARES)])]
+    assert server.told == [("R1", [OccurrencePlacement(2_000, ()), OccurrencePlacement(9_000, SHARES)])]
 
 
 async def test_what_it_holds_already_counts_as_free_for_an_altered_one() -> None:
     reservations, _, plan = house(PossibleStart(2_000, SHARES, ""))
-    await reservations.settle(State(wishes={"R1": Wish((slot(2_000),), queue="R1")}))
+    await reservations.settle(
+        ServerState(pending_reservations={"R1": PendingReservation((slot(2_000),), queue="R1")})
+    )
     assert plan.queues == ["R1"]
 
 
 async def test_one_without_a_start_begins_as_soon_as_the_plan_has_room() -> None:
     reservations, server, plan = house(PossibleStart(7_777, SHARES, ""))
-    await reservations.settle(State(wishes={"R1": Wish((slot(0),), begin=None)}))
-    assert (plan.asked, server.told) == ([NOW], [("R1", [Placed(7_777, SHARES)])])
+    await reservations.settle(
+        ServerState(pending_reservations={"R1": PendingReservation((slot(0),), begin=None)})
+    )
+    assert (plan.asked, server.told) == ([NOW], [("R1", [OccurrencePlacement(7_777, SHARES)])])
 
 
 async def test_one_that_was_altered_again_is_settled_again_and_one_too_early_waits_for_its_moment() -> None:
     reservations, server, _ = house(lambda begin: PossibleStart(begin, SHARES, ""))
-    await reservations.settle(wishes(R1=2_000))
-    assert not await reservations.settle(wishes(R1=2_000))
-    assert await reservations.settle(wishes(R1=3_000))
-    later = State(wishes={"R1": Wish((slot(4_000),), since=NOW + 1)})
-    assert not reservations.open(later)
+    await reservations.settle(pending_reservations(R1=2_000))
+    assert not await reservations.settle(pending_reservations(R1=2_000))
+    assert await reservations.settle(pending_reservations(R1=3_000))
+    later = ServerState(pending_reservations={"R1": PendingReservation((slot(4_000),), since=NOW + 1)})
+    assert not reservations.has_open(later)
     assert not await reservations.settle(later)
     assert [places[0].start for _, places in server.told] == [2_000, 3_000]
 
 
 async def test_what_cannot_be_had_is_refused_with_its_reason_once(caplog: pytest.LogCaptureFixture) -> None:
     reservations, server, _ = house(PossibleStart(2_000, SHARES, ""))
-    state = State(wishes={"R1": Wish((), problem="500 times are too many")})
+    state = ServerState(pending_reservations={"R1": PendingReservation((), problem="500 times are too many")})
     await reservations.settle(state)
     assert not await reservations.settle(state)
     assert server.told == [("R1", [])]

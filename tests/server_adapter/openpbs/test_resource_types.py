@@ -18,16 +18,16 @@ from schedd.plan.plan import Plan
 from schedd.wire import JobFacts, NodeFacts, ResourceFacts, ResourceTypes, Run, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.state import State
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.state import ServerState
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.families import connector
 from server_adapter.openpbs import AnyPort, Connection, open_connection
 from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.openpbs.requests import ManageRequest
+from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import job_facts, node_facts
-from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import Site as ScriptedSite
 
@@ -85,7 +85,7 @@ def long_of(text: str) -> int | None:
     return int(text) if digits.isascii() and digits.isdigit() else None
 
 
-def bytes_of(text: str) -> int | None:
+def encode_text(text: str) -> int | None:
     lower = text.lower()
     word = 8 if lower.endswith("w") else 1
     lower = lower.removesuffix("b") if lower.endswith("b") else lower.removesuffix("w")
@@ -113,7 +113,7 @@ def boolean_of(text: str) -> bool | None:
 
 
 def readable(kind: str, text: str) -> bool:
-    read = {"long": long_of, "size": bytes_of, "float": float_of, "boolean": boolean_of}.get(kind)
+    read = {"long": long_of, "size": encode_text, "float": float_of, "boolean": boolean_of}.get(kind)
     return read is None or read(text) is not None
 
 
@@ -123,8 +123,8 @@ def fits(kind: str, asked: str, offered: str | None) -> bool:
         case "long":
             return (long_of(asked) or 0) <= max(0, long_of(offered) or 0 if offered else 0)
         case "size":
-            kib = -(-(bytes_of(asked) or 0) // 1024)
-            return kib <= -(-(bytes_of(offered) or 0 if offered else 0) // 1024)
+            kib = -(-(encode_text(asked) or 0) // 1024)
+            return kib <= -(-(encode_text(offered) or 0 if offered else 0) // 1024)
         case "float":
             return (float_of(asked) or 0) <= max(
                 Decimal(0), float_of(offered) or Decimal(0) if offered else Decimal(0)
@@ -136,7 +136,7 @@ def fits(kind: str, asked: str, offered: str | None) -> bool:
 
 
 def asks_nothing(kind: str, asked: str) -> bool:
-    number = {"long": long_of, "size": bytes_of, "float": float_of}.get(kind)
+    number = {"long": long_of, "size": encode_text, "float": float_of}.get(kind)
     return number is not None and (number(asked) or 0) <= 0
 
 
@@ -306,7 +306,7 @@ async def site(mode: str, directory: Path) -> AsyncIterator[tuple[EmulatedOpenPB
             "mode": mode,
             "state_dir": directory,
         }
-        adapter = connector(load_settings(None, settings))(Pace(200))
+        adapter = connector(load_settings(None, settings))(AdaptiveRateLimiter(200))
         try:
             async with await open_connection(Address(host, port), AnyPort(), user="root") as root:
                 for name, kind in (
@@ -336,7 +336,7 @@ async def test_types_and_flags_are_read_from_the_server(tmp_path: Path) -> None:
         await manage(root, ObjectType.NODE, "n1", Attribute("resources_available", "20gb", "scratch"))
         await manage(root, ObjectType.NODE, "n1", Attribute("resources_available", "t", "gold"))
         job = server.submit(resources={"select": "1:NCPUS=2:Mem=1GB:RACK=12:SCRATCH=1gb"})
-        state: State = await adapter.read()  # type: ignore[attr-defined]
+        state: ServerState = await adapter.read()  # type: ignore[attr-defined]
         assert state.server.resources["Scratch"] == ResourceFacts("size", "hn")
         assert state.server.resources["ncpus"].type == "long"
         node = state.nodes["n1"]
@@ -352,7 +352,7 @@ async def test_types_and_flags_are_read_from_the_server(tmp_path: Path) -> None:
             Attribute("flag", "h"),
             command=ManagerCommand.CREATE,
         )
-        again: State = await adapter.read()  # type: ignore[attr-defined]
+        again: ServerState = await adapter.read()  # type: ignore[attr-defined]
         assert again.server != before
         assert again.server.resources["racks"] == ResourceFacts("long", "h")
 
@@ -379,8 +379,8 @@ async def test_a_job_with_names_in_capitals_is_run_and_charged(tmp_path: Path) -
         await manage(root, ObjectType.NODE, "n2", Attribute("resources_available", "20gb", "scratch"))
         await manage(root, ObjectType.NODE, "n2", Attribute("resources_available", "12", "rack"))
         job = server.submit(resources={"select": "1:NCPUS=2:Mem=1GB:RACK=12:SCRATCH=1gb"})
-        await adapter.take_place(lambda _: None)  # type: ignore[attr-defined]
-        state: State = await adapter.read()  # type: ignore[attr-defined]
+        await adapter.become_scheduler(lambda _: None)  # type: ignore[attr-defined]
+        state: ServerState = await adapter.read()  # type: ignore[attr-defined]
         run = Run(
             id="1",
             cause="",

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import ShareFacts
-from server_adapter.bridge.checks import Verdict
-from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Placed
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.run_checks import RunVerdict
+from server_adapter.bridge.server import OccurrencePlacement
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.settings import SettingsError, load_settings
@@ -109,7 +109,7 @@ async def test_a_queued_subjob_is_known_by_its_array(tmp_path: Path) -> None:
     site = Site(jobs={"7[].s": array})
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda _: None)
+        await server.become_scheduler(lambda _: None)
         state = await server.read()
         assert set(state.jobs) == {"7[1].s", "7[2].s", "7[3].s"}
         decision = run("7[2].s", state.jobs["7[2].s"].version, ShareFacts("n2", 1))
@@ -157,7 +157,7 @@ async def test_what_another_partition_still_holds_of_our_vnodes_counts(tmp_path:
     assert set(state.jobs) == {"1.s"}
     assert state.jobs["1.s"].shares == (ShareFacts("n1", 2), ShareFacts("n2", 1))
     assert {name: held.nodes for name, held in state.reservations.items()} == {"R4.s": ("n1",)}
-    assert not state.wishes, "another scheduler's reservation is its affair"
+    assert not state.pending_reservations, "another scheduler's reservation is its affair"
 
 
 async def test_jobs_of_a_queue_that_has_vnodes_run_there_alone_and_others_elsewhere(tmp_path: Path) -> None:
@@ -244,10 +244,12 @@ async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_pa
     site = Site(reservations={"R1.s": asks, "R2.s": asks})
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda _: None)
-        wishes = (await server.read()).wishes
-        await server.confirm("R1.s", wishes["R1.s"], (Placed(5_000, (ShareFacts("n1", 4),)),))
-        await server.confirm("R2.s", wishes["R2.s"], ())
+        await server.become_scheduler(lambda _: None)
+        pending_reservations = (await server.read()).pending_reservations
+        await server.settle_reservation(
+            "R1.s", pending_reservations["R1.s"], (OccurrencePlacement(5_000, (ShareFacts("n1", 4),)),)
+        )
+        await server.settle_reservation("R2.s", pending_reservations["R2.s"], ())
         await server.close()
     told = site.confirmations()
     assert [(one.name, one.destination, one.start, one.extension) for one in told] == [
@@ -262,7 +264,7 @@ def test_a_family_or_a_way_of_trust_that_there_is_not_is_refused_with_the_settin
         ({"server.family": "openpbs", "server.auth": "trqauthd"}, r"server\.auth"),
     ):
         with pytest.raises(SettingsError, match=words):
-            connector(load_settings(None, {"state_dir": tmp_path, **options}))(Pace(1))
+            connector(load_settings(None, {"state_dir": tmp_path, **options}))(AdaptiveRateLimiter(1))
 
 
 async def test_the_first_reading_tells_what_ended_of_late_and_later_ones_do_not(tmp_path: Path) -> None:
@@ -299,7 +301,7 @@ async def test_a_job_in_a_queue_of_another_partition_is_not_started(tmp_path: Pa
     )
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda _: None)
+        await server.become_scheduler(lambda _: None)
         version = (await server.read()).jobs["1.s"].version
         site.queues["workq"]["partition"] = "p1"
         await server.read()
@@ -380,13 +382,13 @@ async def test_a_run_on_a_host_is_known_again_by_its_vnodes(tmp_path: Path) -> N
     site = Site(jobs={"1.s": dict(QUEUED)}, nodes=two_hosts())
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda _: None)
+        await server.become_scheduler(lambda _: None)
         decision = run("1.s", (await server.read()).jobs["1.s"].version, ShareFacts("a", 4))
         held = {"exec_vnode": "(a0:ncpus=2)+(a1:ncpus=2)", "stime": "5"}
         site.jobs["1.s"] = QUEUED | held | {"job_state": "R"}
-        assert (await server.became(decision)).verdict is Verdict.RUNS
+        assert (await server.verify_run(decision)).verdict is RunVerdict.RUNS
         site.jobs, site.history = {}, {"1.s": QUEUED | held | {"job_state": "F", "Exit_status": "0"}}
-        assert (await server.became(decision)).verdict is Verdict.RUNS
+        assert (await server.verify_run(decision)).verdict is RunVerdict.RUNS
         state = await server.read()
         assert state.ended["1.s"].shares == (ShareFacts("a", 4),)
         await server.close()
@@ -404,9 +406,9 @@ async def test_reservations_are_of_hosts_and_their_jobs_of_the_vnodes_that_they_
     site.nodes["b0"]["resources_assigned.ncpus"] = "4"
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda _: None)
-        wish = (await server.read()).wishes["R1.s"]
-        await server.confirm("R1.s", wish, (Placed(5_000, (ShareFacts("b", 6),)),))
+        await server.become_scheduler(lambda _: None)
+        wish = (await server.read()).pending_reservations["R1.s"]
+        await server.settle_reservation("R1.s", wish, (OccurrencePlacement(5_000, (ShareFacts("b", 6),)),))
         [told] = site.confirmations()
         assert told.destination == "(b0:ncpus=3)+(b1:ncpus=3)", "what jobs hold now has ended by then"
         # It runs on a part of b1 and on a0; a job of its own has two cores of a0.
@@ -451,9 +453,9 @@ async def test_a_reservation_that_lost_one_vnode_of_a_host_is_mended(tmp_path: P
     site.nodes["b0"]["state"] = "down"
     async with site.peer.listening():
         server = site.server_of(tmp_path)
-        await server.take_place(lambda _: None)
-        wish = (await server.read()).wishes["R1.s"]
-        await server.confirm("R1.s", wish, (Placed(5_000, (ShareFacts("n1", 2),)),))
+        await server.become_scheduler(lambda _: None)
+        wish = (await server.read()).pending_reservations["R1.s"]
+        await server.settle_reservation("R1.s", wish, (OccurrencePlacement(5_000, (ShareFacts("n1", 2),)),))
         await server.close()
     [told] = site.confirmations()
     assert told.destination == "(a0:ncpus=2)+(n1:ncpus=2)"

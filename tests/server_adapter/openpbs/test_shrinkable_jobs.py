@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from schedd.wire import Run, ShareFacts
-from server_adapter.bridge.rates import Pace
-from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, State
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import RequestCode
 from server_adapter.settings import load_settings
@@ -37,9 +37,9 @@ async def scheduler(directory: Path) -> AsyncIterator[tuple[EmulatedOpenPBS, Any
             "mode": "scheduler",
             "state_dir": directory,
         }
-        adapter = connector(load_settings(None, settings))(Pace(200))
+        adapter = connector(load_settings(None, settings))(AdaptiveRateLimiter(200))
         try:
-            await adapter.take_place(lambda _: None)
+            await adapter.become_scheduler(lambda _: None)
             yield server, adapter
         finally:
             await adapter.close()
@@ -81,7 +81,7 @@ async def test_a_job_ends_by_the_walltime_of_its_decision(
         if given is not None:
             assert server.job(job).resources["walltime"] == f"00:00:{given}"
         server.skip(ends - 1)
-        assert server.job(job).state is State.RUNNING
+        assert server.job(job).state is JobState.RUNNING
         server.skip(60)  # its node daemon looks at times now and then
         assert server.job(job).finished
         assert (server.job(job).exit_status == 0) is (ends == 1000)

@@ -12,13 +12,13 @@ import pytest
 
 from schedd.wire import ShareFacts, SubmissionFacts, TransferDecision, TransferStep, TransferStepDone
 from server_adapter.batch.errors import RequestForbiddenError, RightsError, ServerUnreachableError
-from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.transfers import MARK, TransferExecutor
-from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, State
+from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
 from server_adapter.emulator.openpbs import running
 from server_adapter.families import connector
 from server_adapter.servers.openpbs.server import OpenPBSServer
-from server_adapter.servers.openpbs.transfers import attributes_of
+from server_adapter.servers.openpbs.transfers import submission_attributes
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import run
 
@@ -57,10 +57,10 @@ class Counter:
         }
         self.told: list[TransferStepDone] = []
         self.numbers = count(1)
-        made = connector(load_settings(None, self.values))(Pace(1000.0))
+        made = connector(load_settings(None, self.values))(AdaptiveRateLimiter(1000.0))
         assert isinstance(made, OpenPBSServer)
         self.openpbs = made
-        delivery: Any = SimpleNamespace(ids=(f"e:{number}" for number in count(1)), put=self._put)
+        delivery: Any = SimpleNamespace(ids=(f"e:{number}" for number in count(1)), enqueue=self._put)
         self.transfers = TransferExecutor(made, delivery, str, lambda: None, sleep=self._no_sleep)
 
     async def _no_sleep(self, seconds: float) -> None:
@@ -77,7 +77,7 @@ class Counter:
         facts: SubmissionFacts = JOB,
         release_requested: bool = False,
     ) -> TransferStepDone:
-        self.transfers.want(
+        self.transfers.enqueue(
             TransferDecision(
                 id=f"d{next(self.numbers):012d}",
                 cause="e",
@@ -110,7 +110,7 @@ async def test_a_job_comes_in_its_users_name_waits_on_our_hold_and_runs_when_it_
     assert (done.done, done.text) == (True, "")
     job = counter.server.cluster.jobs[done.server_job]
     assert (job.order.user, job.order.name, job.queue) == ("alice", "relax", "workq")
-    assert (job.state, job.holds) == (State.HELD, {"o"})
+    assert (job.state, job.holds) == (JobState.HELD, {"o"})
     # Altered after that, so that a server that is killed does not come back with the owner's hold.
     assert job.attributes["comment"] == "held until the federation lets it start"
     assert job.order.script == "sleep 1\n"
@@ -118,7 +118,7 @@ async def test_a_job_comes_in_its_users_name_waits_on_our_hold_and_runs_when_it_
     assert "PBS_O_WORKDIR=/work" in job.order.variables
     assert "init_work_dir" not in job.order.extra
     assert (await counter.do("release", done.server_job)).done
-    assert (job.state, job.holds) == (State.QUEUED, set())
+    assert (job.state, job.holds) == (JobState.QUEUED, set())
     assert (await counter.do("release", done.server_job)).done  # once more, after a lost answer
 
 
@@ -145,7 +145,7 @@ async def test_a_submission_that_was_broken_off_is_found_and_put_on_our_hold(
     assert done.done
     assert list(counter.server.cluster.jobs) == [done.server_job]
     job = counter.server.cluster.jobs[done.server_job]
-    assert (job.state, job.holds) == (State.HELD, {"o"})
+    assert (job.state, job.holds) == (JobState.HELD, {"o"})
     assert "comment" in job.attributes
 
 
@@ -156,7 +156,7 @@ async def test_a_hold_of_its_owner_stays_his(counter: Counter) -> None:
     await counter.openpbs.finish(done.server_job, 0)
     assert job.holds == {"o", "u"}
     await counter.do("release", done.server_job)
-    assert (job.state, job.holds) == (State.HELD, {"u"})
+    assert (job.state, job.holds) == (JobState.HELD, {"u"})
 
 
 async def test_a_job_is_taken_back_before_it_runs_and_not_after(counter: Counter) -> None:
@@ -174,9 +174,9 @@ async def test_a_job_that_runs_stays_and_is_deleted_by_force_alone(counter: Coun
     running.start(counter.server.cluster, job, "(n1:ncpus=2)", synchronous=True)
     back = await counter.do("withdraw", first.server_job, release_requested=True)
     assert (back.done, back.text) == (False, f"{first.server_job} runs or has run")
-    assert (job.state, job.holds) == (State.RUNNING, set())
+    assert (job.state, job.holds) == (JobState.RUNNING, set())
     assert (await counter.do("delete", first.server_job, release_requested=True)).done
-    assert job.state is not State.RUNNING
+    assert job.state is not JobState.RUNNING
 
 
 @pytest.mark.parametrize("history", ["True", "False"])
@@ -225,7 +225,7 @@ async def test_root_vouches_for_the_user_from_a_privileged_port(tmp_path: Path) 
 
 def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
     with pytest.raises(ValueError, match="User_List cannot be handed over"):
-        attributes_of(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
+        submission_attributes(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
 
 
 # ---- arrays ------------------------------------------------------------------------------------------------
@@ -239,17 +239,21 @@ async def test_an_array_comes_as_one_waits_on_our_hold_and_runs_when_it_may(
     assert (done.done, done.text) == (True, "")
     jobs = list(counter.server.cluster.jobs.values())
     assert [job.index for job in jobs] == found
-    assert {(job.order.user, job.state, "".join(job.holds)) for job in jobs} == {("alice", State.HELD, "o")}
-    assert await counter.openpbs.marked("f.1.1") == done.server_job
+    assert {(job.order.user, job.state, "".join(job.holds)) for job in jobs} == {
+        ("alice", JobState.HELD, "o")
+    }
+    assert await counter.openpbs.find_marked("f.1.1") == done.server_job
     assert (await counter.do("release", done.server_job)).done
-    assert {job.state for job in jobs} == {State.QUEUED}
+    assert {job.state for job in jobs} == {JobState.QUEUED}
 
 
 async def test_an_array_is_taken_back_before_any_of_it_runs(counter: Counter) -> None:
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     assert (await counter.do("withdraw", done.server_job)).done
     assert not any(job.active for job in counter.server.cluster.jobs.values())
-    assert not any(job.state in (State.HELD, State.QUEUED) for job in counter.server.cluster.jobs.values())
+    assert not any(
+        job.state in (JobState.HELD, JobState.QUEUED) for job in counter.server.cluster.jobs.values()
+    )
     again = await counter.do("withdraw", done.server_job, release_requested=True)
     assert not again.done
     assert again.text.endswith("is gone, and its jobs may have run")
@@ -264,7 +268,7 @@ async def test_of_an_array_that_is_taken_back_the_jobs_that_run_go_on(counter: C
     assert not back.done
     assert back.text == f"1 of the 4 jobs that the server has of {done.server_job} run or have run"
     assert jobs[6].active
-    assert not any(jobs[index].state in (State.HELD, State.QUEUED) for index in (5, 7, 8))
+    assert not any(jobs[index].state in (JobState.HELD, JobState.QUEUED) for index in (5, 7, 8))
 
 
 async def test_jobs_of_an_array_that_has_begun_are_started_one_after_the_other(counter: Counter) -> None:
@@ -272,7 +276,7 @@ async def test_jobs_of_an_array_that_has_begun_are_started_one_after_the_other(c
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     await counter.do("release", done.server_job)
     counter.server.cluster.attributes["scheduling"] = "True"
-    await counter.openpbs.take_place(lambda _: None)
+    await counter.openpbs.become_scheduler(lambda _: None)
     for index in (5, 6):
         name = done.server_job.replace("[]", f"[{index}]")
         state = await counter.openpbs.read()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.bridge.tells import Write
+from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.requests import ManageRequest
 from tests.server_adapter.openpbs.site import QUEUED, Site, tell
@@ -36,10 +36,10 @@ async def test_an_estimate_is_the_expected_start_where_the_site_wants_that(tmp_p
     site = Site()
     async with site.peer.listening():
         server = site.server_of(tmp_path, mode="adviser", **{"tell.start": "expected"})
-        told = replace(tell("1.s", 2_000, "n1").tell, expected_start=1_500, expected_by=1_800)
-        assert await server.write(Write(told, comment_free=True))
+        told = replace(tell("1.s", 2_000, "n1").decision, expected_start=1_500, expected_by=1_800)
+        assert await server.write(AttributeWrite(told, comment_free=True))
         assert await server.write(tell("2.s", 3_000, "n1"))
-        assert await server.write(Write(replace(told, job_id="7[1].s"), comment_free=True))
+        assert await server.write(AttributeWrite(replace(told, job_id="7[1].s"), comment_free=True))
         await server.close()
     assert [one["estimated.start_time"] for one in site.written()] == ["1500", "3000", "1500"]
     assert site.written()[2]["estimated.exec_vnode"] == "(n1)"
@@ -121,7 +121,7 @@ async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
     async with site.peer.listening():
         server = site.server_of(tmp_path, **{"tell.soft_walltime": True, "tell.comment": False})
         state = await server.read()
-        server.see(state)
+        server.update_state(state)
         assert "soft_walltime" not in state.jobs["4.s"].resources, "the plan goes by the job's own words"
         assert state.jobs["2.s"].resources["soft_walltime"] == "01:00:00"
         for job in state.jobs:
@@ -143,8 +143,8 @@ async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
     assert (gone["Resource_List.soft_walltime"], gone["estimated.soft_walltime"]) == ("", "0")
 
 
-def replace_runs_for(write: Write, seconds: int) -> Write:
-    return replace(write, tell=replace(write.tell, runs_for=seconds))
+def replace_runs_for(write: AttributeWrite, seconds: int) -> AttributeWrite:
+    return replace(write, decision=replace(write.decision, runs_for=seconds))
 
 
 async def test_most_writes_are_not_answered_and_the_first_of_each_connection_is(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_time_between_writes_does_not_count_as_time_spent_in_them(tmp_path
     async with site.peer.listening():
         server = site.server_of(tmp_path)
         took: list[float] = []
-        server.pen._pace.took = lambda began, ended: took.append(ended - began)  # type: ignore[method-assign]
+        server.job_writer._pace.record = lambda began, ended: took.append(ended - began)  # type: ignore[method-assign]
         for number in range(9):
             await server.write(tell(f"{number}.s", 5_000, "n1"))
             await asyncio.sleep(0.2)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from server_adapter.emulator import State
+from server_adapter.emulator import JobState
 from server_adapter.emulator.jobs import Queue
 from tests.server_adapter.bridge.policy.bench import NODES, QUEUES, WALL, Bench, site
 from tests.server_adapter.bridge.processes import House
@@ -43,7 +43,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench
                 "tina", resources={"nodes": "8:ppn=4", "walltime": str(WALL)}, runtime=3000.0
             )
             house.adapter.start()
-            while server.job(wall).state is not State.RUNNING:
+            while server.job(wall).state is not JobState.RUNNING:
                 assert not house.adapter.ended, house.adapter.log.read_text()
                 await asyncio.sleep(0.05)
             made = Bench(house, wall, 0)

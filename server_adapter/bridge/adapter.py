@@ -1,0 +1,482 @@
+"""The cycle: something changed, or some time has passed → read → compare → tell the daemon; and back."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+import httpx2
+
+from schedd.wire import (
+    Alert,
+    Decision,
+    Event,
+    JobDeleted,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    Run,
+    Switch,
+    TransferDecision,
+    WriteAttributes,
+)
+from server_adapter.batch.errors import (
+    BatchError,
+    ProtocolError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
+from server_adapter.batch.supervision import work_together
+from server_adapter.bridge.accepted_runs import AcceptedRuns
+from server_adapter.bridge.attribute_writer import AttributeWriter
+from server_adapter.bridge.daemon_client import AnotherAdapterError, DaemonAwayError, DaemonClient
+from server_adapter.bridge.delivery import Backoff, DaemonExchange
+from server_adapter.bridge.diff import diff, endings, reserve_event, snapshot, with_steady_starts
+from server_adapter.bridge.dispatch import Dispatcher, RunRules
+from server_adapter.bridge.journal import Journal, JournalError
+from server_adapter.bridge.power_switcher import PowerSwitcher
+from server_adapter.bridge.queue_drainer import QueueDrainer
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.reservations import ReservationConfirmer
+from server_adapter.bridge.run_executor import RunExecutor
+from server_adapter.bridge.server import ReadScope, Server
+from server_adapter.bridge.shadow import ShadowComparison
+from server_adapter.bridge.snapshot_schedule import SnapshotSchedule
+from server_adapter.bridge.state import EMPTY_STATE, ServerState
+from server_adapter.bridge.transfers import TransferExecutor
+from server_adapter.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_AS_DECIDED = 1000.0  # a second; how many really, the daemon decides
+_STARTED_AFTER = 0.4  # seconds until a run that was accepted has mostly started
+_SOON = 0.5  # seconds until what the daemon has not heard yet has mostly arrived
+_SLICE = 50  # events built and written before others may run
+_PARTIAL_REST = 0.25  # of the time that a partial reading took; after a whole one, all of it
+_UNEXPLAINED_EVERY_S = 1.0  # between whole readings because a partial one did not explain a call
+_TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
+
+
+class Adapter:
+    """One pbs_server, one cluster of one daemon. `connect` makes the server, which is to learn `pace`.
+
+    `run` works until it is cancelled. Raises `TakenError` when another scheduler has its place, `RightsError`
+    when the server does not trust us from the start, `AnotherAdapterError` when another adapter serves the
+    cluster.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        connect: Callable[[AdaptiveRateLimiter], Server],
+        *,
+        token: str = "",
+        drain_token: str = "",
+        clock: Callable[[], float] = time.time,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._ready = ready
+        self.journal = Journal(settings.state_dir, clock)
+        pace = AdaptiveRateLimiter(_AS_DECIDED)
+        self.server = connect(pace)
+        daemon = settings.daemon
+        self._client = DaemonClient(
+            daemon.url,
+            settings.cluster,
+            token=token,
+            adapter=self.journal.adapter,
+            transport=transport,
+            clock=clock,
+        )
+        self.delivery = DaemonExchange(self._client, self.journal.epoch, self._request_snapshot)
+        run = settings.run
+        rules = RunRules(
+            busy_retries=run.busy_retries,
+            busy_wait=run.busy_wait,
+            per_second=_AS_DECIDED,
+            per_node=_AS_DECIDED,
+        )
+        dispatcher = Dispatcher(self.server, self.journal, self._barred, rules, clock=clock)
+        self.writer = AttributeWriter(self.server, pace, threshold=0, starting=lambda: dispatcher.busy)
+        self.shadow = ShadowComparison()
+        self.state: ServerState | None = None
+        self.cycles = 0
+        self._reservations = ReservationConfirmer(self.server, self._client, clock)
+        self._reading_requested = asyncio.Event()
+        self._scope: ReadScope | None = None  # of what was called for since the last reading began
+        self._read_whole_at = float("-inf")
+        self._snapshots = SnapshotSchedule(settings.poll.snapshot, clock)
+        self._accepted = AcceptedRuns()
+        self._accepted.recall(self.journal.requested, clock())
+        self._runs = RunExecutor(
+            dispatcher, self.delivery, self._accepted, self.request_reading, self.request_reading_soon, clock
+        )
+        self._reading_timer: asyncio.TimerHandle | None = None
+        self._transfers = TransferExecutor(
+            self.server,
+            self.delivery,
+            self._transfers_barred,
+            self.request_reading,
+            clock,
+            waits=self.server.barred,
+        )
+        kept = settings.state_dir / "drained"
+        self._drain = QueueDrainer(
+            self.server, settings.drain, drain_token, self._barred, kept, transport=transport
+        )
+        self._begun = self._finished = 0  # whole readings
+        self._was_called = False
+        self._up_since: float | None = None
+        self._uncalled = ""
+        self._cycling = False
+        self._was_read = asyncio.Event()
+        self._switches = PowerSwitcher(
+            settings.power,
+            self.delivery,
+            self._barred,
+            self._read_fresh_state,
+            lambda: self.journal.term,
+            clock,
+        )
+
+    @property
+    def listens_on(self) -> int | None:
+        """The port that takes the server's commands, while there is one."""
+        return self.server.listens_on
+
+    # -- from outside -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        try:
+            if self.settings.mode == "scheduler":
+                await self.server.become_scheduler(self._called)
+            await self._first_contact()
+            self._ready()
+            works: dict[str, Callable[[], Awaitable[None]]] = {
+                "reading the server": self._cycles,
+                "sending events": self.delivery.deliver,
+                "fetching decisions": partial(
+                    self.delivery.follow_decisions, self.handle_decision, self.settings.daemon.wait
+                ),
+                "exchanging jobs with a federation": self._transfers.work,
+                "switching nodes": self._switches.work,
+                "draining routing queues": self._drain.work,
+            }
+            if self.settings.mode != "shadow":
+                works["writing job attributes"] = self._write
+            if self.settings.mode == "scheduler":
+                works["keeping the scheduler's place"] = self.server.serve_as_scheduler
+            await work_together(
+                works, (BatchError, JournalError, AnotherAdapterError), self._request_snapshot
+            )
+        finally:
+            await self.close()
+
+    async def clean(self) -> int:
+        """Takes all that we wrote off the server's jobs; returns from how many."""
+        try:
+            return await self.writer.clean(await self.server.read())
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Ends runs that wait, and closes all connections."""
+        try:
+            await self._runs.close()
+            await self.server.close()
+            await self._client.close()
+            await self._drain.close()
+        finally:
+            self.journal.close()
+
+    def request_reading(self, scope: ReadScope = ReadScope.ALL) -> None:
+        """Something of this kind has changed at the server."""
+        self._scope = scope if self._scope is None else max(scope, self._scope)
+        self._reading_requested.set()
+
+    def request_reading_soon(self) -> None:
+        """Jobs will have started in a moment; many such calls make one reading."""
+        if self._reading_timer is None:
+            self._reading_timer = asyncio.get_running_loop().call_later(
+                _STARTED_AFTER, self._end_reading_delay
+            )
+
+    def _end_reading_delay(self) -> None:
+        self._reading_timer = None
+        self.request_reading(ReadScope.ENDS)
+
+    def _called(self, scope: ReadScope) -> None:
+        self._was_called = True
+        self.request_reading(scope)
+
+    def handle_decision(self, decision: Decision) -> None:
+        """Takes one decision of the daemon."""
+        match decision:
+            case Run():
+                if self.settings.mode != "scheduler":
+                    self.shadow.record_run(decision)
+                self._runs.begin(decision)
+            case WriteAttributes():
+                if self.settings.mode != "scheduler":
+                    self.shadow.record_plan(decision)
+                if self.settings.mode != "shadow":
+                    self.writer.enqueue(decision)
+            case TransferDecision():
+                self._transfers.enqueue(decision)
+            case Switch():
+                self._switches.enqueue(decision)
+            case Alert() if self.journal.record_alert(decision.time, decision.id):
+                _log.warning("the daemon alerts: %s: %s", decision.kind, decision.text)
+                if decision.kind == "snapshot":
+                    self._snapshots.repeat_often()
+            case Alert():
+                _log.debug("an alert that was seen before: %s: %s", decision.kind, decision.text)
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    async def _first_contact(self) -> None:
+        """Missing rights end the adapter at its start; a server that is not there yet is waited for."""
+        await self.server.wait_until_up()
+
+    async def _cycles(self) -> None:
+        self._cycling = True
+        waits = Backoff(first=1.0, longest=30.0)
+        hangs = Backoff(first=1.0, longest=60.0)
+        while True:
+            began = time.monotonic()
+            try:
+                await self._cycle()
+                waits.reset()
+                hangs.reset()
+            except ServerUnreachableError as error:
+                _log.warning("%s", error)
+                self._request_snapshot()
+                if isinstance(error.__cause__, TimeoutError):
+                    await hangs.sleep()  # each such request may cost the server a thread
+                await self._until_up()
+                continue
+            except (ProtocolError, RightsError, ServerRefusedError) as error:
+                _log.error("the server could not be read: %s", error)
+                self._request_snapshot()
+                await waits.sleep()
+                continue
+            rest = time.monotonic() - began
+            if self._read_whole_at < began:
+                rest *= _PARTIAL_REST
+            await asyncio.sleep(max(self.settings.poll.gap, rest))  # the server has time for others
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._until_poll()):
+                    await self._reading_requested.wait()
+            self._reading_requested.clear()
+
+    def _until_poll(self) -> float:
+        return max(0.0, self._read_whole_at + self.settings.poll.interval - time.monotonic())
+
+    def _next_scope(self) -> ReadScope:
+        """Take out how much is to be read now."""
+        called, self._scope = self._scope, None
+        whole = called is None or self._until_poll() <= 0 or self._snapshots.should_send
+        return ReadScope.ALL if whole or called is None else called
+
+    async def _until_up(self) -> None:
+        waits = Backoff(first=5.0, longest=60.0)
+        while True:
+            try:
+                await self.server.wait_until_up()
+            except (RightsError, ProtocolError) as error:
+                _log.error("%s", error)
+                await waits.sleep()
+            else:
+                return
+
+    async def _cycle(self) -> None:
+        # 1. Read.
+        began = time.monotonic()
+        scope, was_called = self._next_scope(), self._was_called
+        self._was_called = False
+        whole = scope is ReadScope.ALL
+        self._begun += whole
+        number = self._begun
+        read_at = int(self._clock())  # what happens from now on may not be in the state
+        try:
+            state = await self.server.read(scope)
+        except BaseException:
+            self._scope = ReadScope.ALL
+            raise
+        if whole:
+            self._read_whole_at = time.monotonic()
+        now = int(self._clock())
+        # 2. Compare with the last reading, and tell the daemon.
+        await asyncio.sleep(0)
+        events: list[Event] = []
+        before = self.state
+        if before is not None:
+            state = with_steady_starts(before, state)
+        restarted = before is not None and self._server_returned()
+        if before is not None:
+            for count, event in enumerate(diff(before, state, ids=self.delivery.ids, now=now), start=1):
+                events.append(event)
+                if not restarted:
+                    await self.delivery.enqueue(event)
+                if count % _SLICE == 0:
+                    await asyncio.sleep(0)
+        if restarted:
+            # A restarted server may have lost jobs. The daemon can doubt a snapshot, but no single event, so
+            # the snapshot goes alone.
+            self._request_snapshot()
+        self.state = state
+        if whole:
+            self._finished = number
+            self._was_read.set()
+        elif was_called and not events and began - self._read_whole_at >= _UNEXPLAINED_EVERY_S:
+            self.request_reading()  # the call was about something else, such as a node
+        self.server.update_state(state)
+        self._note_missing_calls()
+        self.cycles += 1
+        # 3. What became of accepted runs, and how well we agree with an incumbent.
+        started = [event for event in events if isinstance(event, JobStarted)]
+        self._accepted.forget(events)
+        for name in self._accepted.returned(state, began) if whole else ():
+            _log.warning("%s was accepted and is queued again", name)
+            returned = JobQueued(id=next(self.delivery.ids), time=now, job=state.jobs[name])
+            await self.delivery.enqueue(returned)
+        if self.settings.mode != "scheduler":
+            self._compare(started, events, before or EMPTY_STATE)
+        if self.settings.mode == "scheduler" and not self._daemon_unreachable():
+            await self._reserve(state)
+            if state.server.scheduling and not self.server.barred():
+                await self.server.resume_jobs()
+        # 4. The whole state, from time to time.
+        if whole and (before is None or self._snapshots.should_send) and not self._daemon_unreachable():
+            await self._send_snapshot(state, read_at, now)
+        # 5. What is written on jobs.
+        await asyncio.sleep(0)
+        await self.writer.update(state, started)
+        self._log_cycle(before or EMPTY_STATE, state, events)
+
+    def _note_missing_calls(self) -> None:
+        uncalled = self.server.uncalled
+        if uncalled and not self._uncalled:
+            _log.warning("%s", uncalled)
+        elif self._uncalled and not uncalled:
+            _log.info("pbs_server calls its scheduler")
+        self._uncalled = uncalled
+        self.delivery.server_was_read(uncalled)
+
+    def _server_returned(self) -> bool:
+        """Whether the server may have been restarted since the last call, whichever request noticed it."""
+        before, self._up_since = self._up_since, self.server.up_since
+        return before != self._up_since
+
+    async def _send_snapshot(self, state: ServerState, read_at: int, now: int) -> None:
+        # What ended while we or the daemon were away does not look like a loss then.
+        for count, end in enumerate(endings(state, ids=self.delivery.ids, now=now), start=1):
+            await self.delivery.enqueue(end)
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
+        up_since = self.server.up_since
+        age = None if up_since is None else int(self._clock() - up_since)
+        if age is not None and age < 0:  # the clock was set back since
+            age = None
+        name, mode = next(self.delivery.ids), self.settings.mode
+        await self.delivery.enqueue(snapshot(state, id=name, now=read_at, server_age=age, mode=mode))
+        for name, held in state.reservations.items():
+            await self.delivery.enqueue(reserve_event(name, held, id=next(self.delivery.ids), now=now))
+        self._snapshots.sent()
+
+    async def _reserve(self, state: ServerState) -> None:
+        """One reservation's nodes, once the plan knows all that we know."""
+        if not self._reservations.has_open(state):
+            return
+        if len(self.delivery.outbox):
+            asyncio.get_running_loop().call_later(_SOON, self.request_reading)
+            return
+        try:
+            if await self._reservations.settle(state):
+                self.request_reading()
+        except DaemonAwayError as error:
+            _log.debug("reservations wait: %s", error)
+
+    def _daemon_unreachable(self) -> bool:
+        return self.state is not None and self.cycles > 1 and self.delivery.away
+
+    def _request_snapshot(self) -> None:
+        self._snapshots.request()
+        self.request_reading()
+
+    def _compare(self, started: list[JobStarted], events: list[Event], before: ServerState) -> None:
+        if started:
+            _log.info("cycle: %s", self.shadow.compare(started, self._incumbent_starts(started, before)))
+        for event in events:
+            if isinstance(event, JobEnded | JobDeleted):
+                self.shadow.forget(event.job_id)
+
+    def _incumbent_starts(self, started: list[JobStarted], before: ServerState) -> dict[str, int]:
+        """The starts that the incumbent itself had written on these jobs, not we."""
+        ours = self.settings.tell if self.settings.mode != "shadow" else None
+        found: dict[str, int] = {}
+        for event in started:
+            there = before.writings.get(event.job_id)
+            if there is None:
+                continue
+            planned = there.planned_start if ours is None or not ours.planned else None
+            start = there.start_time if ours is None or not ours.start_time else None
+            if planned is not None or start is not None:
+                found[event.job_id] = planned if planned is not None else start or 0
+        return found
+
+    def _log_cycle(self, before: ServerState, state: ServerState, events: list[Event]) -> None:
+        if state.server.scheduling != before.server.scheduling or self.cycles == 1:
+            words = (
+                "scheduling enabled"
+                if state.server.scheduling
+                else "scheduling disabled (scheduling=False): nothing starts"
+            )
+            _log.info("the server %s", words)
+        if events:
+            _log.debug("cycle %d: %s", self.cycles, _counts(events))
+
+    async def _read_fresh_state(self) -> ServerState:
+        """The server's state as of a reading that begins from now on; within `once`, the one just made."""
+        wanted = self._begun + 1
+        while self._cycling and self._finished < wanted:
+            self._was_read.clear()
+            self.request_reading()
+            await self._was_read.wait()
+        return self.state or EMPTY_STATE
+
+    # -- writing, and what may be done ------------------------------------------------------------------
+
+    def _barred(self) -> str:
+        mode = self.settings.mode
+        return self.server.barred() if mode == "scheduler" else f"the adapter is in {mode} mode"
+
+    def _transfers_barred(self) -> str:
+        if self.settings.mode != "scheduler":
+            return self._barred()
+        return "" if self.settings.transfers else "the adapter's setting transfers is off"
+
+    async def _write(self) -> None:
+        waits = Backoff(first=1.0, longest=30.0)
+        while True:
+            try:
+                await self.writer.work(lambda: self.state)
+            except _TROUBLE as error:
+                _log.debug("nothing is written for now: %s", error)
+                if isinstance(error, ServerUnreachableError):
+                    self.request_reading()  # it may have been restarted
+                await waits.sleep()
+
+
+def _counts(events: list[Event]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for event in events:
+        found[event.type] = found.get(event.type, 0) + 1
+    return found

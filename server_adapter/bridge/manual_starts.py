@@ -1,0 +1,106 @@
+"""Who had a job run by hand: said so before by an admin, or read in the server's own log."""
+
+import logging
+import re
+from collections.abc import Collection
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from server_adapter.bridge.journal import give_to_directory_owner
+from server_adapter.text import decode_text
+
+_log = logging.getLogger(__name__)
+
+_RUN: Final = re.compile(rb";Job;([^;\n]+);Job Run at request of ([^@\s]+)@(\S+)")
+_MOST: Final = 1 << 22  # bytes of the log looked at at once: some milliseconds
+
+
+class RecordedStarts:
+    """A small file in the state directory: jobs that an admin said to start by hand."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "qrun"
+
+    def add(self, job: str) -> None:
+        """Notes that an admin starts this job by hand."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(job + "\n")
+        give_to_directory_owner(self._file)
+
+    def read(self) -> frozenset[str]:
+        """The jobs noted, by full id or by number alone."""
+        try:
+            return frozenset(self._file.read_text(encoding="utf-8").split())
+        except FileNotFoundError:
+            return frozenset()
+
+
+class ServerLog:
+    """What pbs_server's log of the day says about who had which job run.
+
+    `directory` is its `server_logs`. Runs at the request of `schedulers` (users) are not by hand.
+    """
+
+    def __init__(self, directory: Path, schedulers: Collection[str]) -> None:
+        self._directory = directory
+        self._schedulers = frozenset(name.encode() for name in schedulers)
+        self._file: Path | None = None
+        self._at = 0
+        self._readable = True
+        self.by_hand: dict[str, str] = {}
+
+    def follow(self) -> None:
+        """Reads what was added since the last time."""
+        today = self._directory / f"{date.today():%Y%m%d}"  # noqa: DTZ011  (the server's, local)
+        try:
+            if self._file not in (None, today):
+                self._read_appended(self._file)
+                self._at = 0
+            self._file = today
+            self._read_appended(today)
+        except FileNotFoundError:
+            return  # nothing was logged today
+        except OSError as error:
+            if self._readable:
+                words = "the server's log cannot be read, so a qrun looks like another scheduler"
+                _log.warning("%s: %s: %s", words, error.filename, error.strerror)
+            self._readable = False
+
+    def _read_appended(self, path: Path | None) -> None:
+        assert path is not None
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(min(self._at, size), size - _MOST))
+            text = file.read(_MOST)
+        text = text[: text.rfind(b"\n") + 1]
+        self._at = max(min(self._at, size), size - _MOST) + len(text)
+        for found in _RUN.finditer(text):
+            job, user, host = found.groups()
+            name = decode_text(job)
+            if user in self._schedulers:
+                self.by_hand.pop(name, None)
+            else:
+                self.by_hand[name] = f"{decode_text(user)}@{decode_text(host)}"
+
+
+class ManualStarts:
+    """Both sources. `refresh` reads; `started_by` answers from what was read."""
+
+    def __init__(self, recorded: RecordedStarts, log: ServerLog | None = None) -> None:
+        self._recorded = recorded
+        self._log = log
+        self._jobs: frozenset[str] = frozenset()
+
+    def refresh(self) -> None:
+        """Reads anew."""
+        self._jobs = self._recorded.read()
+        if self._log is not None:
+            self._log.follow()
+
+    def started_by(self, job: str) -> str:
+        """Who had the job's latest run started by hand; empty where nobody is known to."""
+        if job in self._jobs or job.partition(".")[0] in self._jobs:
+            return "an admin"
+        return "" if self._log is None else self._log.by_hand.get(job, "")

@@ -1,0 +1,191 @@
+"""Switches nodes on and off by the site's own commands, several nodes at a time.
+
+The commands run here and not in the daemon: the daemon is what users reach over the network, and needs to
+know no secret of a node's management board. To be asked again does no harm: a node that is on is switched on
+again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from schedd.wire import Switch, Switched
+from server_adapter.bridge.delivery import DaemonExchange
+from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.state import ServerState
+from server_adapter.settings import PowerSettings
+
+__all__ = ["CommandResult", "PowerSwitcher", "run"]
+
+_log = logging.getLogger(__name__)
+
+_KEPT: Final = 10_000
+_MOST_OUTPUT: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What became of a command: its exit status (-1: it came to none), and what it printed, or why not."""
+
+    code: int
+    text: str
+
+
+async def run(command: Sequence[str], timeout: float) -> CommandResult:
+    """Runs the site's command, without a shell; one that takes longer than `timeout` seconds is killed."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+        )
+    except OSError as error:
+        return CommandResult(-1, f"{command[0]}: {error.strerror or error}")
+    try:
+        async with asyncio.timeout(timeout):
+            printed, _ = await process.communicate()
+    except TimeoutError:
+        return CommandResult(-1, f"{command[0]} did not end within {timeout:g} s")
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    text = printed.decode("utf-8", "replace").strip()
+    code = process.returncode if process.returncode is not None else -1
+    if code and not text:
+        text = f"{command[0]} ended with {code}"
+    return CommandResult(code, "".join(one if one.isprintable() else " " for one in text[-_MOST_OUTPUT:]))
+
+
+class PowerSwitcher:
+    """`barred` tells in words why nothing may be done, or nothing; `fresh` reads the server anew; `term` is
+    the highest leader's term that was seen.
+    """
+
+    def __init__(
+        self,
+        settings: PowerSettings,
+        delivery: DaemonExchange,
+        barred: Callable[[], str],
+        fresh: Callable[[], Awaitable[ServerState]],
+        term: Callable[[], int],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._delivery = delivery
+        self._barred = barred
+        self._fresh = fresh
+        self._term = term
+        self._clock = clock
+        self._waiting: OrderedDict[str, Switch] = OrderedDict()
+        self._outcomes: OrderedDict[str, CommandResult] = OrderedDict()
+        self._awake = asyncio.Event()
+
+    def enqueue(self, decision: Switch) -> None:
+        """Takes a decision; of two about one node the newer one counts."""
+        known = self._waiting.get(decision.node)
+        if known is None or known.id <= decision.id:
+            self._waiting[decision.node] = decision
+            self._awake.set()
+
+    async def work(self) -> None:
+        """Switches for ever."""
+        while True:
+            if not self._waiting:
+                self._awake.clear()
+                await self._awake.wait()
+            await self.step()
+
+    async def finish(self) -> None:
+        """Switches all that waits."""
+        while self._waiting:
+            await self.step()
+
+    async def step(self) -> None:
+        """Those that are to be switched the same way as the first, by one command."""
+        on = next(iter(self._waiting.values())).on
+        some = [one for one in self._waiting.values() if one.on == on][: self._settings.at_once]
+        left: list[Switch] = []
+        for one in some:
+            known = self._outcomes.get(_name(one))
+            refused = known or self._refusal(one)
+            if refused is not None:
+                await self._report(one, refused)
+            else:
+                left.append(one)
+        if left and not on:
+            left = await self._not_in_use(left)
+        if not left:
+            return
+        command = [*(self._settings.on if on else self._settings.off), *(one.node for one in left)]
+        _log.info("%s", " ".join(command))
+        ran = await run(command, self._settings.timeout)
+        if ran.code:
+            _log.warning("%s: %s", command[0], ran.text)
+        for one in left:
+            await self._report(one, ran)
+
+    def _refusal(self, one: Switch) -> CommandResult | None:
+        barred = self._barred()
+        if barred:
+            return CommandResult(-1, barred)
+        if not (self._settings.on and self._settings.off):
+            return CommandResult(
+                -1, "the adapter's settings have no commands to switch nodes: [power] on and off"
+            )
+        if one.term < self._term():
+            return CommandResult(-1, f"decided in term {one.term}, but term {self._term()} rules")
+        if self._clock() >= one.expires:
+            return CommandResult(-1, f"the decision expired {self._clock() - one.expires:.0f} s ago")
+        if one.node.startswith("-"):
+            return CommandResult(-1, "its name could be taken for an option")
+        return None
+
+    async def _not_in_use(self, some: list[Switch]) -> list[Switch]:
+        """Those on which the server shows no job at this moment: somebody may have started one by hand."""
+        state = await self._fresh()
+        holds = {
+            share.node: job.id for job in state.jobs.values() if job.state in ACTIVE for share in job.shares
+        }
+        left: list[Switch] = []
+        for one in some:
+            if one.node in holds:
+                await self._report(one, CommandResult(-1, f"job {holds[one.node]} is on it"))
+            else:
+                left.append(one)
+        return left
+
+    async def _report(self, one: Switch, ran: CommandResult) -> None:
+        self._outcomes[_name(one)] = ran
+        while len(self._outcomes) > _KEPT:
+            self._outcomes.popitem(last=False)
+        if self._waiting.get(one.node) is one:
+            del self._waiting[one.node]
+        await self._delivery.enqueue(
+            Switched(
+                id=next(self._delivery.ids),
+                time=int(self._clock()),
+                decision_id=one.id,
+                node=one.node,
+                on=one.on,
+                done=ran.code == 0,
+                code=ran.code,
+                text=ran.text,
+            )
+        )
+
+
+def _name(decision: Switch) -> str:
+    """Of one decision alone: a daemon that kept nothing begins its ids anew."""
+    return f"{decision.id}@{decision.time}"

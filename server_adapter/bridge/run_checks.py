@@ -1,0 +1,97 @@
+"""What is looked at right before a run: has anything changed since the decision was taken?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from schedd.wire import JobFacts, Run
+from server_adapter.bridge.facts import ACTIVE
+
+
+class RunVerdict(Enum):
+    """What the check says."""
+
+    RUN = "run"
+    BUSY = "busy"  # nodes are not free yet: worth another look in a moment
+    RUNS = "runs"  # the job runs already, exactly as decided
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheck:
+    """A verdict and its reason in words."""
+
+    verdict: RunVerdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeNodeCapacity:
+    """What a node has at this moment; `mem` and `mem_used` in KiB, 0 where the server does not count it."""
+
+    cpus: int
+    used: int
+    down: bool = False
+    offline: bool = False
+    mem: int = 0
+    mem_used: int = 0
+
+
+def check_decision(run: Run, *, now: float, term: int) -> RunCheck:
+    """Whether the decision may be carried out at all; `term` is the highest leader's term seen."""
+    if run.term < term:
+        return _refuse(f"decided in term {run.term}, but term {term} rules")
+    if now >= run.expires:
+        return _refuse(f"the decision expired {now - run.expires:.0f} s ago")
+    if not run.shares:
+        return _refuse("the decision names no nodes")
+    for share in run.shares:
+        if share.cpus < 0:
+            return _refuse(f"the decision gives {share.cpus} cores on {share.node}")
+    names = [share.node for share in run.shares]
+    if len(set(names)) < len(names):
+        return _refuse("the decision names a node more than once")
+    return RunCheck(RunVerdict.RUN)
+
+
+def check_job(run: Run, job: JobFacts | None) -> RunCheck:
+    """Whether the job is still what the decision was taken for. None: the server does not have it."""
+    if job is None:
+        return _refuse("the job is gone")
+    if job.state in ACTIVE:
+        held = {share.node: share.cpus for share in job.shares}
+        if held == {share.node: share.cpus for share in run.shares}:
+            return RunCheck(RunVerdict.RUNS, "the job runs already, on the nodes of the decision")
+        return _refuse("the job runs already")
+    if job.holds:
+        return _refuse(f"the job is held ({job.holds})")
+    if job.state != "Q":
+        return _refuse(f"the job is in state {job.state}")
+    if job.version != run.version:
+        return _refuse("the job was altered since the decision")
+    return RunCheck(RunVerdict.RUN)
+
+
+def check_nodes(run: Run, nodes: Mapping[str, FreeNodeCapacity]) -> RunCheck:
+    """Whether the nodes can take the job now."""
+    busy = ""
+    for share in run.shares:
+        node = nodes.get(share.node)
+        if node is None:
+            return _refuse(f"there is no node {share.node}")
+        if node.down:
+            return _refuse(f"{share.node} is down")
+        if node.offline:
+            return _refuse(f"{share.node} is offline")
+        if share.cpus > node.cpus:
+            return _refuse(f"{share.node} has {node.cpus} cores, not {share.cpus}")
+        free = node.cpus - node.used
+        if share.cpus > free:
+            busy = busy or f"{share.node} has {max(0, free)} cores free, not {share.cpus}"
+        elif node.mem and share.mem > node.mem - node.mem_used:
+            busy = busy or f"{share.node} has too little memory free"
+    return RunCheck(RunVerdict.BUSY, busy) if busy else RunCheck(RunVerdict.RUN)
+
+
+def _refuse(reason: str) -> RunCheck:
+    return RunCheck(RunVerdict.REFUSE, reason)

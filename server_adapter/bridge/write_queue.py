@@ -1,0 +1,144 @@
+"""Which plan to write on which job next: only moves beyond a threshold, soonest starts and new jobs first."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+
+from schedd.wire import JobFacts, WriteAttributes
+from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.job_comments import (
+    NODES_SHOWN,
+    CommentContent,
+    comment_content,
+    is_foreign,
+    read_comment,
+)
+from server_adapter.bridge.state import ServerState, WrittenAttributes
+
+_NEVER = 1 << 62
+_SLICE = 200  # jobs
+_BLANK = WrittenAttributes()
+_Queue = list[tuple[int, int, WriteAttributes]]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeWrite:
+    """A plan to write; `comment_free` tells that no foreign comment stands in the way."""
+
+    decision: WriteAttributes
+    comment_free: bool
+
+
+class AttributeWriteQueue:
+    """The newest plan told for each job, and what the job already says.
+
+    `threshold` in seconds: a start that moved by no more is not written again.
+    """
+
+    def __init__(self, threshold: int = 60) -> None:
+        self._threshold = threshold
+        self._wanted: dict[str, WriteAttributes] = {}
+        self._written: dict[str, CommentContent] = {}
+        # Jobs that say nothing yet, and those that say something old. They take turns, so that neither many
+        # new jobs nor a plan that moves all the time keeps the others waiting.
+        self._queues: tuple[_Queue, _Queue] = ([], [])
+        self._turn = 0
+        self._early: list[WriteAttributes] = []  # of jobs that the last reading did not show
+        self._count = count()
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def enqueue(self, decision: WriteAttributes) -> None:
+        """Takes a decision; an older one for the same job is forgotten."""
+        self._wanted[decision.job_id] = decision
+        queue = self._queues[decision.job_id in self._written]
+        heappush(queue, (_urgency(decision), next(self._count), decision))
+
+    def planned_start(self, job: str) -> int | None:
+        """When we last told the job to start."""
+        decision = self._wanted.get(job)
+        if decision is not None:
+            return decision.planned_start
+        written = self._written.get(job)
+        return None if written is None else written.planned_start
+
+    def mark_written(self, decision: WriteAttributes) -> None:
+        """Notes that the job now says what `tell` wants."""
+        self._written[decision.job_id] = comment_content(decision)
+        if self._wanted.get(decision.job_id) is decision:
+            del self._wanted[decision.job_id]
+
+    def drop(self, job: str) -> None:
+        """Forgets a job: it is gone, or runs, or cannot be written on."""
+        self._wanted.pop(job, None)
+        self._written.pop(job, None)
+
+    def refresh(self, state: ServerState) -> Iterator[None]:
+        """Forgets jobs that do not wait, and reads from comments what an earlier run of ours wrote.
+
+        Yields after every few jobs, for others to run.
+        """
+        for number, name in enumerate([*self._wanted, *self._written]):
+            if not _waits(state.jobs.get(name)):
+                self.drop(name)
+            if number % _SLICE == _SLICE - 1:
+                yield
+        early, self._early = self._early, []
+        for decision in early:
+            if self._wanted.get(decision.job_id) is decision:
+                self.enqueue(decision)
+        for number, (name, writing) in enumerate(state.writings.items()):
+            if number % _SLICE == _SLICE - 1:
+                yield
+            if name not in self._written and _waits(state.jobs.get(name)):
+                told = read_comment(writing.comment) or _planned(writing)
+                if told is not None:
+                    self._written[name] = told
+
+    def next(self, state: ServerState) -> AttributeWrite | None:
+        """Takes out the most urgent write; what needs none is forgotten on the way.
+
+        When it is done, call `mark_written`; when it could not be tried, `enqueue` it again.
+        """
+        while self._queues[0] or self._queues[1]:
+            _, _, decision = heappop(self._queues[self._turn] or self._queues[1 - self._turn])
+            if self._wanted.get(decision.job_id) is not decision:
+                continue  # a newer one stands in the queue
+            if decision.job_id not in state.jobs:
+                self._early.append(decision)
+                continue
+            if not self._differs(decision):
+                del self._wanted[decision.job_id]
+                continue
+            self._turn = 1 - self._turn
+            writing = state.writings.get(decision.job_id, _BLANK)
+            return AttributeWrite(decision, comment_free=not is_foreign(writing.comment))
+        return None
+
+    def _differs(self, decision: WriteAttributes) -> bool:
+        new, old = comment_content(decision), self._written.get(decision.job_id)
+        if old is None:
+            return not new.empty
+        if new.planned_start is None or old.planned_start is None:
+            return new != old
+        moved = abs(new.planned_start - old.planned_start)
+        # A comment that was too long to be read back whole says what it should.
+        told_else = new.text != old.text and not (old.text and new.text.startswith(old.text))
+        return moved > self._threshold or new.nodes != old.nodes or told_else
+
+
+def _planned(writing: WrittenAttributes) -> CommentContent | None:
+    """What attributes of their own say of a plan, where no comment does."""
+    if writing.planned_start is None:
+        return None
+    return CommentContent(writing.planned_start, tuple(writing.planned_nodes.split(",")[:NODES_SHOWN]))
+
+
+def _urgency(decision: WriteAttributes) -> int:
+    return _NEVER if decision.planned_start is None else decision.planned_start
+
+
+def _waits(job: JobFacts | None) -> bool:
+    return job is not None and job.state not in ACTIVE

@@ -1,0 +1,149 @@
+"""What the servers of both families pass on to their parts, each of which has a matter of its own."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from schedd.wire import Run, SubmissionFacts
+from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.queue_drainer import DrainableServer, OfferJob, RoutedJob, RoutedJobFate
+from server_adapter.bridge.run_checks import RunCheck
+from server_adapter.bridge.server import ObjectSettings, ReadScope, RunOutcome
+from server_adapter.bridge.state import ServerState, WrittenAttributes
+from server_adapter.bridge.transfers import TransferServer
+from server_adapter.bridge.write_queue import AttributeWrite
+
+__all__ = ["ComposedServer"]
+
+
+class _Reader(Protocol):
+    async def read(self, scope: ReadScope) -> ServerState: ...
+
+    async def settings(self) -> list[ObjectSettings]: ...
+
+
+class _Starter(Protocol):
+    async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome: ...
+
+    async def verify_run(self, run: Run) -> RunCheck: ...
+
+
+class _JobWriter(Protocol):
+    async def write(self, write: AttributeWrite) -> bool: ...
+
+    async def comment(self, job: str, text: str) -> None: ...
+
+    async def clean(self, job: str, writing: WrittenAttributes) -> bool: ...
+
+
+class ComposedServer:
+    """The half of `bridge.server.Server`, and all of `TransferServer` and `DrainableServer`, that
+    is the same for all.
+    """
+
+    def __init__(
+        self,
+        *,
+        link: ServerLink[Any],
+        reader: _Reader,
+        starter: _Starter,
+        job_writer: _JobWriter,
+        transfer_client: TransferServer,
+        router: DrainableServer,
+    ) -> None:
+        self.link = link
+        self.transfer_client = transfer_client
+        self.router = router
+        self._reading, self._starting, self._writing = reader, starter, job_writer
+
+    @property
+    def up_since(self) -> float | None:
+        """When it was first reached after it had been away."""
+        return self.link.up_since
+
+    @property
+    def uncalled(self) -> str:
+        """Empty, where the server's calls come over a connection of ours."""
+        return ""
+
+    async def wait_until_up(self) -> None:
+        """Returns once the server answers."""
+        await self.link.wait_until_up()
+
+    async def settings(self) -> list[ObjectSettings]:
+        """See `Server`."""
+        return await self._reading.settings()
+
+    async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
+        """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
+        return await self._reading.read(scope)
+
+    async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
+        """Looks once more, and asks for the run."""
+        return await self._starting.run(run, on_request)
+
+    async def verify_run(self, run: Run) -> RunCheck:
+        """Whether the job runs, or ran, as decided."""
+        return await self._starting.verify_run(run)
+
+    async def resume_jobs(self) -> None:
+        """Nothing, where the server resumes jobs by itself."""
+
+    async def write(self, write: AttributeWrite) -> bool:
+        """Writes a plan on a job."""
+        return await self._writing.write(write)
+
+    async def comment(self, job: str, text: str) -> None:
+        """Replaces our comment."""
+        await self._writing.comment(job, text)
+
+    async def clean(self, job: str, writing: WrittenAttributes) -> bool:
+        """Takes our writings off a job."""
+        return await self._writing.clean(job, writing)
+
+    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
+        """Submits a job that is handed over, on hold."""
+        return await self.transfer_client.submit(submission, mark)
+
+    async def find_marked(self, mark: str) -> str:
+        """The id of the job with this mark."""
+        return await self.transfer_client.find_marked(mark)
+
+    async def finish(self, job: str, tasks: int) -> None:
+        """What a submission that was broken off had still to do."""
+        await self.transfer_client.finish(job, tasks)
+
+    async def release(self, job: str) -> None:
+        """Lifts its hold."""
+        await self.transfer_client.release(job)
+
+    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
+        """Deletes it unless it runs."""
+        await self.transfer_client.withdraw(job, may_have_run=may_have_run)
+
+    async def delete(self, job: str) -> None:
+        """Deletes it, though it may run."""
+        await self.transfer_client.delete(job)
+
+    async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
+        """The jobs in these routing queues."""
+        return await self.router.list_routed(queues)
+
+    async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
+        """Holds a job of a routing queue."""
+        return await self.router.hold_routed(job, comment)
+
+    async def release_routed(self, job: str, comment: str) -> None:
+        """Lets it go on."""
+        await self.router.release_routed(job, comment)
+
+    async def hand_over_routed(self, job: RoutedJob, offer: OfferJob) -> None:
+        """Gives it to a federation."""
+        await self.router.hand_over_routed(job, offer)
+
+    async def fate(self, job: str) -> RoutedJobFate:
+        """What became of it."""
+        return await self.router.fate(job)
+
+    async def remove(self, job: str, comment: str) -> None:
+        """Deletes it."""
+        await self.router.remove(job, comment)

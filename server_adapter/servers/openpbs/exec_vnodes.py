@@ -1,0 +1,204 @@
+"""Where a job is to run, as the server writes it: one bracket for each unit of the job's chunks."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from schedd.wire import NO_TYPES, ResourceTypes, ShareFacts
+from server_adapter.openpbs.values import amount, kib, select, text_of_value, written
+from server_adapter.servers.openpbs.vnode_capacity import (
+    CapacityByHost,
+    VnodesFullError,
+    lay_out_chunk,
+    meets,
+)
+
+_CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
+_NODE: Final = frozenset({"host", "vnode"})
+_NO_ROOMS: Final[CapacityByHost] = MappingProxyType({})
+
+NodeProperties = Mapping[str, Collection[str]]
+"""The properties of nodes by name."""
+
+_NO_TAGS: Final[NodeProperties] = MappingProxyType({})
+_NOTHING_FREE: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _ChunkUnit:
+    number: int
+    requested: Mapping[str, str]
+    cpus: int
+    mem: int
+    gpus: int
+    others: Mapping[str, int]
+    """Amounts of other resources that nodes have."""
+
+
+@dataclass(slots=True)
+class _RemainingShare:
+    cpus: int
+    mem: int
+    gpus: int
+    others: dict[str, int]
+    counts_mem: bool
+    used: bool = False
+
+    def holds(self, unit: _ChunkUnit) -> bool:
+        fits = unit.cpus <= self.cpus and unit.gpus <= self.gpus
+        fits = fits and all(count <= self.others.get(name, count) for name, count in unit.others.items())
+        return fits and (unit.mem <= self.mem or not self.counts_mem)
+
+    def subtract(self, unit: _ChunkUnit) -> None:
+        self.used = True
+        self.cpus -= unit.cpus
+        self.gpus -= unit.gpus
+        self.mem = max(0, self.mem - unit.mem)
+        for name, count in unit.others.items():
+            if name in self.others:
+                self.others[name] -= count
+
+
+def exec_vnode(
+    schedselect: str,
+    shares: Sequence[ShareFacts],
+    consumable: Collection[str] = (),
+    capacities: CapacityByHost = _NO_ROOMS,
+    *,
+    whole: bool = False,
+    tags: NodeProperties = _NO_TAGS,
+    types: ResourceTypes = NO_TYPES,
+    free: Mapping[str, Mapping[str, int]] = _NOTHING_FREE,
+) -> str:
+    """`(n1:ncpus=2:mem=1048576kb)+(n2:ncpus=2)`: the units of the select on these shares, in its order.
+
+    `consumable` are the names of vnodes' own amounts, which are charged beside cores, memory and gpus, and
+    `free` is what nodes have left of them. Memory is in kb. By `tags`, the properties of the nodes, each unit
+    is on one that has what it asks for. On nodes of `rooms` a unit gets vnodes of the host, several if it
+    must and is not to stay `whole`: `(n1a:ncpus=2+n1b:ncpus=1)`. Raises ValueError where the units do not
+    make up the shares: the job was altered since; VnodesFullError where there is no room at the moment.
+    """
+    schedselect = types.spelled_select(schedselect)
+    units = _units(schedselect, frozenset(consumable), types)
+    none = dict.fromkeys(consumable, 0)
+    known = {share.node for share in shares}.union(*[tags.get(share.node, ()) for share in shares])
+    eligible = {}
+    for unit in units:
+        if id(unit.requested) not in eligible:
+            eligible[id(unit.requested)] = [
+                share.node
+                for share in shares
+                if meets(
+                    unit.requested,
+                    {share.node, *tags.get(share.node, ())},
+                    tags.get(share.node, ()),
+                    known,
+                    types,
+                )
+            ]
+    nodes = _nodes(units, shares, eligible, {node: {**none, **free[node]} for node in free})
+    if nodes is None and free and _nodes(units, shares, eligible, {}) is not None:
+        raise VnodesFullError(f"its nodes have too little left for {schedselect}")
+    if nodes is None:
+        raise ValueError(f"select {schedselect} does not fit on what was decided")
+    if sum(unit.cpus for unit in units) < sum(share.cpus for share in shares):
+        raise ValueError(f"select {schedselect} asks for fewer cores than were decided")
+    capacities = dict(capacities)
+    charged = _CHARGED | frozenset(consumable)
+    places: dict[int, str] = {}
+    for unit in sorted(units, key=_largest_first):
+        node = nodes[unit.number]
+        if node in capacities:
+            pieces, capacities[node] = lay_out_chunk(
+                unit.requested, charged, capacities[node], types, whole=whole
+            )
+            places[unit.number] = _vnode_parts(unit, pieces, charged, types)
+        else:
+            places[unit.number] = f"{node}{_resources(unit, charged, types)}"
+    return "+".join(f"({places[unit.number]})" for unit in units)
+
+
+def _nodes(
+    units: Sequence[_ChunkUnit],
+    shares: Sequence[ShareFacts],
+    eligible: Mapping[int, Sequence[str]],
+    free: Mapping[str, Mapping[str, int]],
+) -> dict[int, str] | None:
+    """The node of each unit; None where they do not fit, in any of three orders: those that may be on the
+    fewest nodes first; the largest first, so that small ones do not take their room; as in the select.
+
+    Every share has a unit. One without cores first goes where a share without cores has no unit yet.
+    """
+    orders: tuple[Callable[[_ChunkUnit], tuple[int, ...]], ...] = (
+        lambda unit: (len(eligible[id(unit.requested)]), *_largest_first(unit)),
+        _largest_first,
+        lambda unit: (unit.number,),
+    )
+    counts_mem = any(share.mem for share in shares)
+    for order in orders:
+        left = {
+            share.node: _RemainingShare(
+                share.cpus, share.mem, share.gpus, dict(free.get(share.node, {})), counts_mem
+            )
+            for share in shares
+        }
+        bare = {share.node for share in shares if not share.cpus}
+        found = {}
+        for unit in sorted(units, key=order):
+            fitting = [name for name in eligible[id(unit.requested)] if left[name].holds(unit)]
+            if not unit.cpus:
+                fitting.sort(key=lambda name: name not in bare or left[name].used)
+            node = next(iter(fitting), None)
+            if node is None:
+                break
+            left[node].subtract(unit)
+            found[unit.number] = node
+        else:
+            if all(one.used for one in left.values()):
+                return found
+    return None
+
+
+def _largest_first(unit: _ChunkUnit) -> tuple[int, ...]:
+    return (-unit.gpus, -unit.cpus, -unit.mem, unit.number)
+
+
+def _units(schedselect: str, consumable: Collection[str], types: ResourceTypes) -> list[_ChunkUnit]:
+    found: list[_ChunkUnit] = []
+    for count, quoted in select(schedselect):
+        requested = {name: text_of_value(value) for name, value in quoted.items()}
+        cpus, gpus = int(requested.get("ncpus", "1")), int(requested.get("ngpus", "0"))
+        mem = kib(requested["mem"]) if "mem" in requested else 0
+        others = {
+            name: wanted
+            for name, value in requested.items()
+            if name in consumable and name not in _CHARGED and (wanted := amount(name, value, types))
+        }
+        found += [_ChunkUnit(len(found) + one, requested, cpus, mem, gpus, others) for one in range(count)]
+    return found
+
+
+def _resources(unit: _ChunkUnit, charged: Collection[str], types: ResourceTypes) -> str:
+    found = ""
+    for name, value in unit.requested.items():
+        if name in charged and name not in _NODE:
+            found += f":{name}={f'{kib(value)}kb' if types.resource_type(name) == 'size' else value}"
+    return found
+
+
+def _vnode_parts(
+    unit: _ChunkUnit,
+    pieces: Sequence[tuple[str, Mapping[str, int]]],
+    charged: Collection[str],
+    types: ResourceTypes,
+) -> str:
+    if len(pieces) == 1:
+        return f"{pieces[0][0]}{_resources(unit, charged, types)}"
+    texts = []
+    for vnode, taken in pieces:
+        parts = [vnode]
+        for name, count in taken.items():
+            parts.append(f"{name}={written(name, count, types, size=not unit.requested[name].isdecimal())}")
+        texts.append(":".join(parts))
+    return "+".join(texts)

@@ -1,0 +1,178 @@
+"""Writes plans on OpenPBS jobs: `estimated.*`, and comments where we are the scheduler."""
+
+import logging
+import time
+from dataclasses import replace
+from typing import Final
+
+from schedd.wire import WriteAttributes
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.facts import parse_or
+from server_adapter.bridge.job_comments import is_ours, start_to_write
+from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.state import EMPTY_STATE, ServerState, WrittenAttributes
+from server_adapter.bridge.write_queue import AttributeWrite
+from server_adapter.dis import Attribute, Operation
+from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.requests import ManageRequest, StatusRequest
+from server_adapter.openpbs.values import parent, seconds
+from server_adapter.servers.openpbs.requests import (
+    comment_attribute,
+    estimate,
+    length,
+    modify_request,
+    no_length,
+)
+
+_log = logging.getLogger(__name__)
+
+_OVERTAKEN = frozenset(
+    {ServerCode.UNKJOBID, ServerCode.BADSTATE, ServerCode.MODATRRUN, ServerCode.HISTJOBID, ServerCode.IVALREQ}
+)
+_UNANSWERED: Final = 8
+"""Writes between two answers. Each takes the server some 2 ms, by which a run may have to wait."""
+_SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
+_OWN_LENGTHS = frozenset({"soft_walltime", "min_walltime", "max_walltime"})
+_NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
+
+
+class OpenPBSJobWriter:
+    """Sets attributes of jobs; of an array, the parent's alone: the soonest start of its queued subjobs.
+
+    The first write of each connection is answered, so that missing rights are noticed. The others are of the
+    kind that is not (and that runs no `modifyjob` hooks); after every few of them a cheap request waits until
+    the server has done them. `pace` learns how long these took. Estimates are `expected` starts, where the
+    site wants that; predicted `lengths` are written, too.
+    """
+
+    def __init__(
+        self,
+        link: ServerLink[Connection],
+        pace: AdaptiveRateLimiter,
+        *,
+        comments: bool,
+        expected: bool = False,
+        lengths: bool = False,
+    ) -> None:
+        self._link = link
+        self._pace = pace
+        self._expected = expected
+        self._lengths = lengths
+        self._state = EMPTY_STATE
+        self._starts: dict[str, dict[str, int | None]] = {}
+        self._written: dict[str, int | None] = {}
+        self._proved: Connection | None = None
+        """The connection on which a write was answered."""
+        self._unanswered = 0
+        self._spent = 0.0
+        self.comments = comments
+
+    def update_state(self, state: ServerState) -> None:
+        """Forgets subjobs that no longer wait, and arrays that are gone."""
+        self._state = state
+        for array, starts in list(self._starts.items()):
+            for job in [
+                job for job in starts if (found := state.jobs.get(job)) is None or found.state != "Q"
+            ]:
+                del starts[job]
+            if not starts:
+                del self._starts[array]
+                self._written.pop(array, None)
+
+    async def write(self, write: AttributeWrite) -> bool:
+        """Writes a plan on a job; False when it is worth another try at once, without a comment."""
+        decision = write.decision
+        if "[" in decision.job_id:
+            return await self._write_on_array(write)
+        attributes = estimate(start_to_write(decision, expected=self._expected), decision.planned_nodes)
+        attributes += self._length(decision)
+        if self.comments and write.comment_free:
+            attributes.append(comment_attribute(decision))
+        return await self._send(modify_request(decision.job_id, attributes))
+
+    async def comment(self, job: str, text: str) -> None:
+        """Sets the comment; of a subjob none, which has its parent's."""
+        if "[" not in job:
+            await self._send(modify_request(job, [Attribute("comment", text)]))
+
+    async def clean(self, job: str, writing: WrittenAttributes) -> bool:
+        """Takes our writings off a job; the estimated start becomes 0, which the server shows as unknown."""
+        gone = [Attribute("comment", operation=Operation.UNSET)] if is_ours(writing.comment) else []
+        if writing.planned_start is not None or writing.planned_nodes:
+            gone += estimate(None, ())
+        if writing.length:
+            gone += no_length()
+        if gone:
+            self._proved = None  # nothing is looked at again: each removal is answered
+            await self._send(modify_request(parent(job), gone))
+        return bool(gone)
+
+    async def flush(self) -> None:
+        """Waits until the server has done all that was written."""
+        if self._unanswered:
+            self._unanswered = 0
+            async with self._link.borrow() as connection:
+                await connection.describe(_SCHEDULING)
+
+    async def _write_on_array(self, write: AttributeWrite) -> bool:
+        decision, array = write.decision, parent(write.decision.job_id)
+        starts = self._starts.setdefault(array, {})
+        starts[decision.job_id] = told = start_to_write(decision, expected=self._expected)
+        soonest = min((start for start in starts.values() if start is not None), default=None)
+        if array in self._written and self._written[array] == soonest:
+            return True
+        nodes = decision.planned_nodes if soonest == told else ()
+        self._written[array] = soonest
+        attributes = estimate(soonest, nodes) + self._length(decision)
+        return await self._send(modify_request(array, attributes))
+
+    def _length(self, decision: WriteAttributes) -> list[Attribute]:
+        """The predicted length, for a job that has a walltime above it and neither a soft nor a least one."""
+        job = (
+            self._state.jobs.get(decision.job_id) if self._lengths and decision.runs_for is not None else None
+        )
+        if job is None or decision.runs_for is None or _OWN_LENGTHS & job.resources.keys():
+            return []
+        walltime = parse_or(seconds, job.resources.get("walltime"), default=0)
+        return length(decision.runs_for) if 0 < decision.runs_for < walltime else []
+
+    async def _request(self, connection: Connection, request: ManageRequest) -> None:
+        if connection is not self._proved:
+            await connection.request(request)
+            self._proved = connection
+            return
+        await connection.request(replace(request, code=RequestCode.ASYNC_MODIFY_JOB))
+        self._unanswered += 1
+        if self._unanswered >= _UNANSWERED:
+            self._unanswered = 0
+            await connection.describe(_SCHEDULING)
+
+    async def _send(self, request: ManageRequest) -> bool:
+        try:
+            async with self._link.borrow() as connection:
+                if connection is not self._proved:
+                    self._unanswered, self._spent = 0, 0.0
+                began = time.monotonic()
+                try:
+                    await self._request(connection, request)
+                finally:
+                    # Only what the requests took: between them others have the connection, or runs go first.
+                    ended = time.monotonic()
+                    self._spent += ended - began
+                    if not self._unanswered:
+                        self._pace.record(ended - self._spent, ended)
+                        self._spent = 0.0
+        except ServerRefusedError as error:
+            if error.code in _NO_RIGHT:
+                if self.comments and any(one.name == "comment" for one in request.attributes):
+                    self.comments = False
+                    _log.warning("comments are not written: %s", error)
+                    return False
+                _log.error("estimates are not written: it takes a manager's rights (%s)", error)
+            else:
+                # Mostly a job that is gone or has just started.
+                level = logging.DEBUG if error.code in _OVERTAKEN else logging.WARNING
+                _log.log(level, "nothing was written on %s: %s", request.name, error)
+        return True

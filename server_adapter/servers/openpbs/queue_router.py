@@ -1,0 +1,220 @@
+"""Takes jobs out of an OpenPBS server's routing queues: the server itself moves them to us.
+
+No request gives the script of a job, which is kept in the server's database. The server's own move brings
+it, with what the owner asked for alone; meanwhile the job is in transit, where the server refuses to alter
+it, and its deletion waits for the end of the move. Once the commit is acknowledged the server keeps it as
+moved (state M, where it keeps a history), or forgets it.
+"""
+
+import html
+import re
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.queue_drainer import (
+    MOST_SCRIPT,
+    DrainError,
+    OfferJob,
+    RoutedJob,
+    RoutedJobFate,
+    decode_script,
+)
+from server_adapter.dis import Attribute, values_by_key
+from server_adapter.openpbs.codes import (
+    READ_ONLY,
+    ManagerCommand,
+    ObjectType,
+    RequestCode,
+    ServerCode,
+    refused,
+)
+from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.receiver import MovedJob, Receiver
+from server_adapter.openpbs.replies import Deletions
+from server_adapter.openpbs.requests import DeleteJobsRequest, ManageRequest, MoveRequest, StatusRequest
+from server_adapter.openpbs.values import select
+from server_adapter.servers.openpbs.requests import modify_request
+from server_adapter.servers.routed_jobs import parse_routed_job
+from server_adapter.settings import DrainSettings
+
+__all__ = ["MOVING", "REQUESTS", "OpenPBSQueueRouter", "submitted_script"]
+
+REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
+"""What draining sends over the adapter's own connection beside comments."""
+MOVING: Final = READ_ONLY | {RequestCode.MOVE_JOB}
+"""What leaves over a connection for one move, whose answer comes when the move is over."""
+_HOLD: Final = "o"
+_GONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID, ServerCode.BADSTATE)
+_FATES: Final[dict[str, RoutedJobFate]] = {"M": "went", "F": "deleted", "X": "deleted", "T": "moving"}
+_FROM_NODES: Final = frozenset({"ncpus", "mpiprocs", "place", "select"})
+"""What the server makes of ``nodes``, beside it."""
+_FROM_SELECT: Final = frozenset({"ncpus", "mem", "mpiprocs"})
+"""What it makes of a ``select``, beside what that names. It is sent once the server was restarted since."""
+_WORD: Final = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>", re.DOTALL)
+
+
+class OpenPBSQueueRouter:
+    """Looks at routing queues, and has their jobs moved out. ``open_to_move`` opens a connection that waits
+    for an answer as long as a job is being taken.
+    """
+
+    def __init__(
+        self,
+        link: ServerLink[Connection],
+        open_to_move: Callable[[], Awaitable[Connection]],
+        settings: DrainSettings,
+        *,
+        any_port: bool,
+    ) -> None:
+        self._link = link
+        self._open_to_move = open_to_move
+        self._receiver = Receiver(settings.host, settings.port, any_port=any_port, most=MOST_SCRIPT)
+
+    async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
+        """The jobs of those of the queues that are routing queues."""
+        found: list[RoutedJob] = []
+        async with self._link.borrow() as connection:
+            types = (Attribute("queue_type"),)
+            asked = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=types)
+            routing = {
+                queue.name
+                for queue in await connection.describe(asked)
+                if queue.values.get("queue_type", "").lower().startswith("r")
+            }
+            for queue in queues:
+                if queue in routing:
+                    jobs = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=queue))
+                    found += (parse_routed_job(job.name, job.values) for job in jobs)
+        return found
+
+    async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
+        """See `DrainableServer`. A hold replaces the comment by its own, so ours is written behind it."""
+        async with self._link.borrow() as connection:
+            try:
+                await connection.request(_hold(RequestCode.HOLD_JOB, job))
+                await connection.request(modify_request(job, [Attribute("comment", comment)]))
+                found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
+            except ServerRefusedError as error:
+                if error.code in _GONE:
+                    return None
+                raise
+        return parse_routed_job(found[0].name, found[0].values) if found else None
+
+    async def release_routed(self, job: str, comment: str) -> None:
+        """See `DrainableServer`."""
+        async with self._unless_gone() as connection:
+            await connection.request(_hold(RequestCode.RELEASE_JOB, job))
+            await connection.request(modify_request(job, [Attribute("comment", comment)]))
+
+    async def hand_over_routed(self, job: RoutedJob, offer: OfferJob) -> None:
+        """See `DrainableServer`. The server moves the job here; only after the offer it gets its reply."""
+
+        async def receive(moved: MovedJob) -> None:
+            await offer(_described(job, moved), submitted_script(moved))
+
+        async with (
+            self._receiver.expect(job.id, receive) as expected,
+            await self._open_to_move() as connection,
+        ):
+            request = MoveRequest(code=RequestCode.MOVE_JOB, job=job.id, destination=expected.destination)
+            try:
+                await connection.request(request)
+            except ServerRefusedError as error:
+                if expected.error is not None:
+                    raise expected.error from error
+                if not expected.came and error.code not in _GONE:
+                    words = (
+                        f"{error.text} (the server did not come to {expected.destination}: see drain.host)"
+                    )
+                    raise ServerRefusedError(error.code, words, f"move {job.id}", "ROUTEREJ") from error
+                raise
+
+    async def fate(self, job: str) -> RoutedJobFate:
+        """See `DrainableServer`."""
+        async with self._link.borrow() as connection:
+            for extension in ("x", None):  # it may keep no history
+                try:
+                    found = await connection.describe(
+                        StatusRequest(
+                            code=RequestCode.STATUS_JOB,
+                            name=job,
+                            attributes=(Attribute("job_state"),),
+                            extension=extension,
+                        )
+                    )
+                except ServerRefusedError as error:
+                    if error.code in _GONE:
+                        return ""
+                    if extension is None:
+                        raise
+                else:
+                    return _FATES.get(found[0].values.get("job_state", ""), "here") if found else ""
+        return ""
+
+    async def remove(self, job: str, comment: str) -> None:
+        """See `DrainableServer`."""
+        async with self._unless_gone() as connection:
+            await connection.request(modify_request(job, [Attribute("comment", comment)]))
+            payload = (await connection.request(DeleteJobsRequest(jobs=(job,)))).payload
+            for name, code in payload.failed if isinstance(payload, Deletions) else ():
+                if code:
+                    raise refused(code, "", f"delete {name}")
+
+    async def close(self) -> None:
+        """Receives no more."""
+        await self._receiver.close()
+
+    @asynccontextmanager
+    async def _unless_gone(self) -> AsyncIterator[Connection]:
+        async with self._link.borrow() as connection:
+            try:
+                yield connection
+            except ServerRefusedError as error:
+                if error.code not in _GONE:
+                    raise
+
+
+def _described(job: RoutedJob, moved: MovedJob) -> RoutedJob:
+    """What came, with what its owner asked for alone."""
+    found = parse_routed_job(job.id, values_by_key(moved.attributes))
+    if "nodes" in found.resources:
+        derived = _FROM_NODES
+    elif "select" in found.resources:
+        try:
+            chunks = [asked for _, asked in select(found.resources["select"])]
+        except ValueError:
+            raise DrainError(f"its select={found.resources['select']} cannot be read") from None
+        derived = _FROM_SELECT.union(*chunks)
+    else:
+        return found
+    asked = {name: value for name, value in found.resources.items() if name not in derived}
+    return replace(found, resources=asked)
+
+
+def submitted_script(moved: MovedJob) -> str:
+    """Its script; for a job that names a program with its words (``qsub -- PROGRAM``), one that becomes it.
+    Raises `DrainError`.
+    """
+    if moved.script:
+        return decode_script(moved.script)
+    named = values_by_key(moved.attributes)
+    program = named.get("executable", "")
+    if not program:
+        raise DrainError("it has no script")
+    words = [_WORD.sub(r"\1", program), *_WORD.findall(named.get("argument_list", ""))]
+    return f"#!/bin/sh\nexec {shlex.join(map(html.unescape, words))}\n"
+
+
+def _hold(code: RequestCode, job: str) -> ManageRequest:
+    return ManageRequest(
+        code=code,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=(Attribute("Hold_Types", _HOLD),),
+    )

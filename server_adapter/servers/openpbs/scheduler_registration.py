@@ -1,0 +1,141 @@
+"""The scheduler's place: taken, kept over restarts of the server, and given back."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from server_adapter.batch.errors import (
+    BatchError,
+    ProtocolError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+    TakenError,
+)
+from server_adapter.bridge.delivery import Backoff
+from server_adapter.bridge.server import ReadScope
+from server_adapter.openpbs.codes import Command, ServerCode
+from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.scheduler import CommandReceived, Registration, register
+
+_log = logging.getLogger(__name__)
+
+_REMINDED: Final = 60.0  # seconds between reminders of one and the same trouble
+_ABOUT_JOBS: Final = frozenset({Command.NEW, Command.TERM})
+_TROUBLE: Final = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError, TakenError)
+
+
+class SchedulerRegistration:
+    """We are the scheduler `name`, over connections that `connect` opens, as long as the server lets us.
+
+    `qrun` is asked what to tell an admin who wants a job to run and leaves the vnodes to the scheduler.
+    """
+
+    def __init__(
+        self, name: str, connect: Callable[[], Awaitable[Connection]], qrun: Callable[[str], str]
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._qrun = qrun
+        self._turn = asyncio.Lock()
+        self._registration: Registration | None = None
+        self._lost = "it was not taken yet"
+        self._said = float("-inf")
+        self._request_reading: Callable[[ReadScope], None] = lambda _: None
+
+    def barred(self) -> str:
+        """Why nothing may be started: we are not registered. Empty while we are."""
+        if self._registration is not None and self._registration.usable:
+            return ""
+        return f"the adapter is not registered as scheduler {self._name!r}: {self._lost}"
+
+    @asynccontextmanager
+    async def borrow(self) -> AsyncIterator[Connection]:
+        """The registered connection for requests. Raises `ServerUnreachableError` without one."""
+        async with self._turn:
+            registration = self._registration
+            if registration is None or not registration.usable:
+                if registration is not None:
+                    registration.end_if_broken()
+                raise ServerUnreachableError(self.barred())
+            try:
+                yield registration.primary
+            finally:
+                registration.end_if_broken()
+
+    async def register(self, request_reading: Callable[[ReadScope], None]) -> None:
+        """Registers. Raises what opening connections and `register` raise."""
+        self._request_reading = request_reading
+        await self._register()
+
+    async def serve(self) -> None:
+        """Answers commands for ever; when the place is lost, takes it again with growing waits."""
+        waits = Backoff(first=0.25, longest=5.0)  # a server that is back is to be found at once
+        while True:
+            try:
+                if self._registration is None:
+                    await self._register()
+                    self._request_reading(ReadScope.ALL)  # who registers later is not told to begin
+                waits.reset()
+                await self._attend()
+            except _TROUBLE as error:
+                await self._lose(error)
+                await waits.sleep()
+
+    async def close(self) -> None:
+        """Gives the place back."""
+        registration, self._registration = self._registration, None
+        if registration is not None:
+            await registration.close()
+
+    async def _register(self) -> None:
+        primary = await self._connect()
+        try:
+            secondary = await self._connect()
+        except BaseException:
+            await primary.close()
+            raise
+        try:
+            self._registration = await register(primary, secondary, self._name)
+        except BaseException:
+            await secondary.close()
+            await primary.close()
+            raise
+        _log.info("registered as scheduler %r", self._name)
+
+    async def _attend(self) -> None:
+        assert self._registration is not None
+        while True:
+            command = await self._registration.command()
+            _log.debug("command %s %s", command.name, command.job)
+            if command.code == Command.QUIT:
+                _log.warning("the server told its scheduler to end; the place is kept, nothing is started")
+            # The server keeps only its last command, so a job may have arrived with the end of another. The
+            # cycle ends at once, so that the next command comes when there is one.
+            self._request_reading(ReadScope.JOBS if command.code in _ABOUT_JOBS else ReadScope.ALL)
+            if command.code == Command.RUN_JOB:
+                await self._answer_qrun(command)
+            await self._registration.end()
+
+    async def _answer_qrun(self, command: CommandReceived) -> None:
+        assert self._registration is not None
+        text = self._qrun(command.job)
+        _log.info("qrun %s: %s", command.job, text)
+        async with self._turn:
+            try:
+                await self._registration.answer_qrun(command.job, ServerCode.EXECTHERE, text)
+            except ServerRefusedError as error:
+                _log.warning("the answer to qrun %s was not taken: %s", command.job, error)
+            finally:
+                self._registration.end_if_broken()
+
+    async def _lose(self, error: BatchError) -> None:
+        now = time.monotonic()
+        if now - self._said >= _REMINDED or str(error) != self._lost:
+            _log.error("not registered as scheduler %r, so nothing is started: %s", self._name, error)
+            self._said = now
+        self._lost = str(error)
+        await self.close()

@@ -1,0 +1,55 @@
+"""Vnodes that the server keeps for a job that is over: `job-exclusive`, though no job that runs has them.
+
+Seen on a real 23.06.06: such a vnode still lists the job, and pbs_sched leaves it alone. Planned as free, it
+would have each start there refused.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from server_adapter.batch.status_objects import Described
+from server_adapter.servers.openpbs.facts import is_exclusive, shares
+
+_log = logging.getLogger(__name__)
+
+_HOLDING: Final = frozenset({"R", "E"})
+_LONG: Final = 60.0  # seconds; for a moment it is so at each end of a job
+
+
+class StuckVnodes:
+    """Finds them from reading to reading, by `clock`; says so when one is found."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._said: frozenset[str] = frozenset()
+
+    def without(self, vnodes: list[Described], jobs: Iterable[Described]) -> list[Described]:
+        """The vnodes, those that are stuck as if they were offline."""
+        exclusive = {vnode.name for vnode in vnodes if is_exclusive(vnode.values)}
+        alone = exclusive - _held(jobs) if exclusive else exclusive
+        now = self._clock()
+        self._since = {name: self._since.get(name, now) for name in alone}
+        stuck = frozenset(name for name, since in self._since.items() if now - since >= _LONG)
+        if stuck - self._said:
+            _log.warning(
+                "%s: job-exclusive, though no job that runs has it, so nothing is planned there; "
+                "`pbsnodes -v` shows the job that the server still counts; a restart of pbs_server frees it",
+                ", ".join(sorted(stuck)),
+            )
+        self._said = stuck
+        return [_offline(vnode) if vnode.name in stuck else vnode for vnode in vnodes] if stuck else vnodes
+
+
+def _held(jobs: Iterable[Described]) -> set[str]:
+    return {
+        share.node
+        for job in jobs
+        if job.values.get("job_state") in _HOLDING
+        for share in shares(job.values.get("exec_vnode", ""))
+    }
+
+
+def _offline(vnode: Described) -> Described:
+    return Described(vnode.object_type, vnode.name, {**vnode.values, "state": "offline"})

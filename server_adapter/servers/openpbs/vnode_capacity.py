@@ -1,0 +1,205 @@
+"""The vnodes of a host that is planned as one node: which of them a chunk gets, and what of each."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from schedd.wire import ResourceTypes
+from server_adapter.batch.status_objects import Described
+from server_adapter.bridge.facts import Values, parse_or
+from server_adapter.openpbs.values import Piece, amount, boolean, exec_vnode, text_of_value
+from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, SHARED, node_facts, vnode_state
+from server_adapter.servers.openpbs.hosts import amounts
+
+_NO_CHUNKS: Final[list[list[Piece]]] = []
+
+
+class VnodesFullError(ValueError):
+    """The host has room enough, its vnodes have not: worth another try when a job there has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class VnodeCapacity:
+    """What is left of a vnode: amounts by resource that it has, sizes in KiB; `tags` are its properties."""
+
+    vnode: str
+    free: Mapping[str, int]
+    tags: frozenset[str]
+
+
+CapacityByHost = Mapping[str, Sequence[VnodeCapacity]]
+"""Of each host with several vnodes, those that can be used."""
+
+
+def vnode_capacity(
+    vnode: Described, types: ResourceTypes, held: Mapping[str, int] | None = None
+) -> VnodeCapacity:
+    """What is left of a vnode by the server's own count, or beside what is `held` of it."""
+    used = amounts(vnode.values, ASSIGNED, types) if held is None else held
+    free = {
+        name: max(0, count - used.get(name, 0))
+        for name, count in amounts(vnode.values, AVAILABLE, types).items()
+        if count
+    }
+    return VnodeCapacity(
+        vnode.name, free, frozenset(node_facts(vnode.name, vnode.values, types=types).properties)
+    )
+
+
+def remaining_amounts(vnode: Described, types: ResourceTypes, spent: Mapping[str, int]) -> dict[str, int]:
+    """What a vnode or a host has left of each amount that it has, by the server's own count and what was
+    `spent` since.
+    """
+    used = amounts(vnode.values, ASSIGNED, types)
+    return {
+        name: max(0, count - used.get(name, 0) - spent.get(name, 0))
+        for name, count in amounts(vnode.values, AVAILABLE, types).items()
+    }
+
+
+def usable(vnodes: Iterable[Described], reservation: str = "") -> list[Described]:
+    """The vnodes on which jobs may start, those of a reservation on its own alone."""
+    tag = f"resv={reservation}"
+    return [
+        one
+        for one in vnodes
+        if vnode_state(one.values) == "up"
+        and (not reservation or tag in node_facts(one.name, one.values).properties)
+    ]
+
+
+def held_by(texts: Iterable[str], types: ResourceTypes) -> dict[str, dict[str, int]]:
+    """What jobs with these `exec_vnode` hold of each vnode."""
+    found: dict[str, dict[str, int]] = {}
+    for text in texts:
+        for chunk in parse_or(exec_vnode, text or None, default=_NO_CHUNKS):
+            for piece in chunk:
+                here = found.setdefault(piece.vnode, {})
+                for name, value in piece.resources.items():
+                    named = types.spelled(name)
+                    here[named] = here.get(named, 0) + (amount(name, value, types) or 0)
+    return found
+
+
+def lay_out_chunk(
+    asked: Mapping[str, str],
+    charged: Collection[str],
+    capacities: Sequence[VnodeCapacity],
+    types: ResourceTypes,
+    *,
+    whole: bool,
+) -> tuple[list[tuple[str, dict[str, int]]], list[VnodeCapacity]]:
+    """The vnodes of one chunk, with the amounts of `charged` resources that it takes there, and what is then
+    left of all.
+
+    One vnode where one has room, the fullest of those; else it is spread over several, unless it is to stay
+    `whole`: on a vnode on which no other chunk of its job is. Raises VnodesFullError.
+    """
+    needs = {
+        name: count
+        for name, value in asked.items()
+        if name in charged
+        and (count := amount(name, value, types))
+        and any(name in one.free for one in capacities)
+    }
+    known = {tag for one in capacities for tag in one.tags}
+    meeting = [one for one in capacities if meets(asked, (one.vnode,), one.tags, known, types)]
+    fitting = [one for one in meeting if all(one.free.get(name, 0) >= n for name, n in needs.items())]
+    if fitting:
+        best = min(fitting, key=lambda one: (one.free.get("ngpus", 0), one.free.get("ncpus", 0)))
+        taken = [(best.vnode, needs)]
+    else:
+        taken = [] if whole else _spread(needs, meeting)
+    if not taken:
+        text = ":".join(f"{name}={value}" for name, value in asked.items())
+        raise VnodesFullError(f"no vnodes of the host have room for {text} now")
+    by_name = dict(taken)
+    left = [
+        replace(one, free=_less(one.free, one.free if whole else by_name[one.vnode]))
+        if one.vnode in by_name
+        else one
+        for one in capacities
+    ]
+    return taken, left
+
+
+def _spread(
+    needs: Mapping[str, int], capacities: Iterable[VnodeCapacity]
+) -> list[tuple[str, dict[str, int]]]:
+    wanting = dict(needs)
+    found = []
+    for one in sorted(capacities, key=lambda one: -one.free.get("ncpus", 0)):
+        piece = {name: take for name, n in wanting.items() if (take := min(n, one.free.get(name, 0)))}
+        if piece:
+            found.append((one.vnode, piece))
+            wanting = _less(wanting, piece)
+    return [] if any(wanting.values()) else found
+
+
+def meets(
+    asked: Mapping[str, str],
+    names: Collection[str],
+    tags: Collection[str],
+    known: Collection[str],
+    types: ResourceTypes,
+) -> bool:
+    """Whether a node with these names and properties has what is asked for beside amounts.
+
+    What none has, as nothing among the `known` properties of all, is no matter of theirs.
+    """
+    for name, value in asked.items():
+        if name == "vnode":
+            if value not in names:
+                return False
+        elif name == "host":
+            if value in known and value not in tags and value not in names:
+                return False
+        elif types.is_level(name):
+            start = f"{name.lower()}="
+            there = [int(tag[len(start) :]) for tag in tags if tag.startswith(start)]
+            least = amount(name, text_of_value(value), types) or 0
+            if least and max(there, default=0) < least and any(tag.startswith(start) for tag in known):
+                return False
+        elif types.is_amount(name):
+            pass
+        elif (is_true := boolean(name, value, types)) is False:
+            if f"{name.lower()}=True" in tags:
+                return False
+        else:
+            tag = f"{name.lower()}={'True' if is_true else text_of_value(value)}"
+            if tag in known and tag not in tags:
+                return False
+    return True
+
+
+def _less(free: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
+    return {name: count - taken.get(name, 0) for name, count in free.items()}
+
+
+def takes_vnode(place: str, vnode: Values) -> bool:
+    """Whether a job with this `place` has the vnode to itself, after `is_excl` of the server's scheduler."""
+    words, sharing = set(place.split(":")), vnode.get("sharing", SHARED)
+    if sharing.startswith("force_") or sharing == "ignore_excl":
+        return sharing != "ignore_excl"
+    if words & {"excl", "exclhost"}:
+        return True
+    return "shared" not in words and sharing != SHARED
+
+
+def takes_hosts(place: str, vnodes: Iterable[Described]) -> bool:
+    """Whether a job with this `place` has the host of these vnodes to itself, by its words or by theirs."""
+    words = set(place.split(":"))
+    sharings = {one.values.get("sharing", SHARED) for one in vnodes}
+    return (
+        "exclhost" in words
+        or "force_exclhost" in sharings
+        or ("default_exclhost" in sharings and not words & {"excl", "shared"})
+    )
+
+
+def add_idle_vnodes(where: str, vnodes: Iterable[str]) -> str:
+    """The `exec_vnode` with those of the vnodes that it does not name, of which nothing is charged: so the
+    server, too, knows them as taken.
+    """
+    named = {piece.vnode for chunk in exec_vnode(where) for piece in chunk}
+    return "+".join([where, *[f"({name})" for name in vnodes if name not in named]])

@@ -1,0 +1,104 @@
+"""Writes plans on TORQUE jobs: what the server knows and lets us set, found out by asking."""
+
+import logging
+import time
+from dataclasses import replace
+
+from schedd.wire import WriteAttributes
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.job_comments import is_ours
+from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.state import WrittenAttributes
+from server_adapter.bridge.write_queue import AttributeWrite
+from server_adapter.dis import Attribute
+from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.servers.torque.requests import WritableAttributes, modify_request, plan_request, unset
+from server_adapter.torque.connection import Connection
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.requests import ManageRequest
+
+_log = logging.getLogger(__name__)
+
+_UNKNOWN = frozenset({ServerCode.NOATTR, ServerCode.UNKRESC})
+_OVERTAKEN = frozenset({ServerCode.UNKJOBID, ServerCode.BADSTATE, ServerCode.MODATRRUN})
+_NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
+
+
+class TorqueJobWriter:
+    """Sets attributes of jobs: `offers`, those that the site wants. `pace` learns how long a write took."""
+
+    def __init__(self, link: TorqueLink, offers: WritableAttributes, pace: AdaptiveRateLimiter) -> None:
+        self._link = link
+        self._offers = offers
+        self._pace = pace
+        self._planned_known: bool | None = None if offers.planned else False
+
+    @property
+    def offers(self) -> WritableAttributes:
+        """What is written now."""
+        return self._offers
+
+    async def comment(self, job: str, text: str) -> None:
+        """Sets the comment."""
+        await self._send(modify_request(job, Attribute("comment", text)))
+
+    async def clean(self, job: str, writing: WrittenAttributes) -> bool:
+        """Takes our writings off a job; whether there were any."""
+        gone = [unset("comment")] if is_ours(writing.comment) else []
+        if writing.start_time is not None and self._offers.start_time:
+            gone.append(unset("start_time"))
+        if (writing.planned_start is not None or writing.planned_nodes) and self._offers.planned:
+            gone += [unset("planned_start"), unset("planned_nodes")]
+        if gone:
+            await self._send(modify_request(job, *gone))
+        return bool(gone)
+
+    async def write(self, write: AttributeWrite) -> bool:
+        """Writes a plan on a job; False when it is worth another try at once, with fewer attributes."""
+        async with self._link.borrow() as connection:
+            if self._planned_known is None and write.decision.planned_start is not None:
+                await self._probe_planned(connection, write.decision)
+        offers = replace(self._offers, planned=self._planned_known is True)
+        request = plan_request(write.decision, offers, comment_free=write.comment_free)
+        return request is None or await self._send(request)
+
+    async def _probe_planned(self, connection: Connection, decision: WriteAttributes) -> None:
+        """Whether the server knows planned_start and planned_nodes shows when they are written."""
+        request = plan_request(decision, WritableAttributes(comment=False, planned=True))
+        assert request is not None
+        try:
+            await connection.request(request)
+        except ServerRefusedError as error:
+            if error.code in _UNKNOWN | _NO_RIGHT:
+                self._planned_known = False
+                _log.info("planned_start and planned_nodes are not written: %s", error)
+        else:
+            self._planned_known = True
+
+    async def _send(self, request: ManageRequest) -> bool:
+        """False when the request is worth another try, with fewer attributes."""
+        try:
+            async with self._link.borrow() as connection:
+                began = time.monotonic()
+                try:
+                    await connection.request(request)
+                finally:
+                    self._pace.record(began, time.monotonic())
+        except ServerRefusedError as error:
+            if error.code not in _NO_RIGHT:
+                # Mostly a job that is gone or has just started.
+                _log.log(
+                    logging.DEBUG if error.code in _OVERTAKEN else logging.WARNING,
+                    "nothing was written on %s: %s",
+                    request.name,
+                    error,
+                )
+                return True
+            names = {attribute.name for attribute in request.attributes}
+            if "start_time" in names:
+                self._offers = replace(self._offers, start_time=False)
+                _log.warning("start_time is not written: it takes a privileged port (%s)", error)
+                return False
+            self._offers = replace(self._offers, comment=False)
+            _log.error("nothing is written on jobs: it takes a manager's rights (%s)", error)
+        return True

@@ -1,0 +1,142 @@
+"""Takes jobs out of a TORQUE server's routing queues.
+
+A server gives nobody the script of a job: it lies in a file of its own beside the job's record,
+``server_priv/jobs/NAME.SC``, where NAME is the attribute ``hashname``, and by default the job's id.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.queue_drainer import (
+    GONE,
+    MOST_SCRIPT,
+    DrainError,
+    OfferJob,
+    RoutedJob,
+    RoutedJobFate,
+    decode_script,
+)
+from server_adapter.dis import Attribute
+from server_adapter.servers.routed_jobs import parse_routed_job
+from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.servers.torque.requests import modify_request
+from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.torque.connection import Connection
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.requests import ManageRequest, StatusRequest
+
+__all__ = ["REQUESTS", "TorqueQueueRouter"]
+
+REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOB})
+"""What draining sends beside comments."""
+_HOLD: Final = "o"
+
+
+class TorqueQueueRouter:
+    """Looks at routing queues, and moves their jobs out."""
+
+    def __init__(self, link: TorqueLink, scripts: Path) -> None:
+        self._link = link
+        self._scripts = scripts
+
+    async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
+        """The jobs of those of the queues that are routing queues."""
+        found: list[RoutedJob] = []
+        async with self._link.borrow() as connection:
+            types = (Attribute("queue_type"),)
+            asked = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=types)
+            routing = {
+                queue.name
+                for queue in await connection.describe(asked)
+                if queue.values.get("queue_type", "").lower().startswith("r")
+            }
+            for queue in queues:
+                if queue in routing:
+                    jobs = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=queue))
+                    found += (parse_routed_job(job.name, job.values) for job in jobs)
+        return found
+
+    async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
+        """See `DrainableServer`."""
+        async with self._link.borrow() as connection:
+            try:
+                await connection.request(modify_request(job, Attribute("comment", comment)))
+                await connection.request(_hold(RequestCode.HOLD_JOB, job))
+                found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
+            except ServerRefusedError as error:
+                if error.code in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
+                    return None
+                raise
+        return parse_routed_job(found[0].name, found[0].values) if found else None
+
+    async def release_routed(self, job: str, comment: str) -> None:
+        """See `DrainableServer`."""
+        async with self._link.borrow() as connection:
+            await _unless_gone(connection, modify_request(job, Attribute("comment", comment)))
+            await _unless_gone(connection, _hold(RequestCode.RELEASE_JOB, job))
+
+    async def hand_over_routed(self, job: RoutedJob, offer: OfferJob) -> None:
+        """See `DrainableServer`: it is deleted here, once the federation has it."""
+        number = await offer(job, await asyncio.to_thread(self.read_script, job))
+        await self.remove(job.id, GONE.format(number))
+
+    async def fate(self, job: str) -> RoutedJobFate:
+        """See `DrainableServer`."""
+        async with self._link.borrow() as connection:
+            try:
+                found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
+            except ServerRefusedError as error:
+                if error.code == ServerCode.UNKJOBID:
+                    return ""
+                raise
+        values = found[0].values if found else {}
+        if values.get("job_state") != "C":
+            return "here" if found else ""
+        return "went" if values.get("comment", "").startswith(GONE.format("")) else "deleted"
+
+    def read_script(self, job: RoutedJob) -> str:
+        """Reads the file beside the job's record. Raises `DrainError`."""
+        name = f"{job.attributes.get('hashname') or job.id}.SC"
+        path = self._scripts / name
+        if Path(name).name != name:
+            raise DrainError(f"{name!r} is no name of a script")
+        try:
+            with path.open("rb") as file:
+                return decode_script(file.read(MOST_SCRIPT + 1))
+        except OSError as error:
+            raise DrainError(f"its script {path} cannot be read: {error.strerror}") from None
+
+    async def remove(self, job: str, comment: str) -> None:
+        """See `DrainableServer`."""
+        async with self._link.borrow() as connection:
+            await _unless_gone(connection, modify_request(job, Attribute("comment", comment)))
+            await _unless_gone(
+                connection,
+                ManageRequest(
+                    code=RequestCode.DELETE_JOB,
+                    command=ManagerCommand.DELETE,
+                    object_type=ObjectType.JOB,
+                    name=job,
+                ),
+            )
+
+
+async def _unless_gone(connection: Connection, request: ManageRequest) -> None:
+    try:
+        await connection.request(request)
+    except ServerRefusedError as error:
+        if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
+            raise
+
+
+def _hold(code: RequestCode, job: str) -> ManageRequest:
+    return ManageRequest(
+        code=code,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=(Attribute("Hold_Types", _HOLD),),
+    )

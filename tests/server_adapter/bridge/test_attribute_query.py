@@ -1,0 +1,55 @@
+"""A server that knows fewer attributes than we ask for."""
+
+import pytest
+
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.status_objects import Described
+from server_adapter.servers.torque.attribute_query import AttributeQuery
+from server_adapter.torque.codes import RequestCode
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.requests import StatusRequest
+
+KNOWN = {"job_state", "comment"}
+
+
+class Server:
+    """Refuses a request with an unknown name as a whole, as the real one does."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.code = ServerCode.NOATTR
+
+    async def describe(self, request: StatusRequest) -> list[Described]:
+        names = tuple(attribute.name for attribute in request.attributes)
+        self.asked.append(names)
+        if not KNOWN.issuperset(names):
+            raise ServerRefusedError(self.code, "Undefined attribute", "STATUS_JOB")
+        return [Described(2, request.name or "1.here", dict.fromkeys(names, "x"))]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.anyio
+async def test_names_that_the_server_does_not_know_are_found_once_and_left_out() -> None:
+    server = Server()
+    query = AttributeQuery(RequestCode.STATUS_JOB, ["job_state", "planned_start", "comment", "planned_nodes"])
+    found = await query.fetch(server, "7.here")  # type: ignore[arg-type]
+    assert [(job.name, set(job.values)) for job in found] == [("7.here", KNOWN)]
+    assert query.names == ("job_state", "comment")
+    server.asked.clear()
+    await query.fetch(server)  # type: ignore[arg-type]
+    assert server.asked == [("job_state", "comment")]
+
+
+@pytest.mark.anyio
+async def test_other_refusals_are_not_taken_for_that() -> None:
+    server = Server()
+    server.code = ServerCode.UNKJOBID
+    query = AttributeQuery(RequestCode.STATUS_JOB, ["job_state", "planned_start"])
+    with pytest.raises(ServerRefusedError):
+        await query.fetch(server)  # type: ignore[arg-type]
+    assert len(server.asked) == 1
+    assert query.names == ("job_state", "planned_start")

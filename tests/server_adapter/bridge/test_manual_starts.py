@@ -1,0 +1,160 @@
+"""Starts that are not ours: a qrun that was said before or that the server logged, or nobody knows whose."""
+
+import logging
+import os
+import pwd
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from schedd.wire import JobStarted, ShareFacts, Snapshot
+from server_adapter.bridge.journal import Journal
+from server_adapter.bridge.manual_starts import RecordedStarts, ServerLog
+from tests.server_adapter.bridge.house import Build, House, start_as_admin
+
+
+def line(job: str, who: str) -> str:
+    return f"11/21/2026 16:41:36;0008;PBS_Server.7325;Job;{job};Job Run at request of {who}\n"
+
+
+def today(directory: Path, back: int = 0) -> Path:
+    return directory / f"{date.today() - timedelta(days=back):%Y%m%d}"  # noqa: DTZ011
+
+
+def by(house: House) -> list[str]:
+    return [event.by for event in house.daemon.events if isinstance(event, JobStarted)]
+
+
+# -- the server's log ------------------------------------------------------------------------------
+
+
+def test_the_log_tells_who_had_a_job_run_unless_a_scheduler_did(tmp_path: Path) -> None:
+    file = today(tmp_path)
+    file.write_text(line("1.vm", "carol@login1") + line("2.vm", "root@localhost") + "noise;Job;3.vm;else\n")
+    log = ServerLog(tmp_path, ["root"])
+    log.follow()
+    assert log.by_hand == {"1.vm": "carol@login1"}
+    with file.open("a") as end:
+        end.write(
+            line("9[3].vm", "dave@login1") + line("1.vm", "root@localhost") + line("4.vm", "eve@x")[:40]
+        )
+    log.follow()
+    assert log.by_hand == {"9[3].vm": "dave@login1"}
+    with file.open("a") as end:
+        end.write(line("4.vm", "eve@x")[40:])
+    log.follow()
+    assert log.by_hand["4.vm"] == "eve@x"
+
+
+def test_the_log_is_followed_into_the_next_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = ServerLog(tmp_path, ["root"])
+    today(tmp_path).write_text("")
+    log.follow()
+    with today(tmp_path).open("a") as end:
+        end.write(line("1.vm", "carol@login1"))
+
+    class Tomorrow(date):
+        @classmethod
+        def today(cls) -> "Tomorrow":
+            real = date.today() + timedelta(days=1)  # noqa: DTZ011
+            return cls(real.year, real.month, real.day)
+
+    monkeypatch.setattr("server_adapter.bridge.manual_starts.date", Tomorrow)
+    today(tmp_path, -1).write_text(line("2.vm", "dave@login1"))
+    log.follow()
+    assert log.by_hand == {"1.vm": "carol@login1", "2.vm": "dave@login1"}
+
+
+def test_of_a_huge_log_the_end_is_read(tmp_path: Path) -> None:
+    with today(tmp_path).open("w") as file:
+        file.write(line("1.vm", "carol@login1"))
+        file.write("x" * 6_000_000 + "\n")
+        file.write(line("2.vm", "carol@login1"))
+    log = ServerLog(tmp_path, ["root"])
+    log.follow()
+    assert log.by_hand == {"2.vm": "carol@login1"}
+
+
+def test_a_log_that_cannot_be_read_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    today(tmp_path).mkdir()
+    log = ServerLog(tmp_path, ["root"])
+    with caplog.at_level(logging.WARNING):
+        log.follow()
+        log.follow()
+    (said,) = [record.message for record in caplog.records]
+    assert said.startswith("the server's log cannot be read, so a qrun looks like another scheduler: ")
+    assert said.endswith(f"{today(tmp_path)}: Is a directory")
+
+
+# -- on every way to the daemon --------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_qrun_that_was_said_before_is_told_as_such(build: Build) -> None:
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    adapter = await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    RecordedStarts(adapter.settings.state_dir).add(job.partition(".")[0])
+    start_as_admin(house.server, job)
+    await house.until(lambda: house.daemon.state.jobs[job].state == "R")
+    assert by(house) == ["an admin"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("short", [False, True])
+async def test_a_qrun_that_the_server_logged_is_told_as_such(
+    build: Build, tmp_path: Path, short: bool
+) -> None:
+    """Also one so short that it begins and ends between two readings."""
+    house = await build(plan=False, **{"server.logs": tmp_path, "poll.interval": 600.0})
+    job = house.server.submit(resources={"nodes": "1"}, runtime=0.05 if short else 60.0)
+    adapter = await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    today(tmp_path).write_text(line(job, "carol@login1"))
+    start_as_admin(house.server, job)
+    if short:
+        await house.until(house.all_done)
+    adapter.request_reading()
+    await house.until(lambda: bool(by(house)))
+    assert by(house) == ["carol@login1"]
+
+
+@pytest.mark.anyio
+async def test_a_qrun_while_the_adapter_was_away_stands_in_the_snapshot(build: Build, tmp_path: Path) -> None:
+    house = await build(plan=False, **{"server.logs": tmp_path})
+    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    await house.stop()
+    today(tmp_path).write_text(line(job, "carol@login1"))
+    start_as_admin(house.server, job)
+    await house.start()
+    await house.until(lambda: house.daemon.state.jobs[job].state == "R")
+    (last,) = [event for event in house.daemon.events if isinstance(event, Snapshot)][-1:]
+    assert [fact.by for fact in last.jobs] == ["carol@login1"]
+
+
+@pytest.mark.anyio
+async def test_whether_another_scheduler_lives_is_for_the_daemon_to_say(build: Build) -> None:
+    house = await build(plan=False)
+    foreign, ours = (house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(2))
+    await house.start()
+    await house.until(lambda: ours in house.daemon.state.jobs)
+    start_as_admin(house.server, foreign)
+    await house.until(lambda: house.daemon.state.jobs[foreign].state == "R")
+    assert by(house) == [""]
+    house.daemon.decide(ours, [ShareFacts("node2", 1)])
+    await house.until(lambda: bool(house.daemon.accepted))
+
+
+def test_what_root_leaves_in_the_state_directory_is_the_adapters(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    other = pwd.getpwnam("nobody").pw_uid
+    os.chown(tmp_path, other, -1)
+    RecordedStarts(tmp_path).add("1.server")
+    Journal(tmp_path).close()
+    owners = {path.name: path.stat().st_uid for path in tmp_path.iterdir()}
+    assert owners == dict.fromkeys(("lock", "qrun", "runs", "state.json"), other)

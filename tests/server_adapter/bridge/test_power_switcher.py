@@ -1,0 +1,160 @@
+"""Nodes switched by the site's own commands: real processes, which write down what they were told."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from schedd.wire import JobFacts, ShareFacts, Switch, Switched
+from server_adapter.bridge.power_switcher import PowerSwitcher
+from server_adapter.bridge.state import EMPTY_STATE, ServerState
+from server_adapter.settings import PowerSettings
+
+NOW = 1_700_000_000
+
+
+class House:
+    """The part of the adapter that switches, with commands that note their arguments in a file."""
+
+    def __init__(self, directory: Path, *, on: str = "", off: str = "", **settings: Any) -> None:
+        self.noted = directory / "noted"
+        self.told: list[Switched] = []
+        self.barred = ""
+        self.term = 1
+        self.state: ServerState = EMPTY_STATE
+        self.read = 0
+        names = (f"e:{number}" for number in count(1))
+        delivery: Any = SimpleNamespace(ids=names, enqueue=self._put)
+        script = f'echo "$0 $*" >> "{self.noted}"; '
+        command = settings.pop("command", None)
+        chosen: dict[str, Any] = {
+            "on": ("sh", "-c", script + on, "on"),
+            "off": ("sh", "-c", script + off, "off"),
+            **settings,
+        }
+        if command is not None:
+            chosen |= {"on": command, "off": command}
+        self.switches = PowerSwitcher(
+            PowerSettings(**chosen),
+            delivery,
+            lambda: self.barred,
+            self._fresh,
+            lambda: self.term,
+            lambda: NOW,
+        )
+
+    async def _put(self, event: Switched) -> None:
+        self.told.append(event)
+
+    async def _fresh(self) -> ServerState:
+        self.read += 1
+        return self.state
+
+    def do(self, *decisions: Switch) -> list[Switched]:
+        self.told = []
+        for one in decisions:
+            self.switches.enqueue(one)
+        asyncio.run(self.switches.finish())
+        return self.told
+
+    @property
+    def ran(self) -> list[str]:
+        return self.noted.read_text().splitlines() if self.noted.exists() else []
+
+
+def switch(number: int, node: str, on: bool, **more: Any) -> Switch:
+    given: dict[str, Any] = {"expires": NOW + 60, "term": 1, **more}
+    return Switch(id=f"d{number:012d}", cause="e", time=NOW, node=node, on=on, **given)
+
+
+def test_nodes_that_go_the_same_way_go_together_and_each_is_told_of(tmp_path: Path) -> None:
+    house = House(tmp_path, on="echo they boot")
+    told = house.do(switch(1, "n1", True), switch(2, "n2", False), switch(3, "n3", True))
+    assert house.ran == ["on n1 n3", "off n2"]
+    assert sorted((one.node, one.on, one.done, one.code, one.text) for one in told) == [
+        ("n1", True, True, 0, "they boot"),
+        ("n2", False, True, 0, ""),
+        ("n3", True, True, 0, "they boot"),
+    ]
+    assert {one.decision_id for one in told} == {f"d{n:012d}" for n in (1, 2, 3)}
+
+
+def test_what_was_done_is_not_done_again_when_the_decision_comes_once_more(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.do(switch(1, "n1", False))
+    (told,) = house.do(switch(1, "n1", False))
+    assert (told.done, house.ran) == (True, ["off n1"])
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("echo no such board >&2; exit 7", 7, "no such board"),
+        ("exit 3", 3, "sh ended with 3"),
+        ("printf 'a\\033[31mb'; exit 1", 1, "a [31mb"),
+    ],
+)
+def test_a_command_that_fails_is_told_with_its_status_and_words(
+    tmp_path: Path, script: str, code: int, said: str
+) -> None:
+    (told,) = House(tmp_path, off=script).do(switch(1, "n1", False))
+    assert (told.done, told.code, told.text) == (False, code, said)
+
+
+def test_a_command_that_takes_too_long_is_killed_with_all_that_it_began(tmp_path: Path) -> None:
+    house = House(tmp_path, off=f"(sleep 30; echo late >> {tmp_path}/noted) & wait", timeout=0.3)
+    (told,) = house.do(switch(1, "n1", False))
+    assert (told.done, told.code, told.text) == (False, -1, "sh did not end within 0.3 s")
+    assert house.ran == ["off n1"]
+
+
+def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
+    house = House(tmp_path, command=("/no/such",))
+    (told,) = house.do(switch(1, "n1", True))
+    assert (told.done, told.code, told.text) == (False, -1, "/no/such: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    ("decision", "barred", "said"),
+    [
+        (switch(1, "n1", True), "the adapter is in shadow mode", "the adapter is in shadow mode"),
+        (switch(1, "n1", True, term=0), "", "decided in term 0, but term 1 rules"),
+        (switch(1, "n1", True, expires=NOW - 5), "", "the decision expired 5 s ago"),
+        (switch(1, "-f", True), "", "its name could be taken for an option"),
+    ],
+)
+def test_what_may_not_be_done_is_refused(tmp_path: Path, decision: Switch, barred: str, said: str) -> None:
+    house = House(tmp_path)
+    house.barred = barred
+    (told,) = house.do(decision)
+    assert (told.done, told.code, told.text, house.ran) == (False, -1, said, [])
+
+
+def test_without_commands_it_says_which_setting_is_missing(tmp_path: Path) -> None:
+    house = House(tmp_path, command=())
+    (told,) = house.do(switch(1, "n1", False))
+    assert told.text == "the adapter's settings have no commands to switch nodes: [power] on and off"
+
+
+def test_a_node_on_which_the_server_shows_a_job_is_not_switched_off(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    jobs: Sequence[JobFacts] = [
+        JobFacts(id="7.s", owner="a", queue="q", submitted=1, state="R", shares=(ShareFacts("n1", 1),)),
+        JobFacts(id="8.s", owner="a", queue="q", submitted=1, state="Q"),
+    ]
+    house.state = ServerState(jobs={job.id: job for job in jobs})
+    told = {one.node: one for one in house.do(switch(1, "n1", False), switch(2, "n2", False))}
+    assert (told["n1"].done, told["n1"].text) == (False, "job 7.s is on it")
+    assert told["n2"].done
+    assert house.ran == ["off n2"]
+    assert house.read == 1
+
+
+def test_no_more_names_than_set_go_to_one_command(tmp_path: Path) -> None:
+    house = House(tmp_path, at_once=2)
+    house.do(*(switch(i, f"n{i}", True) for i in range(1, 6)))
+    assert house.ran == ["on n1 n2", "on n3 n4", "on n5"]

@@ -1,0 +1,51 @@
+"""When the whole state is sent again."""
+
+from server_adapter.bridge.snapshot_schedule import SnapshotSchedule
+
+
+def test_a_clock_that_was_set_back_does_not_put_the_next_snapshot_off() -> None:
+    now = [1_000_000.0]
+    times = SnapshotSchedule(600, lambda: now[0])
+
+    def due(later: float) -> bool:
+        now[0] += later
+        return times.should_send
+
+    times.sent()
+    assert due(86_400)
+    times.repeat_often()
+    times.sent()
+    found = [due(0), due(-86_400)]
+    times.sent()
+    found += [due(-30), due(629), due(1)]
+    assert found == [False, True, False, False, True]
+
+
+def moments(times: SnapshotSchedule, now: list[float], until: int) -> list[int]:
+    """At which seconds from now on snapshots go."""
+    begin, found = now[0], []
+    for second in range(until + 1):
+        now[0] = begin + second
+        if times.should_send:
+            found.append(second)
+            times.sent()
+    return found
+
+
+def test_while_the_daemon_doubts_they_go_every_fifteen_seconds() -> None:
+    now = [1_000_000.0]
+    times = SnapshotSchedule(600, lambda: now[0])
+    assert moments(times, now, 700) == [0, 600]
+    times.repeat_often()
+    found = moments(times, now, 900)
+    assert found == [*range(15, 211, 15), 810]  # for the grace and two more, then as usual
+
+
+def test_a_clock_that_went_back_by_a_minute_is_no_clock_that_was_set_back() -> None:
+    for back, due in ((60.0, False), (60.1, True)):
+        now = [1_000_000.0]
+        times = SnapshotSchedule(600, lambda now=now: now[0])  # type: ignore[misc]
+        assert times.should_send
+        times.sent()
+        now[0] -= back
+        assert times.should_send is due

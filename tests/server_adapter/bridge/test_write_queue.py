@@ -1,0 +1,175 @@
+"""Which plan is written next, and what an earlier run of ours wrote."""
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from schedd.wire import JobFacts, WriteAttributes
+from server_adapter.bridge.job_comments import NODES_SHOWN, comment, is_foreign, start_to_write
+from server_adapter.bridge.state import ServerState, WrittenAttributes
+from server_adapter.bridge.write_queue import AttributeWriteQueue
+from server_adapter.servers.torque.requests import WritableAttributes, plan_request
+
+NOW = 1_800_000_000
+
+
+def tell(job: str, start: int | None, *, text: str = "") -> WriteAttributes:
+    return WriteAttributes(
+        id="d1",
+        cause="",
+        time=NOW,
+        job_id=job,
+        planned_start=start,
+        planned_end=None if start is None else start + 60,
+        planned_nodes=() if start is None else ("n1",),
+        text=text,
+    )
+
+
+def state(*jobs: str, running: tuple[str, ...] = (), comments: Mapping[str, str] = {}) -> ServerState:
+    facts = {
+        name: JobFacts(id=name, owner="a", queue="q", submitted=NOW, state="R" if name in running else "Q")
+        for name in (*jobs, *running)
+    }
+    return ServerState(
+        jobs=facts, writings={name: WrittenAttributes(text) for name, text in comments.items()}
+    )
+
+
+def refresh(tells: AttributeWriteQueue, seen: ServerState) -> None:
+    deque(tells.refresh(seen), maxlen=0)
+
+
+def written(tells: AttributeWriteQueue, seen: ServerState) -> list[str]:
+    found = []
+    while (write := tells.next(seen)) is not None:
+        found.append(write.decision.job_id)
+        tells.mark_written(write.decision)
+    return found
+
+
+def test_an_expected_start_stands_in_the_comment_and_is_written_when_it_changes() -> None:
+    tells, seen = AttributeWriteQueue(), state("a")
+    plain = tell("a", NOW + 9_000, text="its mem is not planned")
+    told = replace(plain, expected_start=NOW + 1_000, expected_by=NOW + 3_000, promised_start=NOW + 12_600)
+    tells.enqueue(told)
+    assert written(tells, seen) == ["a"]
+    said = comment(told)
+    assert re.fullmatch(
+        r"schedd: planned start \S+ \S+ \S+ on n1 \(expected about \S+ \S+ \S+, "
+        r"by \S+ \S+ \S+ in 9 of 10 cases; promised no later than \S+ \S+ \S+; its mem is not planned\)",
+        said,
+    )
+    again = AttributeWriteQueue()
+    refresh(again, state("a", comments={"a": said}))
+    again.enqueue(told)
+    assert written(again, seen) == [], "it says so already"
+    again.enqueue(replace(told, expected_start=NOW + 2_000))
+    assert written(again, seen) == ["a"]
+
+
+def test_a_moment_that_no_calendar_has_is_left_out_of_a_comment() -> None:
+    one = replace(tell("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=538_000_000_000)
+    assert " in 9 of 10 cases" not in comment(one)
+    assert "(expected about " in comment(one)
+
+
+@pytest.mark.parametrize(("expected", "start"), [(False, 9_000), (True, 1_000)])
+def test_the_site_chooses_which_start_goes_where_one_can_stand(expected: bool, start: int) -> None:
+    told = replace(tell("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=NOW + 3_000)
+    assert start_to_write(told, expected=expected) == NOW + start
+    request = plan_request(told, WritableAttributes(comment=False, start_time=True, expected=expected))
+    assert request is not None
+    assert [(one.name, one.value) for one in request.attributes] == [("start_time", str(NOW + start))]
+    assert start_to_write(tell("a", NOW + 9_000), expected=expected) == NOW + 9_000
+    assert start_to_write(tell("a", None), expected=expected) is None
+
+
+def test_the_soonest_start_is_written_first_and_reasons_last() -> None:
+    tells = AttributeWriteQueue()
+    seen = state("a", "b", "c")
+    for told in (tell("a", None, text="held"), tell("b", NOW + 500), tell("c", NOW + 100)):
+        tells.enqueue(told)
+    assert written(tells, seen) == ["c", "b", "a"]
+
+
+def test_a_small_move_is_not_written() -> None:
+    tells = AttributeWriteQueue(threshold=60)
+    seen = state("a")
+    tells.enqueue(tell("a", NOW + 500))
+    assert written(tells, seen) == ["a"]
+    tells.enqueue(tell("a", NOW + 560))
+    assert written(tells, seen) == []
+    tells.enqueue(tell("a", NOW + 561))
+    assert written(tells, seen) == ["a"]
+
+
+def test_what_an_earlier_run_wrote_is_read_from_the_jobs_in_slices() -> None:
+    tells = AttributeWriteQueue()
+    names = [f"j{number}" for number in range(1000)]
+    seen = state(*names, comments={name: comment(tell(name, NOW + 500)) for name in names})
+    assert len(list(tells.refresh(seen))) >= 5
+    for name in names:
+        tells.enqueue(tell(name, NOW + 510))
+    assert written(tells, seen) == []
+
+
+def test_a_job_that_started_is_forgotten() -> None:
+    tells = AttributeWriteQueue()
+    tells.enqueue(tell("a", NOW + 500))
+    tells.enqueue(tell("b", NOW + 500))
+    refresh(tells, state("b", running=("a",)))
+    assert len(tells) == 1
+    assert tells.planned_start("a") is None
+    assert tells.planned_start("b") == NOW + 500
+
+
+def test_new_jobs_and_plans_that_move_take_turns() -> None:
+    tells = AttributeWriteQueue()
+    seen = state(*(f"old{n}" for n in range(5)), *(f"new{n}" for n in range(3)))
+    for number in range(5):
+        tells.enqueue(tell(f"old{number}", NOW + 500 + number))
+    assert len(written(tells, seen)) == 5
+    for number in range(3):
+        tells.enqueue(tell(f"new{number}", NOW + 90_000 + number))
+    for number in range(5):
+        tells.enqueue(tell(f"old{number}", NOW + 700 + number))
+    order = written(tells, seen)
+    assert [name for name in order if name.startswith("new")] == ["new0", "new1", "new2"]
+    assert [name for name in order if name.startswith("old")] == [f"old{n}" for n in range(5)]
+    assert {name[:3] for name in order[:2]} == {name[:3] for name in order[2:4]} == {"new", "old"}
+
+
+@pytest.mark.parametrize(
+    ("text", "foreign"),
+    [
+        ("Not Running: Not enough of the right type of nodes are available", False),
+        ("Not Running - PBS Error: Unknown node-attribute", False),
+        ("Job started on Mon Nov 23 at 15:24", False),
+        ("schedd: planned start 2026-11-21 15:39:48 +0000 on node4", False),
+        ("please ask bob", True),
+        ("Not Running? ask bob", True),
+        ("", False),
+    ],
+)
+def test_comments_of_people_are_left_alone_and_those_of_pbs_sched_are_not(text: str, foreign: bool) -> None:
+    assert is_foreign(text) is foreign
+
+
+@pytest.mark.parametrize(("beyond", "words"), [(0, ""), (1, " and 1 more"), (7, " and 7 more")])
+def test_a_comment_names_some_nodes_and_counts_the_others(beyond: int, words: str) -> None:
+    names = tuple(f"n{i}" for i in range(NODES_SHOWN + beyond))
+    tell = WriteAttributes(
+        id="d1",
+        cause="",
+        time=5,
+        job_id="1",
+        planned_start=100,
+        planned_end=200,
+        planned_nodes=names,
+        text="",
+    )
+    assert comment(tell).endswith(f" on {','.join(names[:NODES_SHOWN])}{words}")

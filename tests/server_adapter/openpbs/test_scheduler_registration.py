@@ -1,0 +1,206 @@
+"""The connection and the scheduler's place, against a scripted server over real sockets."""
+
+import asyncio
+import logging
+
+import pytest
+
+from server_adapter.batch.answers import Status, StatusObject
+from server_adapter.batch.errors import (
+    ProtocolError,
+    RequestForbiddenError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+    TakenError,
+)
+from server_adapter.batch.layout import Request
+from server_adapter.batch.sockets import Address
+from server_adapter.dis import Attribute, DisSyntaxError
+from server_adapter.openpbs import READ_ONLY, AnyPort, Munge, open_connection
+from server_adapter.openpbs.codes import Command, ObjectType, RequestCode, ServerCode
+from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.packets import PacketSplitter
+from server_adapter.openpbs.replies import Reply
+from server_adapter.openpbs.requests import (
+    DeferredReplyRequest,
+    RunRequest,
+    SelectRequest,
+    StatusRequest,
+)
+from server_adapter.openpbs.scheduler import register
+from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegistration
+from tests.server_adapter.openpbs.peer import OK, Peer, refusal
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def connect(peer: Peer, **options: object) -> Connection:
+    return await open_connection(Address("127.0.0.1", peer.port), AnyPort(), **options)  # type: ignore[arg-type]
+
+
+def jobs(first: int, count: int) -> Status:
+    return Status(
+        tuple(
+            [
+                StatusObject(ObjectType.JOB, f"{number}.s", (Attribute("job_state", "Q"),))
+                for number in range(first, first + count)
+            ]
+        )
+    )
+
+
+async def test_a_large_answer_comes_in_parts_and_is_read_to_its_last() -> None:
+    def answer(request: Request) -> list[Reply]:
+        if isinstance(request, SelectRequest):
+            return [Reply(payload=jobs(0, 500), more=True), Reply(payload=jobs(500, 20))]
+        return [OK]
+
+    async with Peer(answer).listening() as peer, await connect(peer) as connection:
+        found = await connection.describe(SelectRequest())
+        assert [item.name for item in found] == [f"{number}.s" for number in range(520)]
+        assert await connection.describe(StatusRequest(code=RequestCode.STATUS_QUEUE)) == []
+
+
+async def test_a_refusal_names_the_code_as_the_servers_manual_and_the_connection_lives_on() -> None:
+    def answer(request: Request) -> list[Reply]:
+        return [refusal(ServerCode.NORUNALTEREDJOB, "altered")] if isinstance(request, RunRequest) else [OK]
+
+    async with Peer(answer).listening() as peer, await connect(peer) as connection:
+        run = RunRequest(code=RequestCode.ASYNC_RUN_JOB_ACK, job="1.s", destination="(n1:ncpus=1)")
+        with pytest.raises(ServerRefusedError, match="15157 NORUNALTEREDJOB"):
+            await connection.request(run)
+        assert connection.usable
+
+
+async def test_shadow_mode_lets_nothing_out_that_changes_the_server() -> None:
+    async with Peer().listening() as peer, await connect(peer, permitted=READ_ONLY) as connection:
+        with pytest.raises(RequestForbiddenError):
+            await connection.request(RunRequest(code=RequestCode.RUN_JOB, job="1.s"))
+        assert not any(isinstance(request, RunRequest) for request in peer.seen)
+
+
+async def test_who_is_not_trusted_is_told_so_and_by_which_code() -> None:
+    async with Peer(lambda _: [refusal(ServerCode.BADCRED, "Invalid credential")]).listening() as peer:
+        with pytest.raises(RightsError, match=r"does not trust root here.*15019 BADCRED"):
+            await connect(peer)
+
+
+async def test_a_server_that_says_nothing_or_nonsense_is_left() -> None:
+    async with Peer(lambda request: [] if isinstance(request, SelectRequest) else [OK]).listening() as peer:
+        connection = await connect(peer, timeout=0.2)
+        with pytest.raises(ServerUnreachableError, match="gave no answer within"):
+            await connection.describe(SelectRequest())
+        assert not connection.usable
+        await connection.close()
+
+    async def nonsense(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(ProtocolError, match="no OpenPBS server"):
+            await open_connection(Address("127.0.0.1", server.sockets[0].getsockname()[1]), AnyPort())
+
+
+def test_bytes_that_are_no_packet_are_refused_at_once() -> None:
+    with pytest.raises(DisSyntaxError):
+        PacketSplitter().feed(b"+2+2+0+0+1+0 and more")
+
+
+async def test_without_munge_the_error_says_what_to_do() -> None:
+    with pytest.raises(RightsError, match="is munge installed"):
+        await Munge(("/nonexistent/munge",)).connect(Address("127.0.0.1", 1), "root")
+
+
+# -- the scheduler's place ---------------------------------------------------------------------------
+
+
+async def test_a_place_that_is_taken_is_not_fought_for() -> None:
+    async with Peer(taken=True).listening() as peer:
+        primary, secondary = await connect(peer), await connect(peer)
+        with pytest.raises(TakenError, match="another scheduler is registered as 'default'"):
+            await register(primary, secondary)
+        await primary.close()
+        await secondary.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(ServerCode.PERM, "PBS_DAEMON_SERVICE_USER"), (ServerCode.UNKSCHED, "create sched mine")],
+)
+async def test_who_may_not_be_the_scheduler_is_told_what_to_do(code: int, words: str) -> None:
+    async with Peer().listening() as peer:
+        peer.refuses = code
+        primary, secondary = await connect(peer), await connect(peer)
+        with pytest.raises(RightsError, match=words):
+            await register(primary, secondary, "mine")
+        await primary.close()
+        await secondary.close()
+
+
+async def test_each_command_makes_us_look_and_its_cycle_ends() -> None:
+    looks: list[int] = []
+    async with Peer().listening() as peer:
+        place = SchedulerRegistration("default", lambda: connect(peer), lambda job: f"no start for {job}")
+        assert "not registered" in place.barred()
+        await place.register(lambda _: looks.append(1))
+        assert place.barred() == ""
+        keeping = asyncio.create_task(place.serve())
+        async with asyncio.timeout(60):
+            peer.command(Command.NEW)
+            while len(peer.ends) < 2:
+                await asyncio.sleep(0.01)
+        assert peer.ends == [b"+0", b"+0"]
+        assert len(looks) == 2
+        keeping.cancel()
+        await place.close()
+
+
+async def test_a_qrun_that_leaves_the_nodes_to_us_is_answered_before_its_cycle_ends() -> None:
+    async with Peer().listening() as peer:
+        place = SchedulerRegistration("default", lambda: connect(peer), lambda job: f"no start for {job}")
+        await place.register(lambda _: None)
+        keeping = asyncio.create_task(place.serve())
+        async with asyncio.timeout(60):
+            peer.command(Command.RUN_JOB, "7.s")
+            while len(peer.ends) < 2:
+                await asyncio.sleep(0.01)
+        [reply] = [request for request in peer.seen if isinstance(request, DeferredReplyRequest)]
+        assert (reply.command, reply.job, reply.text) == (Command.RUN_JOB, "7.s", "no start for 7.s")
+        assert reply.result != 0
+        keeping.cancel()
+        await place.close()
+
+
+async def test_after_a_restart_of_the_server_we_register_again_and_look_by_ourselves(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    looks: list[int] = []
+    peer = Peer()
+    async with peer.listening():
+        port = peer.port
+        place = SchedulerRegistration("default", lambda: connect(peer), lambda _: "")
+        await place.register(lambda _: looks.append(1))
+        keeping = asyncio.create_task(place.serve())
+        with caplog.at_level(logging.ERROR):
+            peer.hang_up()
+            async with asyncio.timeout(60):
+                while not place.barred():
+                    await asyncio.sleep(0.01)
+        assert "nothing is started" in caplog.text
+        before = len(looks)
+    async with asyncio.timeout(15), peer.listening(port):
+        while place.barred():
+            await asyncio.sleep(0.05)
+        assert len(looks) > before
+        keeping.cancel()
+        await place.close()
