@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ from schedd.store import AuditRecord, Leadership, Store, StoreError
 from schedd.store.database import Database
 
 __all__ = ["command"]
-
-_FIRST_LEASE_VERSION: Final = "0002"
-"""The first version whose tables have the lease."""
 
 
 class Action(StrEnum):
@@ -79,7 +76,7 @@ def _migrate(database: Database, action: Action, to: str) -> None:
 def _exclusive_lease(database: Database, present: str | None) -> Iterator[None]:
     """While no daemon leads, nor begins to. Raises StoreError when one does."""
     lead = Leadership(database, "schedd migrate")
-    if (present or "") >= _FIRST_LEASE_VERSION and not lead.try_acquire():
+    if present is not None and not lead.try_acquire():
         raise StoreError(f"{database.name}: a daemon uses it; stop that (its lease may last for seconds)")
     try:
         yield

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, or_, s
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
+from schedd.store import tables
 from schedd.store.codec import decode_decision, encode_decision, replace_nul
 from schedd.store.records import (
     Promise,
@@ -21,7 +22,7 @@ from schedd.store.records import (
     StartAccuracy,
     StartErrorStatistics,
 )
-from schedd.store.tables import breaches, decisions, jobs, promises, told
+from schedd.store.tables import breaches, decisions, jobs, promises
 from schedd.wire import (
     Decision,
     Event,
@@ -54,6 +55,7 @@ __all__ = [
     "start_accuracy",
 ]
 
+_STARTS: Final = tables.published_starts
 _log = structlog.get_logger(__name__)
 _PAGE = 1_000
 _LAST = 100_000
@@ -97,7 +99,7 @@ def insert_decisions(connection: Connection, cluster: int, batch: int, made: Ite
                 }
             )
     _insert_new(connection, decisions, rows)
-    _insert_new(connection, told, starts)
+    _insert_new(connection, _STARTS, starts)
 
 
 def insert_promises(connection: Connection, cluster: int, batch: int, made: Iterable[Promise]) -> None:
@@ -184,10 +186,10 @@ def actual_starts(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:
 def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
     """Store the actual start with all earlier published starts of each job."""
     if starts:
-        statement = update(told).where(
-            told.c.cluster == cluster,
-            told.c.job == bindparam("of", type_=told.c.job.type),
-            told.c.actual.is_(None),
+        statement = update(_STARTS).where(
+            _STARTS.c.cluster == cluster,
+            _STARTS.c.job == bindparam("of", type_=_STARTS.c.job.type),
+            _STARTS.c.actual.is_(None),
         )
         connection.execute(
             statement.values(actual=bindparam("at")),
@@ -244,18 +246,18 @@ def start_accuracy(
 
     At most the newest 100,000 estimates count. Optional filters: queue and user.
     """
-    query = select(told.c.time, told.c.start, told.c.actual)
+    query = select(_STARTS.c.time, _STARTS.c.start, _STARTS.c.actual)
     if queue or user:
-        of_job = (jobs.c.cluster == told.c.cluster) & (jobs.c.id == told.c.job)
-        query = query.select_from(told.join(jobs, of_job)).where(*_job_filter(queue, user))
+        of_job = (jobs.c.cluster == _STARTS.c.cluster) & (jobs.c.id == _STARTS.c.job)
+        query = query.select_from(_STARTS.join(jobs, of_job)).where(*_job_filter(queue, user))
     query = query.where(
-        told.c.cluster == cluster,
-        told.c.time >= since,
-        told.c.time < until,
-        told.c.start.is_not(None),
-        told.c.actual.is_not(None),
+        _STARTS.c.cluster == cluster,
+        _STARTS.c.time >= since,
+        _STARTS.c.time < until,
+        _STARTS.c.start.is_not(None),
+        _STARTS.c.actual.is_not(None),
     )
-    query = query.order_by(told.c.decision.desc()).limit(_LAST)
+    query = query.order_by(_STARTS.c.decision.desc()).limit(_LAST)
     rows = np.array([tuple(row) for row in connection.execute(query)], np.int64).reshape(-1, 3)
     error, lead = rows[:, 2] - rows[:, 1], np.maximum(rows[:, 2] - rows[:, 0], 0)
     place = np.searchsorted(np.array(_LEADS), lead, side="right") - 1
@@ -267,19 +269,33 @@ def start_accuracy(
 
 def published_starts(connection: Connection, cluster: int, limit: int) -> Sequence[PublishedStart]:
     """Return the published starts of jobs that have started, newest first."""
-    query = select(told.c.job, told.c.time, told.c.start, told.c.actual).where(
-        told.c.cluster == cluster, told.c.start.is_not(None), told.c.actual.is_not(None)
+    query = select(
+        _STARTS.c.job,
+        _STARTS.c.time,
+        _STARTS.c.start,
+        _STARTS.c.actual,
+    ).where(
+        _STARTS.c.cluster == cluster,
+        _STARTS.c.start.is_not(None),
+        _STARTS.c.actual.is_not(None),
     )
-    rows = connection.execute(query.order_by(told.c.decision.desc()).limit(limit))
+    rows = connection.execute(query.order_by(_STARTS.c.decision.desc()).limit(limit))
     return [PublishedStart(row.job, row.time, row.start, row.actual) for row in rows]
 
 
 def last_published_starts(connection: Connection, cluster: int, since: int) -> Mapping[str, PublishedStart]:
     """Return the last published start of each job that started at ``since`` or later."""
-    query = select(told.c.job, told.c.time, told.c.start, told.c.actual).where(
-        told.c.cluster == cluster, told.c.start.is_not(None), told.c.actual >= since
+    query = select(
+        _STARTS.c.job,
+        _STARTS.c.time,
+        _STARTS.c.start,
+        _STARTS.c.actual,
+    ).where(
+        _STARTS.c.cluster == cluster,
+        _STARTS.c.start.is_not(None),
+        _STARTS.c.actual >= since,
     )
-    rows = connection.execute(query.order_by(told.c.decision))
+    rows = connection.execute(query.order_by(_STARTS.c.decision))
     return {row.job: PublishedStart(row.job, row.time, row.start, row.actual) for row in rows}
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, func, inspect, select, text
 
 from schedd.store.checkpoint_envelope import unchecked_body
-from schedd.store.tables import batches, checkpoints, clusters, decisions, events
+from schedd.store.tables import checkpoints, clusters, decisions, events
 
 __all__ = [
     "RECORDS",
@@ -27,29 +27,20 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
     version: frozenset(types.split())
     for version, types in {
         "0001": (
-            "alert job_altered job_deleted job_ended job_held job_queued job_released job_started "
-            "node_changed queue_changed reserve run run_accepted run_refused server_changed snapshot "
-            "unreserve write_attributes"
+            "account_moved account_set alert bag_end_reported batch_skipped book booking_step "
+            "clock_set job_altered job_deleted job_ended job_held job_queued job_released job_started "
+            "ledger_stored log_lost node_changed plan_chosen plan_improved planning_held "
+            "planning_released policy_changed power_requested queue_changed reserve resource_counted "
+            "run run_accepted run_refused runs_read server_changed snapshot starts_expected switch "
+            "switched transfer_decision transfer_release transfer_request transfer_step_done "
+            "transfer_withdrawal unreserve watts_read write_attributes"
         ),
-        "0005": "plan_improved policy_changed resource_counted",
-        "0006": "planning_held planning_released",
-        "0007": "batch_skipped log_lost",
-        "0009": (
-            "starts_expected transfer_decision transfer_release transfer_request transfer_step_done "
-            "transfer_withdrawal"
-        ),
-        "0012": "plan_chosen",
-        "0013": "clock_set power_requested switch switched",
-        "0014": "account_moved account_set ledger_stored runs_read",
-        "0015": "bag_end_reported book booking_step watts_read",
     }.items()
 }
 """Types of events and decisions, by the schema version that introduced them."""
-STATE_FORMATS: Final[Mapping[str, int]] = {"0003": 1, "0004": 2, "0005": 3, "0006": 4, "0009": 5, "0012": 6}
+STATE_FORMATS: Final[Mapping[str, int]] = {"0001": 6}
 """Format of the engine's state, by the schema version that introduced it."""
-_FACTS_SINCE: Final = "0016"
-"""From this schema version on, programs can restart from lasting facts if they cannot read the state."""
-_MAY_GO: Final = frozenset({"expected", "evaluations", "searches", "noticed", "notices_told", "leases"})
+_MAY_GO: Final = frozenset({"expected", "evaluations", "searches", "last_notices", "notices_sent", "leases"})
 """Tables with measurements or data that is recreated; a downgrade may drop them with their rows."""
 _SHOWN: Final = 5
 
@@ -74,14 +65,9 @@ def obstacles(connection: Connection, wanted: str) -> list[str]:
         return found
     known = known_records(wanted)
     for row in connection.execute(select(clusters.c.id, clusters.c.name)).all():
-        written = _newest_state_format(connection, row.id)
-        reads = state_format(wanted)
-        readable = written is None or written == reads
-        if not readable and wanted < _FACTS_SINCE and _has_log(connection, row.id):
-            found.append(
-                f"cluster {row.name}: the planner's state has format {written}, that version reads "
-                f"{reads or 'none'}: promises, and what else only the state holds, would be lost"
-            )
+        # A program that cannot read the state starts from the lasting facts stored with it, and reads the
+        # log from its beginning.
+        readable = _newest_state_format(connection, row.id) in (None, state_format(wanted))
         since = _last_event(connection, row.id) if readable else 0
         kinds = _unknown(
             connection, events.c.type, known, events.c.cluster == row.id, events.c.number > since
@@ -91,11 +77,6 @@ def obstacles(connection: Connection, wanted: str) -> list[str]:
             shown = ", ".join(kinds[:_SHOWN]) + (", and more" if len(kinds) > _SHOWN else "")
             found.append(f"cluster {row.name}: its log has records that version does not know: {shown}")
     return found
-
-
-def _has_log(connection: Connection, cluster: int) -> bool:
-    query = select(batches.c.number).where(batches.c.cluster == cluster).limit(1)
-    return connection.execute(query).first() is not None
 
 
 def _newest_state_format(connection: Connection, cluster: int) -> int | None:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, or_, select
 from schedd.store.codec import decode_event, replace_nul
 from schedd.store.history_writer import Row, job_changes, last_recorded_event
 from schedd.store.records import JobHistory, NodeAlert, NodeHistory, PeriodUsage, RunUsage, TimelineEntry
-from schedd.store.tables import breaches, decisions, events, expected, jobs, nodes, promises, told
+from schedd.store.tables import breaches, decisions, events, expected, jobs, nodes, promises, published_starts
 from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobStarted
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 
 _OF_NODES = frozenset({"black_hole", "no_room", "overrun", "power"})
 """Kinds of alerts that concern the availability or power state of nodes."""
-_OF_A_JOB = (events, decisions, told, expected, promises, breaches)
+_OF_A_JOB = (events, decisions, published_starts, expected, promises, breaches)
 
 
 def job_history(connection: Connection, cluster: int, job: str) -> JobHistory | None:
@@ -186,7 +186,7 @@ def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[Tim
         TimelineEntry(row.time, "decision", _outcome(row), decision=row.id)
         for row in connection.execute(runs)
     ]
-    tells = select(told).where(*of[told])
+    tells = select(published_starts).where(*of[published_starts])
     found += [TimelineEntry(row.time, "told", row.why, row.start) for row in connection.execute(tells)]
     made = select(promises).where(*of[promises])
     weak = ("no later than this", "no later than this, if an assumed walltime ahead holds")

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from schedd.store import tables
 from schedd.store.codec import replace_nul
 from schedd.store.records import LastNotice, NoticeSubscription
-from schedd.store.tables import noticed, notices, notices_told
+from schedd.store.tables import notices, notices_sent
 
 __all__ = [
     "add_subscription",
@@ -20,6 +21,8 @@ __all__ = [
     "remove_subscription",
     "update_last_notices",
 ]
+
+_LAST_NOTICES: Final = tables.last_notices
 
 
 def add_subscription(connection: Connection, cluster: int, wish: NoticeSubscription) -> int:
@@ -42,7 +45,7 @@ def add_subscription(connection: Connection, cluster: int, wish: NoticeSubscript
 
 def remove_subscription(connection: Connection, number: int) -> None:
     """Delete a subscription and its sent notices."""
-    connection.execute(delete(noticed).where(noticed.c.notice == number))
+    connection.execute(delete(_LAST_NOTICES).where(_LAST_NOTICES.c.notice == number))
     connection.execute(delete(notices).where(notices.c.id == number))
 
 
@@ -59,7 +62,7 @@ def list_subscriptions(connection: Connection, cluster: int) -> Sequence[NoticeS
 
 def last_notices(connection: Connection, cluster: int) -> Mapping[tuple[int, str], LastNotice]:
     """Return the last notice by (subscription, job)."""
-    query = select(noticed).join(notices).where(notices.c.cluster == cluster)
+    query = select(_LAST_NOTICES).join(notices).where(notices.c.cluster == cluster)
     return {
         (row.notice, row.job): LastNotice(row.start, row.soon, row.lost) for row in connection.execute(query)
     }
@@ -75,16 +78,18 @@ def update_last_notices(
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     for (number, job), mark in new.items():
         row = {"notice": number, "job": job, **asdict(mark), "time": now}
-        statement = dialect.insert(noticed).values(row)
+        statement = dialect.insert(_LAST_NOTICES).values(row)
         update = {name: statement.excluded[name] for name in ("start", "soon", "lost", "time")}
         connection.execute(statement.on_conflict_do_update(index_elements=["notice", "job"], set_=update))
     for number, job in gone:
-        connection.execute(delete(noticed).where(noticed.c.notice == number, noticed.c.job == job))
+        connection.execute(
+            delete(_LAST_NOTICES).where(_LAST_NOTICES.c.notice == number, _LAST_NOTICES.c.job == job)
+        )
 
 
 def notified_users(connection: Connection, cluster: int, since: int) -> Sequence[tuple[str, int]]:
     """Return (user, time) of the notices sent after ``since``, oldest first."""
-    table = notices_told.c
+    table = notices_sent.c
     query = select(table.who, table.time).where(table.cluster == cluster, table.time > since)
     return [(row.who, row.time) for row in connection.execute(query.order_by(table.time, table.id))]
 
@@ -93,8 +98,8 @@ def record_notified_users(
     connection: Connection, cluster: int, whom: Iterable[str], time: int, forget: int
 ) -> None:
     """Record notices to users at ``time``, and delete records up to ``forget``."""
-    table = notices_told.c
-    connection.execute(delete(notices_told).where(table.cluster == cluster, table.time <= forget))
+    table = notices_sent.c
+    connection.execute(delete(notices_sent).where(table.cluster == cluster, table.time <= forget))
     rows = [{"cluster": cluster, "who": replace_nul(who), "time": time} for who in whom]
     if rows:
-        connection.execute(insert(notices_told), rows)
+        connection.execute(insert(notices_sent), rows)

@@ -18,9 +18,9 @@ from schedd.store.tables import (
     jobs,
     nodes,
     promises,
+    published_starts,
     searches,
     tokens,
-    told,
 )
 
 __all__ = ["ROWS_PER_TRANSACTION", "purge"]
@@ -44,7 +44,7 @@ def purge(
         needed = checkpoints.oldest(connection, cluster).batch
         _delete_log(connection, gone, cluster, needed, now - limits.events)
         _delete_oldest(connection, gone, decisions, cluster, now - limits.decisions, needed)
-        _delete_oldest(connection, gone, told, cluster, now - limits.start_estimates)
+        _delete_oldest(connection, gone, published_starts, cluster, now - limits.start_estimates)
         _delete_oldest(connection, gone, expected, cluster, now - limits.start_estimates)
         _delete_oldest(connection, gone, promises, cluster, now - limits.promises)
         _delete_oldest(connection, gone, breaches, cluster, now - limits.promises)

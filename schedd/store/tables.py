@@ -36,9 +36,9 @@ __all__ = [
     "metadata",
     "nodes",
     "promises",
+    "published_starts",
     "searches",
     "tokens",
-    "told",
 ]
 
 metadata = MetaData(
@@ -174,8 +174,8 @@ checkpoints = Table(
 
 # Published starts, by the decision that published them. `start` is NULL if no start was known, for the reason
 # `why`.
-told = Table(
-    "told",
+published_starts = Table(
+    "published_starts",
     metadata,
     _cluster(),
     Column("decision", Text, primary_key=True),
@@ -303,8 +303,8 @@ notices = Table(
 
 # The last notice about a job: its `start` (-1: none), the start of the last reminder (`soon`), and the
 # deadline that was reported as `lost`.
-noticed = Table(
-    "noticed",
+last_notices = Table(
+    "last_notices",
     metadata,
     Column("notice", Integer, ForeignKey("notices.id"), primary_key=True, autoincrement=False),
     Column("job", Text, primary_key=True),
@@ -316,8 +316,8 @@ noticed = Table(
 
 # Users who got a notice, and when (UTC seconds of the host's clock); rows of the last hour count for the rate
 # limit.
-notices_told = Table(
-    "notices_told",
+notices_sent = Table(
+    "notices_sent",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("cluster", Integer, ForeignKey("clusters.id"), nullable=False),

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, inspect, text
 
 __all__ = ["NEEDED_VERSION", "revision"]
 
-NEEDED_VERSION: Final = "0016"
+NEEDED_VERSION: Final = "0001"
 """The newest of the migrations. It stands here, so that a start need not load and read all of them."""
 
 _TABLE: Final = "alembic_version"

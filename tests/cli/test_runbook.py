@@ -323,7 +323,7 @@ async def test_upgrade_and_back(house: House) -> None:
     found = re.search(r"version (\w+); this program needs (\w+)", said)
     assert found is not None
     assert found[1] == found[2]
-    code, said = await command(house, "migrate", "downgrade", "--to", "0002")
+    code, said = await command(house, "migrate", "downgrade", "--to", "base")
     assert (code, "a daemon uses it; stop that" in said) == (1, True)
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import Column, select
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.records import MAY_BREAK
 from schedd.store import Store
-from schedd.store.tables import breaches, decisions, events, promises, told
+from schedd.store.tables import breaches, decisions, events, promises, published_starts
 from schedd.wire import Decision
 from tests.store.conftest import NewDatabase
 from tests.store.daemons import AwayError, DaemonProcess, Nursery
@@ -101,7 +101,7 @@ def check(url: str, world: World) -> None:
     kept = set(all_of(events.c.delivery))
     causes = set(all_of(breaches.c.cause)) - {""}  # a promise that could be kept again has none
     world.counts["promises kept on record"] = len(all_of(promises.c.job))
-    world.counts["starts told"] = len(all_of(told.c.job))
+    world.counts["starts published"] = len(all_of(published_starts.c.job))
     world.counts["breaches"] = len(all_of(breaches.c.job))
     ids = all_of(decisions.c.id)
     assert not set(world.acknowledged) - kept, "acknowledged events are lost"

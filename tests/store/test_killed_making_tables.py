@@ -5,35 +5,40 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from random import Random
 
+import pytest
 from sqlalchemy import text
 
 from schedd.store import Store, connections, schema_version
 from schedd.store.database import Database
 from tests.conftest import ROOT
+from tests.store.next_version import FIRST, NEXT, use_next_version
 
 _KILLS = int(os.environ.get("SCHEDD_TABLE_KILLS", "6"))
 _SCRIPT = """
 import sys
+from pathlib import Path
 from schedd.store.database import Database
-from schedd.store import Store
+from schedd.store import Store, schema_version
 
 print("begun", flush=True)
 if sys.argv[2] == "make":
     Store.open(sys.argv[1]).close()
 else:
+    schema_version.scripts = lambda: Path(sys.argv[3])
     Database(sys.argv[1]).migrate()
 print("done", flush=True)
 """
 
 
-def killed(url: str, what: str, after: float) -> bool:
+def killed(url: str, what: str, after: float, *options: str) -> bool:
     """Start a creation of the tables or a migration, and kill it after ``after`` seconds; return whether it
     was done.
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, url, what], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _SCRIPT, url, what, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
@@ -65,18 +70,19 @@ def test_kill_during_table_creation_is_atomic(url: str) -> None:
     store.close()
 
 
-def test_kill_during_migration_is_atomic(url: str) -> None:
+def test_kill_during_migration_is_atomic(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_next_version(monkeypatch, tmp_path)
     engine = connections.create_writer(connections.parse_database_url(url))
     with engine.begin() as connection:
-        schema_version.upgrade(connection, "0001")
+        schema_version.upgrade(connection, FIRST)
         connection.execute(text("INSERT INTO clusters (name, created) VALUES ('main', 1)"))
     engine.dispose()
     random = Random(21)
     seen = set()
     for _ in range(_KILLS):
-        killed(url, "migrate", random.uniform(0, 0.6))
+        killed(url, "migrate", random.uniform(0, 0.6), str(schema_version.scripts()))
         seen.add(revision(url))
-    assert seen <= {"0001", schema_version.head()}
+    assert seen <= {FIRST, NEXT}
     database = Database(url)
     database.migrate()
     database.close()

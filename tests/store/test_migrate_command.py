@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from schedd.cli.main import _make_typer
 from schedd.store import Leadership, Store
 from schedd.store.schema_version import head
+from tests.store.next_version import FIRST, NEXT, use_next_version
 
 
 def migrate(*args: str, **env: str | None) -> tuple[int, str]:
@@ -20,7 +21,9 @@ def migrate(*args: str, **env: str | None) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_migrate_up_down_and_status(url: str) -> None:
+def test_migrate_up_down_and_status(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_next_version(monkeypatch, tmp_path)
+    assert head() == NEXT
     assert "version none" in migrate("current", "--database", url)[1]
     assert f"from version none to {head()}" in migrate("--database", url)[1]
     assert f"version {head()} as before" in migrate("upgrade", "--database", url)[1]
@@ -55,7 +58,8 @@ def test_impossible_migrations_are_explained(url: str, args: tuple[str, ...], wo
     assert words in output
 
 
-def test_upgrade_refuses_an_older_version(url: str) -> None:
+def test_upgrade_refuses_an_older_version(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_next_version(monkeypatch, tmp_path)
     migrate("--database", url)
     code, output = migrate("upgrade", "--to", "0001", "--database", url)
     assert code == 1
@@ -73,7 +77,10 @@ def test_database_is_named_by_the_settings_file(url: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("args", [(), ("downgrade", "--to", "0001")])
-def test_tables_that_a_daemon_uses_are_left_alone(url: str, args: tuple[str, ...]) -> None:
+def test_tables_that_a_daemon_uses_are_left_alone(
+    url: str, args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_next_version(monkeypatch, tmp_path)
     with closing(Store.open(url)) as store:
         lead = Leadership(store.database, "head1")
         assert lead.try_acquire()
@@ -84,12 +91,13 @@ def test_tables_that_a_daemon_uses_are_left_alone(url: str, args: tuple[str, ...
     assert migrate(*args, "--database", url)[0] == 0
 
 
-def test_migration_is_audited(url: str) -> None:
-    migrate("--to", "0003", "--database", url)
+def test_migration_is_audited(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_next_version(monkeypatch, tmp_path)
+    migrate("--to", FIRST, "--database", url)
     migrate("--database", url)
     with closing(Store.open(url)) as store:
         acts = [(one.act, one.detail) for one in store.audit_entries()]
-    assert acts == [("migrate", f"from version 0003 to {head()}")]
+    assert acts == [("migrate", f"from version {FIRST} to {NEXT}")]
 
 
 def test_files_created_by_root_belong_to_the_daemon(tmp_path: Path) -> None:

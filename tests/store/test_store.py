@@ -20,7 +20,7 @@ from schedd.store import (
 )
 from schedd.store.errors import BadCheckpoint, DatabaseUnavailable, SchemaOlder
 from schedd.store.records import AuditRecord, LogPosition
-from schedd.store.tables import breaches, decisions, metadata, promises, told
+from schedd.store.tables import breaches, decisions, metadata, promises, published_starts
 from schedd.wire import Decision, Event
 from tests.store.build import (
     AState,
@@ -97,7 +97,7 @@ def test_decisions_are_stored_once_and_in_order(store: Store) -> None:
     with store.database.read() as connection:
         counts = [
             connection.scalar(select(func.count()).select_from(table))
-            for table in (decisions, told, promises, breaches)
+            for table in (decisions, published_starts, promises, breaches)
         ]
     assert counts == [3, 1, 1, 2]
 
@@ -123,7 +123,7 @@ def test_outcomes_and_starts_are_stored_with_decisions_and_estimates(store: Stor
             ("refused", 1006, 15046),
             (None, None, None),
         ]
-        assert connection.scalar(select(told.c.actual)) == 4100
+        assert connection.scalar(select(published_starts.c.actual)) == 4100
     assert [decision.id for decision in store.open_decisions(cluster)] == [
         run(3, "").id,
         write_attributes(4, "", 1).id,
@@ -248,7 +248,14 @@ def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> Non
     short = RetentionLimits(events=10, decisions=10, start_estimates=10, promises=10, audit=10, tokens=10)
     assert store.purge(short, 1000) == {"tokens": 1}
     gone = store.purge(short, 1_000_000)
-    assert gone == {"batches": 3, "events": 3, "decisions": 3, "told": 7, "promises": 7, "audit": 1}
+    assert gone == {
+        "batches": 3,
+        "events": 3,
+        "decisions": 3,
+        "published_starts": 7,
+        "promises": 7,
+        "audit": 1,
+    }
     assert store.purge(short, 1_000_000) == {}
     assert [batch.number for batch in store.recover(cluster).batches] == [6, 7]
     assert [b.number for b in store.recover(cluster, before=5).batches] == [4, 5, 6, 7]
