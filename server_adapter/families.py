@@ -26,28 +26,28 @@ def connector(settings: Settings, clock: Clock = time.time) -> Callable[[Adaptiv
     return lambda pace: make(settings, pace, clock)
 
 
-def torque_credential(server: ServerSettings) -> torque.Credential:
+def torque_credential(server: ServerSettings) -> torque.TorqueCredential:
     """How a TORQUE server is to trust us, by the settings and by who we are."""
     if server.auth == "none":
-        return torque.AnyPort()
+        return torque.TorqueAnyPort()
     if server.auth == "privileged" or (server.auth == "auto" and os.geteuid() == 0):
-        return torque.PrivilegedPort()
+        return torque.TorquePrivilegedPort()
     if server.auth in ("auto", "trqauthd"):
         return torque.Trqauthd(server.trqauthd, server.name or None)
     raise SettingsError(f"server.auth: {server.auth} is no way of TORQUE's")
 
 
-def openpbs_credential(server: ServerSettings) -> openpbs.Credential:
+def openpbs_credential(server: ServerSettings) -> openpbs.OpenPBSCredential:
     """How an OpenPBS server is to trust us, by the settings."""
     match server.auth:
         case "none":
-            return openpbs.AnyPort()
+            return openpbs.OpenPBSAnyPort()
         case "privileged":
-            return openpbs.PrivilegedPort()
+            return openpbs.OpenPBSPrivilegedPort()
         case "munge":
             return openpbs.Munge()
         case "auto":
-            return openpbs.Vouch()
+            return openpbs.OpenPBSVouch()
     raise SettingsError(f"server.auth: {server.auth} is no way of OpenPBS's")
 
 

@@ -26,16 +26,16 @@ from server_adapter.batch.sockets import Address
 from server_adapter.bridge.diff import diff
 from server_adapter.bridge.state import EMPTY_STATE, ServerState
 from server_adapter.dis import Attribute
-from server_adapter.emulator.dialogue import Dialogue
-from server_adapter.emulator.handlers import Handlers
+from server_adapter.emulator.client_context import ClientContext
+from server_adapter.emulator.handlers import TorqueHandlers
 from server_adapter.emulator.nodes import NodeSpec
-from server_adapter.emulator.principal import principal_of
+from server_adapter.emulator.principal import make_principal
 from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.versions import JOB_NAMES
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
-from server_adapter.torque import AnyPort, RequestCode, verbs
+from server_adapter.torque import RequestCode, TorqueAnyPort, admin_requests
 from server_adapter.torque.requests import StatusRequest
 
 FLOOR_S = 0.6
@@ -152,7 +152,7 @@ async def _readings(
     query = job_query()
     await _learn(port, query)
     for _ in range(repeat):
-        link = TorqueLink(Address("127.0.0.1", port), AnyPort())
+        link = TorqueLink(Address("127.0.0.1", port), TorqueAnyPort())
         reader = TorqueReader(link, query)
         gc.collect()
         before = EMPTY_STATE
@@ -165,7 +165,7 @@ async def _readings(
 
 async def _learn(port: int, query: AttributeQuery) -> None:
     """Finds out, as an adapter does once, which attributes the server does not know."""
-    link = TorqueLink(Address("127.0.0.1", port), AnyPort())
+    link = TorqueLink(Address("127.0.0.1", port), TorqueAnyPort())
     async with link.borrow() as connection:
         await query.fetch(connection)
     await link.close()
@@ -226,11 +226,11 @@ async def _serving(pipe: Pipe, jobs: int) -> None:
         await gone.wait()
 
 
-def _answer(handlers: Handlers, server: EmulatedServer) -> bytes:
+def _answer(handlers: TorqueHandlers, server: EmulatedServer) -> bytes:
     query = job_query()
     names = [Attribute(name) for name in query.names if name in JOB_NAMES]
     request = StatusRequest(code=RequestCode.STATUS_JOB, attributes=tuple(names))
-    return handlers.answer(request, Dialogue(principal_of(server.cluster, "root", privileged=True)))
+    return handlers.answer(request, ClientContext(make_principal(server.cluster, "root", privileged=True)))
 
 
 def _fill(server: EmulatedServer, jobs: int) -> None:
@@ -256,9 +256,9 @@ def _fill(server: EmulatedServer, jobs: int) -> None:
         made += 2 if "[]" in name else 1
         if kind == 4:
             node = names[made // 20 % len(names)]
-            request = verbs.run(name, [(node, 1)])
-            who = principal_of(server.cluster, "root", privileged=True)
-            server.handlers.answer(request, Dialogue(who))
+            request = admin_requests.run(name, [(node, 1)])
+            who = make_principal(server.cluster, "root", privileged=True)
+            server.handlers.answer(request, ClientContext(who))
 
 
 def _last(server: EmulatedServer) -> str:

@@ -29,7 +29,7 @@ from schedd.service.settings.reference import DECIDE, Decision
 from server_adapter.settings import ServerSettings, load_settings
 from server_adapter.settings import Settings as AdapterSettings
 from server_adapter.settings import SettingsError as AdapterSettingsError
-from server_adapter.torque.calls import is_local, scheduler_address
+from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 __all__ = ["init"]
 

@@ -28,7 +28,7 @@ from schedd.store import StoreError
 from schedd.store.connections import parse_database_url
 from schedd.store.database import Database
 from schedd.store.default_location import default_url
-from server_adapter.torque.calls import is_local, scheduler_address
+from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 __all__ = ["ADAPTER_SETTINGS", "CheckResult", "check_adapter_files", "check_daemon", "check_host"]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedObject:
     """An object of a status reply as plain text values by `name` or `name.resource`."""
 
     object_type: int

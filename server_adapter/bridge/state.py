@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import ACTIVE, Ending, Values
 from server_adapter.bridge.slot_limits import SlotLimits
 
@@ -128,9 +128,9 @@ class StateBuilder:
         self,
         *,
         server: Values,
-        queues: Iterable[Described],
-        nodes: Iterable[Described],
-        jobs: Iterable[Described],
+        queues: Iterable[DescribedObject],
+        nodes: Iterable[DescribedObject],
+        jobs: Iterable[DescribedObject],
         slice_length: int = 200,
     ) -> Iterator[ServerState | None]:
         """Yields None after every `slice_length` nodes or jobs, for others to run, and the state at last."""
@@ -179,7 +179,7 @@ class StateBuilder:
             writings=writings,
         )
 
-    def _facts(self, job: Described) -> JobFacts:
+    def _facts(self, job: DescribedObject) -> JobFacts:
         facts = self._limited(self._words.job(job.name, job.values))
         by = self._by_hand(job.name) if facts.state in ACTIVE else ""
         return replace(facts, by=by) if by else facts
@@ -188,7 +188,7 @@ class StateBuilder:
         limit = self._slot_limits.limit_of(facts.array) if facts.array else None
         return facts if limit is None else replace(facts, slot_limit=limit)
 
-    def _ending(self, job: Described) -> Ending:
+    def _ending(self, job: DescribedObject) -> Ending:
         end = self._words.ending(job.values)
         by = self._by_hand(job.name) if end.shares else ""
         return replace(end, by=by) if by else end

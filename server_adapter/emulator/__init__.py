@@ -2,15 +2,15 @@
 
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.faults import Faults
-from server_adapter.emulator.jobs import Job, JobOutcome, JobState, Order
-from server_adapter.emulator.nodes import Node, NodeSpec
+from server_adapter.emulator.jobs import Job, JobOrder, JobOutcome, JobState
+from server_adapter.emulator.nodes import EmulatedNode, NodeSpec
 from server_adapter.emulator.openpbs.server import EmulatedOpenPBS
 from server_adapter.emulator.openpbs.state import VERSION
 from server_adapter.emulator.server import EmulatedServer
-from server_adapter.emulator.simulated import Clock, SimulatedServer
+from server_adapter.emulator.simulated_server import Clock, SimulatedServer
 from server_adapter.emulator.state import Timing
-from server_adapter.emulator.trial import Summary, Trial, emulate
-from server_adapter.emulator.workload import Arrival, order_of, read_nodes
+from server_adapter.emulator.trial import EmulatorTrial, TrialSummary, emulate
+from server_adapter.emulator.workload import Arrival, make_order, read_nodes
 
 OPENPBS = VERSION
 """The version of OpenPBS that is emulated."""
@@ -19,21 +19,21 @@ __all__ = [
     "OPENPBS",
     "Arrival",
     "Clock",
+    "EmulatedNode",
     "EmulatedOpenPBS",
     "EmulatedServer",
+    "EmulatorTrial",
     "Faults",
     "Job",
+    "JobOrder",
     "JobOutcome",
     "JobState",
-    "Node",
     "NodeSpec",
-    "Order",
     "RefusalError",
     "SimulatedServer",
-    "Summary",
     "Timing",
-    "Trial",
+    "TrialSummary",
     "emulate",
-    "order_of",
+    "make_order",
     "read_nodes",
 ]

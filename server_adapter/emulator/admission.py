@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 
 from server_adapter.emulator.errors import RefusalError, SubmissionCode, bad_value, refusal
-from server_adapter.emulator.jobs import Order, Queue
-from server_adapter.emulator.nodes import Node
-from server_adapter.emulator.render import clock
+from server_adapter.emulator.jobs import JobOrder, Queue
+from server_adapter.emulator.nodes import EmulatedNode
 from server_adapter.emulator.state import Cluster
-from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.values import kib, seconds, slots
+from server_adapter.emulator.status_attributes import clock
+from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.notation import kib, seconds, slots
 
 RESOURCES = frozenset(
     [
@@ -42,7 +42,7 @@ def check_values(resources: Mapping[str, str]) -> None:
     """Raises refusals 15016 and 15131 for values that cannot be read, 15037 for unknown resources."""
     for name, value in resources.items():
         if name not in RESOURCES:
-            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource type  Resource_List.{name}")
+            raise RefusalError(TorqueErrorCode.UNKRESC, f"Unknown resource type  Resource_List.{name}")
         if name == "nodes":
             _check_syntax(value)
         elif name in _READERS:
@@ -63,7 +63,7 @@ def _check_syntax(nodes: str) -> None:
             raise refusal(SubmissionCode.SYNTAX, "Invalid Syntax")
 
 
-def check_feasible(text: str, nodes: Mapping[str, Node]) -> None:
+def check_feasible(text: str, nodes: Mapping[str, EmulatedNode]) -> None:
     """Raises the refusal 15038 when a `+` part of `nodes=` can never fit.
 
     As the real server: each part for itself, so `4+1` passes on four nodes; nodes count whatever their state.
@@ -84,20 +84,20 @@ def check_feasible(text: str, nodes: Mapping[str, Node]) -> None:
             and (first.isdecimal() or first in wanted or first == name)
         ]
         if special or len(able) < count:
-            raise refusal(ServerCode.EXCQRESC, _NOWHERE)
+            raise refusal(TorqueErrorCode.EXCQRESC, _NOWHERE)
 
 
-def check_queue(queue: Queue, order: Order) -> None:
+def check_queue(queue: Queue, order: JobOrder) -> None:
     """Raises refusals 15023 and 15007 when the queue does not take this user's jobs."""
     where = f"user {order.user}@{order.origin}, queue {queue.name}"
     if not queue.enabled:
-        raise refusal(ServerCode.QUNOENB, f"queue is disabled: {where}")
+        raise refusal(TorqueErrorCode.QUNOENB, f"queue is disabled: {where}")
     users = [user.partition("@")[0] for user in queue.attributes.get("acl_users", "").split(",")]
     if queue.attributes.get("acl_user_enable") == "True" and order.user not in users:
-        raise refusal(ServerCode.PERM, f"user ACL rejected the submitting user: {where}")
+        raise refusal(TorqueErrorCode.PERM, f"user ACL rejected the submitting user: {where}")
 
 
-def check_limits(cluster: Cluster, queue: Queue, order: Order, name: str) -> None:
+def check_limits(cluster: Cluster, queue: Queue, order: JobOrder, name: str) -> None:
     """Raises refusals 15048 and 15076 when there are too many jobs; an array counts with all its sub-jobs.
 
     `name` is the id that the job would have had.
@@ -106,28 +106,28 @@ def check_limits(cluster: Cluster, queue: Queue, order: Order, name: str) -> Non
     most_here, most_each = queue.attributes.get("max_queuable"), queue.attributes.get("max_user_queuable")
     if server_most is None and most_here is None and most_each is None:
         return  # mostly: nothing to count
-    new = len(indices_of(order, cluster)) if order.array else 1
+    new = len(array_indices(order, cluster)) if order.array else 1
     live = list(cluster.live_jobs())
     mine = sum(job.order.user == order.user for job in live)
     if server_most is not None and mine + new > int(server_most):
         detail = f"Job {name} violates the global server limit of {server_most} jobs queued per user"
-        raise refusal(ServerCode.MAXQUED, detail)
+        raise refusal(TorqueErrorCode.MAXQUED, detail)
     here = [job.order.user for job in live if job.queue == queue.name]
     where = f"user {order.user}@{order.origin}, queue {queue.name}"
     if most_here is not None and len(here) + new > int(most_here):
         detail = f"total number of jobs in queue exceeds the queue limit: {where}"
-        raise refusal(ServerCode.MAXQUED, detail)
+        raise refusal(TorqueErrorCode.MAXQUED, detail)
     if most_each is not None and here.count(order.user) + new > int(most_each):
         detail = f"total number of current user's jobs exceeds the queue limit: {where}"
         raise refusal(SubmissionCode.MAXUSERQUED, detail)
 
 
-def check_room(cluster: Cluster, queue: Queue, user: str) -> None:
+def check_queue_capacity(cluster: Cluster, queue: Queue, user: str) -> None:
     """Raises refusals 15048 and 15076, in few words, when a queue is full for the user."""
     here = [job.order.user for job in cluster.live_jobs() if job.queue == queue.name]
     most = queue.attributes.get("max_queuable")
     if most is not None and len(here) >= int(most):
-        raise RefusalError(ServerCode.MAXQUED)
+        raise RefusalError(TorqueErrorCode.MAXQUED)
     most = queue.attributes.get("max_user_queuable")
     if most is not None and here.count(user) >= int(most):
         raise RefusalError(SubmissionCode.MAXUSERQUED)
@@ -140,11 +140,11 @@ def check_amounts(cluster: Cluster, queue: Queue, resources: Mapping[str, str]) 
             most = attributes.get(f"resources_max.{name}")
             if most is not None:
                 if amount(value) > amount(most):
-                    raise refusal(ServerCode.EXCQRESC, f"cannot satisfy {whose} max {name} requirement")
+                    raise refusal(TorqueErrorCode.EXCQRESC, f"cannot satisfy {whose} max {name} requirement")
                 break
         least = queue.attributes.get(f"resources_min.{name}")
         if least is not None and amount(value) < amount(least):
-            raise refusal(ServerCode.EXCQRESC, f"Cannot satisfy queue min {name} requirement")
+            raise refusal(TorqueErrorCode.EXCQRESC, f"Cannot satisfy queue min {name} requirement")
 
 
 def written(name: str, value: str) -> str:
@@ -162,7 +162,7 @@ def amount(text: str) -> int:
     return 0
 
 
-def indices_of(order: Order, cluster: Cluster) -> tuple[int, ...]:
+def array_indices(order: JobOrder, cluster: Cluster) -> tuple[int, ...]:
     """The indices of an array. Raises the refusal 15083."""
     try:
         indices = slots(order.array.partition("%")[0])
@@ -176,7 +176,7 @@ def indices_of(order: Order, cluster: Cluster) -> tuple[int, ...]:
     return indices
 
 
-def slot_limit_of(order: Order, cluster: Cluster) -> int | None:
+def array_slot_limit(order: JobOrder, cluster: Cluster) -> int | None:
     """How many sub-jobs may run at a time: by the request, else by the server. Raises the refusal 15083."""
     text = order.array.partition("%")[2]
     most = cluster.attributes.get("max_slot_limit")

@@ -12,11 +12,11 @@ from typing import Any, TextIO
 
 from server_adapter.emulator.console import Console
 from server_adapter.emulator.nodes import NodeSpec
-from server_adapter.emulator.trial import Trial, emulate
+from server_adapter.emulator.trial import EmulatorTrial, emulate
 from server_adapter.emulator.workload import Arrival
 
-_SAY = partial(print, flush=True)  # who reads it from a pipe waits for it
-_LOOK = 0.2  # real seconds between two looks whether all is over
+_PRINT = partial(print, flush=True)  # who reads it from a pipe waits for it
+_POLL_S = 0.2  # real seconds between two looks whether all is over
 
 
 async def serve(
@@ -26,7 +26,7 @@ async def serve(
     *,
     until_finished: bool,
     source: TextIO = sys.stdin,
-    say: Callable[[str], None] = _SAY,
+    print_line: Callable[[str], None] = _PRINT,
 ) -> None:
     """Runs `emulate` with these options until a signal comes or, with `until_finished`, all jobs are over.
 
@@ -38,27 +38,27 @@ async def serve(
         loop.add_signal_handler(number, stop.set)
     try:
         async with emulate(nodes, arrivals, **options) as trial:
-            say(how_to_connect(trial))
-            listening = asyncio.create_task(_listen(Console(trial.server), source, say))
+            print_line(connection_hints(trial))
+            listening = asyncio.create_task(_listen(Console(trial.server), source, print_line))
             try:
                 while not (stop.is_set() or trial.server.cluster.stopping) and not (
                     until_finished and trial.finished
                 ):
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK):
+                        async with asyncio.timeout(_POLL_S):
                             await stop.wait()
             finally:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
-            say(str(trial.summary()))
+            print_line(str(trial.summary()))
             for text in trial.feed.refused[:3]:
-                say(f"a submission was refused: {text}")
+                print_line(f"a submission was refused: {text}")
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
 
 
-async def _listen(console: Console, source: TextIO, say: Callable[[str], None]) -> None:
+async def _listen(console: Console, source: TextIO, print_line: Callable[[str], None]) -> None:
     if not _can_be_awaited(source):
         return  # input from a plain file or from nowhere: nobody is there to type
     reader = asyncio.StreamReader()
@@ -66,7 +66,7 @@ async def _listen(console: Console, source: TextIO, say: Callable[[str], None]) 
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     try:
         while line := await reader.readline():
-            say(await console.say(line.decode(errors="replace")))
+            print_line(await console.execute(line.decode(errors="replace")))
     finally:
         pipe.close()
 
@@ -78,7 +78,7 @@ def _can_be_awaited(source: TextIO) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty()
 
 
-def how_to_connect(trial: Trial) -> str:
+def connection_hints(trial: EmulatorTrial) -> str:
     """For people: where the server is, and how clients and an adapter find it."""
     server = trial.server
     host, port = trial.address

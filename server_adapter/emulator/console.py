@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.simulated import SimulatedServer
-from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.values import kib
+from server_adapter.emulator.simulated_server import SimulatedServer
+from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.notation import kib
 
-Words = list[str]
+Arguments = list[str]
 
 
 class Console:
@@ -18,22 +18,22 @@ class Console:
     def __init__(self, server: SimulatedServer) -> None:
         self._server = server
 
-    async def say(self, line: str) -> str:
+    async def execute(self, line: str) -> str:
         """Does what the line says. A line that cannot be understood is answered with what can be."""
-        name, *words = line.split() or [""]
+        name, *arguments = line.split() or [""]
         if name in ("", "help"):
             return HELP
         try:
             command = _COMMANDS[name][1]
-            return await command(self._server, words)
+            return await command(self._server, arguments)
         except RefusalError as error:
             return str(error)
         except (KeyError, ValueError, IndexError):
             return f"not understood: {line.strip()}\n{HELP}"
 
 
-async def _status(server: SimulatedServer, words: Words) -> str:
-    del words
+async def _status(server: SimulatedServer, arguments: Arguments) -> str:
+    del arguments
     server.catch_up()
     cluster = server.cluster
     states = Counter(job.state.value for job in cluster.jobs.values())
@@ -42,92 +42,92 @@ async def _status(server: SimulatedServer, words: Words) -> str:
     return f"{jobs}; nodes " + " ".join(f"{state}:{count}" for state, count in sorted(nodes.items()))
 
 
-async def _kill(server: SimulatedServer, words: Words) -> str:
-    for name in words:
+async def _kill(server: SimulatedServer, arguments: Arguments) -> str:
+    for name in arguments:
         server.kill_node(name)
     return f"killed: the server notices after {server.cluster.timing.node_check:g} s"
 
 
-async def _revive(server: SimulatedServer, words: Words) -> str:
-    for name in words:
+async def _revive(server: SimulatedServer, arguments: Arguments) -> str:
+    for name in arguments:
         server.revive_node(name)
     return "back"
 
 
-async def _off(server: SimulatedServer, words: Words) -> str:
-    for name in words:
+async def _off(server: SimulatedServer, arguments: Arguments) -> str:
+    for name in arguments:
         server.switch_off(name)
     return f"off: the server notices after {server.cluster.timing.node_check:g} s"
 
 
-async def _on(server: SimulatedServer, words: Words) -> str:
-    boots = float(words[0])
-    for name in words[1:]:
+async def _on(server: SimulatedServer, arguments: Arguments) -> str:
+    boots = float(arguments[0])
+    for name in arguments[1:]:
         server.switch_on(name, boots)
     return f"on: they are up in {boots:g} s"
 
 
-async def _load(server: SimulatedServer, words: Words) -> str:
-    load = float(words[1]) if len(words) > 1 else None
-    available = kib(words[2]) if len(words) > 2 else None
-    server.lie_about_load(words[0], load=load, available=available)
+async def _load(server: SimulatedServer, arguments: Arguments) -> str:
+    load = float(arguments[1]) if len(arguments) > 1 else None
+    available = kib(arguments[2]) if len(arguments) > 2 else None
+    server.lie_about_load(arguments[0], load=load, available=available)
     return "tells the truth" if load is None else "lies"
 
 
-async def _refuse(server: SimulatedServer, words: Words) -> str:
-    code = ServerCode(int(words[1])) if len(words) > 1 else ServerCode.MOMREJECT
-    server.faults.refuse_runs(int(words[0]), code)
+async def _refuse(server: SimulatedServer, arguments: Arguments) -> str:
+    code = TorqueErrorCode(int(arguments[1])) if len(arguments) > 1 else TorqueErrorCode.MOMREJECT
+    server.faults.refuse_runs(int(arguments[0]), code)
     return f"refuses with {int(code)}"
 
 
-async def _return(server: SimulatedServer, words: Words) -> str:
-    server.faults.return_runs(int(words[0]))
+async def _return(server: SimulatedServer, arguments: Arguments) -> str:
+    server.faults.return_runs(int(arguments[0]))
     return "returns"
 
 
-async def _reject(server: SimulatedServer, words: Words) -> str:
-    server.faults.reject_jobs(words)
-    return f"{', '.join(words)} rejects jobs" if words else "no node rejects jobs"
+async def _reject(server: SimulatedServer, arguments: Arguments) -> str:
+    server.faults.reject_jobs(arguments)
+    return f"{', '.join(arguments)} rejects jobs" if arguments else "no node rejects jobs"
 
 
-async def _fail(server: SimulatedServer, words: Words) -> str:
-    server.faults.fail_jobs(float(words[0]))
+async def _fail(server: SimulatedServer, arguments: Arguments) -> str:
+    server.faults.fail_jobs(float(arguments[0]))
     return "fails"
 
 
-async def _delay(server: SimulatedServer, words: Words) -> str:
-    server.faults.slow_down(float(words[0]))
+async def _delay(server: SimulatedServer, arguments: Arguments) -> str:
+    server.faults.slow_down(float(arguments[0]))
     return "slow"
 
 
-async def _silent(server: SimulatedServer, words: Words) -> str:
-    server.faults.be_silent(int(words[0]))
+async def _silent(server: SimulatedServer, arguments: Arguments) -> str:
+    server.faults.be_silent(int(arguments[0]))
     return "silent"
 
 
-async def _cut(server: SimulatedServer, words: Words) -> str:
-    server.faults.cut_replies(int(words[0]), int(words[1]) if len(words) > 1 else 10)
+async def _cut(server: SimulatedServer, arguments: Arguments) -> str:
+    server.faults.cut_replies(int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 10)
     return "cuts"
 
 
-async def _restart(server: SimulatedServer, words: Words) -> str:
-    await server.restart(float(words[0]) if words else 0.5)
+async def _restart(server: SimulatedServer, arguments: Arguments) -> str:
+    await server.restart(float(arguments[0]) if arguments else 0.5)
     return "restarted"
 
 
-async def _behave(server: SimulatedServer, words: Words) -> str:
-    del words
+async def _behave(server: SimulatedServer, arguments: Arguments) -> str:
+    del arguments
     server.faults.clear()
     return "behaves"
 
 
-async def _skip(server: SimulatedServer, words: Words) -> str:
-    server.skip(float(words[0]))
+async def _skip(server: SimulatedServer, arguments: Arguments) -> str:
+    server.skip(float(arguments[0]))
     await asyncio.sleep(0)
     return await _status(server, [])
 
 
-_COMMANDS: Mapping[str, tuple[str, Callable[[SimulatedServer, Words], Awaitable[str]]]] = {
+_COMMANDS: Mapping[str, tuple[str, Callable[[SimulatedServer, Arguments], Awaitable[str]]]] = {
     "status": ("status                 jobs and nodes by state", _status),
     "kill": ("kill NODE…             nodes die; the server notices later", _kill),
     "revive": ("revive NODE…           they are back, and report what has ended", _revive),

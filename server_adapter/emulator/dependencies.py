@@ -6,7 +6,7 @@ from typing import Final
 
 from server_adapter.emulator.errors import RefusalError, bad_value
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 
 AFTER: Final = {
     "after": "before",
@@ -31,19 +31,19 @@ COUNTED: Final = ("on", "synccount")
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class DependencyCondition:
     """One part of a `depend`: `kind` of `job`. For `on` and `synccount`, `job` is their number."""
 
     kind: str
     job: str
 
 
-def parse_depend(text: str) -> tuple[Wait, ...]:
+def parse_depend(text: str) -> tuple[DependencyCondition, ...]:
     """`afterok:0.srv:1.srv,afterany:2.srv`, `on:2`, `beforeok:3.srv`, `synccount:1`, `syncwith:4.srv`.
 
     Raises the refusal 15016 for what the server cannot read.
     """
-    waits: list[Wait] = []
+    conditions: list[DependencyCondition] = []
     for part in filter(None, text.split(",")):
         kind, *jobs = part.split(":")
         if kind in COUNTED:
@@ -51,24 +51,24 @@ def parse_depend(text: str) -> tuple[Wait, ...]:
                 raise bad_value("depend")
         elif kind not in {*AFTER, *BEFORE, *OF_ARRAYS, "syncwith"} or not all(jobs) or not jobs:
             raise bad_value("depend")
-        waits += [Wait(kind, job.partition("@")[0]) for job in jobs]
-    kinds = {wait.kind for wait in waits}
-    if "syncwith" in kinds and (len(kinds) > 1 or len(waits) > 1):
+        conditions += [DependencyCondition(kind, job.partition("@")[0]) for job in jobs]
+    kinds = {condition.kind for condition in conditions}
+    if "syncwith" in kinds and (len(kinds) > 1 or len(conditions) > 1):
         raise bad_value("depend")
-    return tuple(waits)
+    return tuple(conditions)
 
 
-def write_depend(waits: Iterator[Wait] | tuple[Wait, ...]) -> str:
+def write_depend(conditions: Iterator[DependencyCondition] | tuple[DependencyCondition, ...]) -> str:
     """The opposite of `parse_depend`; jobs of one kind stand together."""
     kinds: dict[str, list[str]] = {}
-    for wait in waits:
-        kinds.setdefault(wait.kind, []).append(wait.job)
+    for condition in conditions:
+        kinds.setdefault(condition.kind, []).append(condition.job)
     return ",".join(":".join((kind, *jobs)) for kind, jobs in kinds.items())
 
 
-def reverse_of(wait: Wait, job: str) -> str | None:
+def reverse_condition(condition: DependencyCondition, job: str) -> str | None:
     """What the other job shows: `beforeok:1.srv`; None where it shows nothing."""
-    kind = AFTER.get(wait.kind)
+    kind = AFTER.get(condition.kind)
     return None if kind is None else f"{kind}:{job}"
 
 
@@ -77,74 +77,80 @@ def register(job: Job, jobs: Mapping[str, Job]) -> None:
 
     Raises the refusal 15056 when the other job is not known, or expects nobody.
     """
-    kept: list[Wait] = []
-    for wait in parse_depend(job.depend):
-        if wait.kind in OF_ARRAYS:
-            kept.append(wait)
+    kept: list[DependencyCondition] = []
+    for condition in parse_depend(job.depend):
+        if condition.kind in OF_ARRAYS:
+            kept.append(condition)
             continue
-        other = None if wait.kind in COUNTED else jobs.get(wait.job)
-        if wait.kind not in COUNTED and other is None:
-            raise RefusalError(ServerCode.BADDEPEND)
-        if other is None or wait.kind in AFTER:
-            kept.append(wait)
-        elif wait.kind == "syncwith":
+        other = None if condition.kind in COUNTED else jobs.get(condition.job)
+        if condition.kind not in COUNTED and other is None:
+            raise RefusalError(TorqueErrorCode.BADDEPEND)
+        if other is None or condition.kind in AFTER:
+            kept.append(condition)
+        elif condition.kind == "syncwith":
             _join(job, other)
-            kept.append(wait)
+            kept.append(condition)
         else:
-            _spend(job, other, BEFORE[wait.kind])
+            _spend(job, other, BEFORE[condition.kind])
         if other is not None:
             other.revision += 1
             other.waiters.add(job.id)
     job.depend = write_depend(tuple(kept))
-    if any(wait.kind == "synccount" for wait in kept):
+    if any(condition.kind == "synccount" for condition in kept):
         job.together = [job.id]
 
 
 def _join(job: Job, master: Job) -> None:
     if master.together is None:
-        raise RefusalError(ServerCode.BADDEPEND)
+        raise RefusalError(TorqueErrorCode.BADDEPEND)
     master.together.append(job.id)
-    wanted = next(int(wait.job) for wait in parse_depend(master.depend) if wait.kind == "synccount")
+    wanted = next(
+        int(condition.job) for condition in parse_depend(master.depend) if condition.kind == "synccount"
+    )
     if len(master.together) > wanted:
         master.together_released = True
 
 
 def _spend(job: Job, other: Job, kind: str) -> None:
-    waits = list(parse_depend(other.depend))
-    place = next((at for at, wait in enumerate(waits) if wait.kind == "on"), None)
+    conditions = list(parse_depend(other.depend))
+    place = next((at for at, condition in enumerate(conditions) if condition.kind == "on"), None)
     if place is None or other.order.user != job.order.user:
-        raise RefusalError(ServerCode.BADDEPEND)
-    left = int(waits[place].job) - 1
-    waits[place : place + 1] = [Wait("on", str(left))] if left else []
-    other.depend = write_depend((*waits, Wait(kind, job.id)))
+        raise RefusalError(TorqueErrorCode.BADDEPEND)
+    left = int(conditions[place].job) - 1
+    conditions[place : place + 1] = [DependencyCondition("on", str(left))] if left else []
+    other.depend = write_depend((*conditions, DependencyCondition(kind, job.id)))
 
 
-def met(wait: Wait, job: Job, jobs: Mapping[str, Job]) -> bool | None:
+def is_met(condition: DependencyCondition, job: Job, jobs: Mapping[str, Job]) -> bool | None:
     """Whether the condition is fulfilled: True, False (not yet), None (never)."""
-    if wait.kind == "on":
+    if condition.kind == "on":
         return False
-    if wait.kind in OF_ARRAYS:
-        kind = OF_ARRAYS[wait.kind]
-        found = [met(Wait(kind, other.id), job, jobs) for other in jobs.values() if other.array == wait.job]
+    if condition.kind in OF_ARRAYS:
+        kind = OF_ARRAYS[condition.kind]
+        found = [
+            is_met(DependencyCondition(kind, other.id), job, jobs)
+            for other in jobs.values()
+            if other.array == condition.job
+        ]
         return None if None in found else all(found)
-    if wait.kind == "synccount":
+    if condition.kind == "synccount":
         return job.together_released
-    other = jobs.get(wait.job)
-    if wait.kind == "syncwith":
-        return other is None or _turn_of(job, other, jobs)
+    other = jobs.get(condition.job)
+    if condition.kind == "syncwith":
+        return other is None or _may_follow_master(job, other, jobs)
     if other is None:
-        return True if wait.kind in ("after", "afterany") else None
-    if wait.kind == "after":
+        return True if condition.kind in ("after", "afterany") else None
+    if condition.kind == "after":
         return other.start_count > 0 or other.finished
     if not other.finished:
         return False
-    if wait.kind == "afterany":
+    if condition.kind == "afterany":
         return True
     good = other.exit_status == 0 and not other.delete_requested
-    return True if good == (wait.kind == "afterok") else None
+    return True if good == (condition.kind == "afterok") else None
 
 
-def _turn_of(job: Job, master: Job, jobs: Mapping[str, Job]) -> bool:
+def _may_follow_master(job: Job, master: Job, jobs: Mapping[str, Job]) -> bool:
     """Jobs that are to start together are released one after the other, each when the one before runs."""
     if not master.together_released or master.together is None:
         return False
@@ -152,11 +158,11 @@ def _turn_of(job: Job, master: Job, jobs: Mapping[str, Job]) -> bool:
     return all(name not in jobs or jobs[name].start_count or jobs[name].finished for name in ahead)
 
 
-def unmet(job: Job, jobs: Mapping[str, Job]) -> Iterator[tuple[Wait, bool | None]]:
+def unmet_conditions(job: Job, jobs: Mapping[str, Job]) -> Iterator[tuple[DependencyCondition, bool | None]]:
     """The conditions of a job that are not fulfilled, with `met`'s answer."""
     if job.state in (JobState.RUNNING, JobState.EXITING, JobState.COMPLETE):
         return
-    for wait in parse_depend(job.depend):
-        answer = met(wait, job, jobs)
+    for condition in parse_depend(job.depend):
+        answer = is_met(condition, job, jobs)
         if answer is not True:
-            yield wait, answer
+            yield condition, answer

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from server_adapter.emulator.errors import RefusalError, refusal
-from server_adapter.emulator.nodes import Node
-from server_adapter.torque.errors import ServerCode
+from server_adapter.emulator.nodes import EmulatedNode
+from server_adapter.torque.errors import TorqueErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class DestinationPart:
 
 
 def parse_destination(
-    text: str, nodes: Mapping[str, Node], *, plain: bool = False
+    text: str, nodes: Mapping[str, EmulatedNode], *, plain: bool = False
 ) -> tuple[DestinationPart, ...]:
     """`node1:ppn=4+node2:ppn=4`, `2:ppn=2:even`, `node1/0+node1/1`, `odd:ppn=2`.
 
@@ -30,11 +30,11 @@ def parse_destination(
     parts = tuple(_part(part, nodes) for part in text.split("+"))
     named = [part.name for part in parts if part.name is not None]
     if plain and ("/" in text or len(set(named)) < len(named)):
-        raise RefusalError(ServerCode.UNKNODE)
+        raise RefusalError(TorqueErrorCode.UNKNODE)
     return parts
 
 
-def _part(text: str, nodes: Mapping[str, Node]) -> DestinationPart:
+def _part(text: str, nodes: Mapping[str, EmulatedNode]) -> DestinationPart:
     first, *rest = text.strip().split(":")
     first = first.partition("/")[0]
     slots, properties = 1, []
@@ -45,17 +45,19 @@ def _part(text: str, nodes: Mapping[str, Node]) -> DestinationPart:
         elif key == "ppn" and value.isdecimal() and int(value) > 0:
             slots = int(value)
         elif key not in ("gpus", "mics"):
-            raise RefusalError(ServerCode.UNKNODE)
+            raise RefusalError(TorqueErrorCode.UNKNODE)
     if first.isdecimal():
         return DestinationPart(None, int(first), slots, tuple(properties))
     if first in nodes:
         return DestinationPart(first, 1, slots, tuple(properties))
     if any(first in node.properties for node in nodes.values()):
         return DestinationPart(None, 1, slots, (first, *properties), leading=True)
-    raise RefusalError(ServerCode.UNKNODE)
+    raise RefusalError(TorqueErrorCode.UNKNODE)
 
 
-def find_slots(parts: Sequence[DestinationPart], nodes: Mapping[str, Node]) -> list[tuple[Node, int]]:
+def find_slots(
+    parts: Sequence[DestinationPart], nodes: Mapping[str, EmulatedNode]
+) -> list[tuple[EmulatedNode, int]]:
     """Nodes and slot counts for all parts, in their order; a node named twice appears once.
 
     Raises 15064 when the parts can never fit these nodes, 15046 when they do not fit now. The job's own
@@ -69,7 +71,7 @@ def find_slots(parts: Sequence[DestinationPart], nodes: Mapping[str, Node]) -> l
             wanted[part.name] = wanted.get(part.name, 0) + part.slots
     for name, count in wanted.items():
         if count > nodes[name].slots:
-            raise RefusalError(ServerCode.UNKNODE)
+            raise RefusalError(TorqueErrorCode.UNKNODE)
         fits = nodes[name].usable and nodes[name].free >= count
         available += sum(part.name == name for part in parts) if fits else 0
     for part in parts:
@@ -81,22 +83,22 @@ def find_slots(parts: Sequence[DestinationPart], nodes: Mapping[str, Node]) -> l
                 wanted[name] = wanted.get(name, 0) + part.slots
     if available < requested:
         raise refusal(
-            ServerCode.RESCUNAV,
+            TorqueErrorCode.RESCUNAV,
             "job allocation request exceeds currently available cluster nodes, "
             f"{requested} requested, {available} available",
         )
     return [(nodes[name], count) for name, count in wanted.items()]
 
 
-def _choose(part: DestinationPart, nodes: Mapping[str, Node], wanted: Mapping[str, int]) -> list[str]:
+def _choose(part: DestinationPart, nodes: Mapping[str, EmulatedNode], wanted: Mapping[str, int]) -> list[str]:
     able = [
         node
         for node in nodes.values()
         if node.slots >= part.slots and set(part.properties) <= set(node.properties)
     ]
     if len(able) < part.count:
-        raise RefusalError(ServerCode.UNKNODE)
+        raise RefusalError(TorqueErrorCode.UNKNODE)
     free = [node.name for node in able if node.usable and node.free >= part.slots and node.name not in wanted]
     if part.leading and len(free) < part.count:
-        raise RefusalError(ServerCode.UNKNODE)
+        raise RefusalError(TorqueErrorCode.UNKNODE)
     return free[: part.count]

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 
 
 class SubmissionCode(IntEnum):
@@ -23,41 +23,41 @@ class RefusalError(Exception):
         super().__init__(f"{int(code)} {self.text or ''}")
 
 
-def refusal(code: ServerCode | SubmissionCode, detail: str) -> RefusalError:
+def refusal(code: TorqueErrorCode | SubmissionCode, detail: str) -> RefusalError:
     """A refusal with the code's usual text and, after `MSG=`, a detail, as pbs_server writes them."""
     return RefusalError(code, f"{TEXTS.get(code, '')} MSG={detail}")
 
 
 def bad_value(name: str) -> RefusalError:
     """The refusal of a value, with the attribute that it was meant for."""
-    return RefusalError(ServerCode.BADATVAL, f"Illegal attribute or resource value for {name}")
+    return RefusalError(TorqueErrorCode.BADATVAL, f"Illegal attribute or resource value for {name}")
 
 
 TEXTS: dict[IntEnum, str] = {
-    ServerCode.UNKJOBID: "Unknown Job Id Error",
-    ServerCode.NOATTR: "Undefined attribute ",
-    ServerCode.ATTRRO: "Cannot set attribute, read only or insufficient permission ",
-    ServerCode.IVALREQ: "Invalid request",
-    ServerCode.UNKREQ: "Unknown request",
-    ServerCode.PERM: "Unauthorized Request ",
-    ServerCode.UNKSIG: "Unknown/illegal signal name",
-    ServerCode.BADATVAL: "Illegal attribute or resource value for",
-    ServerCode.MODATRRUN: "Cannot modify attribute while job running ",
-    ServerCode.BADSTATE: "Request invalid for state of job",
-    ServerCode.UNKQUE: "Unknown queue",
-    ServerCode.BADCRED: "Invalid credential",
-    ServerCode.EXPIRED: "Expired credential",
-    ServerCode.QUNOENB: "Queue is not enabled",
-    ServerCode.BADUSER: "Bad UID for job execution",
-    ServerCode.UNKRESC: "Unknown resource type ",
-    ServerCode.EXCQRESC: "Job exceeds queue resource limits",
-    ServerCode.NORERUN: "job is not rerunnable",
-    ServerCode.MOMREJECT: "Execution server rejected request",
-    ServerCode.RESCUNAV: "Resource temporarily unavailable",
-    ServerCode.MAXQUED: "Maximum number of jobs already in queue",
-    ServerCode.BADDEPEND: "Invalid Job Dependency",
-    ServerCode.UNKNODE: "Unknown node ",
-    ServerCode.DISPROTO: "Bad DIS based Request Protocol",
+    TorqueErrorCode.UNKJOBID: "Unknown Job Id Error",
+    TorqueErrorCode.NOATTR: "Undefined attribute ",
+    TorqueErrorCode.ATTRRO: "Cannot set attribute, read only or insufficient permission ",
+    TorqueErrorCode.IVALREQ: "Invalid request",
+    TorqueErrorCode.UNKREQ: "Unknown request",
+    TorqueErrorCode.PERM: "Unauthorized Request ",
+    TorqueErrorCode.UNKSIG: "Unknown/illegal signal name",
+    TorqueErrorCode.BADATVAL: "Illegal attribute or resource value for",
+    TorqueErrorCode.MODATRRUN: "Cannot modify attribute while job running ",
+    TorqueErrorCode.BADSTATE: "Request invalid for state of job",
+    TorqueErrorCode.UNKQUE: "Unknown queue",
+    TorqueErrorCode.BADCRED: "Invalid credential",
+    TorqueErrorCode.EXPIRED: "Expired credential",
+    TorqueErrorCode.QUNOENB: "Queue is not enabled",
+    TorqueErrorCode.BADUSER: "Bad UID for job execution",
+    TorqueErrorCode.UNKRESC: "Unknown resource type ",
+    TorqueErrorCode.EXCQRESC: "Job exceeds queue resource limits",
+    TorqueErrorCode.NORERUN: "job is not rerunnable",
+    TorqueErrorCode.MOMREJECT: "Execution server rejected request",
+    TorqueErrorCode.RESCUNAV: "Resource temporarily unavailable",
+    TorqueErrorCode.MAXQUED: "Maximum number of jobs already in queue",
+    TorqueErrorCode.BADDEPEND: "Invalid Job Dependency",
+    TorqueErrorCode.UNKNODE: "Unknown node ",
+    TorqueErrorCode.DISPROTO: "Bad DIS based Request Protocol",
     SubmissionCode.MAXUSERQUED: "Maximum number of jobs already in queue for user",
     SubmissionCode.ARRAY: "Bad Job Array Request",
     SubmissionCode.ALREADY_THERE: "Job is already in destination queue.",

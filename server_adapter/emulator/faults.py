@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 
 FOREVER = 1 << 62
 
@@ -33,7 +33,7 @@ class Faults:
     """
 
     refusals: Countdown = field(default_factory=Countdown)
-    refusal_code: ServerCode = ServerCode.MOMREJECT
+    refusal_code: TorqueErrorCode = TorqueErrorCode.MOMREJECT
     refused_jobs: frozenset[str] | None = None
     returns: Countdown = field(default_factory=Countdown)
     rejecting: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class Faults:
     def refuse_runs(
         self,
         count: int = FOREVER,
-        code: ServerCode = ServerCode.MOMREJECT,
+        code: TorqueErrorCode = TorqueErrorCode.MOMREJECT,
         jobs: Collection[str] | None = None,
     ) -> None:
         """Answers the next `count` runs (of these jobs) with an error."""

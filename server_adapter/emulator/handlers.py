@@ -4,18 +4,18 @@ from collections.abc import Callable
 from signal import Signals
 from typing import Any
 
-from server_adapter.batch.layout import Request
-from server_adapter.emulator import admission, lifecycle, modify
-from server_adapter.emulator.dialogue import OK, Dialogue, error_reply
+from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.emulator import admission, job_changes, lifecycle
+from server_adapter.emulator.client_context import OK, ClientContext, error_reply
 from server_adapter.emulator.errors import RefusalError, SubmissionCode, refusal
-from server_adapter.emulator.inquiries import Inquiries
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.emulator.manager import manage
+from server_adapter.emulator.manager_requests import manage
 from server_adapter.emulator.principal import demand_live, demand_manager, demand_owner
+from server_adapter.emulator.queries import TorqueQueries
 from server_adapter.emulator.state import Cluster
-from server_adapter.emulator.submissions import Submissions
+from server_adapter.emulator.submission_requests import Submissions
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.requests import (
     JobRequest,
     ManageRequest,
@@ -31,13 +31,13 @@ _SUSPENSIONS = frozenset({"suspend", "resume"})
 _SIGNALS = frozenset(name for signal in Signals for name in (signal.name, signal.name[3:], str(int(signal))))
 
 
-class Handlers:
+class TorqueHandlers:
     """Answers requests over a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        inquiries, submissions = Inquiries(cluster), Submissions(cluster)
-        self._by_code: dict[RequestCode, Callable[[Any, Dialogue], bytes]] = {
+        inquiries, submissions = TorqueQueries(cluster), Submissions(cluster)
+        self._by_code: dict[RequestCode, Callable[[Any, ClientContext], bytes]] = {
             RequestCode.STATUS_JOB: inquiries.status_job,
             RequestCode.STATUS_QUEUE: inquiries.status_queue,
             RequestCode.STATUS_SERVER: inquiries.status_server,
@@ -72,42 +72,42 @@ class Handlers:
             RequestCode.COMMIT_2: submissions.commit,
         }
 
-    def answer(self, request: Request, dialogue: Dialogue) -> bytes:
+    def answer(self, request: BatchRequest, context: ClientContext) -> bytes:
         """The reply's bytes; refusals become error replies."""
         handler = self._by_code.get(RequestCode(request.code))
         try:
             if handler is None:
-                raise RefusalError(ServerCode.UNKREQ)
-            return handler(request, dialogue)
+                raise RefusalError(TorqueErrorCode.UNKREQ)
+            return handler(request, context)
         except RefusalError as error:
             return error_reply(error)
 
-    def _run(self, request: RunRequest, dialogue: Dialogue) -> bytes:
-        demand_manager(dialogue.who)
+    def _run(self, request: RunRequest, context: ClientContext) -> bytes:
+        demand_manager(context.who)
         job = self._job(request.job)
         lifecycle.start(
             self._cluster, job, request.destination, synchronous=request.code is RequestCode.RUN_JOB
         )
         return OK
 
-    def _modify(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
+    def _modify(self, request: ManageRequest, context: ClientContext) -> bytes:
         for job in self._named(request.name):
-            modify.alter(self._cluster, job, request.attributes, dialogue.who)
+            job_changes.alter(self._cluster, job, request.attributes, context.who)
         twice = self._cluster.version.answers_async_twice and request.code is RequestCode.ASYNC_MODIFY_JOB
         return OK + OK if twice else OK
 
-    def _hold(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
+    def _hold(self, request: ManageRequest, context: ClientContext) -> bytes:
         for job in self._named(request.name):
-            modify.hold(self._cluster, job, _letters(request), dialogue.who)
+            job_changes.hold(self._cluster, job, _letters(request), context.who)
         return OK
 
-    def _release(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
+    def _release(self, request: ManageRequest, context: ClientContext) -> bytes:
         for job in self._named(request.name):
-            modify.release(self._cluster, job, _letters(request), dialogue.who)
+            job_changes.release(self._cluster, job, _letters(request), context.who)
         return OK
 
-    def _delete(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
-        who = dialogue.who
+    def _delete(self, request: ManageRequest, context: ClientContext) -> bytes:
+        who = context.who
         if request.name.lower() == "all":  # what the caller may delete of all that lives
             jobs = [job for job in self._cluster.live_jobs() if who.manager or who.user == job.order.user]
         else:
@@ -116,7 +116,7 @@ class Handlers:
             demand_owner(who, job)
         purging = request.extension is not None and "purge" in request.extension
         if purging and not who.manager:
-            raise RefusalError(ServerCode.PERM)
+            raise RefusalError(TorqueErrorCode.PERM)
         whole = len(jobs) != 1 or "[]" in request.name
         for job in jobs:
             if purging:
@@ -125,78 +125,78 @@ class Handlers:
                 lifecycle.delete(self._cluster, job)
         return OK
 
-    def _checkpoint(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
+    def _checkpoint(self, request: ManageRequest, context: ClientContext) -> bytes:
         job = self._job(request.name)
-        demand_owner(dialogue.who, job)
+        demand_owner(context.who, job)
         demand_live(job)
-        raise refusal(ServerCode.IVALREQ, "job is not checkpointable")
+        raise refusal(TorqueErrorCode.IVALREQ, "job is not checkpointable")
 
-    def _rerun(self, request: JobRequest, dialogue: Dialogue) -> bytes:
+    def _rerun(self, request: JobRequest, context: ClientContext) -> bytes:
         for job in self._named(request.job):
-            demand_owner(dialogue.who, job)
+            demand_owner(context.who, job)
             if lifecycle.can_requeue(self._cluster, job):
-                demand_manager(dialogue.who, _RERUN_RIGHTS)
+                demand_manager(context.who, _RERUN_RIGHTS)
                 lifecycle.requeue(self._cluster, job)
         return OK
 
-    def _signal(self, request: SignalRequest, dialogue: Dialogue) -> bytes:
+    def _signal(self, request: SignalRequest, context: ClientContext) -> bytes:
         job = self._job(request.job)
-        demand_owner(dialogue.who, job)
+        demand_owner(context.who, job)
         demand_live(job)
         if not job.active:
-            raise RefusalError(ServerCode.BADSTATE)
+            raise RefusalError(TorqueErrorCode.BADSTATE)
         if request.signal in _SUSPENSIONS:
-            if not dialogue.who.manager:
-                raise RefusalError(ServerCode.PERM)
+            if not context.who.manager:
+                raise RefusalError(TorqueErrorCode.PERM)
         elif request.signal not in _SIGNALS:
-            raise RefusalError(ServerCode.UNKSIG)
+            raise RefusalError(TorqueErrorCode.UNKSIG)
         if request.signal in ("SIGKILL", "SIGTERM", "9", "15"):
             lifecycle.delete(self._cluster, job)
         return OK
 
-    def _message(self, request: MessageRequest, dialogue: Dialogue) -> bytes:
+    def _message(self, request: MessageRequest, context: ClientContext) -> bytes:
         job = self._job(request.job)
-        demand_owner(dialogue.who, job)
+        demand_owner(context.who, job)
         if not job.active:
-            raise RefusalError(ServerCode.BADSTATE)
+            raise RefusalError(TorqueErrorCode.BADSTATE)
         return OK
 
-    def _move(self, request: MoveRequest, dialogue: Dialogue) -> bytes:
+    def _move(self, request: MoveRequest, context: ClientContext) -> bytes:
         job = self._job(request.job)
-        demand_owner(dialogue.who, job)
+        demand_owner(context.who, job)
         demand_live(job)
         if job.active:
-            raise RefusalError(ServerCode.BADSTATE)
+            raise RefusalError(TorqueErrorCode.BADSTATE)
         queue = self._cluster.queue(request.destination.partition("@")[0])
         if queue.name == job.queue:
             raise refusal(SubmissionCode.ALREADY_THERE, f"Job {job.id} already in queue {queue.name}")
         if not queue.enabled:
-            raise RefusalError(ServerCode.QUNOENB)
-        admission.check_room(self._cluster, queue, job.order.user)
+            raise RefusalError(TorqueErrorCode.QUNOENB)
+        admission.check_queue_capacity(self._cluster, queue, job.order.user)
         job.queue, job.queued = queue.name, self._cluster.now
         job.touch(self._cluster.now)
         return OK
 
-    def _order(self, request: MoveRequest, dialogue: Dialogue) -> bytes:
+    def _order(self, request: MoveRequest, context: ClientContext) -> bytes:
         first, second = self._job(request.job), self._job(request.destination)
         for job in (first, second):
-            demand_owner(dialogue.who, job)
+            demand_owner(context.who, job)
             demand_live(job)
             if job.active:
-                raise RefusalError(ServerCode.BADSTATE)
+                raise RefusalError(TorqueErrorCode.BADSTATE)
         first.rank, second.rank = second.rank, first.rank
         first.revision += 1
         second.revision += 1
         return OK
 
-    def _shut_down(self, request: ShutdownRequest, dialogue: Dialogue) -> bytes:
+    def _shut_down(self, request: ShutdownRequest, context: ClientContext) -> bytes:
         del request
-        demand_manager(dialogue.who)
+        demand_manager(context.who)
         self._cluster.stopping = True
         return OK
 
-    def _manager(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
-        demand_manager(dialogue.who, "error in permissions (PERM_OPorMGR)")
+    def _manager(self, request: ManageRequest, context: ClientContext) -> bytes:
+        demand_manager(context.who, "error in permissions (PERM_OPorMGR)")
         manage(self._cluster, request)
         return OK
 
@@ -208,7 +208,7 @@ class Handlers:
             return self._cluster.named(name)
         except RefusalError:
             text = f"{self._cluster.version.no_job} MSG=cannot locate job"
-            raise RefusalError(ServerCode.UNKJOBID, text) from None
+            raise RefusalError(TorqueErrorCode.UNKJOBID, text) from None
 
 
 def _letters(request: ManageRequest) -> str:

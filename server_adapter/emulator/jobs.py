@@ -46,7 +46,7 @@ class JobOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class JobOrder:
     """A submission, complete: who, what, and (known to the simulation alone) how the program will behave.
 
     `resources` are the Resource_List in the order given; `holds` letters of `u o s`; `extra` further
@@ -81,7 +81,7 @@ class Job:
     """
 
     id: str
-    order: Order
+    order: JobOrder
     queue: str
     created: float
     rank: int

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable
 
-from server_adapter.emulator.dependencies import parse_depend, unmet
+from server_adapter.emulator.dependencies import parse_depend, unmet_conditions
 from server_adapter.emulator.destination import find_slots, parse_destination
 from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.nodes import EmulatedNode
 from server_adapter.emulator.principal import demand_live
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import SchedulerCommand
-from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.values import seconds
+from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.notation import seconds
 
 KILLED_BY_USER = 271  # 256 + SIGTERM
 OVER_WALLTIME = -11
@@ -19,7 +19,7 @@ OVER_WALLTIME = -11
 
 def advance(cluster: Cluster, now: float) -> None:
     """Lets the simulated time pass: everything due until `now` happens, each at its own moment."""
-    for when, action in cluster.timers.due(now):
+    for when, action in cluster.timers.pop_expired(now):
         cluster.now = max(cluster.now, when)
         action()
     cluster.now = max(cluster.now, now)
@@ -57,9 +57,9 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     """
     demand_live(job)
     if job.active:
-        raise refusal(ServerCode.BADSTATE, "job already running")
+        raise refusal(TorqueErrorCode.BADSTATE, "job already running")
     if not cluster.queue(job.queue).started and not cluster.version.runs_in_stopped_queue:
-        raise refusal(ServerCode.IVALREQ, "attempt to start job in non-started queue")
+        raise refusal(TorqueErrorCode.IVALREQ, "attempt to start job in non-started queue")
     text = destination or job.resources.get("neednodes") or job.resources.get("nodes") or "1"
     plain = cluster.version.plain_destination
     chosen = find_slots(parse_destination(text, cluster.nodes, plain=plain), cluster.nodes)
@@ -69,8 +69,8 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     reached = all(node.alive for node, _ in chosen)
     reached = reached and not cluster.faults.rejects(node.name for node, _ in chosen)
     if synchronous and not reached:
-        raise RefusalError(ServerCode.MOMREJECT)
-    job.held_slots = tuple((node.name, node.take(count, job.id)) for node, count in chosen)
+        raise RefusalError(TorqueErrorCode.MOMREJECT)
+    job.held_slots = tuple((node.name, node.assign_slots(count, job.id)) for node, count in chosen)
     ports = {node.name: node.mom_port + 1 for node in cluster.nodes.values()}
     job.exec_host = cluster.version.exec_host(job.held_slots)
     job.exec_port = cluster.version.exec_port(job.held_slots, ports)
@@ -166,7 +166,7 @@ def _obit(cluster: Cluster, job: Job, run: int) -> None:
 
 
 def complete(cluster: Cluster, job: Job) -> None:
-    """Ends a job's life; it stays in the list for `keep_completed` seconds."""
+    """Ends a job's life; it stays in the list for `retention_s` seconds."""
     ran = job.active
     if ran and job.started is not None:
         job.runtime = cluster.now - job.started
@@ -177,7 +177,7 @@ def complete(cluster: Cluster, job: Job) -> None:
     if ran:
         cluster.poke(SchedulerCommand.TERM)
     completed = cluster.now
-    cluster.timers.at(completed + cluster.keep_completed, lambda: _forget(cluster, job, completed))
+    cluster.timers.at(completed + cluster.retention_s, lambda: _forget(cluster, job, completed))
     release_dependents(cluster)
     if job.array is not None:
         apply_slot_limit(cluster, cluster.array(job.array))
@@ -222,14 +222,14 @@ def can_requeue(cluster: Cluster, job: Job) -> bool:
     if job.state is JobState.QUEUED and cluster.version.reruns_queued:
         return False
     if job.state in (JobState.QUEUED, JobState.HELD, JobState.WAITING):
-        raise refusal(ServerCode.BADSTATE, f"job {job.id} is in a bad state")
+        raise refusal(TorqueErrorCode.BADSTATE, f"job {job.id} is in a bad state")
     return True
 
 
 def requeue(cluster: Cluster, job: Job) -> None:
     """Qrerun, of a job that `can_requeue`. Raises the refusal 15040."""
     if not job.order.rerunnable:
-        raise refusal(ServerCode.NORERUN, f"job {job.id} not rerunnable")
+        raise refusal(TorqueErrorCode.NORERUN, f"job {job.id} not rerunnable")
     _release(cluster, job)
     job.run += 1
     job.exec_host = job.exec_port = ""
@@ -250,16 +250,16 @@ def release_dependents(cluster: Cluster) -> None:
         if job is None or job.finished or "d" not in job.holds:
             cluster.dependents.discard(name)
             continue
-        waits = list(unmet(job, cluster.jobs))
-        if any(answer is None for _, answer in waits):
+        conditions = list(unmet_conditions(job, cluster.jobs))
+        if any(answer is None for _, answer in conditions):
             job.delete_requested = True
             complete(cluster, job)
-        elif not waits:
+        elif not conditions:
             job.holds.discard("d")
             cluster.dependents.discard(name)
-            for wait in parse_depend(job.depend):
-                if wait.job in cluster.jobs:
-                    cluster.jobs[wait.job].revision += 1
+            for condition in parse_depend(job.depend):
+                if condition.job in cluster.jobs:
+                    cluster.jobs[condition.job].revision += 1
             settle(cluster, job)
 
 
@@ -277,7 +277,7 @@ def apply_slot_limit(cluster: Cluster, members: Iterable[Job]) -> None:
             settle(cluster, job)
 
 
-def kill(cluster: Cluster, node: Node) -> None:
+def kill(cluster: Cluster, node: EmulatedNode) -> None:
     """The mom dies: the server notices `node_check` seconds later, and tells nobody."""
     node.alive = False
 
@@ -288,7 +288,7 @@ def kill(cluster: Cluster, node: Node) -> None:
     cluster.timers.at(cluster.now + cluster.timing.node_check, notice)
 
 
-def revive(cluster: Cluster, node: Node) -> None:
+def revive(cluster: Cluster, node: EmulatedNode) -> None:
     """The mom is back, and reports the jobs that have ended meanwhile."""
     node.alive, node.down = True, False
     node.reported = int(cluster.now)

@@ -20,7 +20,7 @@ class NodeSpec:
 
 
 @dataclass(slots=True)
-class Node:
+class EmulatedNode:
     """A node as the server knows it. `taken` says which job holds each slot.
 
     `alive` is the truth about the mom, `down` what the server has noticed. `load` and `available` override
@@ -73,7 +73,7 @@ class Node:
             states.append("job-exclusive")
         return ",".join(states)
 
-    def take(self, count: int, job: str) -> tuple[int, ...]:
+    def assign_slots(self, count: int, job: str) -> tuple[int, ...]:
         """Gives the lowest free slots to a job."""
         chosen = tuple([slot for slot in range(self.slots) if slot not in self.taken][:count])
         for slot in chosen:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from server_adapter.emulator.errors import refusal
 from server_adapter.emulator.jobs import STATE_NAMES, Job, JobState
 from server_adapter.emulator.state import Cluster
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Principal:
     manager: bool = False
 
 
-def principal_of(cluster: Cluster, user: str, *, privileged: bool) -> Principal:
+def make_principal(cluster: Cluster, user: str, *, privileged: bool) -> Principal:
     """The rights of a user: those of a privileged port, or those in the server's managers and operators."""
     listed = f"{cluster.attributes.get('managers', '')},{cluster.attributes.get('operators', '')}"
     names = {entry.partition("@")[0] for entry in listed.split(",") if entry}
@@ -28,21 +28,21 @@ def principal_of(cluster: Cluster, user: str, *, privileged: bool) -> Principal:
 def demand_manager(who: Principal, words: str = "operation not permitted") -> None:
     """Raises the refusal 15007, in these words, unless `who` is manager or operator."""
     if not who.manager:
-        raise refusal(ServerCode.PERM, words)
+        raise refusal(TorqueErrorCode.PERM, words)
 
 
 def demand_owner(who: Principal, job: Job) -> None:
     """Raises the refusal 15007 unless `who` owns the job or is manager or operator."""
     if not who.manager and who.user != job.order.user:
-        raise refusal(ServerCode.PERM, "operation not permitted")
+        raise refusal(TorqueErrorCode.PERM, "operation not permitted")
 
 
 def demand_live(job: Job) -> None:
     """Raises the refusal 15018 when the job is ending or over."""
     if job.state in (JobState.EXITING, JobState.COMPLETE):
-        raise refusal(ServerCode.BADSTATE, f"invalid state for job - {STATE_NAMES[job.state].upper()}")
+        raise refusal(TorqueErrorCode.BADSTATE, f"invalid state for job - {STATE_NAMES[job.state].upper()}")
 
 
-def may_see(cluster: Cluster, who: Principal, job: Job) -> bool:
+def is_job_visible(cluster: Cluster, who: Principal, job: Job) -> bool:
     """Whether a job appears in this user's status replies."""
     return who.manager or who.user == job.order.user or cluster.attributes.get("query_other_jobs") == "True"

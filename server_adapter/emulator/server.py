@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from server_adapter.emulator import submission
-from server_adapter.emulator.caller import call_scheduler
-from server_adapter.emulator.handlers import Handlers
-from server_adapter.emulator.jobs import JobOutcome, Order
+from server_adapter.emulator.handlers import TorqueHandlers
+from server_adapter.emulator.jobs import JobOrder, JobOutcome
 from server_adapter.emulator.nodes import NodeSpec
-from server_adapter.emulator.session import Session
-from server_adapter.emulator.simulated import Clock, SimulatedServer, clock_of
+from server_adapter.emulator.scheduler_call import call_scheduler
+from server_adapter.emulator.session import TorqueSession
+from server_adapter.emulator.simulated_server import Clock, SimulatedServer, make_clock
 from server_adapter.emulator.state import Timing, new_cluster, usual_outcome
 from server_adapter.emulator.vouching import answer_question
 from server_adapter.torque.codes import SchedulerCommand
@@ -45,11 +45,11 @@ class EmulatedServer(SimulatedServer):
         server: str = "localhost",
         queues: Iterable[str] = ("batch",),
         timing: Timing = Timing(),  # noqa: B008  (frozen)
-        outcome: Callable[[Order], JobOutcome] = usual_outcome,
+        outcome: Callable[[JobOrder], JobOutcome] = usual_outcome,
         run_delay: float = 0.01,
         credential_lifetime: float = 0.0,
     ) -> None:
-        clock = clock_of(clock, epoch, time_scale)
+        clock = make_clock(clock, epoch, time_scale)
         cluster = new_cluster(
             nodes,
             version=version,
@@ -68,7 +68,7 @@ class EmulatedServer(SimulatedServer):
             run_delay=run_delay,
             credential_lifetime=credential_lifetime,
         )
-        self.handlers = Handlers(cluster)
+        self.handlers = TorqueHandlers(cluster)
         self.scheduler = scheduler
         self.commands: list[SchedulerCommand] = []
         self.lost_commands = 0
@@ -76,7 +76,7 @@ class EmulatedServer(SimulatedServer):
         self._auth: asyncio.Server | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
-    def enter(self, order: Order) -> str:
+    def enter(self, order: JobOrder) -> str:
         """Queues the order's job; its id. Raises `RefusalError`."""
         return submission.submit(self.cluster, order)
 
@@ -110,18 +110,18 @@ class EmulatedServer(SimulatedServer):
             lines.append(f"clients   PBS_DEFAULT={host}:{port} qstat   (vouched for at {self.auth_socket})")
         return lines
 
-    def _is_back(self) -> None:
+    def _reset_after_restart(self) -> None:
         self.cluster.contacted = False
         self.cluster.command = SchedulerCommand.FIRST if self.cluster.scheduling else None
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await Session(self, self.handlers, reader, writer).run()
+        await TorqueSession(self, self.handlers, reader, writer).run()
 
     async def _vouch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await answer_question(self.vouched, (self.cluster.server, self._port), reader, writer)
 
-    def _attend(self) -> None:
-        command = self.cluster.take_command()
+    def _notify_due(self) -> None:
+        command = self.cluster.pop_command()
         if command is not None:
             self.commands.append(command)
             call = asyncio.create_task(self._call(command))
@@ -144,7 +144,7 @@ class EmulatedServer(SimulatedServer):
     async def _follow(self, connection: socket.socket) -> None:
         """Takes the scheduler's requests on the socket that its command went through (servers up to 3.x)."""
         reader, writer = await asyncio.open_connection(sock=connection)
-        session = Session(self, self.handlers, reader, writer, trusted=True)
+        session = TorqueSession(self, self.handlers, reader, writer, trusted=True)
         self.cluster.cycling = True
         try:
             await session.run()

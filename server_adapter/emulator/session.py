@@ -5,24 +5,24 @@ import contextlib
 import time
 
 from server_adapter.dis import DisError, DisIncompleteError
+from server_adapter.emulator.client_context import OK, ClientContext, error_reply, in_protocol_version
 from server_adapter.emulator.decoding import ClientDecoder
-from server_adapter.emulator.dialogue import OK, Dialogue, error_reply, spoken
 from server_adapter.emulator.errors import RefusalError, refusal
-from server_adapter.emulator.handlers import Handlers
-from server_adapter.emulator.principal import principal_of
-from server_adapter.emulator.simulated import SimulatedServer
+from server_adapter.emulator.handlers import TorqueHandlers
+from server_adapter.emulator.principal import make_principal
+from server_adapter.emulator.simulated_server import SimulatedServer
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request
 from server_adapter.torque.replies import Reply, encode_reply
-from server_adapter.torque.requests import AuthenticateRequest, RunRequest
+from server_adapter.torque.requests import AuthenticateUserRequest, RunRequest
 
 _CHUNK = 64 * 1024
 _MOST = 64 * 1024 * 1024
 _OLD = 1  # the protocol version of servers up to 3.x
 
 
-class Session:
+class TorqueSession:
     """Reads requests one by one and answers them. `runs` counts the runs accepted.
 
     `trusted` marks a connection that the server itself has opened, to its scheduler.
@@ -31,7 +31,7 @@ class Session:
     def __init__(
         self,
         server: SimulatedServer,
-        handlers: Handlers,
+        handlers: TorqueHandlers,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
@@ -46,7 +46,7 @@ class Session:
         self._writer = writer
         self._port: int = writer.get_extra_info("peername")[1]
         self._begun = time.monotonic()
-        self._dialogue = Dialogue(principal_of(server.cluster, "", privileged=False))
+        self._context = ClientContext(make_principal(server.cluster, "", privileged=False))
 
     async def run(self) -> None:
         """Until the client goes."""
@@ -85,7 +85,7 @@ class Session:
             if frame.version != self._version:
                 if self._version != _OLD:
                     continue  # silence, as 4.x and 6.x
-                await self._write(error_reply(RefusalError(ServerCode.DISPROTO)))
+                await self._write(error_reply(RefusalError(TorqueErrorCode.DISPROTO)))
                 continue
             if frame.request.code is RequestCode.DISCONNECT:
                 return
@@ -112,24 +112,24 @@ class Session:
         return True
 
     async def _write(self, reply: bytes, most: int | None = None) -> None:
-        self._writer.write(spoken(reply, self._version)[:most])
+        self._writer.write(in_protocol_version(reply, self._version)[:most])
         await self._writer.drain()
 
     def _reply(self, frame: RequestFrame) -> bytes:
         server = self._server
         privileged = self._trusted or self._port < 1024 or not server.privileged_ports
         vouched = server.vouched.get(self._port)
-        if isinstance(frame.request, AuthenticateRequest):
+        if isinstance(frame.request, AuthenticateUserRequest):
             if not privileged:
-                return error_reply(refusal(ServerCode.PERM, "not a privileged port"))
+                return error_reply(refusal(TorqueErrorCode.PERM, "not a privileged port"))
             server.vouched[frame.request.port] = frame.user
             return encode_reply(Reply())
         if vouched is not None:
-            self._dialogue.who = principal_of(server.cluster, vouched, privileged=False)
+            self._context.who = make_principal(server.cluster, vouched, privileged=False)
         elif privileged:
-            self._dialogue.who = principal_of(server.cluster, frame.user, privileged=True)
+            self._context.who = make_principal(server.cluster, frame.user, privileged=True)
         else:
-            return error_reply(RefusalError(ServerCode.BADCRED))
+            return error_reply(RefusalError(TorqueErrorCode.BADCRED))
         if not self._trusted and server.expired(self._port, self._begun):
-            return error_reply(RefusalError(ServerCode.EXPIRED))
-        return self._handlers.answer(frame.request, self._dialogue)
+            return error_reply(RefusalError(TorqueErrorCode.EXPIRED))
+        return self._handlers.answer(frame.request, self._context)

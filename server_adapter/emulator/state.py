@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.faults import Faults
-from server_adapter.emulator.jobs import Job, JobOutcome, Order, Queue
-from server_adapter.emulator.nodes import Node, NodeSpec
+from server_adapter.emulator.jobs import Job, JobOrder, JobOutcome, Queue
+from server_adapter.emulator.nodes import EmulatedNode, NodeSpec
 from server_adapter.emulator.timers import Timers
 from server_adapter.emulator.versions import VERSIONS, Version
 from server_adapter.torque.codes import SchedulerCommand
-from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.values import seconds
+from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.notation import seconds
 
 _SLEEP = re.compile(r"\bsleep\s+[\"']?(?:(\d+(?:\.\d+)?)|\$\{?(\w+)(?::-(\d+)\})?)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -31,7 +31,7 @@ class Timing:
     node_check: float = 150.0  # from a mom's death until the server notices
 
 
-def usual_outcome(order: Order) -> JobOutcome:
+def usual_outcome(order: JobOrder) -> JobOutcome:
     """What a job does when its submitter did not say: the script's sleeps, else 60 % of its wall time.
 
     `sleep 5`, `sleep $T` and `sleep ${T:-5}` are understood, with what `qsub -v T=60` gave.
@@ -58,9 +58,9 @@ class Cluster:
     now: float
     server: str = "localhost"
     timing: Timing = Timing()
-    outcome: Callable[[Order], JobOutcome] = usual_outcome
+    outcome: Callable[[JobOrder], JobOutcome] = usual_outcome
     faults: Faults = field(default_factory=Faults)
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, EmulatedNode] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     arrays: dict[str, dict[str, Job]] = field(default_factory=dict)  # the sub-jobs among them, by array
@@ -85,7 +85,7 @@ class Cluster:
         return self.attributes.get("scheduling") == "True"
 
     @property
-    def keep_completed(self) -> float:
+    def retention_s(self) -> float:
         """Seconds for which finished jobs stay in the list."""
         return float(self.attributes.get("keep_completed", "0"))
 
@@ -94,7 +94,7 @@ class Cluster:
         if self.scheduling:
             self.command = command
 
-    def take_command(self) -> SchedulerCommand | None:
+    def pop_command(self) -> SchedulerCommand | None:
         """What to tell the scheduler now, if anything: TIME after a silent iteration, FIRST after a start."""
         if not self.scheduling:
             self.command = None
@@ -117,14 +117,14 @@ class Cluster:
         """The job of that id; a bare number means this server's. Raises the refusal 15001."""
         job = self.jobs.get(name) or self.jobs.get(f"{name}.{self.server}")
         if job is None:
-            raise RefusalError(ServerCode.UNKJOBID)
+            raise RefusalError(TorqueErrorCode.UNKJOBID)
         return job
 
     def array(self, name: str) -> list[Job]:
         """The sub-jobs of an array `9[].srv`. Raises the refusal 15001."""
         members = self.arrays.get(name)
         if not members:
-            raise RefusalError(ServerCode.UNKJOBID)
+            raise RefusalError(TorqueErrorCode.UNKJOBID)
         return list(members.values())
 
     def named(self, name: str) -> list[Job]:
@@ -137,14 +137,14 @@ class Cluster:
         """A queue. Raises the refusal 15020."""
         queue = self.queues.get(name)
         if queue is None:
-            raise RefusalError(ServerCode.UNKQUE)
+            raise RefusalError(TorqueErrorCode.UNKQUE)
         return queue
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> EmulatedNode:
         """A node. Raises the refusal 15064."""
         node = self.nodes.get(name)
         if node is None:
-            raise refusal(ServerCode.UNKNODE, "cannot locate specified node")
+            raise refusal(TorqueErrorCode.UNKNODE, "cannot locate specified node")
         return node
 
     def live_jobs(self) -> Iterator[Job]:
@@ -160,7 +160,7 @@ def new_cluster(
     server: str = "localhost",
     queues: Iterable[str] = ("batch",),
     timing: Timing = Timing(),
-    outcome: Callable[[Order], JobOutcome] = usual_outcome,
+    outcome: Callable[[JobOrder], JobOutcome] = usual_outcome,
 ) -> Cluster:
     """A server with free nodes, empty queues (default wall time one hour) and scheduling off.
 
@@ -170,7 +170,7 @@ def new_cluster(
         version=VERSIONS[version], now=now, server=server, timing=timing, outcome=outcome, last_command=now
     )
     for number, spec in enumerate(nodes, start=1):
-        cluster.nodes[spec.name] = Node(spec, mom_port=30_000 + 2 * number, reported=int(now))
+        cluster.nodes[spec.name] = EmulatedNode(spec, mom_port=30_000 + 2 * number, reported=int(now))
     for name in queues:
         cluster.queues[name] = Queue(
             name,

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 from server_adapter.dis import Attribute
 from server_adapter.emulator import admission
-from server_adapter.emulator.dependencies import COUNTED, OF_ARRAYS, parse_depend, register, unmet
+from server_adapter.emulator.dependencies import COUNTED, OF_ARRAYS, parse_depend, register, unmet_conditions
 from server_adapter.emulator.errors import RefusalError, bad_value, refusal
-from server_adapter.emulator.jobs import Job, JobState, Order, Queue
+from server_adapter.emulator.jobs import Job, JobOrder, JobState, Queue
 from server_adapter.emulator.lifecycle import apply_slot_limit, release_dependents, settle
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import SchedulerCommand
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 
 _BOOLEANS = ("Rerunable", "fault_tolerant", "node_exclusive")
 _DEFAULTS = {
@@ -23,7 +23,7 @@ _DEFAULTS = {
 }
 
 
-def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script: str = "") -> Order:
+def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script: str = "") -> JobOrder:
     """The order in a QueueJob request. Raises refusals 15016 and 15037."""
     resources: dict[str, str] = {}
     plain: dict[str, str] = {}
@@ -42,7 +42,7 @@ def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script
         not_before = int(moment) if moment else None
     except ValueError:
         raise bad_value("Priority") from None
-    return Order(
+    return JobOrder(
         user=user,
         name=plain.pop("Job_Name", "STDIN"),
         queue=queue,
@@ -66,35 +66,35 @@ def next_id(cluster: Cluster) -> str:
     return f"{number}.{cluster.server}"
 
 
-def check(cluster: Cluster, order: Order, name: str, *, by_root: bool = False) -> Queue:
+def check(cluster: Cluster, order: JobOrder, name: str, *, by_root: bool = False) -> Queue:
     """The queue that takes the order as the job `name`.
 
     Raises refusals 15007, 15016, 15020, 15023, 15025, 15037, 15038, 15048, 15056, 15076, 15083, 15131.
     """
     if by_root:
-        raise refusal(ServerCode.BADUSER, "root user root not allowed")
+        raise refusal(TorqueErrorCode.BADUSER, "root user root not allowed")
     wanted = order.queue or cluster.attributes["default_queue"]
     queue = cluster.queues.get(wanted)
     if queue is None:
-        raise refusal(ServerCode.UNKQUE, "requested queue not found")
+        raise refusal(TorqueErrorCode.UNKQUE, "requested queue not found")
     admission.check_values(order.resources)
     if order.array:
-        admission.indices_of(order, cluster)
-        admission.slot_limit_of(order, cluster)
+        admission.array_indices(order, cluster)
+        admission.array_slot_limit(order, cluster)
     admission.check_queue(queue, order)
     resources = with_defaults(cluster, order, queue)
     admission.check_amounts(cluster, queue, resources)
     if "nodes" in resources:
         admission.check_feasible(resources["nodes"], cluster.nodes)
     admission.check_limits(cluster, queue, order, name)
-    for wait in parse_depend(order.depend):
-        known = cluster.arrays if wait.kind in OF_ARRAYS else cluster.jobs
-        if wait.kind not in COUNTED and wait.job not in known:
-            raise RefusalError(ServerCode.BADDEPEND)
+    for condition in parse_depend(order.depend):
+        known = cluster.arrays if condition.kind in OF_ARRAYS else cluster.jobs
+        if condition.kind not in COUNTED and condition.job not in known:
+            raise RefusalError(TorqueErrorCode.BADDEPEND)
     return queue
 
 
-def submit(cluster: Cluster, order: Order, name: str | None = None) -> str:
+def submit(cluster: Cluster, order: JobOrder, name: str | None = None) -> str:
     """Queues the order's job, or its array's sub-jobs; returns the id, `7[].srv` for an array."""
     name = name or next_id(cluster)
     queue = check(cluster, order, name)
@@ -104,7 +104,7 @@ def submit(cluster: Cluster, order: Order, name: str | None = None) -> str:
         return name
     number, _, server = name.partition(".")
     array = f"{number}[].{server}"
-    indices, slot_limit = admission.indices_of(order, cluster), admission.slot_limit_of(order, cluster)
+    indices, slot_limit = admission.array_indices(order, cluster), admission.array_slot_limit(order, cluster)
     members = []
     for place, index in enumerate(indices):
         limited = slot_limit is not None and place >= slot_limit
@@ -119,7 +119,7 @@ def submit(cluster: Cluster, order: Order, name: str | None = None) -> str:
 
 def enqueue(
     cluster: Cluster,
-    order: Order,
+    order: JobOrder,
     queue: Queue,
     name: str,
     resources: dict[str, str],
@@ -151,7 +151,7 @@ def enqueue(
     cluster.jobs[name] = job
     if array is not None:
         cluster.arrays.setdefault(array, {})[name] = job
-    if any(True for _ in unmet(job, cluster.jobs)):
+    if any(True for _ in unmet_conditions(job, cluster.jobs)):
         job.holds.add("d")
         cluster.dependents.add(name)
     settle(cluster, job)
@@ -162,7 +162,7 @@ def enqueue(
     return job
 
 
-def with_defaults(cluster: Cluster, order: Order, queue: Queue) -> dict[str, str]:
+def with_defaults(cluster: Cluster, order: JobOrder, queue: Queue) -> dict[str, str]:
     """The order's resources as the server writes them, with those that the queue or the server gives."""
     resources = {name: admission.written(name, value) for name, value in order.resources.items()}
     _count_nodes(resources)

@@ -23,7 +23,7 @@ class Timers:
         """When the first action is due."""
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now: float) -> Iterator[tuple[float, Action]]:
+    def pop_expired(self, now: float) -> Iterator[tuple[float, Action]]:
         """Takes out, one by one, what is due, also what the actions add meanwhile."""
         while self._heap and self._heap[0][0] <= now:
             when, _, action = heapq.heappop(self._heap)

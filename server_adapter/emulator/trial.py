@@ -11,12 +11,12 @@ from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs.server import EmulatedOpenPBS
 from server_adapter.emulator.openpbs.state import VERSION as OPENPBS
 from server_adapter.emulator.server import EmulatedServer
-from server_adapter.emulator.simulated import SimulatedServer
-from server_adapter.emulator.workload import Arrival, Feed, in_order
+from server_adapter.emulator.simulated_server import SimulatedServer
+from server_adapter.emulator.workload import Arrival, WorkloadFeed, in_order
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class TrialSummary:
     """What has happened so far: jobs by fate, and the accepted runs."""
 
     submitted: int
@@ -40,14 +40,14 @@ class Summary:
         return f"{', '.join(shown)}; {self.runs:,} runs accepted"
 
 
-class Trial:
+class EmulatorTrial:
     """A running emulated server and the workload that goes into it.
 
     `now` is the server's simulated clock as a function: give it to an adapter as its `clock` when time is
     scaled, since both must agree about the time. `address` is what the adapter connects to.
     """
 
-    def __init__(self, server: SimulatedServer, feed: Feed) -> None:
+    def __init__(self, server: SimulatedServer, feed: WorkloadFeed) -> None:
         self.server = server
         self.feed = feed
         self._fates: Counter[str] = Counter()
@@ -77,18 +77,18 @@ class Trial:
         """Whether the last job has arrived, and none waits or runs."""
         return self.feed.finished
 
-    async def until_finished(self, limit: float) -> Summary:
+    async def until_finished(self, limit: float) -> TrialSummary:
         """Waits for the end of all jobs. Raises `TimeoutError` after `limit` real seconds."""
         await self.server.until(lambda: self.finished, limit)
         return self.summary()
 
-    def summary(self) -> Summary:
+    def summary(self) -> TrialSummary:
         """The counts by now."""
         self.server.catch_up()
         cluster = self.server.cluster
         states = Counter(job.state for job in cluster.live_jobs())
         running = states[JobState.RUNNING] + states[JobState.EXITING]
-        return Summary(
+        return TrialSummary(
             submitted=len(self.feed.submitted),
             refused=len(self.feed.refused),
             ended=self._fates["ended"],
@@ -109,7 +109,7 @@ async def emulate(
     compress: float = 1.0,
     waits: bool = False,
     **options: Any,
-) -> AsyncIterator[Trial]:
+) -> AsyncIterator[EmulatorTrial]:
     """Starts an emulated server on loopback and lets the `arrivals` come; ends it with the block.
 
     `version` is that of a TORQUE server, or `openpbs`. `scheduling` is the server's attribute: whether it
@@ -127,8 +127,8 @@ async def emulate(
     cluster = server.cluster
     if scheduling:
         server.set_scheduling(True)
-    trial = Trial(
-        server, Feed(cluster, server.enter, iter(in_order(arrivals, compress=compress)), cluster.now)
+    trial = EmulatorTrial(
+        server, WorkloadFeed(cluster, server.enter, iter(in_order(arrivals, compress=compress)), cluster.now)
     )
     async with server:
         if not waits:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import JobOutcome, Order
+from server_adapter.emulator.jobs import JobOrder, JobOutcome
 from server_adapter.emulator.nodes import NodeSpec
-from server_adapter.emulator.render import clock
 from server_adapter.emulator.state import Cluster
-from server_adapter.torque.values import kib, seconds
+from server_adapter.emulator.status_attributes import clock
+from server_adapter.torque.notation import kib, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,11 @@ class Arrival:
     """An order and when it comes: simulated seconds after the workload's begin."""
 
     at: float
-    order: Order
+    order: JobOrder
 
 
 @dataclass(slots=True)
-class Feed:
+class WorkloadFeed:
     """A workload on its way into a cluster, through `enter`.
 
     `refused` has the texts of submissions that the server refused. `start` plans the first arrival; each
@@ -28,7 +28,7 @@ class Feed:
     """
 
     cluster: Cluster
-    enter: Callable[[Order], str]
+    enter: Callable[[JobOrder], str]
     arrivals: Iterator[Arrival]
     begin: float
     submitted: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ def in_order(arrivals: Iterable[Arrival], *, compress: float = 1.0) -> list[Arri
     ]
 
 
-def _compressed(order: Order, factor: float) -> Order:
+def _compressed(order: JobOrder, factor: float) -> JobOrder:
     if factor == 1.0:
         return order
     resources = dict(order.resources)
@@ -81,7 +81,7 @@ def _compressed(order: Order, factor: float) -> Order:
     return replace(order, resources=resources, outcome=outcome)
 
 
-def order_of(
+def make_order(
     *,
     user: str,
     cores: int,
@@ -94,7 +94,7 @@ def order_of(
     memory_per_core: int = 0,
     nodes: str = "",
     exit_status: int = 0,
-) -> Order:
+) -> JobOrder:
     """A job as logs describe it: `cores` anywhere, which becomes full nodes of `node_cores` and a rest.
 
     `nodes`, where the log has it, is taken as it stands. Seconds; memory in KiB, 0 for none.
@@ -105,7 +105,7 @@ def order_of(
     resources = {"nodes": nodes or "+".join(parts), "walltime": clock(walltime)}
     if memory_per_core:
         resources["pmem"] = f"{memory_per_core}kb"
-    return Order(
+    return JobOrder(
         user=user,
         group=group,
         name=name,

@@ -102,7 +102,7 @@ class ManagerCommand(IntEnum):
     UNSET = 3
 
 
-class Command(IntEnum):
+class OpenPBSCommand(IntEnum):
     """What the server tells its scheduler (protocol document, section 4)."""
 
     NEW = 1
@@ -142,7 +142,7 @@ class ReservationState(IntEnum):
     IN_CONFLICT = 12
 
 
-class ServerCode(IntEnum):
+class OpenPBSErrorCode(IntEnum):
     """Error codes that mean something to us, named as the server's manual names them."""
 
     NONE = 0
@@ -202,18 +202,18 @@ class ServerCode(IntEnum):
     SCHEDCONNECTED = 15230
 
 
-BUSY = frozenset({ServerCode.RESCUNAV, ServerCode.TRYAGAIN, ServerCode.NODE_BUSY})
+BUSY = frozenset({OpenPBSErrorCode.RESCUNAV, OpenPBSErrorCode.TRYAGAIN, OpenPBSErrorCode.NODE_BUSY})
 """The same run may succeed in a moment."""
 
 
 ABOUT_CONNECTION = frozenset(
     {
-        ServerCode.BADHOST,
-        ServerCode.BADCRED,
-        ServerCode.EXPIRED,
-        ServerCode.PROTOCOL,
-        ServerCode.NOCONNECTS,
-        ServerCode.DISPROTO,
+        OpenPBSErrorCode.BADHOST,
+        OpenPBSErrorCode.BADCRED,
+        OpenPBSErrorCode.EXPIRED,
+        OpenPBSErrorCode.PROTOCOL,
+        OpenPBSErrorCode.NOCONNECTS,
+        OpenPBSErrorCode.DISPROTO,
     }
 )
 """Refusals of the connection or its credential, whatever was requested: only a new connection helps."""
@@ -222,12 +222,12 @@ ABOUT_CONNECTION = frozenset(
 def code_name(code: int) -> str:
     """The manual's name of a server code; empty for one that has none here."""
     try:
-        return ServerCode(code).name
+        return OpenPBSErrorCode(code).name
     except ValueError:
         return ""
 
 
-def refused(code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
+def refusal_error(code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
     """The error for a request that the server refused with this code and text."""
     error = StaleConnectionError if code in ABOUT_CONNECTION else ServerRefusedError
     return error(code, text.strip(), action, code_name(code))

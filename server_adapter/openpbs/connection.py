@@ -14,18 +14,18 @@ from server_adapter.batch.errors import (
     ServerUnreachableError,
     StaleConnectionError,
 )
-from server_adapter.batch.layout import Request
-from server_adapter.batch.peer import peer_owner_id
+from server_adapter.batch.peer_owner import peer_owner_id
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import DEFAULT_LIMITS, DisError, DisLimitError, Limits
-from server_adapter.openpbs.codes import UNANSWERED, RequestCode, ServerCode, refused
-from server_adapter.openpbs.credentials import Credential
+from server_adapter.openpbs.codes import UNANSWERED, OpenPBSErrorCode, RequestCode, refusal_error
+from server_adapter.openpbs.credentials import OpenPBSCredential
 from server_adapter.openpbs.frames import encode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import Reply, answers, decode_reply
-from server_adapter.openpbs.requests import DisconnectRequest, SelectRequest, StatusRequest
-from server_adapter.openpbs.status import StatusDecoder
+from server_adapter.openpbs.requests import DisconnectRequest, SelectStatusRequest, StatusRequest
+from server_adapter.openpbs.status import OpenPBSStatusDecoder
 
 _CHUNK = 64 * 1024
 _GOODBYE = 1.0
@@ -34,16 +34,16 @@ DEFAULT_TIMEOUT = 30.0
 Out = TypeVar("Out")
 
 
-class _Turn:
+class _ReplyTurn:
     """Place of a request in the order of replies; `over` is set when its reply was read, or will not come."""
 
-    def __init__(self, request: Request, before: "_Turn | None") -> None:
+    def __init__(self, request: BatchRequest, before: "_ReplyTurn | None") -> None:
         self.request = request
         self.before = before
         self.over = asyncio.Event()
 
 
-class Connection:
+class OpenPBSConnection:
     """An open connection. After any error but a refusal it is closed: open another one.
 
     Requests may be pipelined: the server answers them in the order in which they were written.
@@ -69,7 +69,7 @@ class Connection:
         self._permitted = None if permitted is None else frozenset(permitted)
         self._limits = limits
         self._writing = asyncio.Lock()
-        self._last: _Turn | None = None
+        self._last: _ReplyTurn | None = None
         self._splitter = PacketSplitter(limits)
         self._packets: list[bytes] = []
         self._received = 0
@@ -80,7 +80,7 @@ class Connection:
         """Whether the next request has a chance."""
         return self._broken is None and not self._writer.is_closing() and not self._reader.at_eof()
 
-    async def request(self, request: Request) -> Reply:
+    async def request(self, request: BatchRequest) -> Reply:
         """Sends a request and returns the reply; a success at once where none is ever sent (23 and 96).
 
         Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
@@ -91,14 +91,14 @@ class Connection:
             return Reply()
         return await (await self.begin(request))
 
-    async def begin(self, request: Request) -> Awaitable[Reply]:
+    async def begin(self, request: BatchRequest) -> Awaitable[Reply]:
         """Sends a request; what it returns must be awaited for the reply. Until then others may be sent.
 
         Raises as `request` does, as does what it returns.
         """
         return self._reply_to(await self._send(request))
 
-    async def _reply_to(self, turn: _Turn) -> Reply:
+    async def _reply_to(self, turn: _ReplyTurn) -> Reply:
         reply = await self._receive(turn, self._read_reply)
         if reply.code:
             raise self._refusal(reply, turn.request)
@@ -107,8 +107,8 @@ class Connection:
         return reply
 
     async def describe(
-        self, request: StatusRequest | SelectRequest, wanted: Collection[str] | None = None
-    ) -> list[Described]:
+        self, request: StatusRequest | SelectStatusRequest, wanted: Collection[str] | None = None
+    ) -> list[DescribedObject]:
         """Sends a status or select-status request and returns the objects, with their `wanted` attributes.
 
         Decodes part by part, and lets others run in between. Raises as `request` does.
@@ -117,9 +117,9 @@ class Connection:
         if names is None and request.attributes:
             names = {entry.name for entry in request.attributes}
 
-        async def read() -> tuple[Reply | None, list[Described]]:
-            decoder = StatusDecoder(names, self._limits)
-            objects: list[Described] = []
+        async def read() -> tuple[Reply | None, list[DescribedObject]]:
+            decoder = OpenPBSStatusDecoder(names, self._limits)
+            objects: list[DescribedObject] = []
             while not decoder.done:
                 objects += decoder.feed(await self._packet())
                 await asyncio.sleep(0)
@@ -179,7 +179,7 @@ class Connection:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    async def _send(self, request: Request) -> _Turn:
+    async def _send(self, request: BatchRequest) -> _ReplyTurn:
         """Writes a request behind those that were written before."""
         if self._permitted is not None and request.code not in self._permitted:
             raise RequestForbiddenError(f"this mode does not permit to {describe_request(request)}")
@@ -192,7 +192,7 @@ class Connection:
                 if self._packets or self._splitter.pending:
                     self._break("the server sent bytes that nobody asked for")
                     raise ProtocolError("bytes from pbs_server that belong to no request")
-            turn = _Turn(request, before)
+            turn = _ReplyTurn(request, before)
             with self._ended_by_errors(turn):
                 async with asyncio.timeout(self._timeout):
                     self._writer.write(raw)
@@ -201,7 +201,7 @@ class Connection:
                 self._last = turn
         return turn
 
-    async def _receive(self, turn: _Turn, read: Callable[[], Awaitable[Out]]) -> Out:
+    async def _receive(self, turn: _ReplyTurn, read: Callable[[], Awaitable[Out]]) -> Out:
         """Reads the reply to a request, once those to the requests before it were read."""
         with self._ended_by_errors(turn):
             try:
@@ -220,7 +220,7 @@ class Connection:
             raise ServerUnreachableError(f"the connection to pbs_server cannot be used: {self._broken}")
 
     @contextlib.contextmanager
-    def _ended_by_errors(self, turn: _Turn) -> Iterator[None]:
+    def _ended_by_errors(self, turn: _ReplyTurn) -> Iterator[None]:
         """Makes typed errors of what goes wrong. Afterwards nobody knows which reply would be whose."""
         try:
             yield
@@ -258,14 +258,14 @@ class Connection:
             reply = decode_reply(await self._packet())
         return reply
 
-    def _refusal(self, reply: Reply, request: Request) -> BatchError:
+    def _refusal(self, reply: Reply, request: BatchRequest) -> BatchError:
         """The error for this refusal. One of the connection itself makes it unusable."""
-        error = refused(reply.code, reply.text, describe_request(request))
+        error = refusal_error(reply.code, reply.text, describe_request(request))
         if isinstance(error, StaleConnectionError):
             self._break(f"the server refused it: code {reply.code}")
         return error
 
-    def _nonsense(self, request: Request) -> ProtocolError:
+    def _nonsense(self, request: BatchRequest) -> ProtocolError:
         """The error for a reply of a kind that this request cannot have: whose reply it is nobody knows."""
         self._break("a reply was of the wrong kind")
         return ProtocolError(f"a reply of the wrong kind to: {describe_request(request)}")
@@ -279,7 +279,7 @@ class Connection:
         self._writer.transport.abort()
 
 
-def describe_request(request: Request) -> str:
+def describe_request(request: BatchRequest) -> str:
     """A request in a few words, for messages: `RUN_JOB 7.server`."""
     subject = getattr(request, "job", None) or getattr(request, "name", None)
     return f"{request.code.name} {subject}" if subject else request.code.name
@@ -287,12 +287,12 @@ def describe_request(request: Request) -> str:
 
 async def open_connection(
     address: Address,
-    credential: Credential,
+    credential: OpenPBSCredential,
     *,
     user: str = "root",
     timeout: float = DEFAULT_TIMEOUT,
     permitted: Collection[RequestCode] | None = None,
-) -> Connection:
+) -> OpenPBSConnection:
     """Connects and proves that the server trusts us.
 
     Raises `ServerUnreachableError` (try again later), `RightsError` (somebody must act), `ProtocolError`.
@@ -303,13 +303,13 @@ async def open_connection(
     except TimeoutError as error:
         raise ServerUnreachableError(f"pbs_server took no connection within {timeout:g} s") from error
     reader, writer = await asyncio.open_connection(sock=connected, limit=1 << 20)
-    connection = Connection(reader, writer, user=user, timeout=timeout, permitted=permitted)
+    connection = OpenPBSConnection(reader, writer, user=user, timeout=timeout, permitted=permitted)
     try:
         await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
     except (ServerRefusedError, StaleConnectionError) as error:
         await connection.close()
         where = f"pbs_server at {address.host}:{address.port}"
-        if error.code in (ServerCode.BADCRED, ServerCode.PERM, ServerCode.BADHOST):
+        if error.code in (OpenPBSErrorCode.BADCRED, OpenPBSErrorCode.PERM, OpenPBSErrorCode.BADHOST):
             raise RightsError(f"{where} does not trust {user} here: {error}") from error
         raise ServerUnreachableError(f"{where} serves nobody yet: {error}") from error
     except BaseException:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerUnreachableError
-from server_adapter.batch.layout import Request
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address, connect, connect_privileged
 from server_adapter.dis import DisError
 from server_adapter.openpbs.frames import encode_request
@@ -20,7 +20,7 @@ from server_adapter.openpbs.replies import decode_reply
 from server_adapter.openpbs.requests import AuthenticateRequest, ConnectRequest
 
 
-class Credential(Protocol):
+class OpenPBSCredential(Protocol):
     """Opens a connected socket that the server trusts for `user`."""
 
     async def connect(self, address: Address, user: str) -> socket.socket:
@@ -29,14 +29,14 @@ class Credential(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AnyPort:
+class OpenPBSAnyPort:
     """No credential: for servers that trust every client, such as the emulated one by default."""
 
     async def connect(self, address: Address, user: str) -> socket.socket:
         """A plain connection, opened in the server's way."""
         connection = await connect(address, None)
         try:
-            await _ask(connection, ConnectRequest(), user)
+            await _request(connection, ConnectRequest(), user)
         except BaseException:
             connection.close()
             raise
@@ -44,7 +44,7 @@ class AnyPort:
 
 
 @dataclass(frozen=True, slots=True)
-class Vouch:
+class OpenPBSVouch:
     """Root vouches, from a privileged port, for a connection from any port, as `pbs_iff` does.
 
     The server then knows the connection as `user`'s.
@@ -54,10 +54,10 @@ class Vouch:
         """A plain connection, which then is the user's."""
         connection = await connect(address, None)
         try:
-            await _ask(connection, ConnectRequest(), user)
+            await _request(connection, ConnectRequest(), user)
             with closing(await connect_privileged(address)) as voucher:
                 port = connection.getsockname()[1]
-                await _ask(voucher, AuthenticateRequest(port=port), user)
+                await _request(voucher, AuthenticateRequest(port=port), user)
         except BaseException:
             connection.close()
             raise
@@ -65,7 +65,7 @@ class Vouch:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivilegedPort:
+class OpenPBSPrivilegedPort:
     """A source port below 1024 that vouches for itself: the server then takes us for another server.
 
     It has all rights, among them to set attributes that only servers and schedulers may set.
@@ -75,7 +75,7 @@ class PrivilegedPort:
         """A connection from the first free privileged port."""
         connection = await connect_privileged(address)
         try:
-            await _ask(connection, AuthenticateRequest(port=connection.getsockname()[1]), user)
+            await _request(connection, AuthenticateRequest(port=connection.getsockname()[1]), user)
         except BaseException:
             connection.close()
             raise
@@ -96,8 +96,8 @@ class Munge:
         credential = await self._credential()
         connection = await connect(address, None)
         try:
-            await _ask(connection, ConnectRequest(), user)
-            await _ask(connection, AuthenticateRequest(method="munge"), user)
+            await _request(connection, ConnectRequest(), user)
+            await _request(connection, AuthenticateRequest(method="munge"), user)
             answer = await _exchange(connection, encode_packet(credential + b"\0", PacketKind.TOKEN))
             if answer.kind != PacketKind.DONE:
                 words = answer.body.rstrip(b"\0").decode("utf-8", "replace")
@@ -129,7 +129,7 @@ class Munge:
         return out.strip()
 
 
-async def _ask(connection: socket.socket, request: Request, user: str) -> None:
+async def _request(connection: socket.socket, request: BatchRequest, user: str) -> None:
     """One request and its reply, before the connection has streams."""
     answer = await _exchange(connection, encode_packet(encode_request(request, user=user)))
     try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from server_adapter.batch.layout import READERS, Request, encode_body
+from server_adapter.batch.request_layout import READERS, BatchRequest, encode_body
 from server_adapter.dis import Decoder, DisSyntaxError, encode_integer, encode_string
 from server_adapter.openpbs.codes import PROTOCOL_TYPE, PROTOCOL_VERSION, RequestCode
 from server_adapter.openpbs.requests import SHAPES, AuthenticateRequest, DeferredReplyRequest
@@ -14,7 +14,7 @@ class RequestFrame:
     """A request as received: its user, its content."""
 
     user: str
-    request: Request
+    request: BatchRequest
 
 
 class UnknownRequestError(DisSyntaxError):
@@ -25,7 +25,7 @@ class UnknownRequestError(DisSyntaxError):
         self.number = number
 
 
-def encode_request(request: Request, *, user: str) -> bytes:
+def encode_request(request: BatchRequest, *, user: str) -> bytes:
     """The body of a request's packet."""
     parts = [
         encode_integer(PROTOCOL_TYPE),
@@ -70,7 +70,7 @@ def decode_header(decoder: Decoder) -> None:
         raise DisSyntaxError(f"protocol type {kind} version {version}, not 2 and 2", start)
 
 
-def _encode_fields(request: Request) -> bytes:
+def _encode_fields(request: BatchRequest) -> bytes:
     # Two requests have fields that are there only sometimes; all others go by their layout.
     match request:
         case AuthenticateRequest(method=method, encryption=encryption, port=port):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from server_adapter.batch.answers import Location, Selection, Status, StatusObject, Text
+from server_adapter.batch.reply_payloads import Location, SelectedJobs, Status, StatusObject, Text
 from server_adapter.dis import (
     Decoder,
     DisSyntaxError,
@@ -17,7 +17,7 @@ from server_adapter.openpbs.codes import PROTOCOL_TYPE, PROTOCOL_VERSION, STATUS
 from server_adapter.openpbs.frames import decode_header
 
 
-class Choice(IntEnum):
+class ReplyChoice(IntEnum):
     """What data a reply carries."""
 
     NONE = 1
@@ -35,7 +35,7 @@ class Choice(IntEnum):
 class JobId:
     """A job id: of a job queued, ready to commit, or committed, as `choice` says."""
 
-    choice: Choice
+    choice: ReplyChoice
     job: str
 
 
@@ -46,7 +46,7 @@ class Deletions:
     failed: tuple[tuple[str, int], ...]
 
 
-Payload = JobId | Selection | Status | Text | Location | Deletions
+Payload = JobId | SelectedJobs | Status | Text | Location | Deletions
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class ReplyHead:
 
     code: int
     auxiliary: int
-    choice: Choice
+    choice: ReplyChoice
     more: bool
 
 
 _CARRIED: Final[Mapping[RequestCode, type]] = {
     RequestCode.QUEUE_JOB: JobId,
     RequestCode.LOCATE_JOB: Location,
-    RequestCode.SELECT_JOBS: Selection,
+    RequestCode.SELECT_JOBS: SelectedJobs,
     **dict.fromkeys(STATUS, Status),
 }
 """What the reply of a request carries, where that is certain."""
@@ -88,7 +88,7 @@ def answers(code: IntEnum, payload: Payload | None) -> bool:
     wanted = _CARRIED.get(code)  # type: ignore[call-overload]
     if wanted is not None:
         return isinstance(payload, wanted)
-    return not isinstance(payload, Status | Selection | Location)
+    return not isinstance(payload, Status | SelectedJobs | Location)
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -115,46 +115,46 @@ def decode_reply_head(decoder: Decoder) -> ReplyHead:
     start = decoder.position
     number = decoder.unsigned()
     try:
-        choice = Choice(number)
+        choice = ReplyChoice(number)
     except ValueError:
         raise DisSyntaxError(f"unknown kind of reply {number}", start) from None
     return ReplyHead(code, auxiliary, choice, bool(decoder.unsigned()))
 
 
-def _encoded(payload: Payload | None) -> tuple[Choice, bytes]:
+def _encoded(payload: Payload | None) -> tuple[ReplyChoice, bytes]:
     match payload:
         case None:
-            return Choice.NONE, b""
+            return ReplyChoice.NONE, b""
         case JobId(choice, job):
             return choice, encode_string(job)
-        case Selection(jobs):
-            return Choice.SELECTION, encode_integer(len(jobs)) + b"".join(map(encode_string, jobs))
+        case SelectedJobs(jobs):
+            return ReplyChoice.SELECTION, encode_integer(len(jobs)) + b"".join(map(encode_string, jobs))
         case Status(objects):
-            return Choice.STATUS, encode_integer(len(objects)) + b"".join(map(_object, objects))
+            return ReplyChoice.STATUS, encode_integer(len(objects)) + b"".join(map(_object, objects))
         case Text(message):
-            return Choice.TEXT, encode_string(message)
+            return ReplyChoice.TEXT, encode_string(message)
         case Location(server):
-            return Choice.LOCATION, encode_string(server)
+            return ReplyChoice.LOCATION, encode_string(server)
         case Deletions(failed):
             pairs = [encode_string(job) + encode_integer(code) for job, code in failed]
-            return Choice.DELETED, encode_integer(len(failed)) + b"".join(pairs)
+            return ReplyChoice.DELETED, encode_integer(len(failed)) + b"".join(pairs)
 
 
-def _payload(choice: Choice, decoder: Decoder) -> Payload | None:
+def _payload(choice: ReplyChoice, decoder: Decoder) -> Payload | None:
     match choice:
-        case Choice.NONE:
+        case ReplyChoice.NONE:
             return None
-        case Choice.QUEUED | Choice.READY | Choice.COMMITTED:
+        case ReplyChoice.QUEUED | ReplyChoice.READY | ReplyChoice.COMMITTED:
             return JobId(choice, decoder.string())
-        case Choice.SELECTION:
-            return Selection(tuple([decoder.string() for _ in range(decoder.count())]))
-        case Choice.STATUS:
+        case ReplyChoice.SELECTION:
+            return SelectedJobs(tuple([decoder.string() for _ in range(decoder.count())]))
+        case ReplyChoice.STATUS:
             return Status(tuple([_read_object(decoder) for _ in range(decoder.count())]))
-        case Choice.TEXT:
+        case ReplyChoice.TEXT:
             return Text(decoder.string())
-        case Choice.LOCATION:
+        case ReplyChoice.LOCATION:
             return Location(decoder.string())
-        case Choice.DELETED:
+        case ReplyChoice.DELETED:
             return Deletions(tuple([(decoder.string(), decoder.unsigned()) for _ in range(decoder.count())]))
 
 

@@ -3,27 +3,27 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from server_adapter.batch.layout import Kind, Layout, Request
+from server_adapter.batch.request_layout import BatchRequest, FieldKind, Layout
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import ObjectType, RequestCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectRequest(Request):
+class ConnectRequest(BatchRequest):
     """Opens a connection that somebody is to vouch for."""
 
     code: RequestCode = RequestCode.CONNECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DisconnectRequest(Request):
+class DisconnectRequest(BatchRequest):
     """Says goodbye; the server only closes."""
 
     code: RequestCode = RequestCode.DISCONNECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthenticateRequest(Request):
+class AuthenticateRequest(BatchRequest):
     """Vouches that the client on source `port` is the user of the header, by `method`."""
 
     code: RequestCode = RequestCode.AUTHENTICATE
@@ -33,16 +33,16 @@ class AuthenticateRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterSchedulerRequest(Request):
+class RegisterSchedulerRequest(BatchRequest):
     """Takes the place of the scheduler `name`: first on the connection for requests, then on the other."""
 
     code: RequestCode = RequestCode.REGISTER_SCHEDULER
     name: str = "default"
-    layout: ClassVar[Layout] = (("name", Kind.TEXT),)
+    layout: ClassVar[Layout] = (("name", FieldKind.TEXT),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatusRequest(Request):
+class StatusRequest(BatchRequest):
     """Status of the server, queues, jobs, vnodes, reservations, schedulers or resources.
 
     An empty `name` means all of them, and empty `attributes` all attributes. Of jobs, the extension `t` also
@@ -51,39 +51,43 @@ class StatusRequest(Request):
 
     name: str = ""
     attributes: tuple[Attribute, ...] = ()
-    layout: ClassVar[Layout] = (("name", Kind.TEXT), ("attributes", Kind.ATTRIBUTES))
+    layout: ClassVar[Layout] = (("name", FieldKind.TEXT), ("attributes", FieldKind.ATTRIBUTES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectRequest(Request):
+class SelectStatusRequest(BatchRequest):
     """The jobs that meet all conditions, in these attributes; the extension `S` is pbs_sched's."""
 
     code: RequestCode = RequestCode.SELECT_STATUS
     conditions: tuple[Attribute, ...] = ()
     attributes: tuple[Attribute, ...] = ()
-    layout: ClassVar[Layout] = (("conditions", Kind.ATTRIBUTES), ("attributes", Kind.ATTRIBUTES))
+    layout: ClassVar[Layout] = (("conditions", FieldKind.ATTRIBUTES), ("attributes", FieldKind.ATTRIBUTES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRequest(Request):
+class JobRequest(BatchRequest):
     """Requests that name a job and nothing else."""
 
     job: str
-    layout: ClassVar[Layout] = (("job", Kind.TEXT),)
+    layout: ClassVar[Layout] = (("job", FieldKind.TEXT),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest(Request):
+class RunRequest(BatchRequest):
     """Starts a job on `destination`, one bracket for each chunk: `(n1:ncpus=2:mem=4kb)+(n2:ncpus=2)`."""
 
     job: str
     destination: str = ""
     handle: int = 0
-    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("destination", Kind.TEXT), ("handle", Kind.NUMBER))
+    layout: ClassVar[Layout] = (
+        ("job", FieldKind.TEXT),
+        ("destination", FieldKind.TEXT),
+        ("handle", FieldKind.NUMBER),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManageRequest(Request):
+class ManageRequest(BatchRequest):
     """Changes attributes of an object; also holds, releases and deletes jobs."""
 
     command: int
@@ -91,46 +95,50 @@ class ManageRequest(Request):
     name: str
     attributes: tuple[Attribute, ...] = ()
     layout: ClassVar[Layout] = (
-        ("command", Kind.NUMBER),
-        ("object_type", Kind.NUMBER),
-        ("name", Kind.TEXT),
-        ("attributes", Kind.ATTRIBUTES),
+        ("command", FieldKind.NUMBER),
+        ("object_type", FieldKind.NUMBER),
+        ("name", FieldKind.TEXT),
+        ("attributes", FieldKind.ATTRIBUTES),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignalRequest(Request):
+class SignalRequest(BatchRequest):
     """Sends a signal, by name, to a running job."""
 
     code: RequestCode = RequestCode.SIGNAL_JOB
     job: str
     signal: str
-    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("signal", Kind.TEXT))
+    layout: ClassVar[Layout] = (("job", FieldKind.TEXT), ("signal", FieldKind.TEXT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveRequest(Request):
+class MoveRequest(BatchRequest):
     """Moves a job to another queue; as ORDER_JOB, changes places with another job."""
 
     code: RequestCode = RequestCode.MOVE_JOB
     job: str
     destination: str
-    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("destination", Kind.TEXT))
+    layout: ClassVar[Layout] = (("job", FieldKind.TEXT), ("destination", FieldKind.TEXT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmReservationRequest(Request):
+class ConfirmReservationRequest(BatchRequest):
     """Gives a reservation its vnodes and its start; the extension says so, or refuses it."""
 
     code: RequestCode = RequestCode.CONFIRM_RESERVATION
     name: str
     destination: str
     start: int
-    layout: ClassVar[Layout] = (("name", Kind.TEXT), ("destination", Kind.TEXT), ("start", Kind.NUMBER))
+    layout: ClassVar[Layout] = (
+        ("name", FieldKind.TEXT),
+        ("destination", FieldKind.TEXT),
+        ("start", FieldKind.NUMBER),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModifyReservationRequest(Request):
+class ModifyReservationRequest(BatchRequest):
     """Alters a reservation (`pbs_ralter`): its start and duration, its select, or who may use it."""
 
     code: RequestCode = RequestCode.MODIFY_RESERVATION
@@ -138,14 +146,14 @@ class ModifyReservationRequest(Request):
     name: str
     attributes: tuple[Attribute, ...] = ()
     layout: ClassVar[Layout] = (
-        ("object_type", Kind.NUMBER),
-        ("name", Kind.TEXT),
-        ("attributes", Kind.ATTRIBUTES),
+        ("object_type", FieldKind.NUMBER),
+        ("name", FieldKind.TEXT),
+        ("attributes", FieldKind.ATTRIBUTES),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeferredReplyRequest(Request):
+class DeferredReplyRequest(BatchRequest):
     """What became of a `qrun` that the server handed to its scheduler; `result` 0 is success."""
 
     code: RequestCode = RequestCode.DEFERRED_SCHEDULER_REPLY
@@ -156,7 +164,7 @@ class DeferredReplyRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueJobRequest(Request):
+class QueueJobRequest(BatchRequest):
     """Submits a job or a reservation. An empty `job` asks the server for an id."""
 
     code: RequestCode = RequestCode.QUEUE_JOB
@@ -164,14 +172,14 @@ class QueueJobRequest(Request):
     destination: str = ""
     attributes: tuple[Attribute, ...] = ()
     layout: ClassVar[Layout] = (
-        ("job", Kind.TEXT),
-        ("destination", Kind.TEXT),
-        ("attributes", Kind.ATTRIBUTES),
+        ("job", FieldKind.TEXT),
+        ("destination", FieldKind.TEXT),
+        ("attributes", FieldKind.ATTRIBUTES),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobScriptRequest(Request):
+class JobScriptRequest(BatchRequest):
     """A piece of a job's script; `size` is the number of bytes in `data`."""
 
     code: RequestCode = RequestCode.JOB_SCRIPT
@@ -181,44 +189,44 @@ class JobScriptRequest(Request):
     job: str
     data: bytes
     layout: ClassVar[Layout] = (
-        ("sequence", Kind.NUMBER),
-        ("kind", Kind.NUMBER),
-        ("size", Kind.NUMBER),
-        ("job", Kind.TEXT),
-        ("data", Kind.BYTES),
+        ("sequence", FieldKind.NUMBER),
+        ("kind", FieldKind.NUMBER),
+        ("size", FieldKind.NUMBER),
+        ("job", FieldKind.TEXT),
+        ("data", FieldKind.BYTES),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageRequest(Request):
+class MessageRequest(BatchRequest):
     """Writes a line into a running job's output: `file` 1 is its standard error, 2 its output."""
 
     code: RequestCode = RequestCode.MESSAGE_JOB
     job: str
     file: int = 0
     text: str = ""
-    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("file", Kind.NUMBER), ("text", Kind.TEXT))
+    layout: ClassVar[Layout] = (("job", FieldKind.TEXT), ("file", FieldKind.NUMBER), ("text", FieldKind.TEXT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownRequest(Request):
+class ShutdownRequest(BatchRequest):
     """Ends the server (`qterm`)."""
 
     code: RequestCode = RequestCode.SHUTDOWN
     manner: int = 0
-    layout: ClassVar[Layout] = (("manner", Kind.NUMBER),)
+    layout: ClassVar[Layout] = (("manner", FieldKind.NUMBER),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteJobsRequest(Request):
+class DeleteJobsRequest(BatchRequest):
     """Deletes several jobs (`qdel`)."""
 
     code: RequestCode = RequestCode.DELETE_JOBS
     jobs: tuple[str, ...] = ()
-    layout: ClassVar[Layout] = (("jobs", Kind.TEXTS),)
+    layout: ClassVar[Layout] = (("jobs", FieldKind.TEXTS),)
 
 
-SHAPES: dict[RequestCode, type[Request]] = {
+SHAPES: dict[RequestCode, type[BatchRequest]] = {
     RequestCode.CONNECT: ConnectRequest,
     RequestCode.QUEUE_JOB: QueueJobRequest,
     RequestCode.JOB_SCRIPT: JobScriptRequest,
@@ -237,8 +245,8 @@ SHAPES: dict[RequestCode, type[Request]] = {
     RequestCode.RUN_JOB: RunRequest,
     RequestCode.ASYNC_RUN_JOB: RunRequest,
     RequestCode.ASYNC_RUN_JOB_ACK: RunRequest,
-    RequestCode.SELECT_JOBS: SelectRequest,
-    RequestCode.SELECT_STATUS: SelectRequest,
+    RequestCode.SELECT_JOBS: SelectStatusRequest,
+    RequestCode.SELECT_STATUS: SelectStatusRequest,
     RequestCode.SHUTDOWN: ShutdownRequest,
     RequestCode.SIGNAL_JOB: SignalRequest,
     RequestCode.STATUS_JOB: StatusRequest,

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection
 
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import DEFAULT_LIMITS, AttributeScanner, Decoder, Limits, is_plain
-from server_adapter.openpbs.replies import Choice, Reply, decode_reply, decode_reply_head
+from server_adapter.openpbs.replies import Reply, ReplyChoice, decode_reply, decode_reply_head
 
 
-class StatusDecoder:
+class OpenPBSStatusDecoder:
     """Feeds on the packets of one answer and gives out its objects.
 
     `done` tells that the answer is complete; `reply` is the reply where it is no status (an error, mostly).
@@ -19,12 +19,12 @@ class StatusDecoder:
         self.done = False
         self.reply: Reply | None = None
 
-    def feed(self, body: bytes) -> list[Described]:
+    def feed(self, body: bytes) -> list[DescribedObject]:
         """The objects of one packet. Raises `DisError` for bytes that are no reply."""
         decoder = Decoder(body, 0, self._limits)
         head = decode_reply_head(decoder)
         self.done = not head.more
-        if head.choice is not Choice.STATUS:
+        if head.choice is not ReplyChoice.STATUS:
             self.reply = decode_reply(body)
             self.done = True
             return []
@@ -34,5 +34,5 @@ class StatusDecoder:
         for _ in range(decoder.count()):
             object_type, name = decoder.unsigned(), decoder.string()
             values, decoder.position = scan(body, text, decoder.position, plain=plain)
-            objects.append(Described(object_type, name, values))
+            objects.append(DescribedObject(object_type, name, values))
         return objects

@@ -10,31 +10,31 @@ from server_adapter.batch.errors import (
 )
 from server_adapter.batch.sockets import Address
 from server_adapter.torque.codes import READ_ONLY, ObjectType, RequestCode, SchedulerCommand
-from server_adapter.torque.connection import Connection, open_connection
-from server_adapter.torque.credentials import AnyPort, PrivilegedPort, Trqauthd, Vouch
-from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.listener import CommandListener, CommandReceived, PortTakenError
+from server_adapter.torque.connection import TorqueConnection, open_connection
+from server_adapter.torque.credentials import TorqueAnyPort, TorquePrivilegedPort, TorqueVouch, Trqauthd
+from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.listener import CommandListener, PortTakenError, SchedulerCall
 
 __all__ = [
     "READ_ONLY",
     "Address",
-    "AnyPort",
     "BatchError",
     "CommandListener",
-    "CommandReceived",
-    "Connection",
     "ObjectType",
     "PortTakenError",
-    "PrivilegedPort",
     "ProtocolError",
     "RequestCode",
     "RequestForbiddenError",
     "RightsError",
+    "SchedulerCall",
     "SchedulerCommand",
-    "ServerCode",
     "ServerRefusedError",
     "ServerUnreachableError",
+    "TorqueAnyPort",
+    "TorqueConnection",
+    "TorqueErrorCode",
+    "TorquePrivilegedPort",
+    "TorqueVouch",
     "Trqauthd",
-    "Vouch",
     "open_connection",
 ]

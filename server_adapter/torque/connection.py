@@ -15,10 +15,10 @@ from server_adapter.batch.errors import (
     ServerUnreachableError,
     StaleConnectionError,
 )
-from server_adapter.batch.layout import Request
-from server_adapter.batch.peer import peer_owner_id
+from server_adapter.batch.peer_owner import peer_owner_id
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import (
     DEFAULT_LIMITS,
     Attribute,
@@ -29,12 +29,12 @@ from server_adapter.dis import (
     Limits,
 )
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.credentials import Credential
-from server_adapter.torque.errors import ServerCode, refused
+from server_adapter.torque.credentials import TorqueCredential
+from server_adapter.torque.errors import TorqueErrorCode, refusal_error
 from server_adapter.torque.frames import encode_request
 from server_adapter.torque.replies import Reply, answers, decode_reply
 from server_adapter.torque.requests import DisconnectRequest, SelectInRequest, SelectRequest, StatusRequest
-from server_adapter.torque.status import StatusDecoder
+from server_adapter.torque.status import TorqueStatusDecoder
 
 _CHUNK = 64 * 1024
 _GOODBYE = 1.0
@@ -44,7 +44,7 @@ DEFAULT_TIMEOUT = 30.0
 Out = TypeVar("Out")
 
 
-class Connection:
+class TorqueConnection:
     """An open connection. After any error but a refusal it is closed: open another one.
 
     `timeout` is in seconds, for one request and its whole reply. `permitted` restricts the requests that may
@@ -79,7 +79,7 @@ class Connection:
         """Whether the next request has a chance."""
         return self._broken is None and not self._writer.is_closing()
 
-    async def request(self, request: Request) -> Reply:
+    async def request(self, request: BatchRequest) -> Reply:
         """Sends a request and returns the reply.
 
         Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
@@ -94,7 +94,7 @@ class Connection:
 
     async def describe(
         self, request: StatusRequest | SelectRequest | SelectInRequest, wanted: Collection[str] | None = None
-    ) -> list[Described]:
+    ) -> list[DescribedObject]:
         """Sends a status or select-status request and returns the objects, with their `wanted` attributes.
 
         Decodes while the reply arrives, in slices of a few milliseconds. Raises as `request` does.
@@ -103,8 +103,8 @@ class Connection:
         if names is None and isinstance(request, StatusRequest) and request.attributes:
             names = {entry.name for entry in request.attributes}
 
-        async def read() -> tuple[Reply | None, list[Described]]:
-            return await self._read_objects(StatusDecoder(names, self._limits))
+        async def read() -> tuple[Reply | None, list[DescribedObject]]:
+            return await self._read_objects(TorqueStatusDecoder(names, self._limits))
 
         reply, objects = await self._exchange(request, read)
         if reply is not None:
@@ -135,7 +135,7 @@ class Connection:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    async def _exchange(self, request: Request, read: Callable[[], Awaitable[Out]]) -> Out:
+    async def _exchange(self, request: BatchRequest, read: Callable[[], Awaitable[Out]]) -> Out:
         if self._permitted is not None and request.code not in self._permitted:
             raise RequestForbiddenError(f"this mode does not permit to {describe_request(request)}")
         raw = encode_request(request, user=self.user, version=self.version)
@@ -190,22 +190,22 @@ class Connection:
             self._stray = buffer[decoder.position :]
             return reply
 
-    async def _read_objects(self, decoder: StatusDecoder) -> tuple[Reply | None, list[Described]]:
-        objects: list[Described] = []
+    async def _read_objects(self, decoder: TorqueStatusDecoder) -> tuple[Reply | None, list[DescribedObject]]:
+        objects: list[DescribedObject] = []
         while not decoder.done:
             objects += decoder.feed(await self._more())
             await asyncio.sleep(0)  # a full buffer is read without waiting: let others run
         self._stray = decoder.rest
         return decoder.reply, objects
 
-    def _refusal(self, reply: Reply, request: Request) -> BatchError:
+    def _refusal(self, reply: Reply, request: BatchRequest) -> BatchError:
         """The error for this refusal. One of the connection itself makes it unusable."""
-        error = refused(reply.code, reply.text, describe_request(request))
+        error = refusal_error(reply.code, reply.text, describe_request(request))
         if isinstance(error, StaleConnectionError):
             self._break(f"the server refused it: code {reply.code}")
         return error
 
-    def _nonsense(self, request: Request) -> ProtocolError:
+    def _nonsense(self, request: BatchRequest) -> ProtocolError:
         """The error for a reply of a kind that this request cannot have: whose reply it is nobody knows."""
         self._break("a reply was of the wrong kind")
         return ProtocolError(f"a reply of the wrong kind to: {describe_request(request)}")
@@ -219,7 +219,7 @@ class Connection:
         self._writer.transport.abort()
 
 
-def describe_request(request: Request) -> str:
+def describe_request(request: BatchRequest) -> str:
     """A request in a few words, for messages: `RUN_JOB 7.server`."""
     subject = getattr(request, "job", None) or getattr(request, "name", None)
     return f"{request.code.name} {subject}" if subject else request.code.name
@@ -227,13 +227,13 @@ def describe_request(request: Request) -> str:
 
 async def open_connection(
     address: Address,
-    credential: Credential,
+    credential: TorqueCredential,
     *,
     user: str = "root",
     version: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     permitted: Collection[RequestCode] | None = None,
-) -> Connection:
+) -> TorqueConnection:
     """Connects, proves that the server trusts us, and finds the protocol version (2, then 1) unless given.
 
     Raises `ServerUnreachableError` (try again later), `RightsError` (somebody must act), `ProtocolError`.
@@ -250,12 +250,12 @@ async def open_connection(
             await connection.describe(_PROBE)
         except (ServerRefusedError, StaleConnectionError) as error:
             await connection.close()
-            if error.code == ServerCode.DISPROTO:
+            if error.code == TorqueErrorCode.DISPROTO:
                 if version is None:
                     continue
                 raise  # waiting does not help: it does not speak this version
             where = f"pbs_server at {address.host}:{address.port}"
-            if error.code in (ServerCode.BADCRED, ServerCode.PERM, ServerCode.BADHOST):
+            if error.code in (TorqueErrorCode.BADCRED, TorqueErrorCode.PERM, TorqueErrorCode.BADHOST):
                 raise RightsError(f"{where} does not trust {user} here: {error}") from error
             raise ServerUnreachableError(f"{where} serves nobody yet: {error}") from error
         except BaseException:
@@ -272,10 +272,10 @@ async def adopt(
     version: int = 2,
     timeout: float = DEFAULT_TIMEOUT,
     permitted: Collection[RequestCode] | None = None,
-) -> Connection:
+) -> TorqueConnection:
     """A connection over a socket that is connected and trusted already."""
     reader, writer = await asyncio.open_connection(sock=connected)
-    return Connection(reader, writer, user=user, version=version, timeout=timeout, permitted=permitted)
+    return TorqueConnection(reader, writer, user=user, version=version, timeout=timeout, permitted=permitted)
 
 
 async def _within(limit: float, connecting: Awaitable[socket.socket]) -> socket.socket:

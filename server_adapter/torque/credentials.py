@@ -14,13 +14,13 @@ from server_adapter.batch.sockets import Address, connect, connect_privileged
 from server_adapter.dis import Decoder, DisError
 from server_adapter.torque.frames import encode_request
 from server_adapter.torque.replies import decode_reply
-from server_adapter.torque.requests import AuthenticateRequest
+from server_adapter.torque.requests import AuthenticateUserRequest
 
 _IFF = 1  # trqauthd's only kind of authentication
 _ASK = 1
 
 
-class Credential(Protocol):
+class TorqueCredential(Protocol):
     """Opens a connected socket that the server trusts for `user`."""
 
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
@@ -29,7 +29,7 @@ class Credential(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AnyPort:
+class TorqueAnyPort:
     """No credential: for servers that trust every client, such as the emulated one by default."""
 
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
@@ -39,7 +39,7 @@ class AnyPort:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivilegedPort:
+class TorquePrivilegedPort:
     """A source port below 1024, which takes root or CAP_NET_BIND_SERVICE: all rights at once."""
 
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
@@ -66,13 +66,13 @@ class Trqauthd:
         del version
         connection = await connect(address, None)
         try:
-            await self._ask(address, user, connection.getsockname()[1])
+            await self._authorize(address, user, connection.getsockname()[1])
         except BaseException:
             connection.close()
             raise
         return connection
 
-    async def _ask(self, address: Address, user: str, port: int) -> None:
+    async def _authorize(self, address: Address, user: str, port: int) -> None:
         server = self.server or address.host
         question = (
             f"{_ASK}|{len(server)}|{server}|{address.port}|{_IFF}|{len(user)}|{user}|{os.getpid()}|{port}|"
@@ -108,7 +108,7 @@ def _owner(connection: socket.socket) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Vouch:
+class TorqueVouch:
     """Root vouches for an ordinary user's connection from a privileged port, with request 49."""
 
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
@@ -125,7 +125,7 @@ class Vouch:
 
     async def _vouch(self, voucher: socket.socket, user: str, version: int, port: int) -> None:
         loop = asyncio.get_running_loop()
-        request = encode_request(AuthenticateRequest(port=port), user=user, version=version)
+        request = encode_request(AuthenticateUserRequest(port=port), user=user, version=version)
         try:
             await loop.sock_sendall(voucher, request)
             reply = decode_reply(Decoder(await loop.sock_recv(voucher, 4096)))

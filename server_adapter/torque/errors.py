@@ -5,7 +5,7 @@ from enum import IntEnum
 from server_adapter.batch.errors import ServerRefusedError, StaleConnectionError
 
 
-class ServerCode(IntEnum):
+class TorqueErrorCode(IntEnum):
     """Error codes of pbs_server, named as its manual and logs name them (protocol document, section 5)."""
 
     NONE = 0
@@ -55,28 +55,28 @@ class ServerCode(IntEnum):
 def code_name(code: int) -> str:
     """The name of a server code, or `code 15999` for one that has none here."""
     try:
-        return ServerCode(code).name
+        return TorqueErrorCode(code).name
     except ValueError:
         return f"code {code}"
 
 
-BUSY = frozenset({ServerCode.RESCUNAV, ServerCode.RERUNNING, ServerCode.BUSY})
+BUSY = frozenset({TorqueErrorCode.RESCUNAV, TorqueErrorCode.RERUNNING, TorqueErrorCode.BUSY})
 """The same request may succeed in a moment: nodes taken, job being rerun, server busy."""
 
 
 ABOUT_CONNECTION = frozenset(
     {
-        ServerCode.BADHOST,
-        ServerCode.BADCRED,
-        ServerCode.EXPIRED,
-        ServerCode.PROTOCOL,
-        ServerCode.NOCONNECTS,
+        TorqueErrorCode.BADHOST,
+        TorqueErrorCode.BADCRED,
+        TorqueErrorCode.EXPIRED,
+        TorqueErrorCode.PROTOCOL,
+        TorqueErrorCode.NOCONNECTS,
     }
 )
 """Refusals of the connection or its credential, whatever was requested: only a new connection helps."""
 
 
-def refused(code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
+def refusal_error(code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
     """The error for a request that the server refused with this code and text."""
     error = StaleConnectionError if code in ABOUT_CONNECTION else ServerRefusedError
     return error(code, text.strip(), action, code_name(code))

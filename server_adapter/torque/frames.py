@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from server_adapter.batch.layout import READERS, Request, encode_body
+from server_adapter.batch.request_layout import READERS, BatchRequest, encode_body
 from server_adapter.dis import Decoder, DisSyntaxError, encode_integer, encode_string
 from server_adapter.torque.codes import PROTOCOL_TYPE, RequestCode
 from server_adapter.torque.requests import SHAPES
@@ -15,7 +15,7 @@ class RequestFrame:
 
     version: int
     user: str
-    request: Request
+    request: BatchRequest
 
 
 class UnknownRequestError(DisSyntaxError):
@@ -27,7 +27,7 @@ class UnknownRequestError(DisSyntaxError):
         self.number = number
 
 
-def encode_request(request: Request, *, user: str, version: int = 2) -> bytes:
+def encode_request(request: BatchRequest, *, user: str, version: int = 2) -> bytes:
     """The bytes of a request, ready to send."""
     parts = [
         encode_integer(PROTOCOL_TYPE),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from server_adapter.batch.errors import TakenError
 from server_adapter.batch.supervision import TaskSet
 from server_adapter.torque.codes import SchedulerCommand
-from server_adapter.torque.connection import Connection
+from server_adapter.torque.connection import TorqueConnection
 
 _log = logging.getLogger(__name__)
 DEFAULT_PORT = 15004
@@ -20,7 +20,7 @@ class PortTakenError(TakenError):
 
 
 @dataclass(frozen=True, slots=True)
-class CommandReceived:
+class SchedulerCall:
     """A command that arrived. Commands coalesce at the server: whatever the code, look at everything."""
 
     code: int
@@ -48,11 +48,11 @@ class CommandListener:
 
     def __init__(
         self,
-        on_command: Callable[[CommandReceived], None],
+        on_command: Callable[[SchedulerCall], None],
         *,
         peers: Collection[str] = ("127.0.0.1", "::1"),
         any_port: bool = False,
-        on_open: Callable[[Connection], Awaitable[None]] | None = None,
+        on_open: Callable[[TorqueConnection], Awaitable[None]] | None = None,
         linger: float = 0.5,
         command_timeout: float = 5.0,
     ) -> None:
@@ -110,9 +110,9 @@ class CommandListener:
             writer.close()
             return
         try:
-            self._on_command(CommandReceived(int.from_bytes(raw, "big"), host))
+            self._on_command(SchedulerCall(int.from_bytes(raw, "big"), host))
             if not await self._closed_by_server(reader) and self._on_open is not None:
-                await self._on_open(Connection(reader, writer, version=1))
+                await self._on_open(TorqueConnection(reader, writer, version=1))
         finally:
             writer.close()
             with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from server_adapter.torque import values as read
+from server_adapter.torque import notation as read
 
 T = TypeVar("T")
 Values = Mapping[str, str]
@@ -54,23 +54,23 @@ class NodeStatus:
 
 def parse_node(name: str, values: Values) -> NodeStatus:
     """A node from its attributes, its mom's report included."""
-    fields = Fields(values)
-    report = Fields(read.node_status(fields.text("status")))
+    fields = AttributeFields(values)
+    report = AttributeFields(read.node_status(fields.text("status")))
     none: int | None = None
     no_load: float | None = None
     return NodeStatus(
         name=name,
-        states=read.words(fields.text("state")),
+        states=read.split_list(fields.text("state")),
         slots=fields.number("np") or 0,
-        properties=read.words(fields.text("properties")),
-        jobs=fields.take("jobs", read.node_jobs, {}),
+        properties=read.split_list(fields.text("properties")),
+        jobs=fields.parse("jobs", read.node_jobs, {}),
         note=fields.text("note"),
         gpus=fields.number("gpus") or 0,
-        memory=report.take("physmem", read.kib, none),
-        total_memory=report.take("totmem", read.kib, none),
-        available_memory=report.take("availmem", read.kib, none),
+        memory=report.parse("physmem", read.kib, none),
+        total_memory=report.parse("totmem", read.kib, none),
+        available_memory=report.parse("availmem", read.kib, none),
         cores=report.number("ncpus"),
-        load=report.take("loadave", float, no_load),
+        load=report.parse("loadave", float, no_load),
         reported=report.number("rectime"),
         mom_jobs=tuple(report.text("jobs").split()),
         power=fields.text("power_state"),
@@ -79,7 +79,7 @@ def parse_node(name: str, values: Values) -> NodeStatus:
     )
 
 
-class Fields:
+class AttributeFields:
     """Takes attributes one by one out of a described object; remembers which could not be read."""
 
     def __init__(self, values: Values) -> None:
@@ -90,7 +90,7 @@ class Fields:
         """The text, or an empty one."""
         return self._left.pop(key, "")
 
-    def take(self, key: str, parse: Callable[[str], T], default: T) -> T:
+    def parse(self, key: str, parse: Callable[[str], T], default: T) -> T:
         """The parsed value, or `default` where it is absent or cannot be read."""
         text = self._left.pop(key, None)
         if text is None:
@@ -104,7 +104,7 @@ class Fields:
     def number(self, key: str) -> int | None:
         """An integer, or None."""
         empty: int | None = None
-        return self.take(key, int, empty)
+        return self.parse(key, int, empty)
 
     def group(self, name: str) -> dict[str, str]:
         """All `name.resource` values by resource."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from server_adapter.batch.answers import Location, Selection, Status, StatusObject, Text
+from server_adapter.batch.reply_payloads import Location, SelectedJobs, Status, StatusObject, Text
 from server_adapter.dis import (
     Decoder,
     DisSyntaxError,
@@ -17,7 +17,7 @@ from server_adapter.torque.codes import PROTOCOL_TYPE, STATUS, RequestCode
 from server_adapter.torque.frames import decode_header
 
 
-class Choice(IntEnum):
+class ReplyChoice(IntEnum):
     """What kind of data a reply carries."""
 
     NONE = 1
@@ -35,7 +35,7 @@ class Choice(IntEnum):
 class JobId:
     """The job that a submission step was about; `choice` says which step."""
 
-    choice: Choice
+    choice: ReplyChoice
     job: str
 
 
@@ -49,7 +49,7 @@ class ResourceCounts:
     down: tuple[int, ...]
 
 
-Payload = JobId | Selection | Status | Text | Location | ResourceCounts
+Payload = JobId | SelectedJobs | Status | Text | Location | ResourceCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Reply:
 _CARRIED: Final[Mapping[RequestCode, type]] = {
     RequestCode.QUEUE_JOB: JobId,
     RequestCode.LOCATE_JOB: Location,
-    RequestCode.SELECT_JOBS: Selection,
+    RequestCode.SELECT_JOBS: SelectedJobs,
     RequestCode.RESOURCE_QUERY: ResourceCounts,
     **dict.fromkeys(STATUS, Status),
 }
@@ -82,7 +82,7 @@ def answers(code: IntEnum, payload: Payload | None) -> bool:
     wanted = _CARRIED.get(code)  # type: ignore[call-overload]
     if wanted is not None:
         return isinstance(payload, wanted)
-    return not isinstance(payload, Status | Selection | Location | ResourceCounts)
+    return not isinstance(payload, Status | SelectedJobs | Location | ResourceCounts)
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -91,25 +91,25 @@ def encode_reply(reply: Reply) -> bytes:
     payload = reply.payload
     match payload:
         case None:
-            return head + encode_integer(Choice.NONE)
+            return head + encode_integer(ReplyChoice.NONE)
         case JobId(choice, job):
             return head + encode_integer(choice) + encode_string(job)
-        case Selection(jobs):
-            return head + encode_integer(Choice.SELECTION) + _texts(jobs)
+        case SelectedJobs(jobs):
+            return head + encode_integer(ReplyChoice.SELECTION) + _texts(jobs)
         case Status(objects):
             return (
                 head
-                + encode_integer(Choice.STATUS)
+                + encode_integer(ReplyChoice.STATUS)
                 + encode_integer(len(objects))
                 + b"".join(map(_object, objects))
             )
         case Text(message):
-            return head + encode_integer(Choice.TEXT) + encode_string(message)
+            return head + encode_integer(ReplyChoice.TEXT) + encode_string(message)
         case Location(server):
-            return head + encode_integer(Choice.LOCATION) + encode_string(server)
+            return head + encode_integer(ReplyChoice.LOCATION) + encode_string(server)
         case ResourceCounts(available, allocated, reserved, down):
             numbers = (len(available), *available, *allocated, *reserved, *down)
-            return head + encode_integer(Choice.RESOURCES) + b"".join(map(encode_integer, numbers))
+            return head + encode_integer(ReplyChoice.RESOURCES) + b"".join(map(encode_integer, numbers))
 
 
 def decode_reply(decoder: Decoder) -> Reply:
@@ -118,7 +118,7 @@ def decode_reply(decoder: Decoder) -> Reply:
     return Reply(code, auxiliary, _payload(choice, decoder), version)
 
 
-def decode_reply_head(decoder: Decoder) -> tuple[int, int, int, Choice]:
+def decode_reply_head(decoder: Decoder) -> tuple[int, int, int, ReplyChoice]:
     """Version, code, auxiliary code and choice: what stands before a reply's data."""
     version = decode_header(decoder)
     code = decoder.unsigned()
@@ -126,20 +126,20 @@ def decode_reply_head(decoder: Decoder) -> tuple[int, int, int, Choice]:
     start = decoder.position
     number = decoder.unsigned()
     try:
-        return version, code, auxiliary, Choice(number)
+        return version, code, auxiliary, ReplyChoice(number)
     except ValueError:
         raise DisSyntaxError(f"unknown kind of reply {number}", start) from None
 
 
-def _payload(choice: Choice, decoder: Decoder) -> Payload | None:
+def _payload(choice: ReplyChoice, decoder: Decoder) -> Payload | None:
     match choice:
-        case Choice.NONE:
+        case ReplyChoice.NONE:
             return None
-        case Choice.QUEUED | Choice.READY | Choice.COMMITTED:
+        case ReplyChoice.QUEUED | ReplyChoice.READY | ReplyChoice.COMMITTED:
             return JobId(choice, decoder.string())
-        case Choice.SELECTION:
-            return Selection(tuple([decoder.string() for _ in range(decoder.count())]))
-        case Choice.STATUS:
+        case ReplyChoice.SELECTION:
+            return SelectedJobs(tuple([decoder.string() for _ in range(decoder.count())]))
+        case ReplyChoice.STATUS:
             count = decoder.count()
             return Status(
                 tuple(
@@ -149,11 +149,11 @@ def _payload(choice: Choice, decoder: Decoder) -> Payload | None:
                     ]
                 )
             )
-        case Choice.TEXT:
+        case ReplyChoice.TEXT:
             return Text(decoder.string())
-        case Choice.LOCATION:
+        case ReplyChoice.LOCATION:
             return Location(decoder.string())
-        case Choice.RESOURCES:
+        case ReplyChoice.RESOURCES:
             count = decoder.count()
             lists = [tuple([decoder.integer() for _ in range(count)]) for _ in range(4)]
             return ResourceCounts(*lists)

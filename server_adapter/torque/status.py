@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import (
     DEFAULT_LIMITS,
     AttributeScanner,
@@ -11,10 +11,10 @@ from server_adapter.dis import (
     Limits,
     is_plain,
 )
-from server_adapter.torque.replies import Choice, Reply, decode_reply, decode_reply_head
+from server_adapter.torque.replies import Reply, ReplyChoice, decode_reply, decode_reply_head
 
 
-class StatusDecoder:
+class TorqueStatusDecoder:
     """Feeds on chunks of one reply and gives out its objects.
 
     Work per `feed` is proportional to the chunk, so a caller that feeds 64 KiB at a time and lets its event
@@ -37,13 +37,13 @@ class StatusDecoder:
         """Bytes behind the end of the reply."""
         return self._buffer if self.done else b""
 
-    def feed(self, chunk: bytes) -> list[Described]:
+    def feed(self, chunk: bytes) -> list[DescribedObject]:
         """The objects completed by this chunk. Raises `DisError` for bytes that are no reply."""
         self._buffer += chunk
         if self.done or len(self._buffer) < self._missing:
             return []
         position = 0
-        objects: list[Described] = []
+        objects: list[DescribedObject] = []
         try:
             if self._remaining is None:
                 position = self._begin()
@@ -60,7 +60,7 @@ class StatusDecoder:
 
     def _begin(self) -> int:
         decoder = Decoder(self._buffer, 0, self._limits)
-        if decode_reply_head(decoder)[3] is not Choice.STATUS:
+        if decode_reply_head(decoder)[3] is not ReplyChoice.STATUS:
             decoder.position = 0
             self.reply = decode_reply(decoder)
             self.done = True
@@ -68,7 +68,7 @@ class StatusDecoder:
             self._remaining = decoder.count()
         return decoder.position
 
-    def _objects(self, position: int) -> Iterator[tuple[Described, int]]:
+    def _objects(self, position: int) -> Iterator[tuple[DescribedObject, int]]:
         data = self._buffer
         text = data.decode("latin-1")
         plain = is_plain(text)
@@ -81,4 +81,4 @@ class StatusDecoder:
             values, position = scan(data, text, decoder.position, plain=plain)
             decoder.position = position
             self._remaining -= 1
-            yield Described(object_type, name, values), position
+            yield DescribedObject(object_type, name, values), position

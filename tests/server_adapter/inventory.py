@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from server_adapter.batch.errors import ProtocolError, ServerRefusedError
-from server_adapter.batch.status_objects import Described
-from server_adapter.torque import values as read
-from server_adapter.torque import verbs
+from server_adapter.batch.status_objects import DescribedObject
+from server_adapter.torque import admin_requests
+from server_adapter.torque import notation as read
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.connection import Connection
-from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.node_status import Fields, NodeStatus, Values, parse_node
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.node_status import AttributeFields, NodeStatus, Values, parse_node
 
 JOB_ATTRIBUTES = frozenset(
     [
@@ -150,7 +150,7 @@ class ServerStatus:
 
 def parse_job(name: str, values: Values) -> JobStatus:
     """A job from its attributes by `name` or `name.resource`."""
-    fields = Fields(values)
+    fields = AttributeFields(values)
     owner = fields.text("Job_Owner")
     letters = fields.text("Hold_Types")
     fields.group("Walltime")  # remaining time: start_time and walltime say it better
@@ -177,13 +177,13 @@ def parse_job(name: str, values: Values) -> JobStatus:
         start_count=fields.number("start_count") or 0,
         completed=fields.number("comp_time"),
         exit_status=fields.number("exit_status"),
-        hosts=fields.take("exec_host", read.exec_host, ()),
+        hosts=fields.parse("exec_host", read.exec_host, ()),
         depend=fields.text("depend"),
         comment=fields.text("comment"),
         array_index=fields.number("job_array_id"),
         slot_limit=fields.number("array_slot_limit"),
         rank=fields.number("queue_rank"),
-        rerunnable=fields.take("Rerunable", read.flag, default=True),
+        rerunnable=fields.parse("Rerunable", read.flag, default=True),
         planned_start=fields.number("planned_start"),
         planned_nodes=fields.text("planned_nodes"),
         extra=fields.text("x"),
@@ -194,15 +194,15 @@ def parse_job(name: str, values: Values) -> JobStatus:
 
 def parse_queue(name: str, values: Values) -> QueueStatus:
     """A queue from its attributes."""
-    fields = Fields(values)
+    fields = AttributeFields(values)
     return QueueStatus(
         name=name,
         execution=fields.text("queue_type").lower().startswith("e"),
-        enabled=fields.take("enabled", read.flag, default=False),
-        started=fields.take("started", read.flag, default=False),
+        enabled=fields.parse("enabled", read.flag, default=False),
+        started=fields.parse("started", read.flag, default=False),
         priority=fields.number("Priority") or 0,
         total_jobs=fields.number("total_jobs") or 0,
-        counts=fields.take("state_count", read.state_count, {}),
+        counts=fields.parse("state_count", read.state_count, {}),
         defaults=fields.group("resources_default"),
         minimum=fields.group("resources_min"),
         maximum=fields.group("resources_max"),
@@ -215,20 +215,20 @@ def parse_queue(name: str, values: Values) -> QueueStatus:
 
 def parse_server(name: str, values: Values) -> ServerStatus:
     """The server from its attributes."""
-    fields = Fields(values)
+    fields = AttributeFields(values)
     return ServerStatus(
         name=name,
         state=fields.text("server_state"),
         version=fields.text("pbs_version"),
-        scheduling=fields.take("scheduling", read.flag, default=False),
+        scheduling=fields.parse("scheduling", read.flag, default=False),
         scheduler_iteration=fields.number("scheduler_iteration"),
         keep_completed=fields.number("keep_completed"),
         default_queue=fields.text("default_queue"),
         total_jobs=fields.number("total_jobs") or 0,
-        counts=fields.take("state_count", read.state_count, {}),
+        counts=fields.parse("state_count", read.state_count, {}),
         defaults=fields.group("resources_default"),
         max_running=fields.number("max_running"),
-        query_other_jobs=fields.take("query_other_jobs", read.flag, default=False),
+        query_other_jobs=fields.parse("query_other_jobs", read.flag, default=False),
         other=fields.other,
         unreadable=fields.unreadable,
     )
@@ -243,48 +243,54 @@ Out = TypeVar("Out")
 
 
 async def read_jobs(
-    connection: Connection, attributes: Collection[str] = ASKED, queue: str = ""
+    connection: TorqueConnection, attributes: Collection[str] = ASKED, queue: str = ""
 ) -> list[JobStatus]:
     """All jobs (of a queue), with the attributes named, the finished ones that the server keeps included.
 
-    A server refuses (15002) names that it does not know. Raises as `Connection.describe`.
+    A server refuses (15002) names that it does not know. Raises as `TorqueConnection.describe`.
     """
-    ask = verbs.status_of(RequestCode.STATUS_JOB, queue, attributes)
+    ask = admin_requests.status_request(RequestCode.STATUS_JOB, queue, attributes)
     return await _parsed(await connection.describe(ask), parse_job)
 
 
-async def read_job(connection: Connection, job: str, attributes: Collection[str] = ASKED) -> JobStatus | None:
+async def read_job(
+    connection: TorqueConnection, job: str, attributes: Collection[str] = ASKED
+) -> JobStatus | None:
     """One job, as it is right now; None when the server does not know it."""
     try:
-        found = await connection.describe(verbs.status_of(RequestCode.STATUS_JOB, job, attributes))
+        found = await connection.describe(
+            admin_requests.status_request(RequestCode.STATUS_JOB, job, attributes)
+        )
     except ServerRefusedError as error:
-        if error.code == ServerCode.UNKJOBID:
+        if error.code == TorqueErrorCode.UNKJOBID:
             return None
         raise
     return parse_job(found[0].name, found[0].values) if found else None
 
 
-async def read_nodes(connection: Connection, name: str = "") -> list[NodeStatus]:
+async def read_nodes(connection: TorqueConnection, name: str = "") -> list[NodeStatus]:
     """All nodes, or one."""
     return await _parsed(
-        await connection.describe(verbs.status_of(RequestCode.STATUS_NODE, name)), parse_node
+        await connection.describe(admin_requests.status_request(RequestCode.STATUS_NODE, name)), parse_node
     )
 
 
-async def read_queues(connection: Connection) -> list[QueueStatus]:
+async def read_queues(connection: TorqueConnection) -> list[QueueStatus]:
     """All queues."""
-    return await _parsed(await connection.describe(verbs.status_of(RequestCode.STATUS_QUEUE)), parse_queue)
+    return await _parsed(
+        await connection.describe(admin_requests.status_request(RequestCode.STATUS_QUEUE)), parse_queue
+    )
 
 
-async def read_server(connection: Connection) -> ServerStatus:
+async def read_server(connection: TorqueConnection) -> ServerStatus:
     """The server itself."""
-    found = await connection.describe(verbs.status_of(RequestCode.STATUS_SERVER))
+    found = await connection.describe(admin_requests.status_request(RequestCode.STATUS_SERVER))
     if not found:
         raise ProtocolError("pbs_server said nothing about itself")
     return parse_server(found[0].name, found[0].values)
 
 
-async def _parsed(found: Sequence[Described], parse: Callable[[str, dict[str, str]], Out]) -> list[Out]:
+async def _parsed(found: Sequence[DescribedObject], parse: Callable[[str, dict[str, str]], Out]) -> list[Out]:
     values: list[Out] = []
     for start in range(0, len(found), _SLICE):
         values += [parse(item.name, item.values) for item in found[start : start + _SLICE]]

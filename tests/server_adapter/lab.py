@@ -1,10 +1,10 @@
 """An emulated server to speak to without sockets."""
 
-from server_adapter.batch.layout import Request
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import Attribute, Decoder
 from server_adapter.emulator import EmulatedServer, Job, NodeSpec, Timing
-from server_adapter.emulator.dialogue import Dialogue
-from server_adapter.emulator.principal import principal_of
+from server_adapter.emulator.client_context import ClientContext
+from server_adapter.emulator.principal import make_principal
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
 from server_adapter.torque.replies import Reply, decode_reply
 from server_adapter.torque.requests import ManageRequest, RunRequest
@@ -21,9 +21,9 @@ class Lab:
         )
         self.cluster = self.server.cluster
 
-    def say(self, request: Request, user: str = "root") -> Reply:
-        who = principal_of(self.cluster, user, privileged=user == "root")
-        return decode_reply(Decoder(self.server.handlers.answer(request, Dialogue(who))))
+    def say(self, request: BatchRequest, user: str = "root") -> Reply:
+        who = make_principal(self.cluster, user, privileged=user == "root")
+        return decode_reply(Decoder(self.server.handlers.answer(request, ClientContext(who))))
 
     def run(self, job: str, destination: str = "", code: RequestCode = RequestCode.RUN_JOB) -> int:
         return self.say(RunRequest(code=code, job=job, destination=destination)).code
@@ -53,4 +53,4 @@ class Lab:
         return self.server.job(name)
 
     def command(self) -> SchedulerCommand | None:
-        return self.cluster.take_command()
+        return self.cluster.pop_command()

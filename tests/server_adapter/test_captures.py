@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.answers import Status
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.reply_payloads import Status
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Decoder, encode_string
 from server_adapter.torque.codes import ObjectType, RequestCode
 from server_adapter.torque.frames import RequestFrame, decode_request, encode_request
 from server_adapter.torque.node_status import parse_node
 from server_adapter.torque.replies import Reply, decode_reply, encode_reply
-from server_adapter.torque.status import StatusDecoder
+from server_adapter.torque.status import TorqueStatusDecoder
 from tests.server_adapter.inventory import parse_job, parse_queue, parse_server
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "protocols" / "captures" / "torque"
@@ -97,8 +97,8 @@ def test_every_reply_is_encoded_again_byte_for_byte(path: Path) -> None:
 def test_status_decoding_in_pieces_finds_what_the_strict_decoder_finds(path: Path, size: int) -> None:
     for raw in replies(path):
         first = read_replies(raw)[0]
-        decoder = StatusDecoder()
-        found: list[Described] = []
+        decoder = TorqueStatusDecoder()
+        found: list[DescribedObject] = []
         for start in range(0, len(raw), size):
             found += decoder.feed(raw[start : start + size])
         assert decoder.done
@@ -114,7 +114,7 @@ def test_status_decoding_in_pieces_finds_what_the_strict_decoder_finds(path: Pat
 @each_file
 def test_every_object_of_every_reply_is_understood_completely(path: Path) -> None:
     for raw in replies(path, whole=False):
-        for item in StatusDecoder().feed(raw):
+        for item in TorqueStatusDecoder().feed(raw):
             match item.object_type:
                 case ObjectType.JOB:
                     job = parse_job(item.name, item.values)

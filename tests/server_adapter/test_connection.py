@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.answers import Location
 from server_adapter.batch.errors import (
     ProtocolError,
     RequestForbiddenError,
@@ -17,14 +16,21 @@ from server_adapter.batch.errors import (
     ServerRefusedError,
     ServerUnreachableError,
 )
+from server_adapter.batch.reply_payloads import Location
 from server_adapter.batch.sockets import Address
 from server_adapter.dis import Attribute, Limits
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.emulator.dialogue import Dialogue
-from server_adapter.emulator.principal import principal_of
+from server_adapter.emulator.client_context import ClientContext
+from server_adapter.emulator.principal import make_principal
 from server_adapter.torque.codes import READ_ONLY, RequestCode
-from server_adapter.torque.connection import Connection, open_connection
-from server_adapter.torque.credentials import AnyPort, Credential, PrivilegedPort, Trqauthd, Vouch
+from server_adapter.torque.connection import TorqueConnection, open_connection
+from server_adapter.torque.credentials import (
+    TorqueAnyPort,
+    TorqueCredential,
+    TorquePrivilegedPort,
+    TorqueVouch,
+    Trqauthd,
+)
 from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
 from tests.server_adapter.inventory import JOB_ATTRIBUTES, parse_job
 
@@ -50,10 +56,14 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def connect(
-    server: EmulatedServer, credential: Credential | None = None, *, user: str = "root", timeout: float = 5.0
-) -> Connection:
+    server: EmulatedServer,
+    credential: TorqueCredential | None = None,
+    *,
+    user: str = "root",
+    timeout: float = 5.0,
+) -> TorqueConnection:
     return await open_connection(
-        Address(*server.address), credential or AnyPort(), user=user, timeout=timeout
+        Address(*server.address), credential or TorqueAnyPort(), user=user, timeout=timeout
     )
 
 
@@ -118,7 +128,7 @@ def test_a_mode_that_only_reads_stops_other_requests_before_they_leave() -> None
         async with EmulatedServer(NODES) as server:
             name = server.submit()
             address = Address(*server.address)
-            async with await open_connection(address, AnyPort(), permitted=READ_ONLY) as connection:
+            async with await open_connection(address, TorqueAnyPort(), permitted=READ_ONLY) as connection:
                 with pytest.raises(RequestForbiddenError):
                     await connection.request(RunRequest(code=RequestCode.RUN_JOB, job=name))
                 assert len(await connection.describe(ALL_JOBS)) == 1
@@ -133,7 +143,7 @@ def test_nobody_listening_is_told_as_such() -> None:
         server.close()
         await server.wait_closed()
         with pytest.raises(ServerUnreachableError, match="does not answer at"):
-            await open_connection(address, AnyPort())
+            await open_connection(address, TorqueAnyPort())
 
     asyncio.run(scene())
 
@@ -190,7 +200,7 @@ def test_bytes_that_are_no_reply_are_a_protocol_error() -> None:
         server, address = await fake_server(borrow)
         async with server:
             with pytest.raises(ProtocolError, match="at byte 0"):
-                await open_connection(address, AnyPort(), timeout=2)
+                await open_connection(address, TorqueAnyPort(), timeout=2)
 
     asyncio.run(scene())
 
@@ -207,7 +217,7 @@ def test_a_reply_without_end_is_given_up() -> None:
         server, address = await fake_server(borrow)
         async with server:
             reader, writer = await asyncio.open_connection(address.host, address.port)
-            connection = Connection(reader, writer, limits=Limits(message_bytes=200_000))
+            connection = TorqueConnection(reader, writer, limits=Limits(message_bytes=200_000))
             with pytest.raises(ProtocolError, match="without end"):
                 await connection.describe(ALL_JOBS)
             await connection.close()
@@ -227,7 +237,7 @@ def test_an_old_server_is_spoken_to_in_version_one_after_it_refused_version_two(
                 writer.write(b"+2+1+0+0+6+1+0+9localhost+12+182+12server_state+0+4Idle+0")
 
         server, address = await fake_server(borrow)
-        async with server, await open_connection(address, AnyPort(), timeout=2) as connection:
+        async with server, await open_connection(address, TorqueAnyPort(), timeout=2) as connection:
             assert connection.version == 1
 
     asyncio.run(scene())
@@ -240,7 +250,7 @@ def test_a_privileged_port_is_trusted_and_an_ordinary_one_is_not() -> None:
             with pytest.raises(RightsError, match="15021 BADCRED"):
                 await connect(server)
             for _ in range(3):
-                async with await connect(server, PrivilegedPort()) as connection:
+                async with await connect(server, TorquePrivilegedPort()) as connection:
                     assert await connection.describe(ALL_JOBS) == []
 
     asyncio.run(scene())
@@ -251,12 +261,12 @@ def test_root_vouches_for_a_user_who_then_has_that_users_rights() -> None:
     async def scene() -> None:
         async with EmulatedServer(NODES, privileged_ports=True) as server:
             name = server.submit("alice")
-            async with await connect(server, Vouch(), user="bob") as connection:
+            async with await connect(server, TorqueVouch(), user="bob") as connection:
                 with pytest.raises(ServerRefusedError, match="15007 PERM"):
                     await connection.request(
                         ManageRequest(code=RequestCode.DELETE_JOB, command=1, object_type=2, name=name)
                     )
-            async with await connect(server, Vouch(), user="alice") as connection:
+            async with await connect(server, TorqueVouch(), user="alice") as connection:
                 await connection.request(
                     ManageRequest(code=RequestCode.DELETE_JOB, command=1, object_type=2, name=name)
                 )
@@ -274,7 +284,7 @@ def test_without_the_right_to_privileged_ports_the_error_says_what_to_do(
         async with EmulatedServer(NODES) as server:
             monkeypatch.setattr("server_adapter.torque.credentials.socket.socket.bind", denied)
             with pytest.raises(RightsError, match="CAP_NET_BIND_SERVICE; or use trqauthd"):
-                await connect(server, PrivilegedPort())
+                await connect(server, TorquePrivilegedPort())
             monkeypatch.undo()
 
     asyncio.run(scene())
@@ -320,7 +330,7 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
             async with await connect(server, timeout=30) as connection:
                 await connection.describe(ALL_JOBS, JOB_ATTRIBUTES)  # the emulated server warms its cache
                 raw = server.handlers.answer(
-                    ALL_JOBS, Dialogue(principal_of(server.cluster, "root", privileged=True))
+                    ALL_JOBS, ClientContext(make_principal(server.cluster, "root", privileged=True))
                 )
 
         async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -341,7 +351,7 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
                 await asyncio.sleep(0)
                 gaps.append(time.thread_time() - before)
 
-        async with fake, await open_connection(address, AnyPort()) as connection:
+        async with fake, await open_connection(address, TorqueAnyPort()) as connection:
             watching = asyncio.create_task(watch())
             begin = time.thread_time()
             jobs = await connection.describe(ALL_JOBS, JOB_ATTRIBUTES)

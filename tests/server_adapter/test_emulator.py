@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_adapter.batch.answers import Selection, Status
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import SelectedJobs, Status
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import Attribute, Decoder, Operation, encode_attribute
 from server_adapter.emulator import JobState, RefusalError, Timing
-from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.client_context import ClientContext
 from server_adapter.emulator.encoding import encode_entry
-from server_adapter.emulator.principal import principal_of
+from server_adapter.emulator.principal import make_principal
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
 from server_adapter.torque.replies import decode_reply
 from server_adapter.torque.requests import (
@@ -188,11 +188,11 @@ def test_signals_moves_and_order_need_the_right_state(lab: Lab) -> None:
 
 def test_submission_in_four_steps_is_taken_too() -> None:
     lab = Lab("4.2")
-    who = principal_of(lab.cluster, "alice", privileged=False)
-    dialogue = Dialogue(who)
+    who = make_principal(lab.cluster, "alice", privileged=False)
+    dialogue = ClientContext(who)
     attributes = (Attribute("Job_Name", "first"), Attribute("Resource_List", "1:ppn=2", "nodes"))
     script = b"sleep 5\nexit 3\n"
-    steps: list[Request] = [
+    steps: list[BatchRequest] = [
         QueueJobRequest(code=RequestCode.QUEUE_JOB, destination="batch", attributes=attributes),
         JobScriptRequest(code=RequestCode.JOB_SCRIPT, size=len(script), job="", data=script),
         JobRequest(code=RequestCode.READY_TO_COMMIT, job="0.localhost"),
@@ -228,7 +228,7 @@ def test_a_node_may_lie_about_its_load(lab: Lab) -> None:
     lab.server.lie_about_load("node1", load=99.5, available=7)
     raw = lab.server.handlers.answer(
         StatusRequest(code=RequestCode.STATUS_NODE, name="node1"),
-        Dialogue(principal_of(lab.cluster, "root", privileged=True)),
+        ClientContext(make_principal(lab.cluster, "root", privileged=True)),
     )
     assert b"loadave=99.50" in raw
     assert b"availmem=7kb" in raw
@@ -240,7 +240,7 @@ def test_selection_compares_attributes(lab: Lab) -> None:
 
     def select(*conditions: Attribute) -> tuple[str, ...]:
         payload = lab.say(SelectRequest(code=RequestCode.SELECT_JOBS, conditions=conditions)).payload
-        assert isinstance(payload, Selection)
+        assert isinstance(payload, SelectedJobs)
         return payload.jobs
 
     assert select(Attribute("Resource_List", "01:00:00", "walltime", Operation.GE)) == (big,)

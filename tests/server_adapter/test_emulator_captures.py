@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from server_adapter.batch.answers import Status, StatusObject
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import Status, StatusObject
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import Decoder
-from server_adapter.emulator import JobOutcome, NodeSpec, Order
-from server_adapter.emulator.dialogue import Dialogue, spoken
-from server_adapter.emulator.handlers import Handlers
+from server_adapter.emulator import JobOrder, JobOutcome, NodeSpec
+from server_adapter.emulator.client_context import ClientContext, in_protocol_version
+from server_adapter.emulator.handlers import TorqueHandlers
 from server_adapter.emulator.lifecycle import advance
-from server_adapter.emulator.principal import principal_of
+from server_adapter.emulator.principal import make_principal
 from server_adapter.emulator.state import Cluster, new_cluster
 from server_adapter.emulator.submission import submit
 from server_adapter.torque.codes import ObjectType, RequestCode
@@ -67,14 +67,14 @@ def agree(ours: bytes, theirs: bytes, stable: set[str] = STABLE) -> None:
                 assert mine == real
 
 
-def order(variables: str, **more: Any) -> Order:
+def order(variables: str, **more: Any) -> JobOrder:
     extra = {
         "submit_args": "-l nodes=1:ppn=2,walltime=100",
         "init_work_dir": "/usr/torque/home/alice",
         "submit_host": "localhost",
     }
     resources = {"nodes": "1:ppn=2", "walltime": "00:01:40"}
-    return Order(
+    return JobOrder(
         user="alice",
         resources=more.pop("resources", resources),
         extra=extra | more.pop("extra", {}),
@@ -98,7 +98,10 @@ def variables_of(name: str) -> str:
 def test_every_request_of_the_verb_record_is_answered_as_recorded(version: str) -> None:
     name = f"{version}-v"
     cluster = new_cluster(NODES, version=version)
-    handlers, dialogue = Handlers(cluster), Dialogue(principal_of(cluster, "root", privileged=True))
+    handlers, dialogue = (
+        TorqueHandlers(cluster),
+        ClientContext(make_principal(cluster, "root", privileged=True)),
+    )
     variables = variables_of(name)
     for record in records(name):
         request = decode_request(Decoder(record["request_body"].encode("latin-1"))).request
@@ -116,11 +119,14 @@ def test_every_request_of_the_verb_record_is_answered_as_recorded(version: str) 
 
 def test_every_request_of_the_oldest_versions_record_is_answered_as_recorded() -> None:
     cluster = new_cluster([NodeSpec("localhost", 4)], version="2.5")
-    handlers, dialogue = Handlers(cluster), Dialogue(principal_of(cluster, "root", privileged=True))
+    handlers, dialogue = (
+        TorqueHandlers(cluster),
+        ClientContext(make_principal(cluster, "root", privileged=True)),
+    )
     variables = variables_of("2.5-v")
 
-    def say(request: Request) -> bytes:
-        return spoken(handlers.answer(request, dialogue), cluster.version.protocol)
+    def reply_to(request: BatchRequest) -> bytes:
+        return in_protocol_version(handlers.answer(request, dialogue), cluster.version.protocol)
 
     # What had happened before: job 0 was purged; three jobs had run; one was waiting.
     cluster.next_number, cluster.next_rank = 1, 2
@@ -129,7 +135,7 @@ def test_every_request_of_the_oldest_versions_record_is_answered_as_recorded() -
         submit(cluster, replace(order(variables, resources=short), outcome=JobOutcome(5.0)))
         if number < 4:
             name = f"{number}.localhost"
-            assert say(RunRequest(code=RequestCode.RUN_JOB, job=name, destination="localhost:ppn=1"))
+            assert reply_to(RunRequest(code=RequestCode.RUN_JOB, job=name, destination="localhost:ppn=1"))
             cluster.jobs[name].attributes["comment"] = "started 2026-11-21 10:12:16 on localhost:ppn=2"
     advance(cluster, cluster.now + 45)
     for record in records("2.5-v"):
@@ -139,14 +145,17 @@ def test_every_request_of_the_oldest_versions_record_is_answered_as_recorded() -
         ):
             submit(cluster, order(variables))
         advance(cluster, cluster.now + (5.0 if request.code is RequestCode.DELETE_JOB else 0.01))
-        agree(say(request), record["reply_body"].encode("latin-1"), STABLE - {"Walltime.Remaining"})
+        agree(reply_to(request), record["reply_body"].encode("latin-1"), STABLE - {"Walltime.Remaining"})
         if request.code is RequestCode.DELETE_JOB:
             advance(cluster, cluster.now + 5.0)
 
 
 def test_an_array_with_a_slot_limit_looks_as_recorded() -> None:
     cluster = new_cluster(NODES)
-    handlers, dialogue = Handlers(cluster), Dialogue(principal_of(cluster, "root", privileged=True))
+    handlers, dialogue = (
+        TorqueHandlers(cluster),
+        ClientContext(make_principal(cluster, "root", privileged=True)),
+    )
     variables = variables_of("6.1-array").split(",", 1)[1]
     cluster.next_rank = 2
     submit(
@@ -167,7 +176,7 @@ def test_an_array_with_a_slot_limit_looks_as_recorded() -> None:
 
 def test_real_clients_are_answered_as_recorded() -> None:
     cluster = new_cluster(NODES)
-    handlers = Handlers(cluster)
+    handlers = TorqueHandlers(cluster)
     for record in records("6.1-clients"):
         dialogue = None
         waiting: bytes | None = None
@@ -181,7 +190,7 @@ def test_real_clients_are_answered_as_recorded() -> None:
             frame = decode_request(Decoder(raw))
             if frame.request.code in (RequestCode.AUTHENTICATE_USER, RequestCode.DISCONNECT):
                 continue
-            dialogue = dialogue or Dialogue(principal_of(cluster, frame.user, privileged=False))
+            dialogue = dialogue or ClientContext(make_principal(cluster, frame.user, privileged=False))
             waiting = handlers.answer(frame.request, dialogue)
     assert set(cluster.jobs) == {"0.localhost", "1.localhost"}
 
@@ -195,7 +204,10 @@ def misc_cluster() -> Cluster:
 
 def test_destinations_are_refused_and_taken_as_recorded() -> None:
     cluster = misc_cluster()
-    handlers, dialogue = Handlers(cluster), Dialogue(principal_of(cluster, "root", privileged=True))
+    handlers, dialogue = (
+        TorqueHandlers(cluster),
+        ClientContext(make_principal(cluster, "root", privileged=True)),
+    )
     for record in records("6.1-misc"):
         request = decode_request(Decoder(record["request_body"].encode("latin-1"))).request
         if record["seq"] == 9:  # by then, the jobs before had ended

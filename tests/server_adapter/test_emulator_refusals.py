@@ -2,12 +2,12 @@
 
 import pytest
 
-from server_adapter.batch.answers import Status
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import Status
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import Attribute, Decoder, Operation
-from server_adapter.emulator import EmulatedServer, JobState, NodeSpec, Order, RefusalError
-from server_adapter.emulator.dialogue import Dialogue
-from server_adapter.emulator.principal import principal_of
+from server_adapter.emulator import EmulatedServer, JobOrder, JobState, NodeSpec, RefusalError
+from server_adapter.emulator.client_context import ClientContext
+from server_adapter.emulator.principal import make_principal
 from server_adapter.emulator.state import usual_outcome
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.replies import Reply, decode_reply
@@ -33,9 +33,9 @@ class Desk:
         self.server = EmulatedServer(NODES, version=version, time_scale=0, epoch=1_795_255_000.0)
         self.cluster = self.server.cluster
 
-    def ask(self, request: Request, user: str) -> Reply:
-        who = principal_of(self.cluster, user, privileged=False)
-        return decode_reply(Decoder(self.server.handlers.answer(request, Dialogue(who))))
+    def ask(self, request: BatchRequest, user: str) -> Reply:
+        who = make_principal(self.cluster, user, privileged=False)
+        return decode_reply(Decoder(self.server.handlers.answer(request, ClientContext(who))))
 
     def running(self, **more: str) -> str:
         resources = {"nodes": "1:ppn=2", "walltime": "100", **more}
@@ -104,7 +104,7 @@ def test_limits_of_a_running_job_are_lowered_by_its_owner_and_raised_by_managers
 def test_a_job_that_is_over_refuses_all_but_a_rerun(desk: Desk) -> None:
     name = desk.complete()
     held = Attribute("Hold_Types", "u")
-    others: list[Request] = [
+    others: list[BatchRequest] = [
         RunRequest(code=CODE.RUN_JOB, job=name),
         SignalRequest(code=CODE.SIGNAL_JOB, job=name, signal="SIGCONT"),
         MoveRequest(code=CODE.MOVE_JOB, job=name, destination="batch"),
@@ -262,5 +262,5 @@ def test_qterm_stops_the_server_for_managers_alone(desk: Desk) -> None:
     ],
 )
 def test_a_script_lasts_as_long_as_its_sleeps(script: str, seconds: float) -> None:
-    order = Order(user="alice", script=script, variables="PBS_O_HOME=/home/alice,T=50")
+    order = JobOrder(user="alice", script=script, variables="PBS_O_HOME=/home/alice,T=50")
     assert usual_outcome(order).runtime == seconds

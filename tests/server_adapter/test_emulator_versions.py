@@ -11,13 +11,13 @@ from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.versions import VERSIONS
 from server_adapter.torque import (
-    AnyPort,
     CommandListener,
-    Connection,
     RequestCode,
     SchedulerCommand,
+    TorqueAnyPort,
+    TorqueConnection,
+    admin_requests,
     open_connection,
-    verbs,
 )
 from server_adapter.torque.requests import ManageRequest, RunRequest, StatusRequest
 from tests.server_adapter.inventory import read_jobs, read_nodes, read_server
@@ -25,8 +25,8 @@ from tests.server_adapter.inventory import read_jobs, read_nodes, read_server
 NODES = [NodeSpec("node1", 4), NodeSpec("node2", 4)]
 
 
-async def connect(server: EmulatedServer, version: int | None = None) -> Connection:
-    return await open_connection(Address(*server.address), AnyPort(), timeout=2, version=version)
+async def connect(server: EmulatedServer, version: int | None = None) -> TorqueConnection:
+    return await open_connection(Address(*server.address), TorqueAnyPort(), timeout=2, version=version)
 
 
 @pytest.mark.parametrize(("version", "protocol"), [("2.5", 1), ("4.2", 2), ("6.1", 2)])
@@ -36,7 +36,7 @@ def test_a_client_finds_out_which_protocol_a_server_speaks(version: str, protoco
             name = server.submit(resources={"nodes": "1:ppn=2"})
             async with await connect(server) as connection:
                 assert connection.version == protocol
-                await connection.request(verbs.run(name, [("node1", 2)], asynchronous=True))
+                await connection.request(admin_requests.run(name, [("node1", 2)], asynchronous=True))
                 (job,) = await read_jobs(connection)
                 assert job.hosts == (("node1", 2),)
                 assert [node.used for node in await read_nodes(connection)] == [2, 0]
@@ -92,7 +92,7 @@ def test_the_oldest_version_answers_an_asynchronous_alteration_twice() -> None:
 class Scheduler:
     """A scheduler for servers up to 3.x: does its work on the socket that the command came through."""
 
-    def __init__(self, work: Callable[[Connection], Awaitable[None]]) -> None:
+    def __init__(self, work: Callable[[TorqueConnection], Awaitable[None]]) -> None:
         self.heard: list[int] = []
         self.listener = CommandListener(
             lambda command: self.heard.append(command.code), any_port=True, on_open=work, linger=0.05
@@ -109,11 +109,11 @@ def test_the_oldest_version_keeps_the_command_socket_and_calls_again_after_one_r
     async def scene() -> None:
         states: list[str] = []
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: TorqueConnection) -> None:
             states.append((await read_server(connection)).state)
             waiting = [job for job in await read_jobs(connection) if job.state == "Q"]
             if waiting:
-                await connection.request(verbs.run(waiting[0].id, [("node1", 1)]))
+                await connection.request(admin_requests.run(waiting[0].id, [("node1", 1)]))
 
         scheduler = Scheduler(work)
         await scheduler.listener.start(port=0)
@@ -139,7 +139,7 @@ def test_only_the_oldest_version_keeps_the_first_command_until_somebody_listens(
     version: str, code: SchedulerCommand
 ) -> None:
     async def scene() -> None:
-        async def nothing(connection: Connection) -> None:
+        async def nothing(connection: TorqueConnection) -> None:
             del connection
 
         scheduler = Scheduler(nothing)

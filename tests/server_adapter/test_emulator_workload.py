@@ -9,12 +9,12 @@ import pytest
 
 from server_adapter.batch.errors import ServerUnreachableError
 from server_adapter.batch.sockets import Address
-from server_adapter.emulator import Arrival, JobOutcome, NodeSpec, Order, emulate, order_of, read_nodes
+from server_adapter.emulator import Arrival, JobOrder, JobOutcome, NodeSpec, emulate, make_order, read_nodes
 from server_adapter.emulator.command import serve
 from server_adapter.emulator.console import Console
 from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.workload import in_order
-from server_adapter.torque import AnyPort, open_connection, verbs
+from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
 from tests.server_adapter.inventory import read_jobs
 
 NODES = read_nodes(["2:ppn=4"])
@@ -22,7 +22,7 @@ NODES = read_nodes(["2:ppn=4"])
 
 def arrival(at: float, **more: Any) -> Arrival:
     resources = {"nodes": "1:ppn=2", "walltime": "00:01:00"}
-    return Arrival(at, Order(user="alice", resources=resources, outcome=JobOutcome(10), **more))
+    return Arrival(at, JobOrder(user="alice", resources=resources, outcome=JobOutcome(10), **more))
 
 
 def test_nodes_are_written_as_requests_are() -> None:
@@ -43,7 +43,7 @@ def test_nodes_that_make_no_sense_are_refused(text: str) -> None:
     ("cores", "nodes"), [(1, "1:ppn=1"), (4, "1:ppn=4"), (8, "2:ppn=4"), (11, "2:ppn=4+1:ppn=3")]
 )
 def test_processors_of_a_log_become_full_nodes_and_a_rest(cores: int, nodes: str) -> None:
-    order = order_of(
+    order = make_order(
         user="bob", cores=cores, node_cores=4, runtime=5, walltime=3700, memory_per_core=1024, exit_status=2
     )
     assert order.resources == {"nodes": nodes, "walltime": "01:01:40", "pmem": "1024kb"}
@@ -73,14 +73,14 @@ def test_a_workload_arrives_at_its_simulated_moments_and_is_counted() -> None:
             # A refused submission has used up a number.
             assert trial.feed.submitted == ["0.localhost", "2.localhost"]
             assert server.job("2.localhost").created == server.job("0.localhost").created + 100
-            async with await open_connection(Address(*trial.address), AnyPort()) as connection:
-                await connection.request(verbs.run("0.localhost", [("node1", 2)]))
-                await connection.request(verbs.delete("2.localhost"))
+            async with await open_connection(Address(*trial.address), TorqueAnyPort()) as connection:
+                await connection.request(admin_requests.run("0.localhost", [("node1", 2)]))
+                await connection.request(admin_requests.delete("2.localhost"))
             assert not trial.finished
             server.skip(2000)
-            async with await open_connection(Address(*trial.address), AnyPort()) as connection:
+            async with await open_connection(Address(*trial.address), TorqueAnyPort()) as connection:
                 assert [job.id for job in await read_jobs(connection)] == ["3.localhost"]
-                await connection.request(verbs.delete("3.localhost"))
+                await connection.request(admin_requests.delete("3.localhost"))
             summary = await trial.until_finished(1)
             assert (summary.submitted, summary.refused, summary.ended, summary.deleted) == (3, 1, 1, 2)
             assert (summary.waiting, summary.running, summary.runs) == (0, 0, 1)
@@ -95,7 +95,7 @@ def console() -> Console:
 
 
 async def tell(console: Console, *lines: str) -> list[str]:
-    return [await console.say(line) for line in lines]
+    return [await console.execute(line) for line in lines]
 
 
 def test_the_console_switches_faults_on_and_off(console: Console) -> None:
@@ -138,11 +138,11 @@ def test_the_console_restarts_a_running_server() -> None:
     async def scene() -> None:
         async with emulate(NODES, [arrival(0)]) as trial:
             trial.server.catch_up()
-            connection = await open_connection(Address(*trial.address), AnyPort())
-            assert await Console(trial.server).say("restart 0") == "restarted"
+            connection = await open_connection(Address(*trial.address), TorqueAnyPort())
+            assert await Console(trial.server).execute("restart 0") == "restarted"
             with pytest.raises(ServerUnreachableError):
                 await read_jobs(connection)
-            async with await open_connection(Address(*trial.address), AnyPort()) as again:
+            async with await open_connection(Address(*trial.address), TorqueAnyPort()) as again:
                 assert len(await read_jobs(again)) == 1
             await connection.close()
 
@@ -153,7 +153,9 @@ def test_the_command_needs_no_input_and_ends_with_the_workload(tmp_path: Path) -
     said: list[str] = []
     (tmp_path / "empty").write_text("")
     with (tmp_path / "empty").open() as source:
-        asyncio.run(serve(NODES, [], {"time_scale": 0}, until_finished=True, source=source, say=said.append))
+        asyncio.run(
+            serve(NODES, [], {"time_scale": 0}, until_finished=True, source=source, print_line=said.append)
+        )
     assert said[-1] == "0 submitted; 0 runs accepted"
 
 
@@ -168,14 +170,14 @@ def test_the_command_serves_until_the_workload_is_over_and_obeys_its_input() -> 
 
         async def scene() -> None:
             serving = asyncio.create_task(
-                serve(NODES, [held], options, until_finished=True, source=source, say=said.append)
+                serve(NODES, [held], options, until_finished=True, source=source, print_line=said.append)
             )
             while len(said) < 2:
                 await asyncio.sleep(0.01)
             host, _, port = said[0].split()[4].partition(":")
             address = Address(host, int(port))
-            async with await open_connection(address, AnyPort()) as connection:
-                await connection.request(verbs.delete("0.localhost"))
+            async with await open_connection(address, TorqueAnyPort()) as connection:
+                await connection.request(admin_requests.delete("0.localhost"))
             await serving
 
         asyncio.run(asyncio.wait_for(scene(), 20))

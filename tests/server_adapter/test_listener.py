@@ -6,8 +6,8 @@ import pytest
 
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.connection import Connection
-from server_adapter.torque.listener import CommandListener, CommandReceived, PortTakenError
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.listener import CommandListener, PortTakenError, SchedulerCall
 from server_adapter.torque.requests import StatusRequest
 
 NODES = [NodeSpec("node1")]
@@ -27,7 +27,7 @@ async def send(
 
 def test_a_command_of_a_server_that_closes_at_once_is_heard() -> None:
     async def scene() -> None:
-        heard: asyncio.Queue[CommandReceived] = asyncio.Queue()
+        heard: asyncio.Queue[SchedulerCall] = asyncio.Queue()
         listener = CommandListener(heard.put_nowait, any_port=True)
         await listener.start(port=0)
         await send(listener.port, b"\0\0\0\x0a")
@@ -44,7 +44,7 @@ def test_a_server_that_keeps_the_socket_open_gets_requests_of_version_one_on_it(
     async def scene() -> None:
         answers: list[str] = []
 
-        async def use(connection: Connection) -> None:
+        async def use(connection: TorqueConnection) -> None:
             (server,) = await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
             answers.append(server.name)
 
@@ -76,7 +76,7 @@ def test_a_socket_that_stays_open_is_closed_when_nobody_wants_it() -> None:
 @pytest.mark.parametrize("raw", [b"", b"\0\0"])
 def test_less_than_a_command_is_rejected(raw: bytes) -> None:
     async def scene() -> None:
-        heard: list[CommandReceived] = []
+        heard: list[SchedulerCall] = []
         listener = CommandListener(heard.append, any_port=True, command_timeout=0.2)
         await listener.start(port=0)
         await send(listener.port, raw)
@@ -102,7 +102,7 @@ def test_an_ordinary_source_port_or_a_strange_address_is_not_believed() -> None:
     asyncio.run(scene())
 
 
-def _fail(command: CommandReceived) -> None:
+def _fail(command: SchedulerCall) -> None:
     raise AssertionError(command)
 
 
@@ -119,7 +119,7 @@ def test_a_port_that_is_taken_points_to_another_scheduler() -> None:
 
 def test_the_emulated_server_calls_first_then_new_and_believes_nobody_waits() -> None:
     async def scene() -> None:
-        heard: asyncio.Queue[CommandReceived] = asyncio.Queue()
+        heard: asyncio.Queue[SchedulerCall] = asyncio.Queue()
         listener = CommandListener(heard.put_nowait, any_port=True)  # privileged only where we may bind one
         await listener.start(port=0)
         address = ("127.0.0.1", listener.port)

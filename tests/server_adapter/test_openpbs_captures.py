@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.answers import Status
-from server_adapter.openpbs.codes import Command, ObjectType, RequestCode
+from server_adapter.batch.reply_payloads import Status
+from server_adapter.openpbs.codes import ObjectType, OpenPBSCommand, RequestCode
 from server_adapter.openpbs.frames import decode_request, encode_request
 from server_adapter.openpbs.packets import HEADER, PacketSplitter, encode_packet
+from server_adapter.openpbs.registration import CycleCommand, decode_command
 from server_adapter.openpbs.replies import decode_reply, encode_reply
 from server_adapter.openpbs.requests import DeferredReplyRequest, ManageRequest, RunRequest
-from server_adapter.openpbs.scheduler import CommandReceived, decode_command
-from server_adapter.openpbs.status import StatusDecoder
+from server_adapter.openpbs.status import OpenPBSStatusDecoder
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "protocols" / "captures" / "openpbs"
 FILES = sorted(CAPTURES.glob("*.jsonl"))
@@ -70,7 +70,7 @@ def test_each_reply_is_read_and_written_again(path: Path) -> None:
         reply = decode_reply(body)
         assert encode_reply(reply) == body
         if isinstance(reply.payload, Status):
-            decoder = StatusDecoder()
+            decoder = OpenPBSStatusDecoder()
             found = decoder.feed(body)
             assert decoder.done is not reply.more
             assert [(item.object_type, item.name) for item in found] == [
@@ -89,9 +89,9 @@ def test_commands_are_known_ones(path: Path) -> None:
         for _, direction, body, _ in packets(path)
         if direction == "S->C" and not is_message(body)
     ]
-    assert all(Command(command.code) for command in commands)
+    assert all(OpenPBSCommand(command.code) for command in commands)
     if path.stem == "arrays-resv-events":
-        assert CommandReceived(Command.RUN_JOB, "5014.vm") in commands
+        assert CycleCommand(OpenPBSCommand.RUN_JOB, "5014.vm") in commands
 
 
 def test_the_requests_that_pbs_sched_and_our_proof_made_mean_what_the_document_says() -> None:
@@ -105,7 +105,7 @@ def test_the_requests_that_pbs_sched_and_our_proof_made_mean_what_the_document_s
     assert RunRequest(code=RequestCode.ASYNC_RUN_JOB_ACK, job="0.vm", destination="(n08:ncpus=2)") in runs
     [deferred] = [request for request in found if isinstance(request, DeferredReplyRequest)]
     assert (deferred.command, deferred.job, deferred.result, deferred.text) == (
-        Command.RUN_JOB,
+        OpenPBSCommand.RUN_JOB,
         "5014.vm",
         15057,
         "python says no",

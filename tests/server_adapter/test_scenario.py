@@ -8,7 +8,14 @@ import pytest
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, JobState, NodeSpec, Timing
-from server_adapter.torque import AnyPort, CommandListener, Connection, RequestCode, open_connection, verbs
+from server_adapter.torque import (
+    CommandListener,
+    RequestCode,
+    TorqueAnyPort,
+    TorqueConnection,
+    admin_requests,
+    open_connection,
+)
 from server_adapter.torque.requests import SelectRequest
 from tests.server_adapter.inventory import read_job, read_jobs, read_nodes, read_queues, read_server
 
@@ -16,7 +23,7 @@ NODES = [NodeSpec(f"node{number}", 4, ("odd" if number % 2 else "even",)) for nu
 QUICK = Timing(obit=0.5, kill=1.0, refused=0.3, report=45.0, node_check=20.0)
 
 
-async def cycle(connection: Connection) -> None:
+async def cycle(connection: TorqueConnection) -> None:
     """Starts what fits, in order of rank; a refusal leaves the job for the next cycle."""
     free = {
         node.name: node.slots - node.used
@@ -32,7 +39,7 @@ async def cycle(connection: Connection) -> None:
         if len(hosts) < int(count):
             continue
         try:
-            await connection.request(verbs.run(job.id, [(host, slots) for host in hosts]))
+            await connection.request(admin_requests.run(job.id, [(host, slots) for host in hosts]))
         except ServerRefusedError:
             continue
         for host in hosts:
@@ -42,7 +49,9 @@ async def cycle(connection: Connection) -> None:
 async def schedule(server: EmulatedServer, wake: asyncio.Event) -> None:
     while True:
         try:
-            async with await open_connection(Address(*server.address), AnyPort(), timeout=1) as connection:
+            async with await open_connection(
+                Address(*server.address), TorqueAnyPort(), timeout=1
+            ) as connection:
                 while True:
                     wake.clear()
                     await cycle(connection)
@@ -110,11 +119,11 @@ def test_the_inventory_reads_server_queues_nodes_and_jobs() -> None:
     async def scene() -> None:
         async with EmulatedServer(NODES) as server:
             name = server.submit(resources={"nodes": "1:ppn=2", "walltime": "00:10:00", "mem": "2gb"})
-            async with await open_connection(Address(*server.address), AnyPort()) as connection:
+            async with await open_connection(Address(*server.address), TorqueAnyPort()) as connection:
                 assert (await read_server(connection)).version == "6.1-dev"
                 (queue,) = await read_queues(connection)
                 assert queue.defaults == {"walltime": "01:00:00"}
-                await connection.request(verbs.run(name, [("node2", 2)], asynchronous=True))
+                await connection.request(admin_requests.run(name, [("node2", 2)], asynchronous=True))
                 nodes = await read_nodes(connection)
                 assert [node.used for node in nodes] == [0, 2, 0, 0, 0, 0, 0, 0]
                 job = await read_job(connection, name)

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_adapter.batch.answers import Location, Status, Text
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import Location, Status, Text
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import Attribute, Decoder, DisIncompleteError, DisSyntaxError, Operation
-from server_adapter.torque import values
+from server_adapter.torque import notation
 from server_adapter.torque.codes import READ_ONLY, ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.errors import BUSY, code_name, refused
+from server_adapter.torque.errors import BUSY, code_name, refusal_error
 from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request, encode_request
 from server_adapter.torque.node_status import parse_node
 from server_adapter.torque.replies import Reply, decode_reply, encode_reply
 from server_adapter.torque.requests import (
     SHAPES,
-    AuthenticateRequest,
+    AuthenticateUserRequest,
     DisconnectRequest,
     JobRequest,
     ManageRequest,
@@ -26,12 +26,12 @@ from server_adapter.torque.requests import (
     SignalRequest,
     StatusRequest,
 )
-from server_adapter.torque.status import StatusDecoder
+from server_adapter.torque.status import TorqueStatusDecoder
 from tests.server_adapter.inventory import parse_job, parse_queue, parse_server
 
 JOB = "0.localhost"
 # Request bytes as the protocol document has them, section 5 (user root, version 2).
-REQUESTS: list[tuple[Request, bytes]] = [
+REQUESTS: list[tuple[BatchRequest, bytes]] = [
     (StatusRequest(code=RequestCode.STATUS_SERVER), b"+2+22+21+4root+0+0+0"),
     (StatusRequest(code=RequestCode.STATUS_NODE), b"+2+22+58+4root+0+0+0"),
     (StatusRequest(code=RequestCode.STATUS_JOB, name=JOB), b"+2+22+19+4root2+110.localhost+0+0"),
@@ -87,13 +87,13 @@ REQUESTS: list[tuple[Request, bytes]] = [
         b"+2+22+18+4root2+110.localhost+7SIGCONT+0",
     ),
     (ResourceQueryRequest(resources=("nodes=2:ppn=2",)), b"+2+22+24+4root+0+12+13nodes=2:ppn=2+0"),
-    (AuthenticateRequest(port=46131), b"+2+22+49+4root5+46131+0"),
+    (AuthenticateUserRequest(port=46131), b"+2+22+49+4root5+46131+0"),
     (DisconnectRequest(), b"+2+22+59+4root"),
 ]
 
 
 @pytest.mark.parametrize(("request_", "raw"), REQUESTS, ids=[request.code.name for request, _ in REQUESTS])
-def test_a_request_has_the_documented_bytes(request_: Request, raw: bytes) -> None:
+def test_a_request_has_the_documented_bytes(request_: BatchRequest, raw: bytes) -> None:
     assert encode_request(request_, user="root") == raw
     assert decode_request(Decoder(raw)) == RequestFrame(2, "root", request_)
 
@@ -106,7 +106,7 @@ def test_version_one_differs_in_one_digit() -> None:
 
 def test_the_long_form_that_trqauthd_writes_is_read() -> None:
     frame = decode_request(Decoder(b"+2+22+491+4root5+57294+0"))
-    assert frame == RequestFrame(2, "root", AuthenticateRequest(port=57294))
+    assert frame == RequestFrame(2, "root", AuthenticateUserRequest(port=57294))
 
 
 def test_an_extension_travels_behind_the_body() -> None:
@@ -124,7 +124,7 @@ def test_an_unknown_request_number_is_told_apart_from_garbage() -> None:
 
 
 @given(st.sampled_from(REQUESTS), st.data())
-def test_every_cut_of_a_request_waits_for_more(pair: tuple[Request, bytes], data: st.DataObject) -> None:
+def test_every_cut_of_a_request_waits_for_more(pair: tuple[BatchRequest, bytes], data: st.DataObject) -> None:
     raw = pair[1]
     with pytest.raises(DisIncompleteError) as caught:
         decode_request(Decoder(raw[: data.draw(st.integers(0, len(raw) - 1))]))
@@ -159,7 +159,7 @@ def test_a_reply_has_the_documented_bytes(reply: Reply, raw: bytes) -> None:
 
 
 def test_a_refusal_in_the_place_of_a_status_is_kept_as_a_reply() -> None:
-    decoder = StatusDecoder()
+    decoder = TorqueStatusDecoder()
     assert decoder.feed(b"+2+25+15021+0+72+18Invalid") == []
     assert decoder.rest == b""
     assert decoder.feed(b" credential") == []
@@ -169,14 +169,14 @@ def test_a_refusal_in_the_place_of_a_status_is_kept_as_a_reply() -> None:
 
 
 def test_bytes_behind_a_status_reply_are_not_lost() -> None:
-    decoder = StatusDecoder()
+    decoder = TorqueStatusDecoder()
     decoder.feed(b"+2+2+0+0+6+0+2+2")
     assert decoder.done
     assert decoder.rest == b"+2+2"
 
 
 def test_a_refusal_names_the_code_and_what_was_refused() -> None:
-    error = refused(15046, "1 requested, 0 available", "RUN_JOB 7.srv")
+    error = refusal_error(15046, "1 requested, 0 available", "RUN_JOB 7.srv")
     assert str(error) == "pbs_server refused to RUN_JOB 7.srv: 15046 RESCUNAV (1 requested, 0 available)"
     assert error.code in BUSY
     assert code_name(15999) == "code 15999"
@@ -187,7 +187,7 @@ def test_a_refusal_names_the_code_and_what_was_refused() -> None:
     [("100", 100), ("01:40", 100), ("00:01:40", 100), ("100:00:00", 360_000), ("2:00:00:01", 172_801)],
 )
 def test_durations_are_seconds(text: str, seconds: int) -> None:
-    assert values.seconds(text) == seconds
+    assert notation.seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -195,13 +195,13 @@ def test_durations_are_seconds(text: str, seconds: int) -> None:
     [("512mb", 524_288), ("6600kb", 6_600), ("1024", 1), ("1025b", 2), ("2GB", 2_097_152), ("1kw", 8)],
 )
 def test_sizes_are_kib_rounded_up(text: str, kib: int) -> None:
-    assert values.kib(text) == kib
+    assert notation.kib(text) == kib
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3:4:5", "-5", "1:xx", "٣"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
-        values.seconds(text)
+        notation.seconds(text)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_host_lists_of_all_versions_are_nodes_with_slots_in_order(
     text: str, hosts: tuple[tuple[str, int], ...]
 ) -> None:
-    assert values.exec_host(text) == hosts
+    assert notation.exec_host(text) == hosts
 
 
 @pytest.mark.parametrize(
@@ -230,11 +230,11 @@ def test_host_lists_of_all_versions_are_nodes_with_slots_in_order(
     ],
 )
 def test_node_jobs_of_all_versions_are_slots_by_job(text: str, jobs: dict[str, int]) -> None:
-    assert values.node_jobs(text) == jobs
+    assert notation.node_jobs(text) == jobs
 
 
 def test_a_moms_report_is_read_in_any_order_and_with_commas_inside() -> None:
-    report = values.node_status("opsys=linux,uname=Linux a, b,varattr=,jobs=0.srv 1.srv,ncpus=2")
+    report = notation.node_status("opsys=linux,uname=Linux a, b,varattr=,jobs=0.srv 1.srv,ncpus=2")
     assert report == {
         "opsys": "linux",
         "uname": "Linux a, b",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
-from server_adapter.emulator import Arrival, NodeSpec, order_of
+from server_adapter.emulator import Arrival, NodeSpec, make_order
 
 __all__ = ["DemoWorkload", "arrivals", "workload_from_log"]
 
@@ -34,7 +34,7 @@ def arrivals(trace: Trace, nodes: Sequence[NodeSpec], jobs: int | None = None) -
 
 
 def _arrival(job: TraceJob, cores: int) -> Arrival:
-    order = order_of(
+    order = make_order(
         user=job.user,
         group=job.group,
         name=f"job{job.id}",

@@ -16,7 +16,7 @@ from schedd.cli.demo.processes import CLUSTER, DemoError, DemoLogins, DemoProces
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
 from schedd.service.cluster.clock import ScaledClock
-from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, Trial, emulate
+from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, EmulatorTrial, emulate
 
 __all__ = ["DemoOutput", "run_demo"]
 
@@ -79,7 +79,9 @@ class DemoOutput:
 class _DemoReporter:
     """Compares the daemon's start estimates with the actual starts, and shows both in a table."""
 
-    def __init__(self, client: httpx2.AsyncClient, clock: ScaledClock, trial: Trial, say: DemoOutput) -> None:
+    def __init__(
+        self, client: httpx2.AsyncClient, clock: ScaledClock, trial: EmulatorTrial, say: DemoOutput
+    ) -> None:
         self._client = client
         self._trial = trial
         self._say = say
@@ -200,7 +202,7 @@ async def run_demo(
                             say(line)
 
 
-def _endless_arrivals(workload: SteadyWorkload, trial: Trial) -> Iterator[Arrival]:
+def _endless_arrivals(workload: SteadyWorkload, trial: EmulatorTrial) -> Iterator[Arrival]:
     """Jobs as the cluster runs them."""
     cluster = trial.server.cluster
 
@@ -211,7 +213,7 @@ def _endless_arrivals(workload: SteadyWorkload, trial: Trial) -> Iterator[Arriva
     return workload.arrivals(waiting, lambda: cluster.now - trial.feed.begin)
 
 
-async def _watch_demo(show: _DemoReporter, trial: Trial, joined: DemoProcess) -> None:
+async def _watch_demo(show: _DemoReporter, trial: EmulatorTrial, joined: DemoProcess) -> None:
     while True:
         over = trial.finished
         await show.report_changes()

@@ -12,7 +12,7 @@ from typing import Final
 from schedd.cli.demo.arrivals import arrivals
 from schedd.replay.lublin import generate
 from schedd.replay.workload import Trace
-from server_adapter.emulator import Arrival, NodeSpec, Order
+from server_adapter.emulator import Arrival, JobOrder, NodeSpec
 
 __all__ = ["SteadyWorkload", "core_seconds", "requested_cores"]
 
@@ -53,12 +53,12 @@ class SteadyWorkload:
         """Seconds between two jobs at which the machine is just full."""
         self._share = sum(core_seconds(order) for order in first) / len(first)
 
-    def _made(self, batch: int) -> list[Order]:
+    def _made(self, batch: int) -> list[JobOrder]:
         trace = generate(_BATCH, self._widest, self._seed + batch)
         short = Trace(trace.name, tuple(job for job in trace.jobs if job.run <= _MAX_RUN_S), self._widest)
         return [arrival.order for arrival in arrivals(short, self.nodes)[0]]
 
-    def _orders(self) -> Iterator[Order]:
+    def _orders(self) -> Iterator[JobOrder]:
         for batch in count():
             yield from self._made(batch) if batch else self._first
 
@@ -95,7 +95,7 @@ class SteadyWorkload:
             yield Arrival(now() + dice.expovariate(1.0) * self.gap * pressure, order)
 
 
-def requested_cores(order: Order) -> int:
+def requested_cores(order: JobOrder) -> int:
     """Cores that are asked for, in all."""
     total = 0
     for part in order.resources["nodes"].split("+"):
@@ -105,11 +105,11 @@ def requested_cores(order: Order) -> int:
     return total
 
 
-def core_seconds(order: Order) -> float:
+def core_seconds(order: JobOrder) -> float:
     """Walltime times cores, in seconds."""
     hours, minutes, seconds = order.resources["walltime"].split(":")
     return requested_cores(order) * (int(hours) * 3600.0 + int(minutes) * 60 + int(seconds))
 
 
-def _actual_core_seconds(order: Order) -> float:
+def _actual_core_seconds(order: JobOrder) -> float:
     return requested_cores(order) * (order.outcome.runtime if order.outcome is not None else 0.0)

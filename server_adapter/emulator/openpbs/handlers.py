@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from server_adapter.batch.answers import Text
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import Text
+from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.emulator import job_changes as shared
 from server_adapter.emulator import lifecycle
-from server_adapter.emulator import modify as shared
 from server_adapter.emulator import submission as numbers
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.emulator.openpbs import modify, reservations, running, submission, suspension
-from server_adapter.emulator.openpbs.inquiries import Inquiries
-from server_adapter.emulator.openpbs.manager import manage
+from server_adapter.emulator.openpbs import job_changes, reservations, runs, submission, suspension
+from server_adapter.emulator.openpbs.manager_requests import manage
+from server_adapter.emulator.openpbs.queries import OpenPBSQueries
 from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler
 from server_adapter.emulator.principal import Principal, demand_owner
-from server_adapter.openpbs.codes import UNANSWERED, Command, RequestCode, ServerCode
-from server_adapter.openpbs.replies import Choice, Deletions, JobId, Reply, encode_reply
+from server_adapter.openpbs.codes import UNANSWERED, OpenPBSCommand, OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.replies import Deletions, JobId, Reply, ReplyChoice, encode_reply
 from server_adapter.openpbs.requests import (
     ConfirmReservationRequest,
     DeleteJobsRequest,
@@ -38,7 +38,7 @@ _OF_NODES = frozenset({"admin-suspend", "admin-resume"})
 """Suspensions that take vnodes into maintenance, which this server does not know."""
 
 
-class Pending:
+class PendingSubmission:
     """What one client has begun to submit."""
 
     def __init__(self) -> None:
@@ -47,38 +47,38 @@ class Pending:
         self.script = b""
 
 
-def number_of(error: RefusalError) -> int:
+def family_code(error: RefusalError) -> int:
     """The code of a refusal as this family numbers it: those that both families have go by their names."""
-    if isinstance(error.code, ServerCode):
+    if isinstance(error.code, OpenPBSErrorCode):
         return int(error.code)
     try:
-        return int(ServerCode[error.code.name])
+        return int(OpenPBSErrorCode[error.code.name])
     except KeyError:
-        return int(ServerCode.SYSTEM)
+        return int(OpenPBSErrorCode.SYSTEM)
 
 
-def refused(error: RefusalError) -> bytes:
+def refusal_body(error: RefusalError) -> bytes:
     """The body of a refusal."""
-    return encode_reply(Reply(number_of(error), 0, Text(error.text) if error.text else None))
+    return encode_reply(Reply(family_code(error), 0, Text(error.text) if error.text else None))
 
 
-class Handlers:
+class OpenPBSHandlers:
     """Answers requests over a cluster."""
 
     def __init__(self, cluster: PbsCluster) -> None:
         self._cluster = cluster
-        self._asks = asks = Inquiries(cluster)
+        self._queries = queries = OpenPBSQueries(cluster)
         self._by_code: dict[RequestCode, Callable[[Any, Principal], list[bytes]]] = {
-            RequestCode.STATUS_JOB: asks.status_job,
-            RequestCode.STATUS_QUEUE: asks.status_queue,
-            RequestCode.STATUS_SERVER: asks.status_server,
-            RequestCode.STATUS_NODE: asks.status_node,
-            RequestCode.STATUS_RESERVATION: asks.status_reservation,
-            RequestCode.STATUS_SCHEDULER: asks.status_scheduler,
-            RequestCode.STATUS_RESOURCE: asks.status_resource,
-            RequestCode.SELECT_JOBS: asks.select,
-            RequestCode.SELECT_STATUS: asks.select_status,
-            RequestCode.LOCATE_JOB: asks.locate,
+            RequestCode.STATUS_JOB: queries.status_job,
+            RequestCode.STATUS_QUEUE: queries.status_queue,
+            RequestCode.STATUS_SERVER: queries.status_server,
+            RequestCode.STATUS_NODE: queries.status_node,
+            RequestCode.STATUS_RESERVATION: queries.status_reservation,
+            RequestCode.STATUS_SCHEDULER: queries.status_scheduler,
+            RequestCode.STATUS_RESOURCE: queries.status_resource,
+            RequestCode.SELECT_JOBS: queries.select,
+            RequestCode.SELECT_STATUS: queries.select_status,
+            RequestCode.LOCATE_JOB: queries.locate,
             RequestCode.RUN_JOB: self._run,
             RequestCode.ASYNC_RUN_JOB: self._run,
             RequestCode.ASYNC_RUN_JOB_ACK: self._run,
@@ -101,20 +101,20 @@ class Handlers:
             RequestCode.CONFIRM_RESERVATION: self._confirm,
         }
 
-    def answer(self, request: Request, who: Principal) -> list[bytes]:
+    def answer(self, request: BatchRequest, who: Principal) -> list[bytes]:
         """The bodies of the reply's packets; none for requests that are never answered."""
         handler = self._by_code.get(RequestCode(request.code))
         try:
             if handler is None:
-                raise RefusalError(ServerCode.UNKREQ, "Unknown request")
+                raise RefusalError(OpenPBSErrorCode.UNKREQ, "Unknown request")
             answer = handler(request, who)
         except RefusalError as error:
-            answer = [refused(error)]
+            answer = [refusal_body(error)]
         return [] if request.code in UNANSWERED else answer
 
     # -- submission ---------------------------------------------------------------------------------
 
-    def submit(self, request: Request, who: Principal, pending: Pending) -> list[bytes]:
+    def submit(self, request: BatchRequest, who: Principal, pending: PendingSubmission) -> list[bytes]:
         """QueueJob, its script, and the commit, which come over one connection."""
         try:
             match request:
@@ -126,20 +126,20 @@ class Handlers:
                 case _:
                     return [self._commit(who, pending)]
         except RefusalError as error:
-            return [refused(error)]
+            return [refusal_body(error)]
 
-    def _queue(self, request: QueueJobRequest, who: Principal, pending: Pending) -> bytes:
+    def _queue(self, request: QueueJobRequest, who: Principal, pending: PendingSubmission) -> bytes:
         pending.request, pending.script = request, b""
         pending.name = numbers.next_id(self._cluster)
         if request.extension == _AT_ONCE:
             return self._commit(who, pending)
         order = submission.order_from(request.attributes, user="", queue="", host="", script="")
         shown = pending.name.replace(".", "[].", 1) if order.array else pending.name
-        return encode_reply(Reply(payload=JobId(Choice.QUEUED, shown)))
+        return encode_reply(Reply(payload=JobId(ReplyChoice.QUEUED, shown)))
 
-    def _commit(self, who: Principal, pending: Pending) -> bytes:
+    def _commit(self, who: Principal, pending: PendingSubmission) -> bytes:
         if pending.request is None:
-            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+            raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request")
         order = submission.order_from(
             pending.request.attributes,
             user=who.user,
@@ -149,32 +149,32 @@ class Handlers:
         )
         pending.request = None
         name = submission.submit(self._cluster, order, pending.name)
-        return encode_reply(Reply(payload=JobId(Choice.COMMITTED, name)))
+        return encode_reply(Reply(payload=JobId(ReplyChoice.COMMITTED, name)))
 
     # -- jobs ---------------------------------------------------------------------------------------
 
     def _run(self, request: RunRequest, who: Principal) -> list[bytes]:
         _demand_manager(who)
-        job = self._one(request.job)
-        running.demand_idle(job)
+        job = self._single_job(request.job)
+        runs.demand_idle(job)
         if not request.destination:
-            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+            raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request")
         if any(job.id in one.altered and _waits_for_hook(one) for one in self._cluster.schedulers.values()):
             raise RefusalError(
-                ServerCode.NORUNALTEREDJOB,
+                OpenPBSErrorCode.NORUNALTEREDJOB,
                 "Cannot run job which was altered/moved during current scheduling cycle.",
             )
         synchronous = request.code is RequestCode.RUN_JOB
-        running.start(self._cluster, job, request.destination, synchronous=synchronous)
+        runs.start(self._cluster, job, request.destination, synchronous=synchronous)
         return [OK]
 
     def _modify(self, request: ManageRequest, who: Principal) -> list[bytes]:
-        jobs = self._asks.jobs_of(request.name)
+        jobs = self._queries.find_jobs(request.name)
         if "[]" not in request.name and not self._cluster.exists(jobs[0]):
-            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+            raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request")
         if "[]" in request.name:
             jobs = [job for job in jobs if not self._cluster.exists(job)] or jobs[-1:]
-        modify.alter(self._cluster, jobs, request.attributes, who)
+        job_changes.alter(self._cluster, jobs, request.attributes, who)
         return [OK]
 
     def _hold(self, request: ManageRequest, who: Principal) -> list[bytes]:
@@ -188,7 +188,7 @@ class Handlers:
         return [OK]
 
     def _waiting(self, name: str) -> list[Job]:
-        jobs = self._asks.jobs_of(name)
+        jobs = self._queries.find_jobs(name)
         return [job for job in jobs if not self._cluster.exists(job)] if "[]" in name else jobs
 
     def _delete(self, request: ManageRequest, who: Principal) -> list[bytes]:
@@ -201,17 +201,17 @@ class Handlers:
             try:
                 self._remove(name, who, force="force" in (request.extension or ""))
             except RefusalError as error:
-                failed.append((name, number_of(error)))
+                failed.append((name, family_code(error)))
         return [encode_reply(Reply(payload=Deletions(tuple(failed))))]
 
     def _remove(self, name: str, who: Principal, *, force: bool) -> None:
-        jobs = self._asks.jobs_of(name)
+        jobs = self._queries.find_jobs(name)
         for job in jobs:
             demand_owner(who, job)
         if any(job.moved for job in jobs):
-            raise RefusalError(ServerCode.UNKJOBID, "Unknown Job Id")
+            raise RefusalError(OpenPBSErrorCode.UNKJOBID, "Unknown Job Id")
         if all(job.finished for job in jobs):
-            raise RefusalError(ServerCode.HISTJOBID, running.FINISHED)
+            raise RefusalError(OpenPBSErrorCode.HISTJOBID, runs.FINISHED)
         for job in jobs:
             if force:
                 lifecycle.purge(self._cluster, job)
@@ -220,64 +220,64 @@ class Handlers:
 
     def _rerun(self, request: JobRequest, who: Principal) -> list[bytes]:
         _demand_manager(who)
-        for job in self._asks.jobs_of(request.job):
+        for job in self._queries.find_jobs(request.job):
             if not job.active or job.state is JobState.SUSPENDED:
-                raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+                raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
             lifecycle.requeue(self._cluster, job)
         return [OK]
 
     def _signal(self, request: SignalRequest, who: Principal) -> list[bytes]:
-        job = self._one(request.job)
+        job = self._single_job(request.job)
         if request.signal in suspension.SIGNALS:
             suspension.signal(self._cluster, job, request.signal, who)
             return [OK]
         demand_owner(who, job)
         if not job.active:
-            raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+            raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
         if request.signal in _OF_NODES:
-            raise RefusalError(ServerCode.UNKSIG, "Unknown/illegal signal name")
+            raise RefusalError(OpenPBSErrorCode.UNKSIG, "Unknown/illegal signal name")
         if request.signal.upper().removeprefix("SIG") in ("KILL", "TERM", "9", "15"):
             lifecycle.delete(self._cluster, job)
         return [OK]
 
     def _message(self, request: MessageRequest, who: Principal) -> list[bytes]:
-        job = self._one(request.job)
+        job = self._single_job(request.job)
         demand_owner(who, job)
         if not job.active:
-            raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+            raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
         return [OK]
 
     def _move(self, request: MoveRequest, who: Principal) -> list[bytes]:
         jobs = self._waiting(request.job)
         queue = self._cluster.queues.get(request.destination.partition("@")[0])
         if queue is None:
-            raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+            raise RefusalError(OpenPBSErrorCode.UNKQUE, "Unknown queue")
         for job in jobs:
             demand_owner(who, job)
-            running.demand_idle(job)
+            runs.demand_idle(job)
             if not queue.enabled:
-                raise RefusalError(ServerCode.QUNOENB, "Queue is not enabled")
+                raise RefusalError(OpenPBSErrorCode.QUNOENB, "Queue is not enabled")
         for job in jobs:
             job.queue, job.queued = queue.name, self._cluster.now
             job.touch(self._cluster.now)
-        self._cluster.tell(Command.MOVED)
+        self._cluster.notify_schedulers(OpenPBSCommand.MOVED)
         return [OK]
 
     def _order(self, request: MoveRequest, who: Principal) -> list[bytes]:
-        first, second = self._one(request.job), self._one(request.destination)
+        first, second = self._single_job(request.job), self._single_job(request.destination)
         for job in (first, second):
             demand_owner(who, job)
-            running.demand_idle(job)
+            runs.demand_idle(job)
         first.rank, second.rank = second.rank, first.rank
         first.created, second.created = second.created, first.created
         first.touch(self._cluster.now)
         second.touch(self._cluster.now)
         return [OK]
 
-    def _one(self, name: str) -> Job:
+    def _single_job(self, name: str) -> Job:
         if "[]" in name:
-            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
-        return self._asks.jobs_of(name)[0]
+            raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request")
+        return self._queries.find_jobs(name)[0]
 
     # -- the rest -----------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class Handlers:
         return [OK]
 
     def _reserve(self, request: QueueJobRequest, who: Principal) -> list[bytes]:
-        name = reservations.ask(self._cluster, request.attributes, who)
+        name = reservations.submit(self._cluster, request.attributes, who)
         return [encode_reply(Reply(payload=Text(f"{name} UNCONFIRMED")))]
 
     def _unreserve(self, request: ManageRequest, who: Principal) -> list[bytes]:
@@ -312,7 +312,7 @@ class Handlers:
 
 def _demand_manager(who: Principal) -> None:
     if not who.manager:
-        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+        raise RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request ")
 
 
 def _waits_for_hook(scheduler: Scheduler) -> bool:

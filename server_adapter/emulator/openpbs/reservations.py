@@ -11,14 +11,14 @@ from dateutil.rrule import rrulestr
 from server_adapter.dis import Attribute, values_by_key
 from server_adapter.emulator import lifecycle, submission
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Order, Queue
+from server_adapter.emulator.jobs import JobOrder, Queue
 from server_adapter.emulator.openpbs import submission as pbs
 from server_adapter.emulator.openpbs.state import PbsCluster, Reservation
 from server_adapter.emulator.principal import Principal
-from server_adapter.openpbs.codes import Command, ReservationState, ServerCode
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode, ReservationState
+from server_adapter.openpbs.notation import clock_time, exec_vnode, unrolled
 from server_adapter.openpbs.requests import ConfirmReservationRequest, ModifyReservationRequest
-from server_adapter.openpbs.values import clock_time, exec_vnode, unrolled
-from server_adapter.torque.values import seconds
+from server_adapter.torque.notation import seconds
 
 _REFUSED: Final = "PBS_RESV_CONFIRM_FAIL"
 _MOST: Final = 1000  # times of a standing reservation
@@ -28,7 +28,7 @@ _ALTERABLE: Final = frozenset(
 )
 
 
-def ask(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) -> str:
+def submit(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) -> str:
     """pbs_rsub: an unconfirmed reservation with a closed queue of its own; its id.
 
     Raises refusals 15014, 15035, 15086.
@@ -36,7 +36,7 @@ def ask(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) ->
     given = values_by_key(attributes)
     start, end = _times(given)
     if start < cluster.now or end <= start:
-        raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)")
+        raise RefusalError(OpenPBSErrorCode.BADTSPEC, "Bad time specification(s)")
     times = _repeated(given, start)
     name = f"{'S' if times else 'R'}{submission.next_id(cluster)}"
     wanted = {key.partition(".")[2]: value for key, value in given.items() if key.startswith("Resource_L")}
@@ -51,14 +51,14 @@ def ask(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) ->
         },
         modified=cluster.now,
     )
-    order = Order(user=who.user, resources={**wanted, "walltime": str(end - start)})
-    full = pbs.resources_of(cluster, order, queue)
+    order = JobOrder(user=who.user, resources={**wanted, "walltime": str(end - start)})
+    full = pbs.full_resources(cluster, order, queue)
     plain = {key: value for key, value in given.items() if not key.startswith("Resource_L")}
     resources = {f"Resource_List.{key}": value for key, value in full.items()}
     one = Reservation(name, f"{who.user}@{who.host}", plain | resources, start, end, cluster.now, times=times)
     cluster.reservations[name] = one
     cluster.queues[queue.name] = queue
-    cluster.tell(Command.NEW)
+    cluster.notify_schedulers(OpenPBSCommand.NEW)
     _set_timers(cluster, one)
     return name
 
@@ -83,7 +83,7 @@ def _repeated(given: dict[str, str], start: int) -> tuple[int, ...]:
             for time in islice(rrulestr(rule, dtstart=begin), _MOST)
         ]
     except (ValueError, KeyError, TypeError, AttributeError, ZoneInfoNotFoundError):
-        raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)") from None
+        raise RefusalError(OpenPBSErrorCode.BADTSPEC, "Bad time specification(s)") from None
     return tuple(found)
 
 
@@ -94,7 +94,7 @@ def _times(given: dict[str, str]) -> tuple[int, int]:
             return start, int(given["reserve_end"])
         return start, start + seconds(given.get("reserve_duration") or given["Resource_List.walltime"])
     except (KeyError, ValueError):
-        raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)") from None
+        raise RefusalError(OpenPBSErrorCode.BADTSPEC, "Bad time specification(s)") from None
 
 
 def confirm(cluster: PbsCluster, request: ConfirmReservationRequest) -> None:
@@ -113,17 +113,17 @@ def confirm(cluster: PbsCluster, request: ConfirmReservationRequest) -> None:
         return
     altered = one.state is ReservationState.BEING_ALTERED
     try:
-        places = unrolled(request.destination) if one.standing else [request.destination]
+        places = unrolled(request.destination) if one.recurring else [request.destination]
         chunks = [chunk for place in places for chunk in exec_vnode(place)]
     except ValueError:
-        raise RefusalError(ServerCode.IVALREQ, "Invalid request") from None
-    if not places or (one.standing and not altered and len(places) != len(one.times)):
-        raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+        raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request") from None
+    if not places or (one.recurring and not altered and len(places) != len(one.times)):
+        raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request")
     for chunk in chunks:
         for piece in chunk:
             cluster.vnode(piece.vnode)
     one.nodes = places[0]
-    if one.standing and not altered:
+    if one.recurring and not altered:
         one.places = request.destination
     one.partition = said.partition("partition=")[2]
     runs = altered and one.resumes is ReservationState.RUNNING
@@ -142,9 +142,9 @@ def alter(cluster: PbsCluster, request: ModifyReservationRequest, who: Principal
     """
     one = cluster.reservation(request.name)
     if not who.manager and one.owner.partition("@")[0] != who.user:
-        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+        raise RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request ")
     if one.state not in _ALTERABLE:
-        raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+        raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
     given = values_by_key(request.attributes)
     length = one.end - one.start
     try:
@@ -154,20 +154,20 @@ def alter(cluster: PbsCluster, request: ModifyReservationRequest, who: Principal
         else:
             end = start + (seconds(given["reserve_duration"]) if "reserve_duration" in given else length)
     except ValueError:
-        raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)") from None
+        raise RefusalError(OpenPBSErrorCode.BADTSPEC, "Bad time specification(s)") from None
     runs = one.state is ReservationState.RUNNING
     if end <= max(start, int(cluster.now)) or (start != one.start and (runs or start < cluster.now)):
-        raise RefusalError(ServerCode.BADTSPEC, "Bad time specification(s)")
+        raise RefusalError(OpenPBSErrorCode.BADTSPEC, "Bad time specification(s)")
     one.reverts = {
         "select": one.attributes["Resource_List.select"],
         "start_time": str(one.start),
         "walltime": clock_time(length),
     }
-    if one.standing and not one.first:
+    if one.recurring and not one.first:
         one.first = dict(one.reverts)
     one.resumes, one.state = one.state, ReservationState.BEING_ALTERED
     _set_time(cluster, one, start, end)
-    cluster.tell(Command.RECONFIRM)
+    cluster.notify_schedulers(OpenPBSCommand.RECONFIRM)
 
 
 def _set_time(cluster: PbsCluster, one: Reservation, start: int, end: int) -> None:
@@ -191,9 +191,9 @@ def delete(cluster: PbsCluster, name: str, who: Principal) -> None:
     """pbs_rdel: the reservation goes, with its jobs. Raises refusals 15007, 15084."""
     one = cluster.reservation(name)
     if not who.manager and one.owner.partition("@")[0] != who.user:
-        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+        raise RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request ")
     _forget(cluster, one)
-    cluster.tell(Command.TERM)
+    cluster.notify_schedulers(OpenPBSCommand.TERM)
 
 
 def _begin(cluster: PbsCluster, one: Reservation) -> None:
@@ -201,7 +201,7 @@ def _begin(cluster: PbsCluster, one: Reservation) -> None:
         return
     one.state = ReservationState.RUNNING
     cluster.queues[one.queue].attributes["started"] = "True"
-    cluster.tell(Command.RESERVATION_STARTS)
+    cluster.notify_schedulers(OpenPBSCommand.RESERVATION_STARTS)
 
 
 def _end(cluster: PbsCluster, one: Reservation) -> None:
@@ -219,7 +219,7 @@ def _end(cluster: PbsCluster, one: Reservation) -> None:
         _set_time(cluster, one, one.times[one.index], one.times[one.index] + length)
     else:
         _forget(cluster, one)
-    cluster.tell(Command.TERM)
+    cluster.notify_schedulers(OpenPBSCommand.TERM)
 
 
 def _forget(cluster: PbsCluster, one: Reservation) -> None:

@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from server_adapter.batch.answers import Text
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import Text
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import encode_integer, encode_string
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import JobOutcome, Order
+from server_adapter.emulator.jobs import JobOrder, JobOutcome
 from server_adapter.emulator.nodes import NodeSpec
-from server_adapter.emulator.openpbs import running, submission
-from server_adapter.emulator.openpbs.handlers import OK, Handlers, refused
-from server_adapter.emulator.openpbs.moving import Mover
-from server_adapter.emulator.openpbs.session import Session, SessionHost
+from server_adapter.emulator.openpbs import runs, submission
+from server_adapter.emulator.openpbs.handlers import OK, OpenPBSHandlers, refusal_body
+from server_adapter.emulator.openpbs.job_moves import Mover
+from server_adapter.emulator.openpbs.session import OpenPBSSession, SessionHost
 from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler, new_pbs_cluster
 from server_adapter.emulator.principal import Principal
-from server_adapter.emulator.simulated import Clock, clock_of
+from server_adapter.emulator.simulated_server import Clock, make_clock
 from server_adapter.emulator.state import Timing, usual_outcome
-from server_adapter.openpbs.codes import Command, ServerCode
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
 from server_adapter.openpbs.replies import Reply, encode_reply
 from server_adapter.openpbs.requests import DeferredReplyRequest
 
@@ -48,11 +48,11 @@ class EmulatedOpenPBS(SessionHost):
         server: str = "localhost",
         queues: Iterable[str] = ("workq",),
         timing: Timing = Timing(),  # noqa: B008  (frozen)
-        outcome: Callable[[Order], JobOutcome] = usual_outcome,
+        outcome: Callable[[JobOrder], JobOutcome] = usual_outcome,
         run_delay: float = 0.01,
         credential_lifetime: float = 0.0,
     ) -> None:
-        clock = clock_of(clock, epoch, time_scale)
+        clock = make_clock(clock, epoch, time_scale)
         cluster = new_pbs_cluster(
             nodes, now=clock.now(), server=server, queues=queues, timing=timing, outcome=outcome
         )
@@ -65,13 +65,13 @@ class EmulatedOpenPBS(SessionHost):
             run_delay=run_delay,
             credential_lifetime=credential_lifetime,
         )
-        self.handlers = Handlers(cluster)
+        self.handlers = OpenPBSHandlers(cluster)
         self.mover = Mover(cluster, privileged=privileged_ports)
-        self.commands: list[Command] = []
-        self._places: dict[str, list[Session]] = {}
+        self.commands: list[OpenPBSCommand] = []
+        self._places: dict[str, list[OpenPBSSession]] = {}
         self._qruns: dict[str, asyncio.Future[bytes]] = {}
 
-    def enter(self, order: Order) -> str:
+    def enter(self, order: JobOrder) -> str:
         """Queues the order's job, submitted on the server's own host; its id. Raises `RefusalError`."""
         host = self.cluster.server
         return submission.submit(self.cluster, replace(order, host=host, origin=host))
@@ -93,39 +93,39 @@ class EmulatedOpenPBS(SessionHost):
 
     # -- schedulers ---------------------------------------------------------------------------------
 
-    def register(self, session: Session, name: str, who: Principal) -> bytes:
+    def register(self, session: OpenPBSSession, name: str, who: Principal) -> bytes:
         """RegisterSched: the first connection takes requests, the second commands. The reply's body."""
         scheduler = self.cluster.schedulers.get(name)
         if not who.manager:
-            return refused(RefusalError(ServerCode.PERM, "Unauthorized Request "))
+            return refusal_body(RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request "))
         if scheduler is None:
-            return refused(RefusalError(ServerCode.UNKSCHED, "Unknown Scheduler"))
+            return refusal_body(RefusalError(OpenPBSErrorCode.UNKSCHED, "Unknown Scheduler"))
         place = self._places.setdefault(name, [])
         if len(place) == 2:
-            return refused(RefusalError(ServerCode.SCHEDCONNECTED, "Scheduler already connected"))
+            return refusal_body(RefusalError(OpenPBSErrorCode.SCHEDCONNECTED, "Scheduler already connected"))
         place.append(session)
         session.scheduler = scheduler
         if len(place) == 2:
             scheduler.registered = True
-            scheduler.told = self.cluster.now
-            scheduler.first.append(Command.CONFIGURE)
+            scheduler.notified_at = self.cluster.now
+            scheduler.first.append(OpenPBSCommand.CONFIGURE)
             if self.cluster.fresh:  # it is the server's first one, which is told to begin
-                scheduler.first += [Command.CONFIGURE, Command.FIRST]
+                scheduler.first += [OpenPBSCommand.CONFIGURE, OpenPBSCommand.FIRST]
                 self.cluster.fresh = False
-            asyncio.get_running_loop().call_soon(self._attend)
+            asyncio.get_running_loop().call_soon(self._notify_due)
         return OK
 
-    def takes_end(self, session: Session) -> bool:
+    def takes_end(self, session: OpenPBSSession) -> bool:
         """Whether this is a scheduler's second connection: whatever comes there ends its cycle."""
         scheduler = session.scheduler
         if scheduler is None or self._places.get(scheduler.name, [])[1:] != [session]:
             return False
         scheduler.end()
         self._fail_qruns(scheduler)
-        asyncio.get_running_loop().call_soon(self._attend)
+        asyncio.get_running_loop().call_soon(self._notify_due)
         return True
 
-    def lost(self, session: Session) -> None:
+    def lost(self, session: OpenPBSSession) -> None:
         """A connection ended; a scheduler that loses one loses both."""
         scheduler = session.scheduler
         if scheduler is None or session not in self._places.get(scheduler.name, []):
@@ -139,28 +139,28 @@ class EmulatedOpenPBS(SessionHost):
             if other is not session:
                 other.hang_up()
 
-    async def ask_scheduler(self, name: str) -> bytes:
+    async def request_qrun(self, name: str) -> bytes:
         """`qrun` without vnodes: the default scheduler is asked; the reply's body, once it has said."""
         scheduler = self.cluster.schedulers["default"]
         try:
             job = self.cluster.job(name)
-            running.demand_idle(job)
+            runs.demand_idle(job)
         except RefusalError as error:
-            return refused(error)
+            return refusal_body(error)
         if not scheduler.registered:
-            return refused(RefusalError(ServerCode.NOSCHEDULER, "Unable to contact Scheduler"))
+            return refusal_body(RefusalError(OpenPBSErrorCode.NOSCHEDULER, "Unable to contact Scheduler"))
         answer = self._qruns[job.id] = asyncio.get_running_loop().create_future()
         scheduler.urgent.append(job.id)
-        self._attend()
+        self._notify_due()
         body: bytes = await answer
         return body
 
-    def answer_qrun(self, request: Request) -> bytes:
+    def answer_qrun(self, request: BatchRequest) -> bytes:
         """DefSchReply: passes a scheduler's word on to who asked for the run. The reply's body."""
         assert isinstance(request, DeferredReplyRequest)
         waiting = self._qruns.pop(request.job, None)
         if waiting is None or waiting.done():
-            return refused(RefusalError(ServerCode.IVALREQ, "Invalid request"))
+            return refusal_body(RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request"))
         text = Text(request.text) if request.text else None
         waiting.set_result(encode_reply(Reply(request.result, 0, text)))
         return OK
@@ -170,31 +170,31 @@ class EmulatedOpenPBS(SessionHost):
         for job in [job for job in self._qruns if job not in scheduler.urgent]:
             waiting = self._qruns.pop(job)
             if not waiting.done():
-                waiting.set_result(refused(RefusalError(ServerCode.IVALREQ, "Invalid request")))
+                waiting.set_result(refusal_body(RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request")))
 
-    def _attend(self) -> None:
+    def _notify_due(self) -> None:
         for scheduler in self.cluster.schedulers.values():
             place = self._places.get(scheduler.name, [])
             if len(place) < 2:
                 continue
             iteration = float(scheduler.attributes.get("scheduler_iteration", "600"))
-            quiet = self.cluster.now - scheduler.told >= iteration
+            quiet = self.cluster.now - scheduler.notified_at >= iteration
             if scheduler.command is None and quiet and self.cluster.scheduling and scheduler.scheduling:
-                scheduler.command = Command.TIME
+                scheduler.command = OpenPBSCommand.TIME
             found = scheduler.next()
             if found is None:
                 continue
             command, job = found
             scheduler.cycling = True
-            scheduler.told = self.cluster.now
+            scheduler.notified_at = self.cluster.now
             self.commands.append(command)
             place[1].send(encode_integer(command) + (encode_string(job) if job else b""))
 
-    def _is_back(self) -> None:
+    def _reset_after_restart(self) -> None:
         self.cluster.fresh = True
         for scheduler in self.cluster.schedulers.values():
             scheduler.command = None
             scheduler.first.clear()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await Session(self, reader, writer).run()
+        await OpenPBSSession(self, reader, writer).run()

@@ -5,15 +5,15 @@ import contextlib
 import time
 from abc import abstractmethod
 
-from server_adapter.batch.layout import Request
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import DisError
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.openpbs.handlers import OK, Handlers, Pending, refused
-from server_adapter.emulator.openpbs.moving import Mover, elsewhere
+from server_adapter.emulator.openpbs.handlers import OK, OpenPBSHandlers, PendingSubmission, refusal_body
+from server_adapter.emulator.openpbs.job_moves import Mover, elsewhere
 from server_adapter.emulator.openpbs.state import Scheduler
 from server_adapter.emulator.principal import Principal
-from server_adapter.emulator.simulated import SimulatedServer
-from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.emulator.simulated_server import SimulatedServer
+from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
 from server_adapter.openpbs.frames import RequestFrame, UnknownRequestError, decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
 from server_adapter.openpbs.requests import (
@@ -27,15 +27,15 @@ from server_adapter.openpbs.requests import (
 _CHUNK = 64 * 1024
 _REQUEST = b"+2+2"  # how requests begin; the end of a cycle is one number
 _SUBMISSION = frozenset({RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT})
-_UNKNOWN = RefusalError(ServerCode.UNKREQ, "Unknown request")
-_EXPIRED = RefusalError(ServerCode.EXPIRED, "Expired credential")
-_NOBODY = RefusalError(ServerCode.BADCRED, "Invalid credential")
+_UNKNOWN = RefusalError(OpenPBSErrorCode.UNKREQ, "Unknown request")
+_EXPIRED = RefusalError(OpenPBSErrorCode.EXPIRED, "Expired credential")
+_NOBODY = RefusalError(OpenPBSErrorCode.BADCRED, "Invalid credential")
 
 
 class SessionHost(SimulatedServer):
     """What sessions need of the server that they belong to."""
 
-    handlers: Handlers
+    handlers: OpenPBSHandlers
     mover: Mover
 
     @abstractmethod
@@ -43,27 +43,27 @@ class SessionHost(SimulatedServer):
         """Whether a user is root, a manager or an operator."""
 
     @abstractmethod
-    def register(self, session: "Session", name: str, who: Principal) -> bytes:
+    def register(self, session: "OpenPBSSession", name: str, who: Principal) -> bytes:
         """RegisterSched: the first connection takes requests, the second commands. The reply's body."""
 
     @abstractmethod
-    def takes_end(self, session: "Session") -> bool:
+    def takes_end(self, session: "OpenPBSSession") -> bool:
         """Whether this is a scheduler's second connection: whatever comes there ends its cycle."""
 
     @abstractmethod
-    def lost(self, session: "Session") -> None:
+    def lost(self, session: "OpenPBSSession") -> None:
         """The client of a session is gone."""
 
     @abstractmethod
-    async def ask_scheduler(self, name: str) -> bytes:
+    async def request_qrun(self, name: str) -> bytes:
         """Lets the scheduler run a job, and waits for what it says. The reply's body."""
 
     @abstractmethod
-    def answer_qrun(self, request: Request) -> bytes:
+    def answer_qrun(self, request: BatchRequest) -> bytes:
         """What the scheduler says of a job that it was asked to run. The reply's body."""
 
 
-class Session:
+class OpenPBSSession:
     """Reads packets and answers them one by one. `scheduler`: this is one of a scheduler's connections."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Session:
         self._reader, self._writer = reader, writer
         self._port: int = writer.get_extra_info("peername")[1]
         self._begun = time.monotonic()
-        self._pending = Pending()
+        self._pending = PendingSubmission()
         self._is_server = False
         self.scheduler: Scheduler | None = None
 
@@ -104,16 +104,16 @@ class Session:
             for packet in splitter.feed(chunk):
                 if not packet.body.startswith(_REQUEST) and self._server.takes_end(self):
                     continue
-                if not await self._heard(packet.body):
+                if not await self._handle_packet(packet.body):
                     return
 
-    async def _heard(self, body: bytes) -> bool:
+    async def _handle_packet(self, body: bytes) -> bool:
         """Answers one packet; False when that was the last one."""
         faults = self._server.faults
         try:
             frame = decode_request(body)
         except UnknownRequestError:
-            await self._write([refused(_UNKNOWN)])
+            await self._write([refusal_body(_UNKNOWN)])
             return False
         code = frame.request.code
         if code is RequestCode.DISCONNECT:
@@ -139,27 +139,27 @@ class Session:
         strict = server.privileged_ports
         if request.code is RequestCode.CONNECT:
             # From a privileged port a server is expected, which says who it is and does not connect.
-            return ([refused(_UNKNOWN)], False) if strict and self._port < 1024 else ([OK], True)
+            return ([refusal_body(_UNKNOWN)], False) if strict and self._port < 1024 else ([OK], True)
         if isinstance(request, AuthenticateRequest):
             return self._vouch(frame, request)
         user = server.vouched.get(self._port, None if strict else frame.user)
         if user is None:
-            return [refused(_NOBODY)], False
+            return [refusal_body(_NOBODY)], False
         trusted = self._is_server or self.scheduler is not None
         who = Principal(user, server.cluster.server, trusted, trusted or server.manages(user))
         if not trusted and server.expired(self._port, self._begun):
-            return [refused(_EXPIRED)], True
+            return [refusal_body(_EXPIRED)], True
         if isinstance(request, RegisterSchedulerRequest):
             return [server.register(self, request.name, who)], True
         return await self._request(request, who), True
 
-    async def _request(self, request: Request, who: Principal) -> list[bytes]:
+    async def _request(self, request: BatchRequest, who: Principal) -> list[bytes]:
         server = self._server
         if request.code in _SUBMISSION:
             return server.handlers.submit(request, who, self._pending)
         asked = isinstance(request, RunRequest) and not request.destination
         if isinstance(request, RunRequest) and asked and self.scheduler is None and who.manager:
-            return [await server.ask_scheduler(request.job)]
+            return [await server.request_qrun(request.job)]
         if request.code is RequestCode.DEFERRED_SCHEDULER_REPLY:
             return [server.answer_qrun(request)]
         if isinstance(request, MoveRequest) and request.code is RequestCode.MOVE_JOB:
@@ -168,7 +168,7 @@ class Session:
                 try:
                     await server.mover.move(request, to, who)
                 except RefusalError as error:
-                    return [refused(error)]
+                    return [refusal_body(error)]
                 return [OK]
         if isinstance(request, DeleteJobsRequest):
             for job in request.jobs:  # a deletion waits for the end of a move
@@ -181,7 +181,7 @@ class Session:
     def _vouch(self, frame: RequestFrame, request: AuthenticateRequest) -> tuple[list[bytes], bool]:
         server = self._server
         if request.method != "resvport" or (server.privileged_ports and self._port >= 1024):
-            return [refused(_NOBODY)], False
+            return [refusal_body(_NOBODY)], False
         server.vouched[request.port] = frame.user
         if request.port == self._port:
             self._is_server = True

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job, JobOutcome, Order, Queue
+from server_adapter.emulator.jobs import Job, JobOrder, JobOutcome, Queue
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs.vnodes import Vnode
 from server_adapter.emulator.state import Cluster, Timing, usual_outcome
 from server_adapter.emulator.versions import VERSIONS
-from server_adapter.openpbs.codes import Command, ReservationState, ServerCode
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode, ReservationState
 from server_adapter.torque.codes import SchedulerCommand
-from server_adapter.torque.values import seconds
+from server_adapter.torque.notation import seconds
 
 VERSION: Final = replace(VERSIONS["6.1"], name="openpbs", pbs_version="23.06.06", reruns_queued=False)
 """What the parts that both families share ask of a version."""
@@ -22,9 +22,9 @@ HISTORY: Final = "336:00:00"
 """How long jobs that are over are remembered, where they are at all and nothing else is set."""
 
 _COMMANDS: Final = {
-    SchedulerCommand.NEW: Command.NEW,
-    SchedulerCommand.TERM: Command.TERM,
-    SchedulerCommand.CMD: Command.CMD,
+    SchedulerCommand.NEW: OpenPBSCommand.NEW,
+    SchedulerCommand.TERM: OpenPBSCommand.TERM,
+    SchedulerCommand.CMD: OpenPBSCommand.CMD,
 }
 
 
@@ -39,14 +39,14 @@ class Scheduler:
 
     name: str
     attributes: dict[str, str]
-    command: Command | None = None
+    command: OpenPBSCommand | None = None
     urgent: deque[str] = field(default_factory=deque)
-    first: deque[Command] = field(default_factory=deque)
+    first: deque[OpenPBSCommand] = field(default_factory=deque)
     registered: bool = False
     cycling: bool = False
     reads: bool = False
     altered: set[str] = field(default_factory=set)
-    told: float = 0.0
+    notified_at: float = 0.0
 
     @property
     def scheduling(self) -> bool:
@@ -60,12 +60,12 @@ class Scheduler:
             return "down"
         return "scheduling" if self.cycling else "idle"
 
-    def next(self) -> tuple[Command, str] | None:
+    def next(self) -> tuple[OpenPBSCommand, str] | None:
         """Takes what is to be sent now, with a job id where the command has one."""
         if not self.registered or self.cycling:
             return None
         if self.urgent:
-            return Command.RUN_JOB, self.urgent.popleft()
+            return OpenPBSCommand.RUN_JOB, self.urgent.popleft()
         if self.first:
             return self.first.popleft(), ""
         command, self.command = self.command, None
@@ -105,7 +105,7 @@ class Reservation:
     first: dict[str, str] = field(default_factory=dict)
 
     @property
-    def standing(self) -> bool:
+    def recurring(self) -> bool:
         """Whether it comes again."""
         return bool(self.times)
 
@@ -134,7 +134,7 @@ class PbsCluster(Cluster):
     fresh: bool = True
 
     @property
-    def keep_completed(self) -> float:
+    def retention_s(self) -> float:
         """Seconds for which finished jobs stay in the list: the server's history."""
         if self.attributes.get("job_history_enable") != "True":
             return 0.0
@@ -142,9 +142,9 @@ class PbsCluster(Cluster):
 
     def poke(self, command: SchedulerCommand) -> None:
         """Leaves a command for every scheduler; overwrites the one that waits."""
-        self.tell(_COMMANDS[command])
+        self.notify_schedulers(_COMMANDS[command])
 
-    def tell(self, command: Command, *, always: bool = False) -> None:
+    def notify_schedulers(self, command: OpenPBSCommand, *, always: bool = False) -> None:
         """Leaves an OpenPBS command for every scheduler; `always` also where scheduling is off."""
         for scheduler in self.schedulers.values():
             if always or (self.scheduling and scheduler.scheduling):
@@ -154,7 +154,7 @@ class PbsCluster(Cluster):
         """A vnode. Raises the refusal 15062."""
         node = self.nodes.get(name)
         if not isinstance(node, Vnode):
-            raise RefusalError(ServerCode.UNKNODE, "Unknown node ")
+            raise RefusalError(OpenPBSErrorCode.UNKNODE, "Unknown node ")
         return node
 
     def vnodes(self) -> list[Vnode]:
@@ -165,7 +165,7 @@ class PbsCluster(Cluster):
         """A reservation, by its id with or without the server's name. Raises the refusal 15084."""
         found = self.reservations.get(name) or self.reservations.get(f"{name}.{self.server}")
         if found is None:
-            raise RefusalError(ServerCode.UNKRESVID, "Unknown Reservation Id")
+            raise RefusalError(OpenPBSErrorCode.UNKRESVID, "Unknown Reservation Id")
         return found
 
     def exists(self, job: Job) -> bool:
@@ -195,7 +195,7 @@ def new_scheduler(cluster: PbsCluster, name: str) -> Scheduler:
     }
     if default:
         attributes["partition"] = "pbs-default"
-    cluster.schedulers[name] = Scheduler(name, attributes, told=cluster.now)
+    cluster.schedulers[name] = Scheduler(name, attributes, notified_at=cluster.now)
     return cluster.schedulers[name]
 
 
@@ -222,7 +222,7 @@ def new_pbs_cluster(
     server: str = "localhost",
     queues: Iterable[str] = ("workq",),
     timing: Timing = Timing(),  # noqa: B008  (frozen)
-    outcome: Callable[[Order], JobOutcome] = usual_outcome,
+    outcome: Callable[[JobOrder], JobOutcome] = usual_outcome,
 ) -> PbsCluster:
     """A server with free vnodes, each a host of its own, empty queues, and scheduling off."""
     cluster = PbsCluster(

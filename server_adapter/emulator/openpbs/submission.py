@@ -7,19 +7,19 @@ from dataclasses import replace
 from server_adapter.dis import Attribute
 from server_adapter.emulator import submission
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import Job, Order, Queue
-from server_adapter.emulator.openpbs import selects
+from server_adapter.emulator.jobs import Job, JobOrder, Queue
+from server_adapter.emulator.openpbs import select_statements
 from server_adapter.emulator.openpbs.state import PbsCluster
-from server_adapter.emulator.render import clock
-from server_adapter.openpbs.codes import ServerCode
-from server_adapter.openpbs.values import indices, select, subjob, text_of_value
-from server_adapter.torque.values import seconds
+from server_adapter.emulator.status_attributes import clock
+from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.notation import indices, select, subjob, unquote
+from server_adapter.torque.notation import seconds
 
 _WORD = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>")
 _ON_ARRAY = re.compile(r"(after\w*):([^,]*)")
 
 
-def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, host: str, script: str) -> Order:
+def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, host: str, script: str) -> JobOrder:
     """The order in a QueueJob request. Raises refusals 15014."""
     found = [
         replace(entry, name="job_array_request") if entry.name == "array_indices_submitted" else entry
@@ -33,14 +33,14 @@ def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, host: 
     return replace(order, script=script or program, host=host, origin=host)
 
 
-def submit(cluster: PbsCluster, order: Order, name: str | None = None) -> str:
+def submit(cluster: PbsCluster, order: JobOrder, name: str | None = None) -> str:
     """Queues the order's job, or its array; returns the id, `7[].srv` for an array.
 
     Raises refusals 15007, 15014, 15018, 15021, 15023, 15035, 15036, 15046, 15054, 15107.
     """
     name = name or submission.next_id(cluster)
     queue = _queue(cluster, order)
-    resources = resources_of(cluster, order, queue)
+    resources = full_resources(cluster, order, queue)
     order = replace(order, depend=_ON_ARRAY.sub(_on_arrays, order.depend))
     if not order.array:
         _enter(cluster, order, queue, name, resources)
@@ -52,11 +52,11 @@ def submit(cluster: PbsCluster, order: Order, name: str | None = None) -> str:
     return array
 
 
-def resources_of(cluster: PbsCluster, order: Order, queue: Queue) -> dict[str, str]:
+def full_resources(cluster: PbsCluster, order: JobOrder, queue: Queue) -> dict[str, str]:
     """The order's Resource_List in full. Raises refusals 15014, 15035."""
     for name, value in order.resources.items():
         check_value(cluster, name, value)
-    types = selects.types_of(cluster)
+    types = select_statements.resource_types(cluster)
     given = {types.spelled(name): written(name, value) for name, value in order.resources.items()}
     defaults: dict[str, str] = {}
     for source in (cluster.attributes, queue.attributes):
@@ -65,94 +65,96 @@ def resources_of(cluster: PbsCluster, order: Order, queue: Queue) -> dict[str, s
             if word == "resources_default" and resource:
                 defaults[resource] = value
     if "max_walltime" in given and "min_walltime" not in given:
-        raise RefusalError(ServerCode.MAX_NO_MINWT, 'Cannot have "max_walltime" without "min_walltime"')
+        raise RefusalError(OpenPBSErrorCode.MAX_NO_MINWT, 'Cannot have "max_walltime" without "min_walltime"')
     if "max_walltime" in given and seconds(given["min_walltime"]) > seconds(given["max_walltime"]):
-        raise RefusalError(ServerCode.MIN_GT_MAXWT, '"min_walltime" can not be greater than "max_walltime"')
+        raise RefusalError(
+            OpenPBSErrorCode.MIN_GT_MAXWT, '"min_walltime" can not be greater than "max_walltime"'
+        )
     if order.array and "min_walltime" in given:
         text = '"min_walltime" and "max_walltime" are not valid resources for a job array'
-        raise RefusalError(ServerCode.NOSTF_JOBARRAY, text)
+        raise RefusalError(OpenPBSErrorCode.NOSTF_JOBARRAY, text)
     try:
-        return selects.complete(cluster, given, defaults)
+        return select_statements.complete(cluster, given, defaults)
     except ValueError:
         raise RefusalError(
-            ServerCode.BADATVAL, "Illegal attribute or resource value Resource_List.select"
+            OpenPBSErrorCode.BADATVAL, "Illegal attribute or resource value Resource_List.select"
         ) from None
 
 
 def check_value(cluster: PbsCluster, name: str, value: str) -> None:
     """Raises the refusal 15035 for a resource that the server does not know, 15014 for what is no value."""
-    if not selects.is_known(cluster, name):
-        raise RefusalError(ServerCode.UNKRESC, f"Unknown resource Resource_List.{name}")
-    name = selects.types_of(cluster).spelled(name)
+    if not select_statements.is_known(cluster, name):
+        raise RefusalError(OpenPBSErrorCode.UNKRESC, f"Unknown resource Resource_List.{name}")
+    name = select_statements.resource_types(cluster).spelled(name)
     try:
         if name == "select":
             _check_chunks(cluster, value)
         elif name == "place":
-            selects.check_place(value)
+            select_statements.check_place(value)
             _check_group(cluster, value)
-        elif name in selects.TIMES:
+        elif name in select_statements.TIMES:
             seconds(value)
-        elif not selects.is_value(cluster, name, value):
+        elif not select_statements.is_value(cluster, name, value):
             raise ValueError(value)
     except ValueError:
         text = f"Illegal attribute or resource value Resource_List.{name}"
-        raise RefusalError(ServerCode.BADATVAL, text) from None
+        raise RefusalError(OpenPBSErrorCode.BADATVAL, text) from None
 
 
 def _check_group(cluster: PbsCluster, place: str) -> None:
     """Raises the refusal 15100 for nodes of one value of a resource that is no string."""
     groups = [word.partition("=")[2] for word in place.split(":") if word.startswith("group=")]
-    types = selects.types_of(cluster)
+    types = select_statements.resource_types(cluster)
     if any(types.resource_type(name) not in ("string", "string_array") for name in groups):
         text = "Resource is not of type string or array_of_strings Resource_List.place"
-        raise RefusalError(ServerCode.RESCNOTSTR, text)
+        raise RefusalError(OpenPBSErrorCode.RESCNOTSTR, text)
 
 
 def _check_chunks(cluster: PbsCluster, text: str) -> None:
     for _, asked in select(text):
         for name, value in asked.items():
-            if not selects.is_known(cluster, name):
-                raise RefusalError(ServerCode.UNKRESC, f"Unknown resource: {name}")
-            if not selects.is_value(cluster, name, text_of_value(value)):
+            if not select_statements.is_known(cluster, name):
+                raise RefusalError(OpenPBSErrorCode.UNKRESC, f"Unknown resource: {name}")
+            if not select_statements.is_value(cluster, name, unquote(value)):
                 raise ValueError(value)
 
 
 def written(name: str, value: str) -> str:
     """A resource's value as the server shows it."""
     name = name.lower()
-    return clock(seconds(value)) if name in selects.TIMES else value
+    return clock(seconds(value)) if name in select_statements.TIMES else value
 
 
-def _queue(cluster: PbsCluster, order: Order) -> Queue:
+def _queue(cluster: PbsCluster, order: JobOrder) -> Queue:
     if order.user == "root" and "acl_roots" not in cluster.attributes:
-        raise RefusalError(ServerCode.BADUSER, "Bad UID for job execution")
+        raise RefusalError(OpenPBSErrorCode.BADUSER, "Bad UID for job execution")
     name = order.queue.partition("@")[0] or cluster.attributes.get("default_queue", "")
     queue = cluster.queues.get(name)
     if queue is None:
-        raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+        raise RefusalError(OpenPBSErrorCode.UNKQUE, "Unknown queue")
     if not queue.enabled:
-        raise RefusalError(ServerCode.QUNOENB, "Queue is not enabled")
+        raise RefusalError(OpenPBSErrorCode.QUNOENB, "Queue is not enabled")
     users = [user.partition("@")[0] for user in queue.attributes.get("acl_users", "").split(",")]
     if queue.attributes.get("acl_user_enable") == "True" and order.user not in users:
-        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+        raise RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request ")
     return queue
 
 
-def _indices(cluster: PbsCluster, order: Order) -> list[int]:
+def _indices(cluster: PbsCluster, order: JobOrder) -> list[int]:
     try:
         found = list(indices(order.array))
     except ValueError:
         raise RefusalError(
-            ServerCode.BADATVAL, "Illegal attribute or resource value for array_indices_submitted"
+            OpenPBSErrorCode.BADATVAL, "Illegal attribute or resource value for array_indices_submitted"
         ) from None
     if len(found) > int(cluster.attributes.get("max_array_size", "10000")):
-        raise RefusalError(ServerCode.MAXARRAYSIZE, "Array job exceeds server or queue size limit")
+        raise RefusalError(OpenPBSErrorCode.MAXARRAYSIZE, "Array job exceeds server or queue size limit")
     return found
 
 
 def _enter(
     cluster: PbsCluster,
-    order: Order,
+    order: JobOrder,
     queue: Queue,
     name: str,
     resources: dict[str, str],

@@ -3,10 +3,10 @@
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.emulator.openpbs import running
+from server_adapter.emulator.openpbs import runs
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal
-from server_adapter.openpbs.codes import Command, ServerCode
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
 
 __all__ = ["SIGNALS", "signal"]
 
@@ -20,16 +20,16 @@ def signal(cluster: PbsCluster, job: Job, name: str, who: Principal) -> None:
     does one that its scheduler suspended. Raises refusals 15007 and 15016.
     """
     if not who.manager:
-        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+        raise RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request ")
     if job.state is not (JobState.SUSPENDED if name == "resume" else JobState.RUNNING):
-        raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+        raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
     if name == "suspend":
         _suspend(cluster, job, wants_to_go_on=who.server_write)
     elif who.server_write:
         _resume(cluster, job)
     else:
         job.wants_to_go_on = True
-        cluster.tell(Command.NEW)
+        cluster.notify_schedulers(OpenPBSCommand.NEW)
     job.touch(cluster.now)
 
 
@@ -43,5 +43,5 @@ def _resume(cluster: PbsCluster, job: Job) -> None:
     """Its vnodes are charged again, whatever there is."""
     job.state = JobState.RUNNING
     job.wants_to_go_on = False
-    running.charge(cluster, job, job.attributes["exec_vnode"])
+    runs.charge(cluster, job, job.attributes["exec_vnode"])
     lifecycle.go_on(cluster, job)

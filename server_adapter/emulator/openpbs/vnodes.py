@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.nodes import EmulatedNode
 
 _ZEROS = ("accelerator_memory", "hbmem", "mem", "naccelerators", "ncpus", "vmem")
 
 
 @dataclass(slots=True)
-class Vnode(Node):
+class Vnode(EmulatedNode):
     """A vnode. `host` is its mom's; `offers` are resources beside cores and memory, `settings` attributes.
 
     `charged` is what each job holds: amounts by resource, sizes in KiB. The server hands out whatever it is
@@ -67,7 +67,7 @@ class Vnode(Node):
                 total[name] = total.get(name, 0) + amount
         return total
 
-    def is_for_one(self, place: str) -> bool:
+    def is_exclusive_for(self, place: str) -> bool:
         """Whether a job of this `place` has the vnode for itself."""
         words = set(place.split(":"))
         match self.sharing:

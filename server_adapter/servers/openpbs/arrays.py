@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from server_adapter.batch.status_objects import Described
-from server_adapter.openpbs.values import indices, subjob
+from server_adapter.batch.status_objects import DescribedObject
+from server_adapter.openpbs.notation import indices, subjob
 
 
-def expand_arrays(jobs: Iterable[Described]) -> list[Described]:
+def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
     """The jobs with each array in the place of which stand its queued subjobs; those that run are listed."""
-    found: list[Described] = []
+    found: list[DescribedObject] = []
     for job in jobs:
         if job.values.get("array") != "True":
             found.append(job)
@@ -21,5 +21,7 @@ def expand_arrays(jobs: Iterable[Described]) -> list[Described]:
         values = {**job.values, "job_state": state, "array_id": job.name}
         for name in ("array", "array_indices_remaining", "run_count", "stime", "exec_vnode"):
             values.pop(name, None)
-        found += [Described(job.object_type, subjob(job.name, one), values) for one in indices(remaining)]
+        found += [
+            DescribedObject(job.object_type, subjob(job.name, one), values) for one in indices(remaining)
+        ]
     return found

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from schedd.wire import NO_TYPES, ResourceTypes, ShareFacts
-from server_adapter.openpbs.values import amount, kib, select, text_of_value, written
+from server_adapter.openpbs.notation import format_amount, kib, parse_amount, select, unquote
 from server_adapter.servers.openpbs.vnode_capacity import (
     CapacityByHost,
     VnodesFullError,
@@ -167,13 +167,13 @@ def _largest_first(unit: _ChunkUnit) -> tuple[int, ...]:
 def _units(schedselect: str, consumable: Collection[str], types: ResourceTypes) -> list[_ChunkUnit]:
     found: list[_ChunkUnit] = []
     for count, quoted in select(schedselect):
-        requested = {name: text_of_value(value) for name, value in quoted.items()}
+        requested = {name: unquote(value) for name, value in quoted.items()}
         cpus, gpus = int(requested.get("ncpus", "1")), int(requested.get("ngpus", "0"))
         mem = kib(requested["mem"]) if "mem" in requested else 0
         others = {
             name: wanted
             for name, value in requested.items()
-            if name in consumable and name not in _CHARGED and (wanted := amount(name, value, types))
+            if name in consumable and name not in _CHARGED and (wanted := parse_amount(name, value, types))
         }
         found += [_ChunkUnit(len(found) + one, requested, cpus, mem, gpus, others) for one in range(count)]
     return found
@@ -199,6 +199,8 @@ def _vnode_parts(
     for vnode, taken in pieces:
         parts = [vnode]
         for name, count in taken.items():
-            parts.append(f"{name}={written(name, count, types, size=not unit.requested[name].isdecimal())}")
+            parts.append(
+                f"{name}={format_amount(name, count, types, size=not unit.requested[name].isdecimal())}"
+            )
         texts.append(":".join(parts))
     return "+".join(texts)

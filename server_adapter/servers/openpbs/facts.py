@@ -20,7 +20,7 @@ from schedd.wire import (
 )
 from schedd.wire.bounds import AMOUNT_END, CORES_END, bounded
 from schedd.wire.facts import JobLetter, NodeStateName
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import (
     ACTIVE,
     Ending,
@@ -32,7 +32,7 @@ from server_adapter.bridge.facts import (
     request_version,
 )
 from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
-from server_adapter.openpbs.values import Piece, amount, boolean, chunks_of, exec_vnode, kib
+from server_adapter.openpbs.notation import VnodePiece, boolean, exec_vnode, kib, parse_amount, split_chunks
 
 FAMILY: Final = "openpbs"
 
@@ -100,7 +100,7 @@ _LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_availab
 _NOT_AMOUNTS: Final = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
 SHARED: Final = "default_shared"
 """The `sharing` of a vnode that says nothing of it."""
-_NO_CHUNKS: Final[list[list[Piece]]] = []
+_NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
 
 def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> JobFacts:
@@ -221,7 +221,7 @@ def node_facts(
         elif resource == "vnode":  # several, where a host is one node of the plan
             properties += [vnode for vnode in text.split(",") if vnode != name]
         elif resource not in _NOT_AMOUNTS:
-            count = amount(resource, text, types)
+            count = parse_amount(resource, text, types)
             if types.is_level(resource):
                 properties += levels(resource, text, types)
             elif count is not None:
@@ -257,7 +257,7 @@ def tags(resource: str, text: str, types: ResourceTypes) -> list[str]:
 
 def levels(resource: str, text: str, types: ResourceTypes) -> list[str]:
     """The properties of a vnode by a number that jobs do not use up; of a host by those of its vnodes."""
-    counts = [amount(resource, one.strip(), types) for one in text.split(",")]
+    counts = [parse_amount(resource, one.strip(), types) for one in text.split(",")]
     return [f"{resource.lower()}={count}" for count in counts if count is not None]
 
 
@@ -312,7 +312,7 @@ def server_facts(values: Values, types: ResourceTypes = NO_TYPES) -> ServerFacts
     )
 
 
-def parse_resource_types(resources: Iterable[Described]) -> ResourceTypes:
+def parse_resource_types(resources: Iterable[DescribedObject]) -> ResourceTypes:
     """The types of the resources that a server describes (status request 82)."""
     return ResourceTypes(
         {
@@ -337,7 +337,7 @@ def make_fact_parsers(types: ResourceTypes) -> FactParsers:
 
 
 def _inside_reservation(schedselect: str, reservation: str) -> str:
-    return "+".join(f"{chunk}:resv={reservation}" for chunk in chunks_of(schedselect))
+    return "+".join(f"{chunk}:resv={reservation}" for chunk in split_chunks(schedselect))
 
 
 def vnode_state(values: Values) -> NodeStateName:

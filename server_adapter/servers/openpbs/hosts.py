@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedd.wire import NO_TYPES, ResourceTypes
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_or
-from server_adapter.openpbs.values import amount, chunks_of, select, written
+from server_adapter.openpbs.notation import format_amount, parse_amount, select, split_chunks
 from server_adapter.servers.openpbs.facts import (
     ASSIGNED,
     AVAILABLE,
@@ -95,7 +95,7 @@ class Hosts:
             return {}
         chunks = [
             chunk if self._any_vnode_holds(wanted) else f"{chunk}:vnode=a_vnode_of_{_size(wanted)}"
-            for chunk, (_, wanted) in zip(chunks_of(text), asked, strict=True)
+            for chunk, (_, wanted) in zip(split_chunks(text), asked, strict=True)
         ]
         changed = {} if "+".join(chunks) == values[select_name] else {select_name: "+".join(chunks)}
         if sum(count for count, _ in asked) > self.counts.get(queue, self.counts.get("", 0)):
@@ -104,12 +104,14 @@ class Hosts:
         return changed
 
     def _any_vnode_holds(self, wanted: Mapping[str, str]) -> bool:
-        needs = {name: count for name in _SIZED if (count := amount(name, wanted.get(name, "0"), self.types))}
+        needs = {
+            name: count for name in _SIZED if (count := parse_amount(name, wanted.get(name, "0"), self.types))
+        }
         return any(all(count <= size.get(name, 0) for name, count in needs.items()) for size in self.sizes)
 
-    def nodes(self, vnodes: Iterable[Described]) -> list[Described]:
+    def nodes(self, vnodes: Iterable[DescribedObject]) -> list[DescribedObject]:
         """The nodes of the plan, from their vnodes; each at the place of its first."""
-        found: dict[str, list[Described]] = {}
+        found: dict[str, list[DescribedObject]] = {}
         for vnode in vnodes:
             found.setdefault(self.node_of.get(vnode.name, vnode.name), []).append(vnode)
         return [
@@ -117,10 +119,10 @@ class Hosts:
             for name, several in found.items()
         ]
 
-    def _single(self, vnode: Described) -> Described:
+    def _single(self, vnode: DescribedObject) -> DescribedObject:
         if not self.members:
             return vnode
-        return Described(vnode.object_type, vnode.name, {**vnode.values, AVAILABLE + OWN_VNODE: "1"})
+        return DescribedObject(vnode.object_type, vnode.name, {**vnode.values, AVAILABLE + OWN_VNODE: "1"})
 
     def _renamed(self, found: re.Match[str]) -> str:
         return self.node_of.get(found.group(), found.group())
@@ -130,9 +132,9 @@ NO_HOSTS: Final = Hosts()
 """Every vnode is a node of the plan."""
 
 
-def group_by_host(vnodes: Sequence[Described], types: ResourceTypes = NO_TYPES) -> Hosts:
+def group_by_host(vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_TYPES) -> Hosts:
     """The hosts among these vnodes that have several."""
-    groups: dict[str, list[Described]] = {}
+    groups: dict[str, list[DescribedObject]] = {}
     names = set()
     for vnode in vnodes:
         names.add(vnode.name)
@@ -174,17 +176,17 @@ def amounts(values: Values, prefix: str, types: ResourceTypes) -> dict[str, int]
         name = key[len(prefix) :]
         if not key.startswith(prefix) or types.is_level(name):
             continue
-        if (count := amount(name, text, types)) is not None:
+        if (count := parse_amount(name, text, types)) is not None:
             found[name] = count
     return found
 
 
-def _working(vnodes: Sequence[Described], types: ResourceTypes) -> Sequence[Described]:
+def _working(vnodes: Sequence[DescribedObject], types: ResourceTypes) -> Sequence[DescribedObject]:
     """Those that have anything: the vnode that stands for a host has mostly nothing of its own."""
     return [one for one in vnodes if any(amounts(one.values, AVAILABLE, types).values())] or vnodes
 
 
-def _merge_vnodes(name: str, vnodes: list[Described], types: ResourceTypes) -> Described:
+def _merge_vnodes(name: str, vnodes: list[DescribedObject], types: ResourceTypes) -> DescribedObject:
     """One node: the amounts of the vnodes that can be used, and of others what jobs still hold there."""
     working = _working(vnodes, types)
     usable = [one for one in working if vnode_state(one.values) == "up"]
@@ -203,14 +205,14 @@ def _merge_vnodes(name: str, vnodes: list[Described], types: ResourceTypes) -> D
     values = _merge_texts(name, vnodes, working, types)
     for prefix, total in ((AVAILABLE, available), (ASSIGNED, assigned)):
         for resource, count in total.items():
-            values[prefix + resource] = written(resource, count, types, size=prefix + resource in sizes)
+            values[prefix + resource] = format_amount(resource, count, types, size=prefix + resource in sizes)
     values[AVAILABLE + OWN_VNODE] = str(len(usable or working))
     values["state"] = _state(usable, working)
-    return Described(vnodes[0].object_type, name, values)
+    return DescribedObject(vnodes[0].object_type, name, values)
 
 
 def _merge_texts(
-    name: str, vnodes: list[Described], working: Sequence[Described], types: ResourceTypes
+    name: str, vnodes: list[DescribedObject], working: Sequence[DescribedObject], types: ResourceTypes
 ) -> dict[str, str]:
     """What is no amount: all values that any of the vnodes has, and the names of the vnodes."""
     found: dict[str, list[str]] = {}
@@ -219,7 +221,7 @@ def _merge_texts(
             resource = key[len(AVAILABLE) :]
             if not key.startswith(AVAILABLE) or resource in _NAMES or text.startswith(_INDIRECT):
                 continue
-            is_word = amount(resource, text, types) is None and not types.is_amount(resource)
+            is_word = parse_amount(resource, text, types) is None and not types.is_amount(resource)
             if is_word or types.is_level(resource):
                 found[key] = list(dict.fromkeys([*found.get(key, []), *map(str.strip, text.split(","))]))
     reserved = [
@@ -238,7 +240,7 @@ def _merge_texts(
     return values
 
 
-def _state(usable: Sequence[Described], working: Sequence[Described]) -> str:
+def _state(usable: Sequence[DescribedObject], working: Sequence[DescribedObject]) -> str:
     if usable:
         return "job-exclusive" if any(is_exclusive(one.values) for one in working) else "free"
     return "offline" if any(vnode_state(one.values) == "drain" for one in working) else "down"

@@ -14,10 +14,10 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.state import EMPTY_STATE, ServerState, WrittenAttributes
 from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import RequestCode, ServerCode
-from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.connection import OpenPBSConnection
+from server_adapter.openpbs.notation import parent, seconds
 from server_adapter.openpbs.requests import ManageRequest, StatusRequest
-from server_adapter.openpbs.values import parent, seconds
 from server_adapter.servers.openpbs.requests import (
     comment_attribute,
     estimate,
@@ -29,13 +29,19 @@ from server_adapter.servers.openpbs.requests import (
 _log = logging.getLogger(__name__)
 
 _OVERTAKEN = frozenset(
-    {ServerCode.UNKJOBID, ServerCode.BADSTATE, ServerCode.MODATRRUN, ServerCode.HISTJOBID, ServerCode.IVALREQ}
+    {
+        OpenPBSErrorCode.UNKJOBID,
+        OpenPBSErrorCode.BADSTATE,
+        OpenPBSErrorCode.MODATRRUN,
+        OpenPBSErrorCode.HISTJOBID,
+        OpenPBSErrorCode.IVALREQ,
+    }
 )
 _UNANSWERED: Final = 8
 """Writes between two answers. Each takes the server some 2 ms, by which a run may have to wait."""
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 _OWN_LENGTHS = frozenset({"soft_walltime", "min_walltime", "max_walltime"})
-_NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
+_NO_RIGHT = frozenset({OpenPBSErrorCode.ATTRRO, OpenPBSErrorCode.PERM})
 
 
 class OpenPBSJobWriter:
@@ -49,7 +55,7 @@ class OpenPBSJobWriter:
 
     def __init__(
         self,
-        link: ServerLink[Connection],
+        link: ServerLink[OpenPBSConnection],
         pace: AdaptiveRateLimiter,
         *,
         comments: bool,
@@ -63,7 +69,7 @@ class OpenPBSJobWriter:
         self._state = EMPTY_STATE
         self._starts: dict[str, dict[str, int | None]] = {}
         self._written: dict[str, int | None] = {}
-        self._proved: Connection | None = None
+        self._proved: OpenPBSConnection | None = None
         """The connection on which a write was answered."""
         self._unanswered = 0
         self._spent = 0.0
@@ -138,7 +144,7 @@ class OpenPBSJobWriter:
         walltime = parse_or(seconds, job.resources.get("walltime"), default=0)
         return length(decision.runs_for) if 0 < decision.runs_for < walltime else []
 
-    async def _request(self, connection: Connection, request: ManageRequest) -> None:
+    async def _request(self, connection: OpenPBSConnection, request: ManageRequest) -> None:
         if connection is not self._proved:
             await connection.request(request)
             self._proved = connection

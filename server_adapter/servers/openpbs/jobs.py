@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import parse_number
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import RequestCode, ServerCode
-from server_adapter.openpbs.requests import SelectRequest, StatusRequest
-from server_adapter.openpbs.values import parent
+from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.notation import parent
+from server_adapter.openpbs.requests import SelectStatusRequest, StatusRequest
 from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, is_over
 
 MANY: Final = 100
@@ -26,41 +26,41 @@ _SETTLED: Final = 2.0  # seconds after which no job is changed any more in the s
 _WANTED: Final = tuple([Attribute(name) for name in JOB_ATTRIBUTES])
 _STAMP: Final = (Attribute("job_state"), Attribute("mtime"))
 
-JOBS: Final = SelectRequest(attributes=(*_WANTED, Attribute("mtime")), extension="S")
+JOBS: Final = SelectStatusRequest(attributes=(*_WANTED, Attribute("mtime")), extension="S")
 """All jobs that are not over, arrays as their parents and the subjobs that run."""
 
-STAMPS: Final = SelectRequest(attributes=_STAMP, extension="S")
+STAMPS: Final = SelectStatusRequest(attributes=_STAMP, extension="S")
 """The same, each with no more than its state and when it was last changed."""
 
-ACTIVE_STAMPS: Final = SelectRequest(
+ACTIVE_STAMPS: Final = SelectStatusRequest(
     conditions=(Attribute("job_state", "ERSU", operation=Operation.EQ),), attributes=_STAMP, extension="S"
 )
 """The jobs that run, exit or are suspended. One that begins with `R` leaves the suspended ones out."""
 
 _ACTIVE: Final = frozenset("ERSU")
 _NAMED: Final = 50  # jobs described by their names in one partial reading
-_GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
+_GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 
-Describe = Callable[[SelectRequest | StatusRequest], Awaitable[list[Described]]]
+Describe = Callable[[SelectStatusRequest | StatusRequest], Awaitable[list[DescribedObject]]]
 
 
-def changed_since(moment: int) -> SelectRequest:
+def changed_since(moment: int) -> SelectStatusRequest:
     """The jobs that were changed at the moment or later, in all wanted attributes."""
     condition = Attribute("mtime", str(moment), operation=Operation.GE)
-    return SelectRequest(conditions=(condition,), attributes=JOBS.attributes, extension="S")
+    return SelectStatusRequest(conditions=(condition,), attributes=JOBS.attributes, extension="S")
 
 
-def ended_since(moment: int) -> SelectRequest:
+def ended_since(moment: int) -> SelectStatusRequest:
     """The same, those included that are over (`job_history_enable`). ``T`` alone shows the ends of subjobs:
     it puts all subjobs, also those that wait, in the place of their arrays.
     """
     return replace(changed_since(moment), extension="xTS")
 
 
-def stamps_since(moment: int) -> SelectRequest:
+def stamps_since(moment: int) -> SelectStatusRequest:
     """The jobs that were changed at the moment or later, those that are over included: states and times."""
     condition = Attribute("mtime", str(moment), operation=Operation.GE)
-    return SelectRequest(conditions=(condition,), attributes=_STAMP, extension="xS")
+    return SelectStatusRequest(conditions=(condition,), attributes=_STAMP, extension="xS")
 
 
 def described_by_name(names: Iterable[str]) -> StatusRequest:
@@ -85,7 +85,7 @@ class JobList:
         self._many = many
         self._whole = whole
         self._clock = clock
-        self._known: dict[str, Described] = {}
+        self._known: dict[str, DescribedObject] = {}
         self._read_whole = float("-inf")
         self._latest = 0  # the newest time of change that was seen,
         self._latest_seen = 0.0  # and when it was first
@@ -94,7 +94,7 @@ class JobList:
         self._unsettled: set[str] = set()
         """Jobs described by partial readings: any may have been changed again in the same second."""
 
-    async def read(self) -> list[Described]:
+    async def read(self) -> list[DescribedObject]:
         """All jobs now. Raises what `ask` raises, and then reads all anew the next time."""
         now = self._clock()
         self._complete = False
@@ -116,7 +116,7 @@ class JobList:
         self._last_read = now
         return found
 
-    async def read_changes(self) -> tuple[list[Described], list[Described]] | None:
+    async def read_changes(self) -> tuple[list[DescribedObject], list[DescribedObject]] | None:
         """All jobs as far as starts, ends, arrivals and new states go, and those found to be over.
 
         A job that was changed otherwise stays as it was read before: our own writing changes hundreds in a
@@ -134,7 +134,7 @@ class JobList:
         wanted = _to_describe(known, active, recent)
         if len(wanted) > _NAMED:
             return None
-        found: list[Described] = []
+        found: list[DescribedObject] = []
         if wanted:
             try:
                 found = await self._describe(described_by_name(wanted))
@@ -152,7 +152,7 @@ class JobList:
             self._latest, self._latest_seen = latest, self._clock()
         return list(self._known.values()), over
 
-    async def _changed(self, known: dict[str, Described]) -> list[Described]:
+    async def _changed(self, known: dict[str, DescribedObject]) -> list[DescribedObject]:
         # A job may have been changed once more in the second in which we saw it changed.
         open_second = self._last_read - self._latest_seen < _SETTLED
         listed = await self._describe(STAMPS)
@@ -182,7 +182,7 @@ class JobList:
 
 
 def _to_describe(
-    known: Mapping[str, Described],
+    known: Mapping[str, DescribedObject],
     active: Mapping[str, Mapping[str, str]],
     recent: Mapping[str, Mapping[str, str]],
 ) -> set[str]:
@@ -202,7 +202,7 @@ def _to_describe(
     return wanted | {name for name in arrays if name in known}
 
 
-async def _in_slices(jobs: Sequence[Described]) -> AsyncIterator[Described]:
+async def _in_slices(jobs: Sequence[DescribedObject]) -> AsyncIterator[DescribedObject]:
     """The jobs, with a turn for others from time to time: 50,000 at once hold the loop for 50 ms."""
     for start in range(0, len(jobs), _SLICE):
         for job in jobs[start : start + _SLICE]:
@@ -210,7 +210,7 @@ async def _in_slices(jobs: Sequence[Described]) -> AsyncIterator[Described]:
         await asyncio.sleep(0)
 
 
-def _same(before: Described | None, stamp: Described) -> Described | None:
+def _same(before: DescribedObject | None, stamp: DescribedObject) -> DescribedObject | None:
     if before is None or any(before.values.get(name) != stamp.values.get(name) for name in stamp.values):
         return None
     return before

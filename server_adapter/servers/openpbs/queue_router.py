@@ -29,15 +29,15 @@ from server_adapter.openpbs.codes import (
     READ_ONLY,
     ManagerCommand,
     ObjectType,
+    OpenPBSErrorCode,
     RequestCode,
-    ServerCode,
-    refused,
+    refusal_error,
 )
-from server_adapter.openpbs.connection import Connection
-from server_adapter.openpbs.receiver import MovedJob, Receiver
+from server_adapter.openpbs.connection import OpenPBSConnection
+from server_adapter.openpbs.job_receiver import MovedJob, Receiver
+from server_adapter.openpbs.notation import select
 from server_adapter.openpbs.replies import Deletions
 from server_adapter.openpbs.requests import DeleteJobsRequest, ManageRequest, MoveRequest, StatusRequest
-from server_adapter.openpbs.values import select
 from server_adapter.servers.openpbs.requests import modify_request
 from server_adapter.servers.routed_jobs import parse_routed_job
 from server_adapter.settings import DrainSettings
@@ -49,7 +49,7 @@ REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, Requ
 MOVING: Final = READ_ONLY | {RequestCode.MOVE_JOB}
 """What leaves over a connection for one move, whose answer comes when the move is over."""
 _HOLD: Final = "o"
-_GONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID, ServerCode.BADSTATE)
+_GONE: Final = (OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID, OpenPBSErrorCode.BADSTATE)
 _FATES: Final[dict[str, RoutedJobFate]] = {"M": "went", "F": "deleted", "X": "deleted", "T": "moving"}
 _FROM_NODES: Final = frozenset({"ncpus", "mpiprocs", "place", "select"})
 """What the server makes of ``nodes``, beside it."""
@@ -65,8 +65,8 @@ class OpenPBSQueueRouter:
 
     def __init__(
         self,
-        link: ServerLink[Connection],
-        open_to_move: Callable[[], Awaitable[Connection]],
+        link: ServerLink[OpenPBSConnection],
+        open_to_move: Callable[[], Awaitable[OpenPBSConnection]],
         settings: DrainSettings,
         *,
         any_port: bool,
@@ -163,14 +163,14 @@ class OpenPBSQueueRouter:
             payload = (await connection.request(DeleteJobsRequest(jobs=(job,)))).payload
             for name, code in payload.failed if isinstance(payload, Deletions) else ():
                 if code:
-                    raise refused(code, "", f"delete {name}")
+                    raise refusal_error(code, "", f"delete {name}")
 
     async def close(self) -> None:
         """Receives no more."""
         await self._receiver.close()
 
     @asynccontextmanager
-    async def _unless_gone(self) -> AsyncIterator[Connection]:
+    async def _unless_gone(self) -> AsyncIterator[OpenPBSConnection]:
         async with self._link.borrow() as connection:
             try:
                 yield connection

@@ -10,16 +10,16 @@ from typing import Final
 
 from schedd.wire import NO_TYPES, JobFacts, QueueFacts, ResourceTypes, ServerFacts, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import ACTIVE, Values
 from server_adapter.bridge.link import ServerLink
 from server_adapter.bridge.manual_starts import ManualStarts
 from server_adapter.bridge.server import ObjectSettings, ReadScope
 from server_adapter.bridge.state import ServerReservation, ServerState, StateBuilder
 from server_adapter.dis import Attribute
-from server_adapter.openpbs.codes import RequestCode, ServerCode
-from server_adapter.openpbs.connection import Connection
-from server_adapter.openpbs.requests import SelectRequest, StatusRequest
+from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.connection import OpenPBSConnection
+from server_adapter.openpbs.requests import SelectStatusRequest, StatusRequest
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.facts import (
     JOB_ATTRIBUTES,
@@ -54,7 +54,7 @@ _NAMED: Final = 50  # vanished jobs whose ends are requested by their names, in 
 _HOLDING: Final = frozenset({"R", "E", "S", "U"})
 _MARGIN: Final = 60  # seconds by which clocks may differ
 _NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
-_GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
+_GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 
 SERVER: Final = StatusRequest(code=RequestCode.STATUS_SERVER)
 QUEUES: Final = StatusRequest(code=RequestCode.STATUS_QUEUE)
@@ -83,7 +83,7 @@ class OwnPartition:
     partition: str
     scheduling: bool
 
-    def has(self, item: Described) -> bool:
+    def has(self, item: DescribedObject) -> bool:
         """Whether a queue or vnode is ours."""
         named = item.values.get("partition", "")
         return (named or DEFAULT_PARTITION) == (self.partition or DEFAULT_PARTITION)
@@ -98,9 +98,9 @@ class _OpenPBSObjects:
 
     server: Values
     ours: OwnPartition
-    queues: list[Described]
-    vnodes: list[Described]
-    reservations: list[Described]
+    queues: list[DescribedObject]
+    vnodes: list[DescribedObject]
+    reservations: list[DescribedObject]
 
 
 class OpenPBSReader:
@@ -110,7 +110,7 @@ class OpenPBSReader:
 
     def __init__(
         self,
-        link: ServerLink[Connection],
+        link: ServerLink[OpenPBSConnection],
         name: str,
         by_hand: ManualStarts | None = None,
         *,
@@ -138,7 +138,7 @@ class OpenPBSReader:
         """Its queues at the last reading; None before the first."""
         self.hosts = NO_HOSTS
         """The hosts that are planned as one node each, at the last reading,"""
-        self.vnodes: Mapping[str, list[Described]] = {}
+        self.vnodes: Mapping[str, list[DescribedObject]] = {}
         """and their vnodes then."""
         self.suspended: Mapping[str, Values] = {}
         """Suspended jobs that wait to be resumed."""
@@ -147,7 +147,7 @@ class OpenPBSReader:
         """The server's state. A smaller `scope` costs three requests in place of nine; what is neither a
         start, an end nor an arrival is then as the last whole reading had it.
 
-        Raises what `ServerLink.borrow` and `Connection.describe` raise.
+        Raises what `ServerLink.borrow` and `OpenPBSConnection.describe` raise.
         """
         objects = self._objects
         if scope is not ReadScope.ALL and objects is not None:
@@ -174,11 +174,11 @@ class OpenPBSReader:
         values = server[0].values if server else {}
         return _OpenPBSObjects(values, ours, queues, await self._vnodes(ours), [])
 
-    async def _vnodes(self, ours: OwnPartition) -> list[Described]:
+    async def _vnodes(self, ours: OwnPartition) -> list[DescribedObject]:
         return [node for node in await self._describe(NODES) if ours.has(node)]
 
     async def _state(
-        self, objects: _OpenPBSObjects, known: list[Described], over: list[Described]
+        self, objects: _OpenPBSObjects, known: list[DescribedObject], over: list[DescribedObject]
     ) -> ServerState:
         """Build the state of the known jobs; `over` are those known already to have ended."""
         ours, queues = objects.ours, objects.queues
@@ -259,7 +259,7 @@ class OpenPBSReader:
             self._types = types
             self._builder = self._new_builder()
 
-    def _hosts(self, vnodes: list[Described]) -> Hosts:
+    def _hosts(self, vnodes: list[DescribedObject]) -> Hosts:
         found = group_by_host(vnodes, self._types)
         single = found.apart if self._by_host else found.apart | found.members.keys()
         if single - self._warned:
@@ -272,21 +272,21 @@ class OpenPBSReader:
             )
         self._warned = frozenset(single)
         self.hosts = found if self._by_host else Hosts(types=self._types)
-        at: dict[str, list[Described]] = {}
+        at: dict[str, list[DescribedObject]] = {}
         for vnode in vnodes if self.hosts.members else ():
             if host := self.hosts.node_of.get(vnode.name):
                 at.setdefault(host, []).append(vnode)
         self.vnodes = at
         return self.hosts
 
-    def _ours(self, schedulers: Iterable[Described]) -> OwnPartition:
+    def _ours(self, schedulers: Iterable[DescribedObject]) -> OwnPartition:
         for one in schedulers:
             if one.name == self._name:
                 partition = "" if self._name == DEFAULT else one.values.get("partition", "")
                 return OwnPartition(partition, one.values.get("scheduling", "").lower() == "true")
         return OwnPartition("", True)
 
-    async def _ended(self, seen: set[str]) -> list[Described]:
+    async def _ended(self, seen: set[str]) -> list[DescribedObject]:
         """How jobs ended that the last reading showed and that are gone, by the server's history: those that
         waited then may have run since.
 
@@ -301,7 +301,7 @@ class OpenPBSReader:
             return [job for job in await self._over_since(since - _MARGIN) if job.name in gone]
         if not gone:
             return []
-        found: list[Described] = []
+        found: list[DescribedObject] = []
         try:
             found = await self._describe(job_request(",".join(sorted(gone)), history=True))
         except ServerRefusedError as error:
@@ -309,7 +309,7 @@ class OpenPBSReader:
                 _log.debug("how %s ended is not known: %s", ", ".join(sorted(gone)), error)
         return [job for job in found if job.name not in seen]
 
-    async def _over_since(self, moment: int) -> list[Described]:
+    async def _over_since(self, moment: int) -> list[DescribedObject]:
         try:
             late = await self._describe(ended_since(moment))
         except ServerRefusedError as error:
@@ -330,7 +330,7 @@ class OpenPBSReader:
             ]
         return told
 
-    async def _describe(self, request: StatusRequest | SelectRequest) -> list[Described]:
+    async def _describe(self, request: StatusRequest | SelectStatusRequest) -> list[DescribedObject]:
         async with self._link.borrow() as connection:
             return await connection.describe(request)
 
@@ -340,24 +340,24 @@ def _has_exclusive_use(vnode: Values) -> bool:
     return is_exclusive(vnode) or vnode.get("sharing", SHARED) != SHARED
 
 
-def _spelled(one: Described, types: ResourceTypes) -> Described:
+def _spelled(one: DescribedObject, types: ResourceTypes) -> DescribedObject:
     """A reservation with the server's names of resources in its selects."""
     changed = {
         name: spelled
         for name in ("schedselect", "Resource_List.select")
         if (text := one.values.get(name)) and (spelled := types.spelled_select(text)) != text
     }
-    return Described(one.object_type, one.name, {**one.values, **changed}) if changed else one
+    return DescribedObject(one.object_type, one.name, {**one.values, **changed}) if changed else one
 
 
-def _translate_placements(found: list[Described], hosts: Hosts) -> list[Described]:
+def _translate_placements(found: list[DescribedObject], hosts: Hosts) -> list[DescribedObject]:
     """With the plan's nodes where the server names vnodes."""
     if not hosts.members:
         return found
     return [
         one
         if (values := hosts.translate_placement(one.values)) is one.values
-        else Described(one.object_type, one.name, dict(values))
+        else DescribedObject(one.object_type, one.name, dict(values))
         for one in found
     ]
 

@@ -6,8 +6,8 @@ from schedd.wire import WriteAttributes
 from server_adapter.bridge.job_comments import comment
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.openpbs.notation import clock_time
 from server_adapter.openpbs.requests import ManageRequest, RunRequest
-from server_adapter.openpbs.values import clock_time
 from server_adapter.servers.openpbs.facts import SOFT_WALLTIME
 
 _ESTIMATED = "estimated"

@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 
 from dateutil.rrule import rrulestr
 
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_number, parse_or
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerReservation
 from server_adapter.openpbs.codes import ReservationState
-from server_adapter.openpbs.values import Piece, exec_vnode, seconds, select, unrolled
+from server_adapter.openpbs.notation import VnodePiece, exec_vnode, seconds, select, unrolled
 from server_adapter.servers.openpbs.facts import OF_QUEUE, shares
 
 SOONEST: Final = 1_893_488_460
@@ -42,7 +42,7 @@ _RESOURCE: Final = "Resource_List."
 _REVERT: Final = "reserve_alter_revert."
 _FIRST: Final = "reserve_standing_revert."
 _ANYWHERE: Final = frozenset({"", "free", "excl", "exclhost", "shared"})
-_NO_CHUNKS: Final[list[list[Piece]]] = []
+_NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Occurrence:
     where: str
 
 
-def server_reservations(found: Iterable[Described]) -> dict[str, ServerReservation]:
+def server_reservations(found: Iterable[DescribedObject]) -> dict[str, ServerReservation]:
     """What is kept free by name; the later times of a standing reservation have names of their own.
 
     All of them let in the jobs of all reservations: which job may be where, the vnodes themselves say, each
@@ -83,7 +83,7 @@ def placement_queue(queue: str) -> str:
     return f"{queue}:anew"
 
 
-def begins(found: Iterable[Described]) -> dict[str, int]:
+def begins(found: Iterable[DescribedObject]) -> dict[str, int]:
     """From when on jobs of the queue of each reservation may be planned, of those that have their vnodes.
 
     Of one that is being altered, behind its end: else its own jobs would stand in its way.

@@ -16,15 +16,15 @@ from server_adapter.batch.errors import (
     ServerRefusedError,
     ServerUnreachableError,
 )
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import ACTIVE, Values, parse_or
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import BUSY, RequestCode, ServerCode
-from server_adapter.openpbs.connection import Connection
-from server_adapter.openpbs.requests import SelectRequest, StatusRequest
-from server_adapter.openpbs.values import parent, seconds
+from server_adapter.openpbs.codes import BUSY, OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.connection import OpenPBSConnection
+from server_adapter.openpbs.notation import parent, seconds
+from server_adapter.openpbs.requests import SelectStatusRequest, StatusRequest
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (
@@ -59,10 +59,10 @@ _VIEW_AGE: Final = 0.25  # seconds for which a look counts
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
 _PLACES: Final = tuple([Attribute(name) for name in ("job_state", "exec_vnode")])
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
-_GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
-_NONE: Final = frozenset({ServerCode.UNKNODE, ServerCode.NONODES})
+_GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
+_NONE: Final = frozenset({OpenPBSErrorCode.UNKNODE, OpenPBSErrorCode.NONODES})
 
-BorrowConnection = Callable[[], AbstractAsyncContextManager[Connection]]
+BorrowConnection = Callable[[], AbstractAsyncContextManager[OpenPBSConnection]]
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class PreRunView:
     at: float
     scheduling: bool
     jobs: dict[str, Values | None]
-    vnodes: dict[str, Described]
+    vnodes: dict[str, DescribedObject]
     spent: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def has(self, job: str, vnodes: Collection[str], now: float) -> bool:
@@ -100,8 +100,8 @@ class _Checked:
 
     check: RunCheck
     values: Values | None = None
-    nodes: Mapping[str, Described] = field(default_factory=dict)
-    vnodes: Sequence[Described] = ()
+    nodes: Mapping[str, DescribedObject] = field(default_factory=dict)
+    vnodes: Sequence[DescribedObject] = ()
 
 
 class OpenPBSStarter:
@@ -162,7 +162,7 @@ class OpenPBSStarter:
         return RunOutcome(True)
 
     async def _request_run(
-        self, connection: Connection, run: Run, on_request: Callable[[], None]
+        self, connection: OpenPBSConnection, run: Run, on_request: Callable[[], None]
     ) -> RunOutcome | Awaitable[object]:
         """Requests a run; returns what its reply is awaited by, or why nothing was requested."""
         view, shared = await self._view(connection, run)
@@ -189,7 +189,9 @@ class OpenPBSStarter:
         self._spend(view, values, where, found.nodes)
         return await connection.begin(run_request(run.job_id, where, asynchronous=self._asynchronous))
 
-    async def _set_walltime(self, connection: Connection, run: Run, values: Values) -> RunOutcome | None:
+    async def _set_walltime(
+        self, connection: OpenPBSConnection, run: Run, values: Values
+    ) -> RunOutcome | None:
         """Sets the walltime of a job that leaves it to us; without it the job would run for ever, so that a
         refusal of the server is one of the run.
         """
@@ -202,7 +204,7 @@ class OpenPBSStarter:
             return RunOutcome(False, error.code, f"its walltime could not be set: {error.text or error}")
         return None
 
-    async def _check(self, connection: Connection, run: Run, view: PreRunView) -> _Checked:
+    async def _check(self, connection: OpenPBSConnection, run: Run, view: PreRunView) -> _Checked:
         """Whether the decision may be carried out by this look, in which the job is then used up."""
         values = view.jobs.pop(run.job_id)
         if not view.scheduling:
@@ -228,7 +230,9 @@ class OpenPBSStarter:
         }
         return _Checked(check_nodes(run, has), values, nodes, vnodes)
 
-    def _spend(self, view: PreRunView, values: Values, where: str, nodes: Mapping[str, Described]) -> None:
+    def _spend(
+        self, view: PreRunView, values: Values, where: str, nodes: Mapping[str, DescribedObject]
+    ) -> None:
         """The next decisions see what this run takes."""
         place = values.get("Resource_List.place", "free")
         members = self._hosts().members
@@ -237,7 +241,7 @@ class OpenPBSStarter:
         )
         view.spend(where, self._hosts().types, whole=whole)
 
-    async def _view(self, connection: Connection, run: Run) -> tuple[PreRunView, bool]:
+    async def _view(self, connection: OpenPBSConnection, run: Run) -> tuple[PreRunView, bool]:
         """The last look, where it is fresh and shows what this decision needs; else a new one, of all
         decisions that wait. Whether it was made for another decision, too.
         """
@@ -272,11 +276,11 @@ class OpenPBSStarter:
 
     async def _exec_vnode(
         self,
-        connection: Connection,
+        connection: OpenPBSConnection,
         run: Run,
         values: Values,
-        nodes: Mapping[str, Described],
-        vnodes: Sequence[Described],
+        nodes: Mapping[str, DescribedObject],
+        vnodes: Sequence[DescribedObject],
         spent: Mapping[str, Mapping[str, int]],
     ) -> str:
         """The job's `exec_vnode`; on hosts with several vnodes by what each of them has left."""
@@ -292,7 +296,7 @@ class OpenPBSStarter:
         if at and reservation:
             # Of what its own jobs hold the server counts nothing: the reservation holds it.
             of_queue = (Attribute("destination", values.get("queue", ""), operation=Operation.EQ),)
-            request = SelectRequest(conditions=of_queue, attributes=_PLACES, extension="S")
+            request = SelectStatusRequest(conditions=of_queue, attributes=_PLACES, extension="S")
             held = held_by(
                 (
                     one.values.get("exec_vnode", "")
@@ -340,11 +344,11 @@ class OpenPBSStarter:
         hosts = self._hosts()
         return job_facts(job, hosts.translate_placement(values), hosts.types)
 
-    async def _job(self, connection: Connection, job: str) -> Values | None:
+    async def _job(self, connection: OpenPBSConnection, job: str) -> Values | None:
         """The job's attributes; of a subjob that has not run yet, those of its place in the array."""
         return (await self._jobs(connection, [job]))[job]
 
-    async def _jobs(self, connection: Connection, names: Iterable[str]) -> dict[str, Values | None]:
+    async def _jobs(self, connection: OpenPBSConnection, names: Iterable[str]) -> dict[str, Values | None]:
         """The attributes of these jobs, None of one that is gone; of a subjob that has not run yet, those of
         its place in the array.
         """
@@ -365,8 +369,8 @@ class OpenPBSStarter:
         return found
 
     async def _known(
-        self, connection: Connection, names: Iterable[str], *, history: bool = False
-    ) -> list[Described]:
+        self, connection: OpenPBSConnection, names: Iterable[str], *, history: bool = False
+    ) -> list[DescribedObject]:
         """Those of the jobs that the server has."""
         try:
             return await connection.describe(job_request(",".join(names), history=history))
@@ -375,7 +379,7 @@ class OpenPBSStarter:
                 raise
             return []
 
-    async def _check_reservation_started(self, connection: Connection, queue: str) -> RunCheck:
+    async def _check_reservation_started(self, connection: OpenPBSConnection, queue: str) -> RunCheck:
         """A reservation starts its queue when it begins, which the server does not see to for a run."""
         wanted = (Attribute("started"),)
         found = await connection.describe(
@@ -390,13 +394,13 @@ class OpenPBSStarter:
         hosts = self._hosts()
         return [vnode for share in run.shares for vnode in hosts.vnodes(share.node)]
 
-    async def _vnodes(self, connection: Connection, names: Collection[str]) -> list[Described]:
+    async def _vnodes(self, connection: OpenPBSConnection, names: Collection[str]) -> list[DescribedObject]:
         requested = names if len(names) <= _ONE_BY_ONE else [""]
         found = await asyncio.gather(*[_vnode(connection, name) for name in requested])
         return [vnode for some in found for vnode in some if vnode.name in names]
 
 
-async def _vnode(connection: Connection, name: str) -> list[Described]:
+async def _vnode(connection: OpenPBSConnection, name: str) -> list[DescribedObject]:
     """The vnode of this name, all where it is empty; nothing where there is none."""
     wanted = tuple([Attribute(one) for one in _NODE_ATTRIBUTES])
     try:
@@ -410,7 +414,7 @@ async def _vnode(connection: Connection, name: str) -> list[Described]:
 
 
 def _free_capacity(
-    node: Described, place: str, types: ResourceTypes, spent: Mapping[str, int], *, reserved: bool
+    node: DescribedObject, place: str, types: ResourceTypes, spent: Mapping[str, int], *, reserved: bool
 ) -> FreeNodeCapacity:
     """What a node has for a job of this `place`: nothing, if the job is to be alone and another is there.
 
@@ -433,5 +437,5 @@ def _free_capacity(
     )
 
 
-def _amounts(nodes: Collection[Described], types: ResourceTypes) -> set[str]:
+def _amounts(nodes: Collection[DescribedObject], types: ResourceTypes) -> set[str]:
     return {name for node in nodes for name in node_facts(node.name, node.values, types=types).resources}

@@ -17,14 +17,14 @@ from server_adapter.batch.errors import (
 )
 from server_adapter.bridge.delivery import Backoff
 from server_adapter.bridge.server import ReadScope
-from server_adapter.openpbs.codes import Command, ServerCode
-from server_adapter.openpbs.connection import Connection
-from server_adapter.openpbs.scheduler import CommandReceived, Registration, register
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
+from server_adapter.openpbs.connection import OpenPBSConnection
+from server_adapter.openpbs.registration import CycleCommand, Registration, register
 
 _log = logging.getLogger(__name__)
 
 _REMINDED: Final = 60.0  # seconds between reminders of one and the same trouble
-_ABOUT_JOBS: Final = frozenset({Command.NEW, Command.TERM})
+_ABOUT_JOBS: Final = frozenset({OpenPBSCommand.NEW, OpenPBSCommand.TERM})
 _TROUBLE: Final = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError, TakenError)
 
 
@@ -35,7 +35,7 @@ class SchedulerRegistration:
     """
 
     def __init__(
-        self, name: str, connect: Callable[[], Awaitable[Connection]], qrun: Callable[[str], str]
+        self, name: str, connect: Callable[[], Awaitable[OpenPBSConnection]], qrun: Callable[[str], str]
     ) -> None:
         self._name = name
         self._connect = connect
@@ -53,7 +53,7 @@ class SchedulerRegistration:
         return f"the adapter is not registered as scheduler {self._name!r}: {self._lost}"
 
     @asynccontextmanager
-    async def borrow(self) -> AsyncIterator[Connection]:
+    async def borrow(self) -> AsyncIterator[OpenPBSConnection]:
         """The registered connection for requests. Raises `ServerUnreachableError` without one."""
         async with self._turn:
             registration = self._registration
@@ -111,22 +111,22 @@ class SchedulerRegistration:
         while True:
             command = await self._registration.command()
             _log.debug("command %s %s", command.name, command.job)
-            if command.code == Command.QUIT:
+            if command.code == OpenPBSCommand.QUIT:
                 _log.warning("the server told its scheduler to end; the place is kept, nothing is started")
             # The server keeps only its last command, so a job may have arrived with the end of another. The
             # cycle ends at once, so that the next command comes when there is one.
             self._request_reading(ReadScope.JOBS if command.code in _ABOUT_JOBS else ReadScope.ALL)
-            if command.code == Command.RUN_JOB:
+            if command.code == OpenPBSCommand.RUN_JOB:
                 await self._answer_qrun(command)
             await self._registration.end()
 
-    async def _answer_qrun(self, command: CommandReceived) -> None:
+    async def _answer_qrun(self, command: CycleCommand) -> None:
         assert self._registration is not None
         text = self._qrun(command.job)
         _log.info("qrun %s: %s", command.job, text)
         async with self._turn:
             try:
-                await self._registration.answer_qrun(command.job, ServerCode.EXECTHERE, text)
+                await self._registration.answer_qrun(command.job, OpenPBSErrorCode.EXECTHERE, text)
             except ServerRefusedError as error:
                 _log.warning("the answer to qrun %s was not taken: %s", command.job, error)
             finally:

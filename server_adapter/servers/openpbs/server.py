@@ -14,10 +14,10 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
 from server_adapter.openpbs.codes import READ_ONLY, RequestCode
-from server_adapter.openpbs.connection import Connection, open_connection
-from server_adapter.openpbs.credentials import AnyPort, Credential, Vouch
+from server_adapter.openpbs.connection import OpenPBSConnection, open_connection
+from server_adapter.openpbs.credentials import OpenPBSAnyPort, OpenPBSCredential, OpenPBSVouch
+from server_adapter.openpbs.notation import condensed
 from server_adapter.openpbs.requests import ConfirmReservationRequest
-from server_adapter.openpbs.values import condensed
 from server_adapter.servers.composed_server import ComposedServer
 from server_adapter.servers.openpbs import queue_router
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
@@ -42,10 +42,10 @@ PERMITTED: Final = {
 
 _TAKING: Final = 4
 """So many answers of a federation a server may have to wait for while it moves a job there."""
-_VOUCHERS: Final[Mapping[str, Callable[[], Credential]]] = {
-    "auto": Vouch,
-    "privileged": Vouch,
-    "none": AnyPort,
+_VOUCHERS: Final[Mapping[str, Callable[[], OpenPBSCredential]]] = {
+    "auto": OpenPBSVouch,
+    "privileged": OpenPBSVouch,
+    "none": OpenPBSAnyPort,
 }
 """How a connection becomes a user's, by ``server.auth``."""
 
@@ -66,7 +66,7 @@ class OpenPBSServer(ComposedServer):
     def __init__(
         self,
         settings: Settings,
-        credential: Credential,
+        credential: OpenPBSCredential,
         by_hand: ManualStarts,
         pace: AdaptiveRateLimiter,
         *,
@@ -75,7 +75,7 @@ class OpenPBSServer(ComposedServer):
         server, tell = settings.server, settings.tell
         address = Address(server.host, server.port)
 
-        async def open_with(permitted: frozenset[RequestCode]) -> Connection:
+        async def open_with(permitted: frozenset[RequestCode]) -> OpenPBSConnection:
             return await open_connection(
                 address, credential, user=server.user, timeout=server.timeout, permitted=permitted
             )
@@ -85,7 +85,7 @@ class OpenPBSServer(ComposedServer):
         if settings.drain.queues and settings.mode == "scheduler":
             plain |= queue_router.REQUESTS
 
-        async def open_as(user: str) -> Connection:
+        async def open_as(user: str) -> OpenPBSConnection:
             if not taken:
                 raise RequestForbiddenError("this mode does not permit to submit jobs")
             voucher = _VOUCHERS.get(server.auth)
@@ -93,7 +93,7 @@ class OpenPBSServer(ComposedServer):
                 raise RightsError(f"with server.auth = {server.auth} no user can be vouched for: use auto")
             return await open_connection(address, voucher(), user=user, timeout=server.timeout, permitted=OWN)
 
-        async def open_to_move() -> Connection:
+        async def open_to_move() -> OpenPBSConnection:
             wait = server.timeout + _TAKING * settings.drain.timeout
             return await open_connection(
                 address, credential, user=server.user, timeout=wait, permitted=queue_router.MOVING

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.servers.openpbs.facts import is_exclusive, shares
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,9 @@ class StuckVnodes:
         self._since: dict[str, float] = {}
         self._said: frozenset[str] = frozenset()
 
-    def without(self, vnodes: list[Described], jobs: Iterable[Described]) -> list[Described]:
+    def without(
+        self, vnodes: list[DescribedObject], jobs: Iterable[DescribedObject]
+    ) -> list[DescribedObject]:
         """The vnodes, those that are stuck as if they were offline."""
         exclusive = {vnode.name for vnode in vnodes if is_exclusive(vnode.values)}
         alone = exclusive - _held(jobs) if exclusive else exclusive
@@ -42,7 +44,7 @@ class StuckVnodes:
         return [_offline(vnode) if vnode.name in stuck else vnode for vnode in vnodes] if stuck else vnodes
 
 
-def _held(jobs: Iterable[Described]) -> set[str]:
+def _held(jobs: Iterable[DescribedObject]) -> set[str]:
     return {
         share.node
         for job in jobs
@@ -51,5 +53,5 @@ def _held(jobs: Iterable[Described]) -> set[str]:
     }
 
 
-def _offline(vnode: Described) -> Described:
-    return Described(vnode.object_type, vnode.name, {**vnode.values, "state": "offline"})
+def _offline(vnode: DescribedObject) -> DescribedObject:
+    return DescribedObject(vnode.object_type, vnode.name, {**vnode.values, "state": "offline"})

@@ -11,11 +11,11 @@ from typing import Final
 
 from schedd.wire import NO_TYPES, ResourceTypes
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import RequestCode
-from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.requests import SignalRequest, StatusRequest
 from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, is_exclusive, vnode_state
 from server_adapter.servers.openpbs.hosts import amounts
@@ -31,10 +31,10 @@ _NODES: Final = StatusRequest(
     ),
 )
 
-BorrowConnection = Callable[[], AbstractAsyncContextManager[Connection]]
+BorrowConnection = Callable[[], AbstractAsyncContextManager[OpenPBSConnection]]
 
 
-def jobs_to_resume(jobs: Iterable[Described]) -> dict[str, Values]:
+def jobs_to_resume(jobs: Iterable[DescribedObject]) -> dict[str, Values]:
     """The suspended jobs that wait for their scheduler to resume them."""
     return {
         job.name: job.values
@@ -51,7 +51,7 @@ class Resumer:
         self._said: dict[str, str] = {}
 
     async def resume_jobs(self, jobs: Mapping[str, Values], types: ResourceTypes = NO_TYPES) -> None:
-        """Resumes those of `jobs` whose vnodes have room. Raises what `Connection.request` raises for a lost
+        """Resumes those of `jobs` whose vnodes have room. Raises what `OpenPBSConnection.request` raises for a lost
         connection; a refusal is logged, and tried again at the next call.
         """
         self._said = {name: text for name, text in self._said.items() if name in jobs}

@@ -12,7 +12,7 @@ from typing import Final
 
 from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
 from server_adapter.batch.errors import RightsError, ServerRefusedError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.link import ServerLink
 from server_adapter.bridge.transfers import MARK, JobRunsError
@@ -21,11 +21,12 @@ from server_adapter.openpbs.codes import (
     READ_ONLY,
     ManagerCommand,
     ObjectType,
+    OpenPBSErrorCode,
     RequestCode,
-    ServerCode,
-    refused,
+    refusal_error,
 )
-from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.connection import OpenPBSConnection
+from server_adapter.openpbs.notation import indices, subjob
 from server_adapter.openpbs.replies import Deletions, JobId
 from server_adapter.openpbs.requests import (
     DeleteJobsRequest,
@@ -35,7 +36,6 @@ from server_adapter.openpbs.requests import (
     QueueJobRequest,
     StatusRequest,
 )
-from server_adapter.openpbs.values import indices, subjob
 from server_adapter.servers.openpbs.requests import modify_request
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 
@@ -64,7 +64,7 @@ _OF_ARRAYS: Final = ("array_indices_remaining",)
 _AT_ONCE: Final = 500  # subjobs in one request
 _RAN: Final = ("R", "E", "S", "U", "B")
 _OVER: Final = ("F", "M", "X")
-_NONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID)
+_NONE: Final = (OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID)
 
 
 def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
@@ -91,7 +91,9 @@ class OpenpbsTransferClient:
     adapter's own for itself, so that no run comes between.
     """
 
-    def __init__(self, link: ServerLink[Connection], open_as: Callable[[str], Awaitable[Connection]]) -> None:
+    def __init__(
+        self, link: ServerLink[OpenPBSConnection], open_as: Callable[[str], Awaitable[OpenPBSConnection]]
+    ) -> None:
         self._link = link
         self._open_as = open_as
 
@@ -165,7 +167,7 @@ class OpenpbsTransferClient:
                     raise JobRunsError(f"{job} was started meanwhile")
                 await _delete(connection, job)
             except ServerRefusedError as error:
-                if error.code not in (*_NONE, ServerCode.BADSTATE):
+                if error.code not in (*_NONE, OpenPBSErrorCode.BADSTATE):
                     raise
                 values = await _read_job(connection, job)
                 _demand_not_run(job, values, may_have_run=may_have_run)
@@ -178,14 +180,14 @@ class OpenpbsTransferClient:
             try:
                 await _delete(connection, job)
             except ServerRefusedError as error:
-                if error.code not in (*_NONE, ServerCode.BADSTATE):
+                if error.code not in (*_NONE, OpenPBSErrorCode.BADSTATE):
                     raise
                 values = await _read_job(connection, job)
                 if values is not None and values.get("job_state") not in (*_OVER, "E"):
                     raise
 
 
-async def _withdraw_array(connection: Connection, array: str, *, may_have_run: bool) -> None:
+async def _withdraw_array(connection: OpenPBSConnection, array: str, *, may_have_run: bool) -> None:
     """An array is held as a whole, and what of it waits is deleted. Raises JobRunsError where some run."""
     try:
         await connection.request(_hold(RequestCode.HOLD_JOB, array, _HOLD))
@@ -202,7 +204,7 @@ async def _withdraw_array(connection: Connection, array: str, *, may_have_run: b
         await connection.request(_hold(RequestCode.RELEASE_JOB, array, _HOLD))
         demand_none_ran(array, ran, ran + len(names), may_have_run=may_have_run)
     except ServerRefusedError as error:
-        if error.code not in (*_NONE, ServerCode.BADSTATE):
+        if error.code not in (*_NONE, OpenPBSErrorCode.BADSTATE):
             raise
         values = await _read_job(connection, array)
         if values is None or values.get("job_state") in _OVER:
@@ -211,7 +213,7 @@ async def _withdraw_array(connection: Connection, array: str, *, may_have_run: b
             raise
 
 
-async def _read_job(connection: Connection, job: str) -> Values | None:
+async def _read_job(connection: OpenPBSConnection, job: str) -> Values | None:
     try:
         found = await _described(connection, job, _LOOKED_AT)
     except ServerRefusedError as error:
@@ -222,8 +224,8 @@ async def _read_job(connection: Connection, job: str) -> Values | None:
 
 
 async def _described(
-    connection: Connection, job: str, names: Iterable[str], *, subjobs: bool = False
-) -> list[Described]:
+    connection: OpenPBSConnection, job: str, names: Iterable[str], *, subjobs: bool = False
+) -> list[DescribedObject]:
     """Those that are over included, where the server keeps them; of an array also its ``subjobs``."""
     more = "t" if subjobs else ""
     request = StatusRequest(
@@ -264,13 +266,13 @@ def _hold(code: RequestCode, job: str, letter: str) -> ManageRequest:
     )
 
 
-async def _delete(connection: Connection, *jobs: str) -> None:
+async def _delete(connection: OpenPBSConnection, *jobs: str) -> None:
     """As qdel does it: the older request for one job is carried out by 23.06, and not answered."""
     request = DeleteJobsRequest(jobs=jobs)
     payload = (await connection.request(request)).payload
     for name, code in payload.failed if isinstance(payload, Deletions) else ():
         if code:
-            raise refused(code, "", f"delete {name}")
+            raise refusal_error(code, "", f"delete {name}")
 
 
 def _chunks(script: bytes) -> Iterator[bytes]:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedd.wire import ResourceTypes
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_or
-from server_adapter.openpbs.values import Piece, amount, boolean, exec_vnode, text_of_value
+from server_adapter.openpbs.notation import VnodePiece, boolean, exec_vnode, parse_amount, unquote
 from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, SHARED, node_facts, vnode_state
 from server_adapter.servers.openpbs.hosts import amounts
 
-_NO_CHUNKS: Final[list[list[Piece]]] = []
+_NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
 
 class VnodesFullError(ValueError):
@@ -32,7 +32,7 @@ CapacityByHost = Mapping[str, Sequence[VnodeCapacity]]
 
 
 def vnode_capacity(
-    vnode: Described, types: ResourceTypes, held: Mapping[str, int] | None = None
+    vnode: DescribedObject, types: ResourceTypes, held: Mapping[str, int] | None = None
 ) -> VnodeCapacity:
     """What is left of a vnode by the server's own count, or beside what is `held` of it."""
     used = amounts(vnode.values, ASSIGNED, types) if held is None else held
@@ -46,7 +46,9 @@ def vnode_capacity(
     )
 
 
-def remaining_amounts(vnode: Described, types: ResourceTypes, spent: Mapping[str, int]) -> dict[str, int]:
+def remaining_amounts(
+    vnode: DescribedObject, types: ResourceTypes, spent: Mapping[str, int]
+) -> dict[str, int]:
     """What a vnode or a host has left of each amount that it has, by the server's own count and what was
     `spent` since.
     """
@@ -57,7 +59,7 @@ def remaining_amounts(vnode: Described, types: ResourceTypes, spent: Mapping[str
     }
 
 
-def usable(vnodes: Iterable[Described], reservation: str = "") -> list[Described]:
+def usable(vnodes: Iterable[DescribedObject], reservation: str = "") -> list[DescribedObject]:
     """The vnodes on which jobs may start, those of a reservation on its own alone."""
     tag = f"resv={reservation}"
     return [
@@ -77,7 +79,7 @@ def held_by(texts: Iterable[str], types: ResourceTypes) -> dict[str, dict[str, i
                 here = found.setdefault(piece.vnode, {})
                 for name, value in piece.resources.items():
                     named = types.spelled(name)
-                    here[named] = here.get(named, 0) + (amount(name, value, types) or 0)
+                    here[named] = here.get(named, 0) + (parse_amount(name, value, types) or 0)
     return found
 
 
@@ -99,7 +101,7 @@ def lay_out_chunk(
         name: count
         for name, value in asked.items()
         if name in charged
-        and (count := amount(name, value, types))
+        and (count := parse_amount(name, value, types))
         and any(name in one.free for one in capacities)
     }
     known = {tag for one in capacities for tag in one.tags}
@@ -157,7 +159,7 @@ def meets(
         elif types.is_level(name):
             start = f"{name.lower()}="
             there = [int(tag[len(start) :]) for tag in tags if tag.startswith(start)]
-            least = amount(name, text_of_value(value), types) or 0
+            least = parse_amount(name, unquote(value), types) or 0
             if least and max(there, default=0) < least and any(tag.startswith(start) for tag in known):
                 return False
         elif types.is_amount(name):
@@ -166,7 +168,7 @@ def meets(
             if f"{name.lower()}=True" in tags:
                 return False
         else:
-            tag = f"{name.lower()}={'True' if is_true else text_of_value(value)}"
+            tag = f"{name.lower()}={'True' if is_true else unquote(value)}"
             if tag in known and tag not in tags:
                 return False
     return True
@@ -186,7 +188,7 @@ def takes_vnode(place: str, vnode: Values) -> bool:
     return "shared" not in words and sharing != SHARED
 
 
-def takes_hosts(place: str, vnodes: Iterable[Described]) -> bool:
+def takes_hosts(place: str, vnodes: Iterable[DescribedObject]) -> bool:
     """Whether a job with this `place` has the host of these vnodes to itself, by its words or by theirs."""
     words = set(place.split(":"))
     sharings = {one.values.get("sharing", SHARED) for one in vnodes}

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Iterable
 
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Attribute
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.connection import Connection
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.requests import StatusRequest
 
 _log = logging.getLogger(__name__)
@@ -35,12 +35,12 @@ class AttributeQuery:
         """About all objects, or the one of this name."""
         return self._request(name, self._names)
 
-    async def fetch(self, connection: Connection, name: str = "") -> list[Described]:
-        """All objects, or the one of this name. Raises what `Connection.describe` raises."""
+    async def fetch(self, connection: TorqueConnection, name: str = "") -> list[DescribedObject]:
+        """All objects, or the one of this name. Raises what `TorqueConnection.describe` raises."""
         try:
             return await connection.describe(self.request(name))
         except ServerRefusedError as error:
-            if error.code != ServerCode.NOATTR:
+            if error.code != TorqueErrorCode.NOATTR:
                 raise
         first = name or (await connection.describe(self._request("", self._names[:1])))[0].name
         known = [word for word in self._names if await self._knows(connection, first, word)]
@@ -49,11 +49,11 @@ class AttributeQuery:
         self._names = tuple(known)
         return await connection.describe(self.request(name))
 
-    async def _knows(self, connection: Connection, name: str, word: str) -> bool:
+    async def _knows(self, connection: TorqueConnection, name: str, word: str) -> bool:
         try:
             await connection.describe(self._request(name, (word,)))
         except ServerRefusedError as error:
-            if error.code == ServerCode.NOATTR:
+            if error.code == TorqueErrorCode.NOATTR:
                 return False
             raise
         return True

@@ -21,7 +21,7 @@ from server_adapter.bridge.facts import (
     request_version,
 )
 from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
-from server_adapter.torque import values as read
+from server_adapter.torque import notation as read
 
 JOB_ATTRIBUTES: Final = (
     "Job_Name",
@@ -160,7 +160,7 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         vmem=vmem or (before.vmem if before else 0),
         gpus=parse_count(values.get("gpus")),
         resources=_amounts(report.get("gres", "")),
-        properties=read.words(values.get("properties", "")),
+        properties=read.split_list(values.get("properties", "")),
     )
 
 
@@ -227,7 +227,7 @@ def _extensions(text: str) -> dict[str, str]:
 
 
 def _node_state(text: str) -> NodeStateName:
-    states = read.words(text)
+    states = read.split_list(text)
     if not states or "down" in states or "unknown" in states or "state-unknown" in states:
         return "down"
     return "drain" if "offline" in states or "reserve" in states else "up"

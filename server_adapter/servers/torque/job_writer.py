@@ -13,15 +13,15 @@ from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.dis import Attribute
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.requests import WritableAttributes, modify_request, plan_request, unset
-from server_adapter.torque.connection import Connection
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.requests import ManageRequest
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN = frozenset({ServerCode.NOATTR, ServerCode.UNKRESC})
-_OVERTAKEN = frozenset({ServerCode.UNKJOBID, ServerCode.BADSTATE, ServerCode.MODATRRUN})
-_NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
+_UNKNOWN = frozenset({TorqueErrorCode.NOATTR, TorqueErrorCode.UNKRESC})
+_OVERTAKEN = frozenset({TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE, TorqueErrorCode.MODATRRUN})
+_NO_RIGHT = frozenset({TorqueErrorCode.ATTRRO, TorqueErrorCode.PERM})
 
 
 class TorqueJobWriter:
@@ -62,7 +62,7 @@ class TorqueJobWriter:
         request = plan_request(write.decision, offers, comment_free=write.comment_free)
         return request is None or await self._send(request)
 
-    async def _probe_planned(self, connection: Connection, decision: WriteAttributes) -> None:
+    async def _probe_planned(self, connection: TorqueConnection, decision: WriteAttributes) -> None:
         """Whether the server knows planned_start and planned_nodes shows when they are written."""
         request = plan_request(decision, WritableAttributes(comment=False, planned=True))
         assert request is not None

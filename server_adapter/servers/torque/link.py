@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import ServerLink
 from server_adapter.torque.codes import READ_ONLY, RequestCode
-from server_adapter.torque.connection import Connection, open_connection
-from server_adapter.torque.credentials import Credential
+from server_adapter.torque.connection import TorqueConnection, open_connection
+from server_adapter.torque.credentials import TorqueCredential
 
 PERMITTED: dict[str, frozenset[RequestCode]] = {
     "shadow": READ_ONLY,
@@ -17,7 +17,7 @@ PERMITTED: dict[str, frozenset[RequestCode]] = {
 """The requests that may leave in each mode; the connection's encoder refuses all others."""
 
 
-class TorqueLink(ServerLink[Connection]):
+class TorqueLink(ServerLink[TorqueConnection]):
     """The protocol version is found out once, with the first status request, and then kept: a later 15058 is
     about something else.
     """
@@ -25,7 +25,7 @@ class TorqueLink(ServerLink[Connection]):
     def __init__(
         self,
         address: Address,
-        credential: Credential,
+        credential: TorqueCredential,
         *,
         user: str = "root",
         timeout: float = 30.0,
@@ -36,7 +36,7 @@ class TorqueLink(ServerLink[Connection]):
     ) -> None:
         version: int | None = None
 
-        async def connect() -> Connection:
+        async def connect() -> TorqueConnection:
             nonlocal version
             connection = await open_connection(
                 address, credential, user=user, version=version, timeout=timeout, permitted=permitted

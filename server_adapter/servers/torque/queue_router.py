@@ -24,8 +24,8 @@ from server_adapter.servers.routed_jobs import parse_routed_job
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.requests import modify_request
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.connection import Connection
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.requests import ManageRequest, StatusRequest
 
 __all__ = ["REQUESTS", "TorqueQueueRouter"]
@@ -67,7 +67,7 @@ class TorqueQueueRouter:
                 await connection.request(_hold(RequestCode.HOLD_JOB, job))
                 found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
             except ServerRefusedError as error:
-                if error.code in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
+                if error.code in (TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE):
                     return None
                 raise
         return parse_routed_job(found[0].name, found[0].values) if found else None
@@ -89,7 +89,7 @@ class TorqueQueueRouter:
             try:
                 found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
             except ServerRefusedError as error:
-                if error.code == ServerCode.UNKJOBID:
+                if error.code == TorqueErrorCode.UNKJOBID:
                     return ""
                 raise
         values = found[0].values if found else {}
@@ -124,11 +124,11 @@ class TorqueQueueRouter:
             )
 
 
-async def _unless_gone(connection: Connection, request: ManageRequest) -> None:
+async def _unless_gone(connection: TorqueConnection, request: ManageRequest) -> None:
     try:
         await connection.request(request)
     except ServerRefusedError as error:
-        if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
+        if error.code not in (TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE):
             raise
 
 

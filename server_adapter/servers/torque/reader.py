@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.manual_starts import ManualStarts
 from server_adapter.bridge.server import ObjectSettings, ReadScope
@@ -18,8 +18,8 @@ from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import FACT_PARSERS, JOB_ATTRIBUTES
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.connection import Connection
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.requests import SelectInRequest, StatusRequest
 
 _log = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ class _TorqueObjects:
     """What a whole reading showed beside jobs; a partial reading takes it over."""
 
     server: Values
-    queues: list[Described]
-    nodes: list[Described]
+    queues: list[DescribedObject]
+    nodes: list[DescribedObject]
 
 
 class TorqueReader:
@@ -77,14 +77,14 @@ class TorqueReader:
         self._full_every = full_every
         self._full_at = self._full_took = float("-inf")
         self._selects = True
-        self._described: dict[str, Described] = {}
+        self._described: dict[str, DescribedObject] = {}
         self._objects: _TorqueObjects | None = None
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """The server's state. With a smaller `scope` only jobs are read, for ends alone only those that run
         or have ended; the rest is then as the last whole reading had it.
 
-        Raises what `TorqueLink.borrow` and `Connection.describe` raise.
+        Raises what `TorqueLink.borrow` and `TorqueConnection.describe` raise.
         """
         objects = None if scope is ReadScope.ALL else self._objects
         self._objects = None
@@ -157,18 +157,18 @@ class TorqueReader:
                 try:
                     found |= {job.name: job for job in await self._jobs.fetch(connection, name)}
                 except ServerRefusedError as error:
-                    if error.code != ServerCode.UNKJOBID:
+                    if error.code != TorqueErrorCode.UNKJOBID:
                         raise
         self._described |= found
         return True
 
-    async def _left_out(self, connection: Connection, seen: Collection[str]) -> list[Described]:
+    async def _left_out(self, connection: TorqueConnection, seen: Collection[str]) -> list[DescribedObject]:
         """Jobs that the last reading showed, that this list lacks, and that are there all the same.
 
         4.2.10 leaves jobs out of its list at times, while it is busy with ends and starts.
         """
         vanished = [name for name in self._builder.living if name not in seen]
-        found: list[Described] = []
+        found: list[DescribedObject] = []
         if len(vanished) > _SINGLY:
             wanted = frozenset(vanished)
             found = [job for job in await self._jobs.fetch(connection) if job.name in wanted]
@@ -177,7 +177,7 @@ class TorqueReader:
                 try:
                     found += await self._jobs.fetch(connection, name)
                 except ServerRefusedError as error:
-                    if error.code != ServerCode.UNKJOBID:
+                    if error.code != TorqueErrorCode.UNKJOBID:
                         raise
         if found:
             _log.info("the server left %d jobs out of its list: %s, ...", len(found), found[0].name)
@@ -189,6 +189,6 @@ class TorqueReader:
         told += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
         return told
 
-    async def _describe(self, request: StatusRequest) -> list[Described]:
+    async def _describe(self, request: StatusRequest) -> list[DescribedObject]:
         async with self._link.borrow() as connection:
             return await connection.describe(request)

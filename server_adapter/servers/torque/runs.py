@@ -19,8 +19,8 @@ from server_adapter.servers.torque.facts import ending, job_facts
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.requests import run_request
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.connection import Connection
-from server_adapter.torque.errors import BUSY, ServerCode
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.errors import BUSY, TorqueErrorCode
 from server_adapter.torque.node_status import NodeStatus, parse_node
 from server_adapter.torque.requests import StatusRequest
 
@@ -96,7 +96,7 @@ class TorqueStarter:
             self._waiting.pop(id(run), None)
 
     @asynccontextmanager
-    async def _borrow(self) -> AsyncIterator[Connection]:
+    async def _borrow(self) -> AsyncIterator[TorqueConnection]:
         """A connection that nobody else uses meanwhile, the one used last if it is free."""
         async with self._free:
             link = self._idle_links.pop()
@@ -106,7 +106,9 @@ class TorqueStarter:
             finally:
                 self._idle_links.append(link)
 
-    async def _run(self, connection: Connection, run: Run, on_request: Callable[[], None]) -> RunOutcome:
+    async def _run(
+        self, connection: TorqueConnection, run: Run, on_request: Callable[[], None]
+    ) -> RunOutcome:
         alone = False
         while True:
             view, shared = await self._view(connection, run)
@@ -140,13 +142,13 @@ class TorqueStarter:
                 self._answered.set()
         return RunOutcome(True)
 
-    async def _check(self, connection: Connection, run: Run, view: _NodeView) -> RunCheck:
+    async def _check(self, connection: TorqueConnection, run: Run, view: _NodeView) -> RunCheck:
         if not view.scheduling:
             return RunCheck(RunVerdict.REFUSE, "the server's scheduling is False")
         check = check_job(run, _living(run.job_id, await self._job(connection, run.job_id)))
         return check if check.verdict is not RunVerdict.RUN else check_nodes(run, view.nodes)
 
-    async def _view(self, connection: Connection, run: Run) -> tuple[_NodeView, bool]:
+    async def _view(self, connection: TorqueConnection, run: Run) -> tuple[_NodeView, bool]:
         """The last look, where it is fresh and shows the decision's nodes; else a new one, for all decisions
         that wait. Whether it was made for another decision.
         """
@@ -158,7 +160,7 @@ class TorqueStarter:
                 await self._answered.wait()
             return await self._make_view(connection, run), False
 
-    async def _make_view(self, connection: Connection, run: Run) -> _NodeView:
+    async def _make_view(self, connection: TorqueConnection, run: Run) -> _NodeView:
         began = time.monotonic()
         server = await connection.describe(_SCHEDULING)
         off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
@@ -167,23 +169,23 @@ class TorqueStarter:
         view = self._latest_view = _NodeView(began, not off, await self._nodes(connection, names))
         return view
 
-    async def _job(self, connection: Connection, job: str) -> Values | None:
+    async def _job(self, connection: TorqueConnection, job: str) -> Values | None:
         try:
             found = await self._job_query.fetch(connection, job)
         except ServerRefusedError as error:
-            if error.code == ServerCode.UNKJOBID:
+            if error.code == TorqueErrorCode.UNKJOBID:
                 return None
             raise
         return found[0].values if found else None
 
-    async def _nodes(self, connection: Connection, names: Sequence[str]) -> dict[str, FreeNodeCapacity]:
+    async def _nodes(self, connection: TorqueConnection, names: Sequence[str]) -> dict[str, FreeNodeCapacity]:
         requested = names if len(names) <= _ONE_BY_ONE else [""]
         nodes: dict[str, FreeNodeCapacity] = {}
         for name in requested:
             try:
                 found = await self._node_query.fetch(connection, name)
             except ServerRefusedError as error:
-                if error.code == ServerCode.UNKNODE:
+                if error.code == TorqueErrorCode.UNKNODE:
                     continue
                 raise
             nodes |= {node.name: _free_capacity(parse_node(node.name, node.values)) for node in found}

@@ -21,10 +21,10 @@ from server_adapter.servers.torque.requests import WritableAttributes
 from server_adapter.servers.torque.runs import TorqueStarter
 from server_adapter.servers.torque.transfers import REQUESTS, TorqueTransferClient
 from server_adapter.settings import Settings
-from server_adapter.torque.calls import CallWatch, explain
 from server_adapter.torque.codes import SchedulerCommand
-from server_adapter.torque.credentials import Credential
-from server_adapter.torque.listener import CommandListener, CommandReceived
+from server_adapter.torque.credentials import TorqueCredential
+from server_adapter.torque.listener import CommandListener, SchedulerCall
+from server_adapter.torque.scheduler_calls import CallWatch, explain
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class TorqueServer(ComposedServer):
     def __init__(
         self,
         settings: Settings,
-        credential: Credential,
+        credential: TorqueCredential,
         by_hand: ManualStarts,
         pace: AdaptiveRateLimiter,
         *,
@@ -104,7 +104,7 @@ class TorqueServer(ComposedServer):
     async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:
         """Listens where the server finds its scheduler. Raises `PortTakenError`."""
 
-        def on_command(command: CommandReceived) -> None:
+        def on_command(command: SchedulerCall) -> None:
             _log.debug("command %s from %s", command.name, command.peer)
             self._calls.note_call()
             request_reading(_SCOPES.get(command.code, ReadScope.ALL))

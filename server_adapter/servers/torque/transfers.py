@@ -12,7 +12,7 @@ from typing import Final
 
 from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.transfers import MARK, JobRunsError
 from server_adapter.dis import Attribute
@@ -20,8 +20,8 @@ from server_adapter.servers.torque.facts import array_id
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.connection import Connection
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.replies import JobId
 from server_adapter.torque.requests import (
     JobRequest,
@@ -169,7 +169,7 @@ class TorqueTransferClient:
                     raise JobRunsError(f"{job} was started meanwhile")
                 await connection.request(_delete(job))
             except ServerRefusedError as error:
-                if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
+                if error.code not in (TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE):
                     raise
                 values = _first(await _read_job(connection, job))
                 if _ran(values) or (values is None and may_have_run):
@@ -183,30 +183,30 @@ class TorqueTransferClient:
             try:
                 await connection.request(_delete(job))
             except ServerRefusedError as error:
-                if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
+                if error.code not in (TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE):
                     raise
                 left = await _read_job(connection, job)
                 if any(values.get("job_state") not in ("C", "E") for values in left):
                     raise
 
 
-async def _read_job(connection: Connection, job: str) -> list[Values]:
+async def _read_job(connection: TorqueConnection, job: str) -> list[Values]:
     """What the server says of a job, or of each job of an array."""
     return [one.values for one in await _described(connection, job)]
 
 
-async def _names(connection: Connection, array: str) -> list[str]:
+async def _names(connection: TorqueConnection, array: str) -> list[str]:
     return [one.name for one in await _described(connection, array)]
 
 
-async def _described(connection: Connection, job: str) -> list[Described]:
+async def _described(connection: TorqueConnection, job: str) -> list[DescribedObject]:
     names = tuple(Attribute(name) for name in _LOOKED_AT)
     try:
         return await connection.describe(
             StatusRequest(code=RequestCode.STATUS_JOB, name=job, attributes=names)
         )
     except ServerRefusedError as error:
-        if error.code == ServerCode.UNKJOBID:
+        if error.code == TorqueErrorCode.UNKJOBID:
             return []
         raise
 

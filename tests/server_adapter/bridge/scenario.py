@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from server_adapter.emulator import EmulatedServer, JobState
 from server_adapter.emulator.jobs import Job
-from server_adapter.torque.values import exec_host, kib
+from server_adapter.torque.notation import exec_host, kib
 
 PLAIN = {"1": 23, "2:ppn=4": 14, "1:ppn=8:even": 7, "3:ppn=2": 7, "1:odd+2:ppn=2": 5, "node3:ppn=4": 4}
 """Requests for nodes, and how many of each in a half."""

@@ -279,7 +279,7 @@ async def test_after_each_end_only_jobs_that_run_or_have_ended_are_listed(
 async def test_a_server_that_never_calls_is_reported_to_the_log_and_to_the_daemon(
     build: Build, unused_port: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server_adapter.torque.calls._CALL_WITHIN_S", 0.5)
+    monkeypatch.setattr("server_adapter.torque.scheduler_calls._CALL_WITHIN_S", 0.5)
     house = await build(plan=False, **{"poll.interval": 0.1, "listen.port": unused_port, "daemon.wait": 0.1})
     adapter = await house.start()
     await house.until(lambda: adapter.cycles >= 2)

@@ -1,6 +1,6 @@
 """Slot limits of arrays, seen by what the server holds back."""
 
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.state import ServerState, StateBuilder
 from server_adapter.servers.torque.facts import FACT_PARSERS
 
@@ -13,11 +13,11 @@ class Server:
         self.slices: list[ServerState | None] = []
 
     def read(self, letters: str) -> ServerState:
-        jobs = [Described(2, "1.srv", {"job_state": "Q"})]
+        jobs = [DescribedObject(2, "1.srv", {"job_state": "Q"})]
         for index, letter in enumerate(letters):
             values = {"job_state": "H" if letter == "U" else letter, "job_array_id": str(index)}
             values |= {"H": {"Hold_Types": ""}, "U": {"Hold_Types": "u"}}.get(letter, {})
-            jobs.append(Described(2, f"9[{index}].srv", values))
+            jobs.append(DescribedObject(2, f"9[{index}].srv", values))
         *self.slices, state = self.builder.build(server={}, queues=[], nodes=[], jobs=jobs, slice_length=3)
         assert state is not None
         return state

@@ -3,10 +3,10 @@
 import pytest
 
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.requests import StatusRequest
 
 KNOWN = {"job_state", "comment"}
@@ -17,14 +17,14 @@ class Server:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
-        self.code = ServerCode.NOATTR
+        self.code = TorqueErrorCode.NOATTR
 
-    async def describe(self, request: StatusRequest) -> list[Described]:
+    async def describe(self, request: StatusRequest) -> list[DescribedObject]:
         names = tuple(attribute.name for attribute in request.attributes)
         self.asked.append(names)
         if not KNOWN.issuperset(names):
             raise ServerRefusedError(self.code, "Undefined attribute", "STATUS_JOB")
-        return [Described(2, request.name or "1.here", dict.fromkeys(names, "x"))]
+        return [DescribedObject(2, request.name or "1.here", dict.fromkeys(names, "x"))]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def test_names_that_the_server_does_not_know_are_found_once_and_left_out()
 @pytest.mark.anyio
 async def test_other_refusals_are_not_taken_for_that() -> None:
     server = Server()
-    server.code = ServerCode.UNKJOBID
+    server.code = TorqueErrorCode.UNKJOBID
     query = AttributeQuery(RequestCode.STATUS_JOB, ["job_state", "planned_start"])
     with pytest.raises(ServerRefusedError):
         await query.fetch(server)  # type: ignore[arg-type]

@@ -14,20 +14,19 @@ from server_adapter.batch.errors import (
     ServerUnreachableError,
     StaleConnectionError,
 )
-from server_adapter.batch.layout import Request
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import ServerLink
-from server_adapter.openpbs.codes import Command, RequestCode
-from server_adapter.openpbs.codes import ServerCode as PbsCode
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode, RequestCode
 from server_adapter.openpbs.connection import open_connection
-from server_adapter.openpbs.credentials import AnyPort
+from server_adapter.openpbs.credentials import OpenPBSAnyPort
 from server_adapter.openpbs.replies import Reply
-from server_adapter.openpbs.requests import RunRequest, SelectRequest
+from server_adapter.openpbs.requests import RunRequest, SelectStatusRequest
 from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegistration
 from server_adapter.torque import connection as torque_connection
 from server_adapter.torque.codes import RequestCode as TorqueRequestCode
-from server_adapter.torque.credentials import AnyPort as TorqueAnyPort
-from server_adapter.torque.errors import ServerCode as TorqueCode
+from server_adapter.torque.credentials import TorqueAnyPort
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.requests import StatusRequest as TorqueStatusRequest
 from tests.server_adapter.bridge.house import Build, House
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal
@@ -69,9 +68,11 @@ async def test_jobs_start_and_estimates_are_written_long_after_the_credential_ex
     assert ("refused the connection" in caplog.text) == (renew > LIFETIME)
 
 
-@pytest.mark.parametrize("code", [TorqueCode.EXPIRED, TorqueCode.BADCRED, TorqueCode.NOCONNECTS])
+@pytest.mark.parametrize(
+    "code", [TorqueErrorCode.EXPIRED, TorqueErrorCode.BADCRED, TorqueErrorCode.NOCONNECTS]
+)
 async def test_a_run_that_is_refused_for_its_connection_is_requested_on_a_new_one(
-    build: Build, code: TorqueCode
+    build: Build, code: TorqueErrorCode
 ) -> None:
     house = await build()
     house.server.faults.refuse_runs(1, code)
@@ -92,7 +93,7 @@ async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_aga
         keeping = asyncio.create_task(server.serve_as_scheduler())
         state = await server.read()
         first = list(site.peer.registered)
-        site.refuse[RequestCode.ASYNC_RUN_JOB_ACK] = PbsCode.EXPIRED
+        site.refuse[RequestCode.ASYNC_RUN_JOB_ACK] = OpenPBSErrorCode.EXPIRED
         decision = run("1.s", state.jobs["1.s"].version, ShareFacts("n1", 4, 2 << 20))
         with pytest.raises(StaleConnectionError, match="15020 EXPIRED"):
             await server.run(decision, lambda: None)
@@ -104,7 +105,7 @@ async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_aga
         assert len(site.peer.registered) == 2
         assert not set(first) & set(site.peer.registered)
         assert (await server.run(decision, lambda: None)).accepted
-        site.peer.command(Command.NEW)  # the new pair's commands arrive
+        site.peer.command(OpenPBSCommand.NEW)  # the new pair's commands arrive
         seen = len(looks)
         async with asyncio.timeout(60):
             while len(looks) == seen:
@@ -114,18 +115,20 @@ async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_aga
 
 
 async def test_a_qrun_whose_answer_is_refused_for_its_connection_leaves_no_half_of_a_pair() -> None:
-    def answer(request: Request) -> list[Reply]:
+    def answer(request: BatchRequest) -> list[Reply]:
         deferred = request.code == RequestCode.DEFERRED_SCHEDULER_REPLY
-        return [refusal(PbsCode.BADCRED)] if deferred and broken else [OK]
+        return [refusal(OpenPBSErrorCode.BADCRED)] if deferred and broken else [OK]
 
     broken = True
     async with Peer(answer).listening() as peer:
         address = Address("127.0.0.1", peer.port)
-        place = SchedulerRegistration("default", lambda: open_connection(address, AnyPort()), lambda _: "")
+        place = SchedulerRegistration(
+            "default", lambda: open_connection(address, OpenPBSAnyPort()), lambda _: ""
+        )
         await place.register(lambda _: None)
         keeping = asyncio.create_task(place.serve())
         first = list(peer.registered)
-        peer.command(Command.RUN_JOB, "7.s")
+        peer.command(OpenPBSCommand.RUN_JOB, "7.s")
         async with asyncio.timeout(60):
             while len(peer.registered) < 2 or first[0] in peer.registered:
                 await asyncio.sleep(0.01)
@@ -139,15 +142,15 @@ async def test_a_reply_of_the_wrong_kind_is_no_empty_list_and_ends_the_connectio
     async with Peer(lambda _: [OK] if not armed else [plain]).listening() as peer:
         armed = False
         address = Address("127.0.0.1", peer.port)
-        link = ServerLink(address, lambda: open_connection(address, AnyPort()))
+        link = ServerLink(address, lambda: open_connection(address, OpenPBSAnyPort()))
         async with link.borrow() as connection:
             armed = True
             with pytest.raises(ProtocolError, match="wrong kind"):
-                await connection.describe(SelectRequest())
+                await connection.describe(SelectStatusRequest())
             assert not connection.usable
         armed = False
         async with link.borrow() as connection:
-            assert await connection.describe(SelectRequest()) == []
+            assert await connection.describe(SelectStatusRequest()) == []
             assert (await connection.request(RunRequest(code=RequestCode.RUN_JOB, job="1.s"))).code == 0
         assert link.connects == 2
         assert link.up_since is None
@@ -171,11 +174,11 @@ async def test_a_torque_reply_of_the_wrong_kind_ends_the_connection() -> None:
 
 
 async def test_a_server_that_refuses_its_first_request_is_waited_for_unless_rights_are_missing() -> None:
-    code = PbsCode.SVRDOWN
+    code = OpenPBSErrorCode.SVRDOWN
     async with Peer(lambda _: [refusal(code)]).listening() as peer:
         address = Address("127.0.0.1", peer.port)
         with pytest.raises(ServerUnreachableError, match="serves nobody yet"):
-            await open_connection(address, AnyPort())
-        code = PbsCode.BADCRED
+            await open_connection(address, OpenPBSAnyPort())
+        code = OpenPBSErrorCode.BADCRED
         with pytest.raises(RightsError):
-            await open_connection(address, AnyPort())
+            await open_connection(address, OpenPBSAnyPort())

@@ -16,7 +16,7 @@ from schedd.wire import (
     Snapshot,
     Unreserve,
 )
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.diff import diff, endings, with_steady_starts
 from server_adapter.bridge.event_effects import apply
 from server_adapter.bridge.facts import ACTIVE, Ending, Values
@@ -173,9 +173,9 @@ def test_unchanged_values_give_the_same_objects_and_the_loop_may_run_in_between(
     builder = StateBuilder(FACT_PARSERS)
 
     def read() -> list[ServerState | None]:
-        jobs = [Described(2, f"{number}.srv", dict(QUEUED)) for number in range(10)]
-        jobs.append(Described(2, "77.srv", dict(DONE)))
-        nodes = [Described(3, "n1", dict(NODE))]
+        jobs = [DescribedObject(2, f"{number}.srv", dict(QUEUED)) for number in range(10)]
+        jobs.append(DescribedObject(2, "77.srv", dict(DONE)))
+        nodes = [DescribedObject(3, "n1", dict(NODE))]
         return list(builder.build(server={}, queues=[], nodes=nodes, jobs=jobs, slice_length=4))
 
     first, second = read(), read()
@@ -191,7 +191,7 @@ def test_values_that_no_planner_needs_give_the_same_object_of_facts() -> None:
     builder = StateBuilder(FACT_PARSERS)
 
     def read(used: str) -> ServerState:
-        jobs = [Described(2, "1.srv", QUEUED | {"resources_used.cput": used})]
+        jobs = [DescribedObject(2, "1.srv", QUEUED | {"resources_used.cput": used})]
         *_, state = builder.build(server={}, queues=[], nodes=[], jobs=jobs)
         assert state is not None
         return state
@@ -201,9 +201,9 @@ def test_values_that_no_planner_needs_give_the_same_object_of_facts() -> None:
 
 def test_writings_are_kept_for_jobs_that_carry_any() -> None:
     jobs = [
-        Described(2, "1.srv", QUEUED | {"comment": "hello"}),
-        Described(2, "2.srv", dict(QUEUED)),
-        Described(2, "3.srv", RUNNING | {"job_state": "R"}),
+        DescribedObject(2, "1.srv", QUEUED | {"comment": "hello"}),
+        DescribedObject(2, "2.srv", dict(QUEUED)),
+        DescribedObject(2, "3.srv", RUNNING | {"job_state": "R"}),
     ]
     *_, state = StateBuilder(FACT_PARSERS).build(server={}, queues=[], nodes=[], jobs=jobs)
     assert state is not None

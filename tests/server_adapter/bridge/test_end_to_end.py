@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.layout import Request
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import JobState
-from server_adapter.torque import AnyPort, ServerCode, open_connection, verbs
-from server_adapter.torque.values import exec_host
+from server_adapter.torque import TorqueAnyPort, TorqueErrorCode, admin_requests, open_connection
+from server_adapter.torque.notation import exec_host
 from tests.server_adapter.bridge.processes import MEMORY, House
 from tests.server_adapter.bridge.scenario import Scenario
 
@@ -38,9 +38,9 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             made.daemon.kill()
 
 
-async def as_client(house: House, *requests: Request) -> None:
+async def as_client(house: House, *requests: BatchRequest) -> None:
     """What qdel and qrls would send."""
-    async with await open_connection(Address(*house.server.address), AnyPort()) as connection:
+    async with await open_connection(Address(*house.server.address), TorqueAnyPort()) as connection:
         for request in requests:
             await connection.request(request)
 
@@ -86,10 +86,10 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
     await until(lambda: not faults.returns.left)
     house.adapter.kill()
     house.adapter.start()
-    await as_client(house, *[verbs.release(job) for job in scenario.held])
-    await as_client(house, *[verbs.delete(job) for job in scenario.doomed])
+    await as_client(house, *[admin_requests.release(job) for job in scenario.held])
+    await as_client(house, *[admin_requests.delete(job) for job in scenario.doomed])
     await until(lambda: bool(running()))
-    await as_client(house, *[verbs.delete(job) for job in running()])
+    await as_client(house, *[admin_requests.delete(job) for job in running()])
     await until_done(45)
     house.daemon.kill()
     house.daemon.start()
@@ -104,8 +104,8 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
     house.daemon.kill()
     house.adapter.start()
     house.daemon.start()
-    await as_client(house, *[verbs.release(job) for job in scenario.held[4:]])
-    await as_client(house, *[verbs.delete(job) for job in scenario.doomed[3:]])
+    await as_client(house, *[admin_requests.release(job) for job in scenario.held[4:]])
+    await as_client(house, *[admin_requests.delete(job) for job in scenario.doomed[3:]])
     await until_done(115)
     server.revive_node("node5")
     server.revive_node("node8")
@@ -117,7 +117,7 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
     house.adapter.start()
     while house.done() < 200:
         before = house.done()
-        await as_client(house, *[verbs.delete(job) for job in running()])
+        await as_client(house, *[admin_requests.delete(job) for job in running()])
         await until(lambda: house.done() > before or bool(running()))  # noqa: B023
 
     scenario.each_came_to_the_end_it_should()
@@ -138,7 +138,7 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
         assert accepted[job] <= count
         assert jobs[job].start_count <= accepted[job] + unanswered[job]
     assert sum(accepted.values()) > 150
-    assert house.refused()[ServerCode.MOMREJECT] == 4
+    assert house.refused()[TorqueErrorCode.MOMREJECT] == 4
     assert shown
     assert dated
     # How many starts were written above depends on the speed of the machine. These jobs wait long enough.
@@ -159,7 +159,7 @@ async def test_after_a_start_by_somebody_else_one_resume_is_enough(house: House)
     house.adapter.start()
     while len((await house.ask("/jobs"))["jobs"]) < 2:
         await asyncio.sleep(0.1)
-    await as_client(house, verbs.run(theirs, [("node1", 8)]))
+    await as_client(house, admin_requests.run(theirs, [("node1", 8)]))
     server.set_scheduling(True)
     while not (halted := (await house.ask(""))["halted"]).startswith("stopped until somebody resumes"):
         await asyncio.sleep(0.1)

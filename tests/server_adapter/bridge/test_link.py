@@ -11,7 +11,7 @@ from server_adapter.bridge.link import ServerLink
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import open_connection
-from server_adapter.torque.credentials import AnyPort
+from server_adapter.torque.credentials import TorqueAnyPort
 from server_adapter.torque.requests import StatusRequest
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def test_a_server_that_is_away_is_looked_for_every_two_seconds_and_named_o
         if len(slept) == 40:
             raise InterruptedError
 
-    link = ServerLink(address, lambda: open_connection(address, AnyPort()), sleep=sleep)
+    link = ServerLink(address, lambda: open_connection(address, TorqueAnyPort()), sleep=sleep)
     with caplog.at_level(logging.WARNING, "server_adapter.bridge.link"), pytest.raises(InterruptedError):
         await link.wait_until_up()
     assert slept[0] < 1
@@ -51,7 +51,7 @@ async def test_a_connection_that_the_server_closed_while_it_was_idle_means_that_
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
         host, port = server.address
         address = Address(host, port)
-        link = ServerLink(address, lambda: open_connection(address, AnyPort()))
+        link = ServerLink(address, lambda: open_connection(address, TorqueAnyPort()))
         found = []
         async with link.borrow() as connection:
             found.append(link.up_since is None)
@@ -67,7 +67,7 @@ async def test_a_connection_that_was_too_slow_is_replaced_and_the_server_was_not
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
         host, port = server.address
         address = Address(host, port)
-        link = ServerLink(address, lambda: open_connection(address, AnyPort(), timeout=0.3))
+        link = ServerLink(address, lambda: open_connection(address, TorqueAnyPort(), timeout=0.3))
         async with link.borrow() as connection:
             await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
         server.faults.slow_down(5.0, {RequestCode.STATUS_NODE})

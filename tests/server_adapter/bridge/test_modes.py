@@ -26,9 +26,9 @@ async def test_in_shadow_nothing_but_questions_leaves(build: Build) -> None:
     received = Counter[RequestCode]()
     real = house.server.handlers.answer
 
-    def answer(request: Any, dialogue: Any) -> bytes:
+    def answer(request: Any, context: Any) -> bytes:
         received[request.code] += 1
-        return real(request, dialogue)
+        return real(request, context)
 
     house.server.handlers.answer = answer  # type: ignore[method-assign]
     async with link_of(adapter).borrow() as connection:

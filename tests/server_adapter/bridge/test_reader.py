@@ -7,19 +7,19 @@ import pytest
 
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.sockets import Address
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.server import ReadScope
 from server_adapter.bridge.state import StateBuilder
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.inquiries import Inquiries
 from server_adapter.emulator.lifecycle import requeue, start
+from server_adapter.emulator.queries import TorqueQueries
 from server_adapter.servers.torque.facts import FACT_PARSERS
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.credentials import AnyPort
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.credentials import TorqueAnyPort
+from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.requests import StatusRequest
 
 pytestmark = pytest.mark.anyio
@@ -37,20 +37,20 @@ class Server:
     async def borrow(self) -> AsyncIterator["Server"]:
         yield self
 
-    async def describe(self, request: StatusRequest) -> list[Described]:
+    async def describe(self, request: StatusRequest) -> list[DescribedObject]:
         if request.code is not RequestCode.STATUS_JOB:
             return []
         if request.name:
             if request.name not in self.jobs:
-                raise ServerRefusedError(ServerCode.UNKJOBID, "Unknown Job Id", "STATUS_JOB")
+                raise ServerRefusedError(TorqueErrorCode.UNKJOBID, "Unknown Job Id", "STATUS_JOB")
             return [described(request.name)]
         self.lists += 1
         shown, self.forgotten = self.jobs - self.forgotten, set()
         return [described(name) for name in shown]
 
 
-def described(name: str) -> Described:
-    return Described(2, name, {"job_state": "Q", "queue": "batch"})
+def described(name: str) -> DescribedObject:
+    return DescribedObject(2, name, {"job_state": "Q", "queue": "batch"})
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_jobs_left_out_of_a_list_are_found_again_and_others_are_gone(count
 
 def test_a_state_is_built_in_slices_between_which_others_can_run() -> None:
     jobs = [described(f"{number}.here") for number in range(1000)]
-    nodes = [Described(3, f"node{number}", {"np": "4", "state": "free"}) for number in range(500)]
+    nodes = [DescribedObject(3, f"node{number}", {"np": "4", "state": "free"}) for number in range(500)]
     *slices, state = StateBuilder(FACT_PARSERS).build(
         server={}, queues=[], nodes=nodes, jobs=jobs, slice_length=100
     )
@@ -98,7 +98,7 @@ async def states(reader: TorqueReader, scope: ReadScope = ReadScope.ENDS) -> dic
 @pytest.fixture
 async def site() -> AsyncIterator[tuple[EmulatedServer, TorqueReader]]:
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
-        link = TorqueLink(Address(*server.address), AnyPort())
+        link = TorqueLink(Address(*server.address), TorqueAnyPort())
         yield server, TorqueReader(link, full_every=600.0)
         await link.close()
 
@@ -133,11 +133,11 @@ async def test_a_job_that_left_the_running_ones_is_asked_for_by_its_name(
 @pytest.mark.usefixtures("long_lists")
 async def test_a_server_that_cannot_select_is_listed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bytes:
-        raise RefusalError(ServerCode.UNKREQ, "Unknown request")
+        raise RefusalError(TorqueErrorCode.UNKREQ, "Unknown request")
 
-    monkeypatch.setattr(Inquiries, "select_status_in", refuse)
+    monkeypatch.setattr(TorqueQueries, "select_status_in", refuse)
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
-        link = TorqueLink(Address(*server.address), AnyPort())
+        link = TorqueLink(Address(*server.address), TorqueAnyPort())
         reader = TorqueReader(link, full_every=600.0)
         for count in (1, 2, 3):
             server.submit(resources={"nodes": "1"}, runtime=600.0)

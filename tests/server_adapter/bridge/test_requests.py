@@ -13,11 +13,11 @@ from schedd.wire import Snapshot, WriteAttributes
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.diff import snapshot
 from server_adapter.bridge.job_comments import comment
-from server_adapter.emulator import EmulatedServer, NodeSpec, Order
+from server_adapter.emulator import EmulatedServer, JobOrder, NodeSpec
 from server_adapter.emulator.submission import submit
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader
-from server_adapter.torque.credentials import AnyPort
+from server_adapter.torque.credentials import TorqueAnyPort
 
 NODES = [
     NodeSpec(f"node{i}", 8, ("odd" if i % 2 else "even", *(("big",) if i == 4 else ()))) for i in range(1, 5)
@@ -147,7 +147,7 @@ async def _known(version: str) -> dict[str, list[Known]]:
     async with EmulatedServer(NODES, version=version, queues=("batch", "small")) as server:
         server.cluster.queues["small"].attributes |= {"resources_default.nodes": "1:ppn=2"}
         names = {name: submit(server.cluster, _order(form)) for name, form in FORMS.items()}
-        link = TorqueLink(Address(*server.address), AnyPort())
+        link = TorqueLink(Address(*server.address), TorqueAnyPort())
         state = await TorqueReader(link).read()
         await link.close()
     now = int(server.now)
@@ -171,8 +171,8 @@ async def _known(version: str) -> dict[str, list[Known]]:
     return found
 
 
-def _order(form: Form) -> Order:
-    return Order(
+def _order(form: Form) -> JobOrder:
+    return JobOrder(
         user="alice",
         queue=form.queue,
         resources={**form.asked, "walltime": "00:30:00"},

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from schedd.wire import JobQueued, ShareFacts
-from server_adapter.emulator.handlers import Handlers
+from server_adapter.emulator.handlers import TorqueHandlers
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 from tests.server_adapter.bridge.house import Build, House
 
 pytestmark = pytest.mark.anyio
@@ -74,13 +74,13 @@ async def test_what_nobody_told_is_seen_right_before_the_run(build: Build, what:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[RequestCode]:
     """How often each request came to the server from now on."""
     found: Counter[RequestCode] = Counter()
-    before = Handlers.answer
+    before = TorqueHandlers.answer
 
-    def answer(self: Handlers, request: Any, *more: Any) -> bytes:
+    def answer(self: TorqueHandlers, request: Any, *more: Any) -> bytes:
         found[request.code] += 1
         return before(self, request, *more)
 
-    monkeypatch.setattr(Handlers, "answer", answer)
+    monkeypatch.setattr(TorqueHandlers, "answer", answer)
     return found
 
 
@@ -129,10 +129,11 @@ async def test_a_busy_node_is_tried_again_and_then_used(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "least"), [(ServerCode.RESCUNAV, 7), (ServerCode.UNKNODE, 1), (ServerCode.MOMREJECT, 1)]
+    ("code", "least"),
+    [(TorqueErrorCode.RESCUNAV, 7), (TorqueErrorCode.UNKNODE, 1), (TorqueErrorCode.MOMREJECT, 1)],
 )
 async def test_the_servers_refusals_are_reported_with_their_code(
-    build: Build, code: ServerCode, least: int
+    build: Build, code: TorqueErrorCode, least: int
 ) -> None:
     house = await build(plan=False)
     job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
@@ -169,8 +170,8 @@ async def test_a_lost_answer_to_a_run_is_cleared_up(build: Build) -> None:
     house.server.faults.slow_down(0.05, [RequestCode.ASYNC_RUN_JOB])
     real = house.server.handlers.answer
 
-    def answer(request: Any, dialogue: Any) -> bytes:
-        found = real(request, dialogue)
+    def answer(request: Any, context: Any) -> bytes:
+        found = real(request, context)
         if request.code is RequestCode.ASYNC_RUN_JOB:
             house.server.faults.cut_replies(1, after=3)
         return found

@@ -11,7 +11,7 @@ import pytest
 
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import JobState
-from server_adapter.torque import AnyPort, open_connection, verbs
+from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
 from tests.server_adapter.bridge.processes import House
 
 pytestmark = pytest.mark.anyio
@@ -81,9 +81,9 @@ async def test_a_long_array_runs_to_its_end_within_its_slot_limit_each_job_with_
     # Sixty at once and no more; a job is planned for its walltime.
     assert list(starts.values()) == [60] * 4
     assert {late - soon for soon, late in itertools.pairwise(sorted(starts))} == {60}
-    async with await open_connection(Address(*server.address), AnyPort()) as connection:
+    async with await open_connection(Address(*server.address), TorqueAnyPort()) as connection:
         for job in wall:
-            await connection.request(verbs.delete(job))
+            await connection.request(admin_requests.delete(job))
     most = 0
     while house.done() < len(jobs):
         most = max(most, sum(job.state is JobState.RUNNING and "[" in job.id for job in jobs.values()))

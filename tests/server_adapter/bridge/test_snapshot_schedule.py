@@ -7,17 +7,17 @@ def test_a_clock_that_was_set_back_does_not_put_the_next_snapshot_off() -> None:
     now = [1_000_000.0]
     times = SnapshotSchedule(600, lambda: now[0])
 
-    def due(later: float) -> bool:
+    def is_due(later: float) -> bool:
         now[0] += later
         return times.should_send
 
     times.sent()
-    assert due(86_400)
+    assert is_due(86_400)
     times.repeat_often()
     times.sent()
-    found = [due(0), due(-86_400)]
+    found = [is_due(0), is_due(-86_400)]
     times.sent()
-    found += [due(-30), due(629), due(1)]
+    found += [is_due(-30), is_due(629), is_due(1)]
     assert found == [False, True, False, False, True]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from server_adapter.dis import decode_text, encode_text
 from server_adapter.emulator import JobState, NodeSpec
-from server_adapter.torque.values import exec_host
+from server_adapter.torque.notation import exec_host
 from tests.server_adapter.bridge.processes import ADMIN, House
 
 pytestmark = pytest.mark.anyio

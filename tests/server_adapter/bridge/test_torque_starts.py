@@ -12,7 +12,7 @@ from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.servers.torque.link import PERMITTED, TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
 from server_adapter.servers.torque.runs import TorqueStarter
-from server_adapter.torque.credentials import AnyPort
+from server_adapter.torque.credentials import TorqueAnyPort
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,8 @@ async def server() -> AsyncIterator[EmulatedServer]:
 async def run_together(server: EmulatedServer, *nodes: str) -> list[RunOutcome]:
     """Decides one run of a one-core job for each of these nodes, all at the same moment."""
     links = [
-        TorqueLink(Address(*server.address), AnyPort(), permitted=PERMITTED["scheduler"]) for _ in range(4)
+        TorqueLink(Address(*server.address), TorqueAnyPort(), permitted=PERMITTED["scheduler"])
+        for _ in range(4)
     ]
     jobs = [server.submit(resources={"nodes": "1"}, runtime=600.0) for _ in nodes]
     state = await TorqueReader(links[0]).read()

@@ -16,8 +16,8 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.transfers import MARK, TransferExecutor
 from server_adapter.dis import Decoder
 from server_adapter.emulator import EmulatedServer, JobState, NodeSpec, lifecycle
-from server_adapter.emulator.dialogue import Dialogue
-from server_adapter.emulator.principal import principal_of
+from server_adapter.emulator.client_context import ClientContext
+from server_adapter.emulator.principal import make_principal
 from server_adapter.families import connector
 from server_adapter.servers.torque.transfers import submission_attributes
 from server_adapter.settings import load_settings
@@ -183,9 +183,9 @@ def test_a_refusal_keeps_the_servers_code_and_words(tmp_path: Path) -> None:
 def test_nobody_but_a_manager_submits_in_anothers_name(tmp_path: Path) -> None:
     async def by_a_user(counter: Counter) -> None:
 
-        who = principal_of(counter.server.cluster, "bob", privileged=False)
+        who = make_principal(counter.server.cluster, "bob", privileged=False)
         request = QueueJobRequest(code=RequestCode.QUEUE_JOB, attributes=submission_attributes(JOB, "m"))
-        answer = counter.server.handlers.answer(request, Dialogue(who))
+        answer = counter.server.handlers.answer(request, ClientContext(who))
         assert decode_reply(Decoder(answer)).code == 15025
 
     run(tmp_path, by_a_user)

@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from server_adapter.batch.answers import Status, Text
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import Status, Text
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import encode_integer, encode_string
-from server_adapter.openpbs.codes import STATUS, UNANSWERED, Command, RequestCode, ServerCode
+from server_adapter.openpbs.codes import STATUS, UNANSWERED, OpenPBSCommand, OpenPBSErrorCode, RequestCode
 from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import Reply, encode_reply
@@ -27,10 +27,10 @@ class Peer:
     others by `answer`, which may return several parts, or none for a request that is not answered.
     """
 
-    answer: Callable[[Request], list[Reply]] = lambda _: [OK]
+    answer: Callable[[BatchRequest], list[Reply]] = lambda _: [OK]
     taken: bool = False
     refuses: int = 0
-    seen: list[Request] = field(default_factory=list)
+    seen: list[BatchRequest] = field(default_factory=list)
     ends: list[bytes] = field(default_factory=list)
     registered: list[asyncio.StreamWriter] = field(default_factory=list)
     port: int = 0
@@ -53,7 +53,7 @@ class Peer:
             writer.transport.abort()
         self.registered.clear()
 
-    def command(self, code: Command, job: str = "") -> None:
+    def command(self, code: OpenPBSCommand, job: str = "") -> None:
         """Sends a command to the registered scheduler."""
         body = encode_integer(code) + (encode_string(job) if job else b"")
         self.registered[1].write(encode_packet(body))
@@ -81,15 +81,15 @@ class Peer:
             self.writers.discard(writer)
             writer.close()
 
-    def _reply(self, request: Request, writer: asyncio.StreamWriter) -> list[Reply]:
+    def _reply(self, request: BatchRequest, writer: asyncio.StreamWriter) -> list[Reply]:
         if isinstance(request, RegisterSchedulerRequest):
             if self.refuses:
                 return [refusal(self.refuses)]
             if self.taken or len(self.registered) == 2:
-                return [refusal(ServerCode.SCHEDCONNECTED, "Scheduler already connected")]
+                return [refusal(OpenPBSErrorCode.SCHEDCONNECTED, "Scheduler already connected")]
             self.registered.append(writer)
             if len(self.registered) == 2:
-                asyncio.get_running_loop().call_soon(self.command, Command.CONFIGURE)
+                asyncio.get_running_loop().call_soon(self.command, OpenPBSCommand.CONFIGURE)
             return [OK]
         if request.code == RequestCode.CONNECT:
             return [OK]

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from schedd.wire import Run, ShareFacts, WriteAttributes
-from server_adapter.batch.answers import Status, StatusObject
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import Status, StatusObject
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.dis import Attribute
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import ObjectType, RequestCode, ServerCode
+from server_adapter.openpbs.codes import ObjectType, OpenPBSErrorCode, RequestCode
 from server_adapter.openpbs.replies import Reply
 from server_adapter.openpbs.requests import (
     ConfirmReservationRequest,
     ManageRequest,
     RunRequest,
-    SelectRequest,
+    SelectStatusRequest,
     StatusRequest,
 )
 from server_adapter.servers.openpbs.server import OpenPBSServer
@@ -61,18 +61,18 @@ class Site:
     def __post_init__(self) -> None:
         self.peer.answer = self.answer
 
-    def answer(self, request: Request) -> list[Reply]:
+    def answer(self, request: BatchRequest) -> list[Reply]:
         if request.code in self.refuse:
             return [refusal(self.refuse[request.code], "no")]
         if self.no_history and "x" in (request.extension or ""):
             return [refusal(15174, "no history")]
-        if isinstance(request, SelectRequest):
+        if isinstance(request, SelectStatusRequest):
             return [status(ObjectType.JOB, self.selected(request))]
         if isinstance(request, StatusRequest):
             return [self.describe(request)]
         return [OK]
 
-    def selected(self, request: SelectRequest) -> Objects:
+    def selected(self, request: SelectStatusRequest) -> Objects:
         """In the wanted attributes, those of a queue or changed since a moment, where one is named."""
         since = next((int(one.value) for one in request.conditions if one.name == "mtime"), 0)
         queue = next((one.value for one in request.conditions if one.name == "destination"), None)
@@ -98,11 +98,11 @@ class Site:
                 return status(ObjectType.RESOURCE, self.resources)
             case RequestCode.STATUS_NODE:
                 found = {k: v for k, v in self.nodes.items() if request.name in ("", k)}
-                return status(ObjectType.NODE, found) if found else refusal(ServerCode.UNKNODE)
+                return status(ObjectType.NODE, found) if found else refusal(OpenPBSErrorCode.UNKNODE)
             case _:
                 known = self.jobs | (self.history if request.extension == "x" else {})
                 found = {name: known[name] for name in request.name.split(",") if name in known}
-                return status(ObjectType.JOB, found) if found else refusal(ServerCode.UNKJOBID)
+                return status(ObjectType.JOB, found) if found else refusal(OpenPBSErrorCode.UNKJOBID)
 
     def server_of(self, directory: Path, **options: object) -> OpenPBSServer:
         values = {

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from server_adapter.batch.answers import Status
+from server_adapter.batch.reply_payloads import Status
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.emulator.jobs import Job
-from server_adapter.emulator.openpbs import running, suspension
+from server_adapter.emulator.openpbs import runs, suspension
 from server_adapter.emulator.principal import Principal
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import Command, RequestCode
+from server_adapter.openpbs.codes import OpenPBSCommand, RequestCode
 from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.replies import decode_reply
 from server_adapter.openpbs.requests import DeleteJobsRequest, SignalRequest
@@ -84,7 +84,7 @@ def state(job: Job) -> str:
 
 
 def start(server: EmulatedOpenPBS, name: str = "7.opbs") -> None:
-    running.start(server.cluster, server.cluster.jobs[name], "(h4:ncpus=2:mem=1048576kb)", synchronous=True)
+    runs.start(server.cluster, server.cluster.jobs[name], "(h4:ncpus=2:mem=1048576kb)", synchronous=True)
 
 
 async def test_a_suspended_program_stands_still_and_takes_what_it_still_had_to() -> None:
@@ -134,15 +134,15 @@ async def test_the_scheduler_is_told_of_a_managers_resume_and_resumes_when_there
         first, second = (server.cluster.jobs[name] for name in ("7.opbs", "8.opbs"))
         for job in (first, second):
             job.resources["select"] = "1:ncpus=4"
-        running.start(server.cluster, first, "(h4:ncpus=4)", synchronous=True)
+        runs.start(server.cluster, first, "(h4:ncpus=4)", synchronous=True)
         suspension.signal(server.cluster, first, "suspend", ROOT)
         await adapter.read()
         await adapter.resume_jobs()
         assert state(first) == "SUSPENDED"  # nobody said resume
-        running.start(server.cluster, second, "(h4:ncpus=4)", synchronous=True)
+        runs.start(server.cluster, second, "(h4:ncpus=4)", synchronous=True)
         suspension.signal(server.cluster, first, "resume", ROOT)
         scheduler = server.cluster.schedulers["default"]
-        assert Command.NEW in (scheduler.command, *server.commands)
+        assert OpenPBSCommand.NEW in (scheduler.command, *server.commands)
         await adapter.read()
         await adapter.resume_jobs()
         assert state(first) == "SUSPENDED"

@@ -17,7 +17,14 @@ from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
 from server_adapter.emulator.openpbs.state import new_scheduler
 from server_adapter.families import connector
-from server_adapter.openpbs import AnyPort, Command, Connection, Registration, open_connection, register
+from server_adapter.openpbs import (
+    OpenPBSAnyPort,
+    OpenPBSCommand,
+    OpenPBSConnection,
+    Registration,
+    open_connection,
+    register,
+)
 from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode, ReservationState
 from server_adapter.openpbs.requests import (
     ConfirmReservationRequest,
@@ -45,8 +52,8 @@ def emulated(**options: object) -> EmulatedOpenPBS:
     return server
 
 
-async def connect(server: EmulatedOpenPBS, user: str = "root") -> Connection:
-    return await open_connection(Address(*server.address), AnyPort(), user=user)
+async def connect(server: EmulatedOpenPBS, user: str = "root") -> OpenPBSConnection:
+    return await open_connection(Address(*server.address), OpenPBSAnyPort(), user=user)
 
 
 async def scheduler(server: EmulatedOpenPBS, name: str = "default") -> Registration:
@@ -70,15 +77,19 @@ async def commands(place: Registration, count: int) -> list[int]:
 async def test_the_first_scheduler_is_told_to_begin_and_a_later_one_is_not() -> None:
     async with emulated() as server:
         place = await scheduler(server)
-        assert await commands(place, 3) == [Command.CONFIGURE, Command.CONFIGURE, Command.FIRST]
+        assert await commands(place, 3) == [
+            OpenPBSCommand.CONFIGURE,
+            OpenPBSCommand.CONFIGURE,
+            OpenPBSCommand.FIRST,
+        ]
         with pytest.raises(TakenError):
             await scheduler(server)
         await place.close()
         await server.until(lambda: not server.cluster.schedulers["default"].registered)
         again = await scheduler(server)
-        assert await commands(again, 1) == [Command.CONFIGURE]
+        assert await commands(again, 1) == [OpenPBSCommand.CONFIGURE]
         server.submit(resources={"select": "1:ncpus=1"})
-        assert await commands(again, 1) == [Command.NEW]
+        assert await commands(again, 1) == [OpenPBSCommand.NEW]
         await again.close()
 
 
@@ -87,15 +98,15 @@ async def test_a_cycle_keeps_one_command_and_the_last_one_wins() -> None:
         place = await scheduler(server)
         await commands(place, 3)
         server.submit(resources={"select": "1:ncpus=1"})
-        assert (await place.command()).code == Command.NEW
+        assert (await place.command()).code == OpenPBSCommand.NEW
         server.submit(resources={"select": "1:ncpus=1"})
         server.set_scheduling(True)
         await place.end()
-        assert await commands(place, 1) == [Command.CMD]
+        assert await commands(place, 1) == [OpenPBSCommand.CMD]
         server.cluster.attributes["scheduling"] = "False"
         server.submit(resources={"select": "1:ncpus=1"})
         await asyncio.sleep(0.1)
-        assert server.commands[-1] is Command.CMD
+        assert server.commands[-1] is OpenPBSCommand.CMD
         await place.close()
 
 
@@ -118,7 +129,7 @@ async def test_two_schedulers_are_told_each() -> None:
         await commands(first, 3)
         await commands(second, 1)
         server.submit(resources={"select": "1:ncpus=1"})
-        assert await commands(first, 1) == await commands(second, 1) == [Command.NEW]
+        assert await commands(first, 1) == await commands(second, 1) == [OpenPBSCommand.NEW]
         await first.close()
         await second.close()
 
@@ -131,10 +142,14 @@ async def test_a_qrun_without_vnodes_waits_for_the_schedulers_word() -> None:
             await admin.request(ask)
         assert nobody.value.code == 15099
         place = await scheduler(server)
-        assert await commands(place, 4) == [*([Command.CONFIGURE] * 2), Command.FIRST, Command.NEW]
+        assert await commands(place, 4) == [
+            *([OpenPBSCommand.CONFIGURE] * 2),
+            OpenPBSCommand.FIRST,
+            OpenPBSCommand.NEW,
+        ]
         asked = asyncio.create_task(admin.request(ask))
         command = await asyncio.wait_for(place.command(), 10)
-        assert (command.code, command.job) == (Command.RUN_JOB, job)
+        assert (command.code, command.job) == (OpenPBSCommand.RUN_JOB, job)
         await place.answer_qrun(job, 15057, "not now")
         await place.end()
         with pytest.raises(ServerRefusedError, match="not now"):
@@ -246,7 +261,7 @@ async def test_settings_are_changed_as_by_qmgr() -> None:
             name: str,
             *changes: Attribute,
             command: int = ManagerCommand.SET,
-            who: Connection = root,
+            who: OpenPBSConnection = root,
         ) -> None:
             request = ManageRequest(
                 code=RequestCode.MANAGER, command=command, object_type=kind, name=name, attributes=changes

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from server_adapter.batch.answers import Status, StatusObject
+from server_adapter.batch.reply_payloads import Status, StatusObject
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, lifecycle
-from server_adapter.emulator.openpbs.handlers import Pending
+from server_adapter.emulator.openpbs.handlers import PendingSubmission
 from server_adapter.emulator.openpbs.state import new_vnode
 from server_adapter.emulator.principal import Principal
-from server_adapter.openpbs.codes import Command, RequestCode, ReservationState
+from server_adapter.openpbs.codes import OpenPBSCommand, RequestCode, ReservationState
 from server_adapter.openpbs.frames import decode_request, encode_request
 from server_adapter.openpbs.packets import HEADER, Packet, PacketSplitter, encode_packet
+from server_adapter.openpbs.registration import decode_command
 from server_adapter.openpbs.replies import decode_reply
 from server_adapter.openpbs.requests import AuthenticateRequest, StatusRequest
-from server_adapter.openpbs.scheduler import decode_command
 
 CAPTURES = Path(__file__).resolve().parents[4] / "shared" / "protocols" / "captures" / "openpbs"
 pytestmark = [
@@ -205,8 +205,14 @@ async def test_a_scheduler_registers_reads_runs_and_writes_estimates() -> None:
         await replay.run("proof")
     assert replay.compared == 30
     assert emulated.commands == [
-        *(Command.CONFIGURE, Command.CONFIGURE, Command.FIRST, Command.NEW, Command.NEW),
-        *(Command.TERM, Command.TERM, Command.NEW, Command.TERM),
+        *(
+            OpenPBSCommand.CONFIGURE,
+            OpenPBSCommand.CONFIGURE,
+            OpenPBSCommand.FIRST,
+            OpenPBSCommand.NEW,
+            OpenPBSCommand.NEW,
+        ),
+        *(OpenPBSCommand.TERM, OpenPBSCommand.TERM, OpenPBSCommand.NEW, OpenPBSCommand.TERM),
     ]
 
 
@@ -221,7 +227,7 @@ def exchanges(name: str) -> Iterator[tuple[bytes, bytes]]:
             yield asked.pop(record["conn"]), body
 
 
-async def say(emulated: EmulatedOpenPBS, *bodies: bytes) -> bytes:
+async def send_bodies(emulated: EmulatedOpenPBS, *bodies: bytes) -> bytes:
     """The reply to the last of these requests, sent over one new connection."""
     reader, writer = await asyncio.open_connection(*emulated.address)
     borrow = Talk(reader, writer)
@@ -264,7 +270,7 @@ async def test_every_recorded_refusal_is_said_in_the_same_words(name: str) -> No
                     writer.write(encode_packet(REGISTER))
                     await reader.readexactly(HEADER)
                 before = [] if frame.request.code is RequestCode.AUTHENTICATE else [CONNECT]
-                assert await asyncio.wait_for(say(emulated, *before, request), 10) == reply
+                assert await asyncio.wait_for(send_bodies(emulated, *before, request), 10) == reply
                 for _, writer in places:
                     writer.close()
             continue
@@ -294,7 +300,7 @@ async def test_submissions_and_reservations_are_taken_as_recorded() -> None:
             assert emulated.handlers.answer(frame.request, who) == [reply]
         elif frame.request.code is RequestCode.QUEUE_JOB:
             emulated.cluster.next_number = next(ids)
-            assert emulated.handlers.submit(frame.request, who, Pending()) == [reply]
+            assert emulated.handlers.submit(frame.request, who, PendingSubmission()) == [reply]
         elif frame.request.code is RequestCode.CONFIRM_RESERVATION:
             assert emulated.handlers.answer(frame.request, Principal("root", "vm", True, True)) == [reply]
             assert emulated.cluster.reservation("R5009").state is ReservationState.CONFIRMED

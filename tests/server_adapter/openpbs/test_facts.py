@@ -7,11 +7,11 @@ import pytest
 
 from schedd.dialect import Site, dialect_of
 from schedd.wire import Reserve, ShareFacts, Unreserve
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.diff import diff
 from server_adapter.bridge.event_effects import apply
 from server_adapter.bridge.state import NOTHING_WRITTEN, ServerReservation, ServerState
-from server_adapter.openpbs.values import indices, parent, subjob
+from server_adapter.openpbs.notation import indices, parent, subjob
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (
@@ -148,7 +148,7 @@ def test_a_job_of_a_reservation_asks_for_the_nodes_of_that_reservation() -> None
 
 
 def test_the_queued_subjobs_of_an_array_are_jobs_of_their_own() -> None:
-    array = Described(
+    array = DescribedObject(
         2,
         "18[].s",
         {
@@ -159,7 +159,7 @@ def test_the_queued_subjobs_of_an_array_are_jobs_of_their_own() -> None:
             "schedselect": "1:ncpus=1",
         },
     )
-    running = Described(2, "18[2].s", {"job_state": "R", "array_id": "18[].s"})
+    running = DescribedObject(2, "18[2].s", {"job_state": "R", "array_id": "18[].s"})
     found = [job_facts(job.name, job.values) for job in expand_arrays([array, running])]
     assert [(job.id, job.state) for job in found] == [
         ("18[1].s", "Q"),
@@ -175,7 +175,7 @@ def test_the_queued_subjobs_of_an_array_are_jobs_of_their_own() -> None:
 
 def test_an_array_of_which_nothing_is_left_to_start_has_no_queued_subjobs() -> None:
     values = {"job_state": "B", "array": "True", "array_indices_remaining": "-"}
-    assert expand_arrays([Described(2, "1[].s", values)]) == []
+    assert expand_arrays([DescribedObject(2, "1[].s", values)]) == []
 
 
 def test_indices_may_have_a_step_and_absurd_ones_are_refused() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import NO_TYPES, ShareFacts
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.openpbs.codes import ObjectType
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import is_exclusive, node_facts, shares, vnode_use
@@ -26,7 +26,7 @@ GIB = 1 << 20
 
 def vnode(
     name: str, host: str, *, cpus: int = 4, used: int = 0, state: str = "free", **more: str
-) -> Described:
+) -> DescribedObject:
     values = {
         "state": state,
         "sharing": "default_shared",
@@ -37,16 +37,16 @@ def vnode(
         "resources_assigned.ncpus": str(used),
         "resources_assigned.mem": f"{2 * used}gb",
     }
-    return Described(ObjectType.NODE, name, values | more)
+    return DescribedObject(ObjectType.NODE, name, values | more)
 
 
-def numa(*, queue: str = "", sharing: str = "default_shared") -> list[Described]:
+def numa(*, queue: str = "", sharing: str = "default_shared") -> list[DescribedObject]:
     """A host's own vnode, which has nothing, and two with four cores and 8 GB each."""
     parts = [vnode(name, "a", queue=queue, sharing=sharing) for name in ("a[0]", "a[1]")]
     return [vnode("a", "a", cpus=0), *parts]
 
 
-def merged(vnodes: list[Described]) -> Described:
+def merged(vnodes: list[DescribedObject]) -> DescribedObject:
     [node] = group_by_host(vnodes).nodes(vnodes)
     return node
 
@@ -70,7 +70,7 @@ def test_a_recorded_host_with_nine_vnodes_is_one_node() -> None:
         values = {key: str(value) for key, value in about.items() if not isinstance(value, dict | list)}
         for group in ("resources_available", "resources_assigned"):
             values |= {f"{group}.{key}": str(value) for key, value in about[group].items()}
-        vnodes.append(Described(ObjectType.NODE, name, values))
+        vnodes.append(DescribedObject(ObjectType.NODE, name, values))
     node = merged(vnodes)
     facts = node_facts(node.name, node.values)
     assert (facts.name, facts.cpus, facts.mem, facts.state) == ("vm", 32, 64 * GIB, "up")
@@ -212,7 +212,9 @@ def test_with_vscatter_each_chunk_has_a_vnode_of_its_own() -> None:
 # -- the vnodes of a job -----------------------------------------------------------------------------------
 
 
-def where(select: str, *held: ShareFacts, vnodes: list[Described] | None = None, whole: bool = False) -> str:
+def where(
+    select: str, *held: ShareFacts, vnodes: list[DescribedObject] | None = None, whole: bool = False
+) -> str:
     found = numa() if vnodes is None else vnodes
     capacities, tags = (
         {"a": [vnode_capacity(one, NO_TYPES) for one in found]},

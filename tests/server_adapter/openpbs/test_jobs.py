@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Operation
-from server_adapter.openpbs.codes import ObjectType, ServerCode
-from server_adapter.openpbs.requests import SelectRequest, StatusRequest
+from server_adapter.openpbs.codes import ObjectType, OpenPBSErrorCode
+from server_adapter.openpbs.requests import SelectStatusRequest, StatusRequest
 from server_adapter.servers.openpbs.jobs import JOBS, STAMPS, JobList
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ class Queue:
     """Answers as a server does, and counts how many jobs it described in full."""
 
     jobs: dict[str, dict[str, str]] = field(default_factory=dict)
-    asked: list[SelectRequest] = field(default_factory=list)
+    asked: list[SelectStatusRequest] = field(default_factory=list)
     described: int = 0
     before_second: dict[str, dict[str, str] | None] = field(default_factory=dict)
     now: float = 0.0
@@ -33,8 +33,8 @@ class Queue:
     def set(self, name: str, mtime: int, state: str = "Q", comment: str = "") -> None:
         self.jobs[name] = {"job_state": state, "mtime": str(mtime), "comment": comment}
 
-    async def ask(self, request: SelectRequest | StatusRequest) -> list[Described]:
-        assert isinstance(request, SelectRequest)
+    async def ask(self, request: SelectStatusRequest | StatusRequest) -> list[DescribedObject]:
+        assert isinstance(request, SelectStatusRequest)
         self.asked.append(request)
         if request.conditions:
             for name, values in self.before_second.items():
@@ -48,7 +48,7 @@ class Queue:
             since = int(one.value)
         wanted = {one.name for one in request.attributes}
         found = [
-            Described(ObjectType.JOB, name, {key: job[key] for key in job if key in wanted})
+            DescribedObject(ObjectType.JOB, name, {key: job[key] for key in job if key in wanted})
             for name, job in self.jobs.items()
             if int(job["mtime"]) >= since
         ]
@@ -146,7 +146,7 @@ async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
     queue.now = 310.0
     good = queue.ask
 
-    async def fails(_: SelectRequest | StatusRequest) -> list[Described]:
+    async def fails(_: SelectStatusRequest | StatusRequest) -> list[DescribedObject]:
         raise ServerUnreachableError("gone")
 
     jobs._describe = fails
@@ -196,14 +196,14 @@ class Server:
     def end(self, name: str, mtime: int) -> None:
         self.over[name] = self.jobs.pop(name) | {"job_state": "F", "mtime": str(mtime)}
 
-    async def ask(self, request: SelectRequest | StatusRequest) -> list[Described]:
+    async def ask(self, request: SelectStatusRequest | StatusRequest) -> list[DescribedObject]:
         self.requests += 1
         there = self.jobs | (self.over if "x" in (request.extension or "") else {})
         if isinstance(request, StatusRequest):
             there = {name: there[name] for name in request.name.split(",") if name in there}
             if not there:
-                raise ServerRefusedError(ServerCode.UNKJOBID, "Unknown Job Id", "describe a job")
-        for one in request.conditions if isinstance(request, SelectRequest) else ():
+                raise ServerRefusedError(OpenPBSErrorCode.UNKJOBID, "Unknown Job Id", "describe a job")
+        for one in request.conditions if isinstance(request, SelectStatusRequest) else ():
             there = {
                 name: job
                 for name, job in there.items()
@@ -215,7 +215,7 @@ class Server:
         if "comment" in wanted:
             self.described += there
         return [
-            Described(ObjectType.JOB, name, {key: job[key] for key in job if key in wanted})
+            DescribedObject(ObjectType.JOB, name, {key: job[key] for key in job if key in wanted})
             for name, job in there.items()
         ]
 

@@ -15,11 +15,11 @@ import pytest
 from server_adapter.bridge.queue_drainer import MOST_SCRIPT, DrainError
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
-from server_adapter.emulator.jobs import Order, Queue
+from server_adapter.emulator.jobs import JobOrder, Queue
 from server_adapter.openpbs.codes import RequestCode
 from server_adapter.openpbs.frames import decode_request, encode_request
+from server_adapter.openpbs.job_receiver import MovedJob, Receiver
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.receiver import MovedJob, Receiver
 from server_adapter.openpbs.requests import DeleteJobsRequest, MoveRequest, QueueJobRequest
 from server_adapter.servers.openpbs.queue_router import submitted_script
 from server_adapter.servers.openpbs.requests import modify_request
@@ -227,7 +227,7 @@ async def moving(row: dict[str, Any]) -> AsyncIterator[tuple[EmulatedOpenPBS, Ot
     if "nodes" in resources:
         resources = {key: value for key, value in resources.items() if key not in ("ncpus", "place")}
     emulated.enter(
-        Order(
+        JobOrder(
             user="pbsu1",
             queue="grid",
             resources=resources,

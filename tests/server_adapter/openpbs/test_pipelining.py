@@ -8,16 +8,16 @@ import pytest
 
 from schedd.wire import Run, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
-from server_adapter.batch.layout import Request
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import ReadScope
 from server_adapter.bridge.state import ServerState
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import ServerCode
-from server_adapter.openpbs.connection import Connection, open_connection
-from server_adapter.openpbs.credentials import AnyPort
+from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.connection import OpenPBSConnection, open_connection
+from server_adapter.openpbs.credentials import OpenPBSAnyPort
 from server_adapter.openpbs.replies import Reply
 from server_adapter.openpbs.requests import RunRequest
 from server_adapter.servers.openpbs.requests import run_request
@@ -33,14 +33,14 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def connect(peer: Peer) -> Connection:
-    return await open_connection(Address("127.0.0.1", peer.port), AnyPort())
+async def connect(peer: Peer) -> OpenPBSConnection:
+    return await open_connection(Address("127.0.0.1", peer.port), OpenPBSAnyPort())
 
 
 async def test_replies_belong_to_the_requests_in_their_order() -> None:
-    def answer(request: Request) -> list[Reply]:
+    def answer(request: BatchRequest) -> list[Reply]:
         refused = isinstance(request, RunRequest) and request.job == "2.s"
-        return [refusal(ServerCode.BADSTATE, "no")] if refused else [OK]
+        return [refusal(OpenPBSErrorCode.BADSTATE, "no")] if refused else [OK]
 
     async with Peer(answer).listening() as peer, await connect(peer) as connection:
         first, second, third = [
@@ -51,12 +51,12 @@ async def test_replies_belong_to_the_requests_in_their_order() -> None:
         last, refused, begun = await waiting
         assert (begun, last) == (OK, OK)
         assert isinstance(refused, ServerRefusedError)
-        assert refused.code == ServerCode.BADSTATE
+        assert refused.code == OpenPBSErrorCode.BADSTATE
         assert connection.usable
 
 
 async def test_a_lost_connection_fails_all_requests_without_a_reply() -> None:
-    def answer(request: Request) -> list[Reply]:
+    def answer(request: BatchRequest) -> list[Reply]:
         return [] if isinstance(request, RunRequest) else [OK]
 
     async with Peer(answer).listening() as peer:

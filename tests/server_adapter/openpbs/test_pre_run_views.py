@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import ShareFacts
-from server_adapter.batch.layout import Request
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.openpbs.codes import RequestCode
 from server_adapter.openpbs.replies import Reply
-from server_adapter.openpbs.requests import RunRequest, SelectRequest, StatusRequest
+from server_adapter.openpbs.requests import RunRequest, SelectStatusRequest, StatusRequest
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Site, run
 
@@ -27,7 +27,7 @@ def anyio_backend() -> str:
 class Counting(Site):
     """A site whose nodes count the cores of accepted runs, as a real server does."""
 
-    def answer(self, request: Request) -> list[Reply]:
+    def answer(self, request: BatchRequest) -> list[Reply]:
         found = super().answer(request)
         if isinstance(request, RunRequest) and found and not found[0].code:
             for piece in request.destination.strip("()").split(")+("):
@@ -37,7 +37,7 @@ class Counting(Site):
         return found
 
     def looks(self) -> int:
-        return sum(isinstance(one, StatusRequest | SelectRequest) for one in self.peer.seen)
+        return sum(isinstance(one, StatusRequest | SelectStatusRequest) for one in self.peer.seen)
 
 
 async def at_once(site: Counting, directory: Path, **where: str) -> tuple[list[RunOutcome], int]:
@@ -81,7 +81,7 @@ async def test_what_a_shared_look_refuses_is_looked_at_again(tmp_path: Path) -> 
     site.nodes["n2"] = NODE | {"resources_assigned.ncpus": "4"}
     usual = site.answer
 
-    def answer(request: Request) -> list[Reply]:
+    def answer(request: BatchRequest) -> list[Reply]:
         if isinstance(request, RunRequest):
             site.nodes["n2"] = dict(NODE)
         return usual(request)
@@ -97,7 +97,7 @@ async def test_a_job_that_is_to_be_alone_is_never_joined_through_a_shared_look(t
     site = Counting(jobs={"1.s": alone, "2.s": dict(ONE)})
     usual = site.answer
 
-    def answer(request: Request) -> list[Reply]:
+    def answer(request: BatchRequest) -> list[Reply]:
         found = usual(request)
         if isinstance(request, RunRequest) and request.job == "1.s":
             site.nodes["n1"] = site.nodes["n1"] | {"state": "job-exclusive"}
@@ -114,7 +114,7 @@ async def test_a_job_that_is_gone_is_refused_and_the_others_run(tmp_path: Path) 
     site = Counting(jobs={f"{number}.s": dict(ONE) for number in range(1, 4)})
     usual = site.answer
 
-    def answer(request: Request) -> list[Reply]:
+    def answer(request: BatchRequest) -> list[Reply]:
         if isinstance(request, StatusRequest) and request.code == RequestCode.STATUS_JOB:
             site.jobs.pop("2.s", None)
         return usual(request)

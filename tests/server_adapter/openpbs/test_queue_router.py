@@ -13,7 +13,7 @@ from server_adapter.bridge.queue_drainer import GOING, QueueDrainer
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec, lifecycle
-from server_adapter.emulator.jobs import Job, Order, Queue
+from server_adapter.emulator.jobs import Job, JobOrder, Queue
 from server_adapter.families import connector
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
@@ -21,7 +21,7 @@ from tests.server_adapter.bridge.federation import Federation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 SCRIPT = "#!/bin/sh\necho äöü\n"
-ORDER = Order(
+ORDER = JobOrder(
     user="alice",
     queue="grid",
     name="relax",

@@ -10,7 +10,7 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.families import connector
-from server_adapter.openpbs import AnyPort, open_connection
+from server_adapter.openpbs import OpenPBSAnyPort, open_connection
 from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.openpbs.requests import ManageRequest
 from server_adapter.settings import load_settings
@@ -40,7 +40,7 @@ async def test_every_entry_of_a_limit_counts(tmp_path: Path) -> None:
             Attribute("acl_users", "ann,bob"),
             Attribute("managers", "root@*,ann@head"),
         )
-        async with await open_connection(Address(host, port), AnyPort(), user="root") as root:
+        async with await open_connection(Address(host, port), OpenPBSAnyPort(), user="root") as root:
             for kind, name in ((ObjectType.SERVER, ""), (ObjectType.QUEUE, "workq")):
                 await root.request(
                     ManageRequest(

@@ -5,10 +5,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerReservation
 from server_adapter.openpbs.codes import ObjectType
-from server_adapter.openpbs.values import condensed, unrolled
+from server_adapter.openpbs.notation import condensed, unrolled
 from server_adapter.servers.openpbs.reservations import (
     SOONEST,
     begins,
@@ -51,8 +51,10 @@ STANDING = (
 ALL = {"n1", "n2", "n3"}
 
 
-def described(**reservations: dict[str, str]) -> list[Described]:
-    return [Described(ObjectType.RESERVATION, f"{name}.s", values) for name, values in reservations.items()]
+def described(**reservations: dict[str, str]) -> list[DescribedObject]:
+    return [
+        DescribedObject(ObjectType.RESERVATION, f"{name}.s", values) for name, values in reservations.items()
+    ]
 
 
 def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none() -> None:

@@ -23,7 +23,7 @@ from server_adapter.bridge.state import ServerState
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.families import connector
-from server_adapter.openpbs import AnyPort, Connection, open_connection
+from server_adapter.openpbs import OpenPBSAnyPort, OpenPBSConnection, open_connection
 from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.openpbs.requests import ManageRequest
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
@@ -283,7 +283,7 @@ async def test_a_server_that_tells_no_types_is_read_by_the_look_of_values_and_th
 
 
 async def manage(
-    root: Connection, kind: int, name: str, *changes: Attribute, command: int = ManagerCommand.SET
+    root: OpenPBSConnection, kind: int, name: str, *changes: Attribute, command: int = ManagerCommand.SET
 ) -> None:
     await root.request(
         ManageRequest(
@@ -293,7 +293,9 @@ async def manage(
 
 
 @asynccontextmanager
-async def site(mode: str, directory: Path) -> AsyncIterator[tuple[EmulatedOpenPBS, Connection, object]]:
+async def site(
+    mode: str, directory: Path
+) -> AsyncIterator[tuple[EmulatedOpenPBS, OpenPBSConnection, object]]:
     nodes = [NodeSpec(f"n{number}", 4, memory=8 << 20) for number in (1, 2, 3)]
     async with EmulatedOpenPBS(nodes, time_scale=0) as server:
         server.cluster.attributes["scheduling"] = "True"
@@ -308,7 +310,7 @@ async def site(mode: str, directory: Path) -> AsyncIterator[tuple[EmulatedOpenPB
         }
         adapter = connector(load_settings(None, settings))(AdaptiveRateLimiter(200))
         try:
-            async with await open_connection(Address(host, port), AnyPort(), user="root") as root:
+            async with await open_connection(Address(host, port), OpenPBSAnyPort(), user="root") as root:
                 for name, kind in (
                     ("rack", "string"),
                     ("OS", "string"),

@@ -5,7 +5,6 @@ import logging
 
 import pytest
 
-from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.batch.errors import (
     ProtocolError,
     RequestForbiddenError,
@@ -14,21 +13,22 @@ from server_adapter.batch.errors import (
     ServerUnreachableError,
     TakenError,
 )
-from server_adapter.batch.layout import Request
+from server_adapter.batch.reply_payloads import Status, StatusObject
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.dis import Attribute, DisSyntaxError
-from server_adapter.openpbs import READ_ONLY, AnyPort, Munge, open_connection
-from server_adapter.openpbs.codes import Command, ObjectType, RequestCode, ServerCode
-from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs import READ_ONLY, Munge, OpenPBSAnyPort, open_connection
+from server_adapter.openpbs.codes import ObjectType, OpenPBSCommand, OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.packets import PacketSplitter
+from server_adapter.openpbs.registration import register
 from server_adapter.openpbs.replies import Reply
 from server_adapter.openpbs.requests import (
     DeferredReplyRequest,
     RunRequest,
-    SelectRequest,
+    SelectStatusRequest,
     StatusRequest,
 )
-from server_adapter.openpbs.scheduler import register
 from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegistration
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal
 
@@ -40,8 +40,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def connect(peer: Peer, **options: object) -> Connection:
-    return await open_connection(Address("127.0.0.1", peer.port), AnyPort(), **options)  # type: ignore[arg-type]
+async def connect(peer: Peer, **options: object) -> OpenPBSConnection:
+    return await open_connection(Address("127.0.0.1", peer.port), OpenPBSAnyPort(), **options)  # type: ignore[arg-type]
 
 
 def jobs(first: int, count: int) -> Status:
@@ -56,20 +56,24 @@ def jobs(first: int, count: int) -> Status:
 
 
 async def test_a_large_answer_comes_in_parts_and_is_read_to_its_last() -> None:
-    def answer(request: Request) -> list[Reply]:
-        if isinstance(request, SelectRequest):
+    def answer(request: BatchRequest) -> list[Reply]:
+        if isinstance(request, SelectStatusRequest):
             return [Reply(payload=jobs(0, 500), more=True), Reply(payload=jobs(500, 20))]
         return [OK]
 
     async with Peer(answer).listening() as peer, await connect(peer) as connection:
-        found = await connection.describe(SelectRequest())
+        found = await connection.describe(SelectStatusRequest())
         assert [item.name for item in found] == [f"{number}.s" for number in range(520)]
         assert await connection.describe(StatusRequest(code=RequestCode.STATUS_QUEUE)) == []
 
 
 async def test_a_refusal_names_the_code_as_the_servers_manual_and_the_connection_lives_on() -> None:
-    def answer(request: Request) -> list[Reply]:
-        return [refusal(ServerCode.NORUNALTEREDJOB, "altered")] if isinstance(request, RunRequest) else [OK]
+    def answer(request: BatchRequest) -> list[Reply]:
+        return (
+            [refusal(OpenPBSErrorCode.NORUNALTEREDJOB, "altered")]
+            if isinstance(request, RunRequest)
+            else [OK]
+        )
 
     async with Peer(answer).listening() as peer, await connect(peer) as connection:
         run = RunRequest(code=RequestCode.ASYNC_RUN_JOB_ACK, job="1.s", destination="(n1:ncpus=1)")
@@ -86,16 +90,18 @@ async def test_shadow_mode_lets_nothing_out_that_changes_the_server() -> None:
 
 
 async def test_who_is_not_trusted_is_told_so_and_by_which_code() -> None:
-    async with Peer(lambda _: [refusal(ServerCode.BADCRED, "Invalid credential")]).listening() as peer:
+    async with Peer(lambda _: [refusal(OpenPBSErrorCode.BADCRED, "Invalid credential")]).listening() as peer:
         with pytest.raises(RightsError, match=r"does not trust root here.*15019 BADCRED"):
             await connect(peer)
 
 
 async def test_a_server_that_says_nothing_or_nonsense_is_left() -> None:
-    async with Peer(lambda request: [] if isinstance(request, SelectRequest) else [OK]).listening() as peer:
+    async with Peer(
+        lambda request: [] if isinstance(request, SelectStatusRequest) else [OK]
+    ).listening() as peer:
         connection = await connect(peer, timeout=0.2)
         with pytest.raises(ServerUnreachableError, match="gave no answer within"):
-            await connection.describe(SelectRequest())
+            await connection.describe(SelectStatusRequest())
         assert not connection.usable
         await connection.close()
 
@@ -108,7 +114,7 @@ async def test_a_server_that_says_nothing_or_nonsense_is_left() -> None:
     server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
     async with server:
         with pytest.raises(ProtocolError, match="no OpenPBS server"):
-            await open_connection(Address("127.0.0.1", server.sockets[0].getsockname()[1]), AnyPort())
+            await open_connection(Address("127.0.0.1", server.sockets[0].getsockname()[1]), OpenPBSAnyPort())
 
 
 def test_bytes_that_are_no_packet_are_refused_at_once() -> None:
@@ -135,7 +141,7 @@ async def test_a_place_that_is_taken_is_not_fought_for() -> None:
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(ServerCode.PERM, "PBS_DAEMON_SERVICE_USER"), (ServerCode.UNKSCHED, "create sched mine")],
+    [(OpenPBSErrorCode.PERM, "PBS_DAEMON_SERVICE_USER"), (OpenPBSErrorCode.UNKSCHED, "create sched mine")],
 )
 async def test_who_may_not_be_the_scheduler_is_told_what_to_do(code: int, words: str) -> None:
     async with Peer().listening() as peer:
@@ -156,7 +162,7 @@ async def test_each_command_makes_us_look_and_its_cycle_ends() -> None:
         assert place.barred() == ""
         keeping = asyncio.create_task(place.serve())
         async with asyncio.timeout(60):
-            peer.command(Command.NEW)
+            peer.command(OpenPBSCommand.NEW)
             while len(peer.ends) < 2:
                 await asyncio.sleep(0.01)
         assert peer.ends == [b"+0", b"+0"]
@@ -171,11 +177,11 @@ async def test_a_qrun_that_leaves_the_nodes_to_us_is_answered_before_its_cycle_e
         await place.register(lambda _: None)
         keeping = asyncio.create_task(place.serve())
         async with asyncio.timeout(60):
-            peer.command(Command.RUN_JOB, "7.s")
+            peer.command(OpenPBSCommand.RUN_JOB, "7.s")
             while len(peer.ends) < 2:
                 await asyncio.sleep(0.01)
         [reply] = [request for request in peer.seen if isinstance(request, DeferredReplyRequest)]
-        assert (reply.command, reply.job, reply.text) == (Command.RUN_JOB, "7.s", "no start for 7.s")
+        assert (reply.command, reply.job, reply.text) == (OpenPBSCommand.RUN_JOB, "7.s", "no start for 7.s")
         assert reply.result != 0
         keeping.cancel()
         await place.close()

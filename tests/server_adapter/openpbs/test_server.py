@@ -10,7 +10,7 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.run_checks import RunVerdict
 from server_adapter.bridge.server import OccurrencePlacement
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
 from server_adapter.settings import SettingsError, load_settings
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Objects, Site, run, start
 
@@ -87,7 +87,7 @@ async def test_a_job_that_is_to_be_alone_does_not_join_another(
 
 
 async def test_what_the_server_says_to_a_run_is_told_with_its_code(tmp_path: Path) -> None:
-    for code, busy in ((ServerCode.NORUNALTEREDJOB, False), (ServerCode.NODE_BUSY, True)):
+    for code, busy in ((OpenPBSErrorCode.NORUNALTEREDJOB, False), (OpenPBSErrorCode.NODE_BUSY, True)):
         site = Site(jobs={"1.s": dict(QUEUED)}, refuse={RequestCode.ASYNC_RUN_JOB_ACK: code})
         async with site.peer.listening():
             assert await start(site, tmp_path, ShareFacts("n1", 4)) == (False, code, "no", busy)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.answers import Status
+from server_adapter.batch.reply_payloads import Status
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.emulator.openpbs.state import Reservation, new_vnode

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.status_objects import Described
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.openpbs.codes import ObjectType
 from server_adapter.servers.openpbs import stuck_vnodes as module
 from server_adapter.servers.openpbs.facts import vnode_state
@@ -20,12 +20,15 @@ class Clock:
         return self.now
 
 
-def vnodes(*states: str) -> list[Described]:
-    return [Described(ObjectType.NODE, f"n{i}", NODE | {"state": state}) for i, state in enumerate(states, 1)]
+def vnodes(*states: str) -> list[DescribedObject]:
+    return [
+        DescribedObject(ObjectType.NODE, f"n{i}", NODE | {"state": state})
+        for i, state in enumerate(states, 1)
+    ]
 
 
-def running(where: str, state: str = "R") -> Described:
-    return Described(ObjectType.JOB, "1.s", QUEUED | {"job_state": state, "exec_vnode": where})
+def running(where: str, state: str = "R") -> DescribedObject:
+    return DescribedObject(ObjectType.JOB, "1.s", QUEUED | {"job_state": state, "exec_vnode": where})
 
 
 def test_a_vnode_that_no_job_has_for_a_minute_is_as_if_it_were_offline(

@@ -15,7 +15,7 @@ from server_adapter.batch.errors import RequestForbiddenError, RightsError, Serv
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.transfers import MARK, TransferExecutor
 from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
-from server_adapter.emulator.openpbs import running
+from server_adapter.emulator.openpbs import runs
 from server_adapter.families import connector
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.servers.openpbs.transfers import submission_attributes
@@ -171,7 +171,7 @@ async def test_a_job_that_runs_stays_and_is_deleted_by_force_alone(counter: Coun
     first = await counter.do("submit")
     await counter.do("release", first.server_job)
     job = counter.server.cluster.jobs[first.server_job]
-    running.start(counter.server.cluster, job, "(n1:ncpus=2)", synchronous=True)
+    runs.start(counter.server.cluster, job, "(n1:ncpus=2)", synchronous=True)
     back = await counter.do("withdraw", first.server_job, release_requested=True)
     assert (back.done, back.text) == (False, f"{first.server_job} runs or has run")
     assert (job.state, job.holds) == (JobState.RUNNING, set())
@@ -263,7 +263,7 @@ async def test_of_an_array_that_is_taken_back_the_jobs_that_run_go_on(counter: C
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     await counter.do("release", done.server_job)
     jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
-    running.start(counter.server.cluster, jobs[6], "(n1:ncpus=2)", synchronous=True)
+    runs.start(counter.server.cluster, jobs[6], "(n1:ncpus=2)", synchronous=True)
     back = await counter.do("withdraw", done.server_job, release_requested=True)
     assert not back.done
     assert back.text == f"1 of the 4 jobs that the server has of {done.server_job} run or have run"
@@ -295,7 +295,7 @@ async def test_ends_of_an_arrays_jobs_while_the_adapter_was_away_are_read(
     await counter.do("release", done.server_job)
     jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
     for index in over:
-        running.start(counter.server.cluster, jobs[index], "(n1:ncpus=1)", synchronous=True)
+        runs.start(counter.server.cluster, jobs[index], "(n1:ncpus=1)", synchronous=True)
     counter.server.skip(3600)
     assert {index for index, job in jobs.items() if job.finished} == set(over)
     again = Counter(counter.server, tmp_path)

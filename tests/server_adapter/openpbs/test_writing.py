@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server_adapter.bridge.write_queue import AttributeWrite
-from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
 from server_adapter.openpbs.requests import ManageRequest
 from tests.server_adapter.openpbs.site import QUEUED, Site, tell
 
@@ -77,7 +77,7 @@ async def test_an_array_says_the_soonest_start_of_its_subjobs_and_is_seldom_writ
 
 
 async def test_where_comments_may_not_be_written_estimates_still_are(tmp_path: Path) -> None:
-    site = Site(refuse={RequestCode.MODIFY_JOB: ServerCode.ATTRRO})
+    site = Site(refuse={RequestCode.MODIFY_JOB: OpenPBSErrorCode.ATTRRO})
     async with site.peer.listening():
         server = site.server_of(tmp_path)
         assert not await server.write(tell("1.s", 2_000, "n1"))

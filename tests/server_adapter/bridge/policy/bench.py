@@ -15,7 +15,7 @@ from typing import Any
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.torque import AnyPort, open_connection, verbs
+from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
 from server_adapter.torque.requests import ManageRequest
 from tests.server_adapter.bridge.processes import House
 
@@ -145,7 +145,7 @@ class Bench:
 
     async def request(self, request: ManageRequest) -> None:
         """Say this to the server, as a client does."""
-        async with await open_connection(Address(*self.server.address), AnyPort()) as connection:
+        async with await open_connection(Address(*self.server.address), TorqueAnyPort()) as connection:
             await connection.request(request)
 
     async def seen(self, job: str, when: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -192,9 +192,9 @@ class Bench:
         left = [
             job.id for job in self.server.cluster.jobs.values() if not job.finished and job.id != self.wall
         ]
-        async with await open_connection(Address(*self.server.address), AnyPort()) as connection:
+        async with await open_connection(Address(*self.server.address), TorqueAnyPort()) as connection:
             for job in left:
                 with contextlib.suppress(ServerRefusedError):  # it was deleted with another
-                    await connection.request(verbs.delete(job))
+                    await connection.request(admin_requests.delete(job))
         while len((await self.house.ask("/jobs"))["jobs"]) > 1:
             await asyncio.sleep(0.05)

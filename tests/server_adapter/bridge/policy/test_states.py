@@ -3,7 +3,7 @@
 import pytest
 
 from server_adapter.emulator.lifecycle import settle
-from server_adapter.torque import verbs
+from server_adapter.torque import admin_requests
 from tests.server_adapter.bridge.policy.bench import Bench
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +32,9 @@ async def test_a_held_job_is_planned_when_it_is_released(bench: Bench, letter: s
 async def test_a_planned_job_that_is_held_loses_its_start_until_it_is_released(bench: Bench) -> None:
     job = bench.submit("ann")
     await bench.planned(job, at=0)
-    await bench.request(verbs.hold(job))
+    await bench.request(admin_requests.hold(job))
     assert "user hold" in await bench.waits(job, "hold")
-    await bench.request(verbs.release(job))
+    await bench.request(admin_requests.release(job))
     await bench.planned(job, at=0)
 
 

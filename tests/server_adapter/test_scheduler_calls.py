@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from server_adapter.torque.calls import CallWatch, explain, scheduler_address
+from server_adapter.torque.scheduler_calls import CallWatch, explain, scheduler_address
 
 
 class Clock:

@@ -3,22 +3,22 @@
 import operator
 from collections.abc import Iterable, Sequence
 
-from server_adapter.batch.answers import Location, Selection
+from server_adapter.batch.reply_payloads import Location, SelectedJobs
 from server_adapter.dis import Attribute, Operation, encode_integer, encode_string, values_by_key
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job
-from server_adapter.emulator.openpbs import render, selects
+from server_adapter.emulator.openpbs import select_statements, status_attributes
 from server_adapter.emulator.openpbs.state import PbsCluster
-from server_adapter.emulator.principal import Principal, may_see
-from server_adapter.openpbs.codes import ObjectType, ServerCode
-from server_adapter.openpbs.replies import Choice, Reply, encode_reply
-from server_adapter.openpbs.requests import JobRequest, SelectRequest, StatusRequest
+from server_adapter.emulator.principal import Principal, is_job_visible
+from server_adapter.openpbs.codes import ObjectType, OpenPBSErrorCode
+from server_adapter.openpbs.replies import Reply, ReplyChoice, encode_reply
+from server_adapter.openpbs.requests import JobRequest, SelectStatusRequest, StatusRequest
 
 PART = 500
 """Objects in one part of a reply."""
 
-_HEAD = encode_reply(Reply())[: -len("+1+0")] + encode_integer(Choice.STATUS)
+_HEAD = encode_reply(Reply())[: -len("+1+0")] + encode_integer(ReplyChoice.STATUS)
 _ORDERS = {
     Operation.GE: operator.ge,
     Operation.GT: operator.gt,
@@ -30,7 +30,7 @@ Found = tuple[ObjectType, str, Sequence[tuple[str, bytes]]]
 """An object: what it is, its name, its encoded entries."""
 
 
-class Inquiries:
+class OpenPBSQueries:
     """Answers requests that change nothing, each with the bodies of one or more packets.
 
     Encoded jobs are kept until they change.
@@ -59,62 +59,62 @@ class Inquiries:
                 found += self._objects(self._in_queue(name), subjobs=subjobs, history=history, typed=subjobs)
         if refusal is not None and not found:
             raise refusal
-        return self._reply(self._seen(found, who), request.attributes, who)
+        return self._reply(self._visible(found, who), request.attributes, who)
 
-    def select_status(self, request: SelectRequest, who: Principal) -> list[bytes]:
+    def select_status(self, request: SelectStatusRequest, who: Principal) -> list[bytes]:
         """SelStat: the jobs that meet the conditions; of arrays, the parent and the subjobs that run, with
         the extension `T` all subjobs and no parent.
         """
         for scheduler in self._cluster.schedulers.values():
             scheduler.reads = scheduler.reads or scheduler.cycling
-        return self._reply(self._seen(self._selected(request), who), request.attributes, who)
+        return self._reply(self._visible(self._selected(request), who), request.attributes, who)
 
-    def select(self, request: SelectRequest, who: Principal) -> list[bytes]:
+    def select(self, request: SelectStatusRequest, who: Principal) -> list[bytes]:
         """SelectJobs: ids alone."""
-        ids = tuple([name for _, name, _ in self._seen(self._selected(request), who)])
-        return [encode_reply(Reply(payload=Selection(ids)))]
+        ids = tuple([name for _, name, _ in self._visible(self._selected(request), who)])
+        return [encode_reply(Reply(payload=SelectedJobs(ids)))]
 
     def locate(self, request: JobRequest, who: Principal) -> list[bytes]:
         """LocateJob."""
         del who
-        self.jobs_of(request.job)
+        self.find_jobs(request.job)
         return [encode_reply(Reply(payload=Location(self._cluster.server)))]
 
     def status_queue(self, request: StatusRequest, who: Principal) -> list[bytes]:
         """StatusQue."""
         cluster = self._cluster
         if request.name and request.name not in cluster.queues:
-            raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+            raise RefusalError(OpenPBSErrorCode.UNKQUE, "Unknown queue")
         queues = [one for name, one in cluster.queues.items() if request.name in ("", name)]
-        found = [(one.name, render.queue_attributes(cluster, one)) for one in queues]
+        found = [(one.name, status_attributes.queue_attributes(cluster, one)) for one in queues]
         return self._reply(_encoded(ObjectType.QUEUE, found), request.attributes, who)
 
     def status_server(self, request: StatusRequest, who: Principal) -> list[bytes]:
         """StatusSvr."""
-        found = [(self._cluster.server, render.server_attributes(self._cluster))]
+        found = [(self._cluster.server, status_attributes.server_attributes(self._cluster))]
         return self._reply(_encoded(ObjectType.SERVER, found), request.attributes, who)
 
     def status_node(self, request: StatusRequest, who: Principal) -> list[bytes]:
         """StatusNode: vnodes."""
         cluster = self._cluster
         nodes = [cluster.vnode(request.name)] if request.name else cluster.vnodes()
-        found = [(node.name, render.vnode_attributes(cluster, node)) for node in nodes]
+        found = [(node.name, status_attributes.vnode_attributes(cluster, node)) for node in nodes]
         return self._reply(_encoded(ObjectType.NODE, found), request.attributes, who)
 
     def status_reservation(self, request: StatusRequest, who: Principal) -> list[bytes]:
         """StatusResv."""
         cluster = self._cluster
         some = [cluster.reservation(request.name)] if request.name else list(cluster.reservations.values())
-        found = [(one.id, render.reservation_attributes(cluster, one)) for one in some]
+        found = [(one.id, status_attributes.reservation_attributes(cluster, one)) for one in some]
         return self._reply(_encoded(ObjectType.RESERVATION, found), request.attributes, who)
 
     def status_scheduler(self, request: StatusRequest, who: Principal) -> list[bytes]:
         """StatusSched."""
         known = self._cluster.schedulers
         if request.name and request.name not in known:
-            raise RefusalError(ServerCode.UNKSCHED, "Unknown Scheduler")
+            raise RefusalError(OpenPBSErrorCode.UNKSCHED, "Unknown Scheduler")
         found = [
-            (name, render.scheduler_attributes(one))
+            (name, status_attributes.scheduler_attributes(one))
             for name, one in known.items()
             if request.name in ("", name)
         ]
@@ -128,27 +128,27 @@ class Inquiries:
                 name,
                 [Attribute("type", facts.type), *([Attribute("flag", facts.flags)] if facts.flags else [])],
             )
-            for name, facts in selects.types_of(self._cluster).reported.items()
+            for name, facts in select_statements.resource_types(self._cluster).reported.items()
             if request.name.lower() in ("", name.lower())
         ]
         if request.name and not found:
-            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource {request.name}")
+            raise RefusalError(OpenPBSErrorCode.UNKRESC, f"Unknown resource {request.name}")
         return _parts(_encoded(ObjectType.RESOURCE, found))
 
-    def jobs_of(self, name: str) -> list[Job]:
+    def find_jobs(self, name: str) -> list[Job]:
         """The jobs that an id means: one, one subjob, or all subjobs of an array. Raises 15001."""
         try:
             return self._cluster.named(name)
         except RefusalError:
-            raise RefusalError(ServerCode.UNKJOBID, "Unknown Job Id") from None
+            raise RefusalError(OpenPBSErrorCode.UNKJOBID, "Unknown Job Id") from None
 
     # -- jobs ---------------------------------------------------------------------------------------
 
     def _named(self, name: str, *, subjobs: bool, history: bool) -> list[Found]:
-        jobs = self.jobs_of(name)
+        jobs = self.find_jobs(name)
         over = all(job.finished for job in jobs)
         if over and not history:
-            raise RefusalError(ServerCode.HISTJOBID, "Job has finished")
+            raise RefusalError(OpenPBSErrorCode.HISTJOBID, "Job has finished")
         if "[]" in name:
             return self._objects(jobs, subjobs=subjobs, history=history, typed=True)
         if not self._cluster.exists(jobs[0]):
@@ -167,7 +167,7 @@ class Inquiries:
             return jobs
         queue = name.partition("@")[0]
         if queue not in self._cluster.queues:
-            raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+            raise RefusalError(OpenPBSErrorCode.UNKQUE, "Unknown queue")
         return (job for job in jobs if job.queue == queue)
 
     def _objects(
@@ -192,7 +192,7 @@ class Inquiries:
                 found.append((kind, job.id, self._entries(job)))
         return found
 
-    def _selected(self, request: SelectRequest) -> list[Found]:
+    def _selected(self, request: SelectStatusRequest) -> list[Found]:
         named = [entry for entry in request.conditions if entry.name == "destination"]
         queue = named[0].value if named else ""
         extension = request.extension or ""
@@ -225,9 +225,9 @@ class Inquiries:
     def _meets(self, name: str, condition: Attribute) -> bool:
         jobs = self._cluster.named(name)
         entries = (
-            render.array_attributes(self._cluster, jobs)
+            status_attributes.array_attributes(self._cluster, jobs)
             if "[]" in name
-            else render.job_attributes(self._cluster, jobs[0])
+            else status_attributes.job_attributes(self._cluster, jobs[0])
         )
         values = values_by_key(entries)
         match condition.name:
@@ -241,17 +241,17 @@ class Inquiries:
                 met = values.get(condition.key) == condition.value
         return met is not (condition.operation is Operation.NE)
 
-    def _seen(self, found: list[Found], who: Principal) -> list[Found]:
+    def _visible(self, found: list[Found], who: Principal) -> list[Found]:
         if who.manager or self._cluster.attributes.get("query_other_jobs") == "True":
             return found
-        return [one for one in found if may_see(self._cluster, who, self._cluster.named(one[1])[0])]
+        return [one for one in found if is_job_visible(self._cluster, who, self._cluster.named(one[1])[0])]
 
     def _entries(self, job: Job) -> list[tuple[str, bytes]]:
         stamp = (job.revision, int(self._cluster.now) if job.active else 0)
         known = self._kept.get(job.id)
         if known is not None and known[0] == stamp:
             return known[1]
-        entries = _entries_of(render.job_attributes(self._cluster, job))
+        entries = _encode_entries(status_attributes.job_attributes(self._cluster, job))
         if len(self._kept) > 2 * len(self._cluster.jobs) + 1000:
             self._kept.clear()
         self._kept[job.id] = (stamp, entries)
@@ -263,7 +263,7 @@ class Inquiries:
         known = self._kept.get(name)
         if known is not None and known[0] == stamp:
             return known[1]
-        entries = _entries_of(render.array_attributes(self._cluster, members))
+        entries = _encode_entries(status_attributes.array_attributes(self._cluster, members))
         self._kept[name] = (stamp, entries)
         return entries
 
@@ -271,14 +271,17 @@ class Inquiries:
         """All entries in the server's order, or the wanted ones in the request's."""
         if not names:
             return _parts(
-                [(k, n, [one for one in entries if render.is_shown(one[0], who)]) for k, n, entries in found]
+                [
+                    (k, n, [one for one in entries if status_attributes.is_shown(one[0], who)])
+                    for k, n, entries in found
+                ]
             )
         wanted = dict.fromkeys([entry.name for entry in names])
         chosen: list[Found] = []
         for kind, name, entries in found:
             by_name: dict[str, list[tuple[str, bytes]]] = {}
             for one in entries:
-                if one[0] in wanted and render.is_shown(one[0], who):
+                if one[0] in wanted and status_attributes.is_shown(one[0], who):
                     by_name.setdefault(one[0], []).append(one)
             if kind is ObjectType.ARRAY and "array_indices_remaining" not in wanted:
                 by_name["array_indices_remaining"] = [
@@ -295,12 +298,12 @@ def _compared(value: str, condition: Attribute) -> bool:
     return bool(_ORDERS[condition.operation](int(value), int(condition.value)))
 
 
-def _entries_of(attributes: Iterable[Attribute]) -> list[tuple[str, bytes]]:
+def _encode_entries(attributes: Iterable[Attribute]) -> list[tuple[str, bytes]]:
     return [(entry.name, encode_entry(entry)) for entry in attributes]
 
 
 def _encoded(kind: ObjectType, objects: Iterable[tuple[str, Iterable[Attribute]]]) -> list[Found]:
-    return [(kind, name, _entries_of(attributes)) for name, attributes in objects]
+    return [(kind, name, _encode_entries(attributes)) for name, attributes in objects]
 
 
 def _parts(found: Sequence[Found]) -> list[bytes]:

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from schedd.wire import BUILT_IN, ResourceFacts, ResourceTypes
 from server_adapter.emulator.openpbs.state import PbsCluster
-from server_adapter.openpbs.values import amount, boolean, kib, select, text_of_value, written
+from server_adapter.openpbs.notation import boolean, format_amount, kib, parse_amount, select, unquote
 
 KNOWN = frozenset(
     [
@@ -25,23 +25,23 @@ def _types(custom: tuple[tuple[str, tuple[str, str]], ...]) -> ResourceTypes:
     return ResourceTypes({**_DEFINED, **{name: ResourceFacts(kind, flag) for name, (kind, flag) in custom}})
 
 
-def types_of(cluster: PbsCluster) -> ResourceTypes:
+def resource_types(cluster: PbsCluster) -> ResourceTypes:
     """The resources that the server defines: those that every server knows, and its custom ones."""
     return _types(tuple(cluster.resources.items()))
 
 
 def is_known(cluster: PbsCluster, name: str) -> bool:
     """Whether the server has a resource of this name, in whatever case it is written."""
-    return name.lower() in KNOWN or types_of(cluster).spelled(name) in cluster.resources
+    return name.lower() in KNOWN or resource_types(cluster).spelled(name) in cluster.resources
 
 
 def is_value(cluster: PbsCluster, name: str, text: str) -> bool:
     """Whether the text is a value of the resource's type."""
-    types = types_of(cluster)
+    types = resource_types(cluster)
     kind = types.resource_type(name)
     if kind == "boolean":
         return boolean(name, text, types) is not None
-    return kind not in ("long", "size", "float") or amount(name, text, types) is not None
+    return kind not in ("long", "size", "float") or parse_amount(name, text, types) is not None
 
 
 TIMES = frozenset({"walltime", "soft_walltime", "min_walltime", "max_walltime", "cput", "pcput"})
@@ -66,7 +66,7 @@ def complete(cluster: PbsCluster, given: Mapping[str, str], defaults: Mapping[st
     nodes = resources.get("nodes")
     if "select" not in resources:
         if nodes is not None:
-            resources["select"] = _of_nodes(nodes, resources)
+            resources["select"] = _select_from_nodes(nodes, resources)
             resources.setdefault("place", "scatter")
         else:
             wanted = {name: defaults[name] for name in ("ncpus", "mem") if name in defaults} | resources
@@ -104,10 +104,10 @@ def sums(cluster: PbsCluster, text: str) -> dict[str, str]:
         for name, taken in amounts(cluster, asked).items():
             total[name] = total.get(name, 0) + count * taken
     found = {"nodect": str(units)}
-    types = types_of(cluster)
+    types = resource_types(cluster)
     for name, taken in total.items():
         size = types.resource_type(name) == "size"
-        found[name] = written_size(taken) if size else written(name, taken, types)
+        found[name] = written_size(taken) if size else format_amount(name, taken, types)
     return found
 
 
@@ -116,23 +116,23 @@ def amounts(cluster: PbsCluster, resources: Mapping[str, str]) -> dict[str, int]
 
     Raises ValueError for what is no value of a resource's type.
     """
-    types = types_of(cluster)
+    types = resource_types(cluster)
     found = {}
     for name, value in resources.items():
         if types.is_amount(name) and name not in TIMES:
-            taken = amount(name, text_of_value(value), types)
+            taken = parse_amount(name, unquote(value), types)
             if taken is None:
                 raise ValueError(f"{name}={value}")
             found[types.spelled(name)] = taken
     return found
 
 
-def written_size(amount: int) -> str:
+def written_size(parse_amount: int) -> str:
     """KiB in the largest unit that is exact."""
     at = 0
-    while amount and amount % 1024 == 0 and at + 1 < len(_UNITS):
-        amount, at = amount // 1024, at + 1
-    return f"{amount}{_UNITS[at]}"
+    while parse_amount and parse_amount % 1024 == 0 and at + 1 < len(_UNITS):
+        parse_amount, at = parse_amount // 1024, at + 1
+    return f"{parse_amount}{_UNITS[at]}"
 
 
 def _written(count: int, asked: Mapping[str, str]) -> str:
@@ -149,7 +149,7 @@ def _firsts(nodes: str) -> list[str]:
     return [part.partition(":")[0] for part in nodes.split("+")]
 
 
-def _of_nodes(nodes: str, resources: Mapping[str, str]) -> str:
+def _select_from_nodes(nodes: str, resources: Mapping[str, str]) -> str:
     """`nodes=2:ppn=4:big` as chunks; the job's memory is divided over them, that of each core is theirs."""
     chunks = []
     units = sum(int(first) if first.isdecimal() else 1 for first in _firsts(nodes))

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator.errors import RefusalError, bad_value
 from server_adapter.emulator.jobs import Queue
-from server_adapter.emulator.nodes import Node, NodeSpec
+from server_adapter.emulator.nodes import EmulatedNode, NodeSpec
 from server_adapter.emulator.settings import BOOLEANS, NUMBERS, SETTABLE, TEXTS
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import ManagerCommand, ObjectType, SchedulerCommand
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.notation import flag
 from server_adapter.torque.requests import ManageRequest
-from server_adapter.torque.values import flag
 
 
 def manage(cluster: Cluster, request: ManageRequest) -> None:
@@ -21,7 +21,7 @@ def manage(cluster: Cluster, request: ManageRequest) -> None:
     """
     command = ManagerCommand(request.command) if request.command in range(4) else None
     if command is None:
-        raise RefusalError(ServerCode.IVALREQ)
+        raise RefusalError(TorqueErrorCode.IVALREQ)
     match request.object_type:
         case ObjectType.SERVER:
             for change in request.attributes:
@@ -35,18 +35,18 @@ def manage(cluster: Cluster, request: ManageRequest) -> None:
         case ObjectType.NODE:
             _node(cluster, command, request.name, request.attributes)
         case _:
-            raise RefusalError(ServerCode.IVALREQ)
+            raise RefusalError(TorqueErrorCode.IVALREQ)
 
 
 def _queue(cluster: Cluster, command: ManagerCommand, name: str, changes: Sequence[Attribute]) -> None:
     if command is ManagerCommand.CREATE:
         if name in cluster.queues:
-            raise RefusalError(ServerCode.QUEEXIST, "Queue already exists")
+            raise RefusalError(TorqueErrorCode.QUEEXIST, "Queue already exists")
         cluster.queues[name] = Queue(name, {"enabled": "False", "started": "False"})
     queue = cluster.queue(name)
     if command is ManagerCommand.DELETE:
         if any(job.queue == name for job in cluster.live_jobs()):
-            raise RefusalError(ServerCode.QUEEXIST, "Cannot delete busy queue")
+            raise RefusalError(TorqueErrorCode.QUEEXIST, "Cannot delete busy queue")
         del cluster.queues[name]
         return
     for change in changes:
@@ -56,7 +56,7 @@ def _queue(cluster: Cluster, command: ManagerCommand, name: str, changes: Sequen
 
 def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
     if change.name not in SETTABLE:
-        raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {change.name}")
+        raise RefusalError(TorqueErrorCode.NOATTR, f"Undefined attribute  {change.name}")
     key = change.key
     if unset or change.operation is Operation.UNSET:
         attributes.pop(key, None)
@@ -82,22 +82,22 @@ def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
 def _node(cluster: Cluster, command: ManagerCommand, name: str, changes: Sequence[Attribute]) -> None:
     if command is ManagerCommand.CREATE:
         if name in cluster.nodes:
-            raise RefusalError(ServerCode.QUEEXIST, "Node name already exists")
+            raise RefusalError(TorqueErrorCode.QUEEXIST, "Node name already exists")
         port = 30_000 + 2 * (len(cluster.nodes) + 1)
-        cluster.nodes[name] = Node(NodeSpec(name, slots=1), mom_port=port, reported=int(cluster.now))
+        cluster.nodes[name] = EmulatedNode(NodeSpec(name, slots=1), mom_port=port, reported=int(cluster.now))
     if name not in cluster.nodes:
-        raise RefusalError(ServerCode.UNKNODE)
+        raise RefusalError(TorqueErrorCode.UNKNODE)
     node = cluster.nodes[name]
     if command is ManagerCommand.DELETE:
         if node.taken:
-            raise RefusalError(ServerCode.QUEEXIST, "Node is busy")
+            raise RefusalError(TorqueErrorCode.QUEEXIST, "Node is busy")
         del cluster.nodes[name]
         return
     for change in changes:
         _set_node(node, change, unset=command is ManagerCommand.UNSET)
 
 
-def _set_node(node: Node, change: Attribute, *, unset: bool) -> None:
+def _set_node(node: EmulatedNode, change: Attribute, *, unset: bool) -> None:
     words = [word for word in change.value.split(",") if word]
     match change.name:
         case "state":
@@ -109,7 +109,7 @@ def _set_node(node: Node, change: Attribute, *, unset: bool) -> None:
                 node.offline = "offline" in words
         case "np":
             if not change.value.isdecimal() or int(change.value) < 1:
-                raise RefusalError(ServerCode.BADATVAL)
+                raise RefusalError(TorqueErrorCode.BADATVAL)
             node.slots = int(change.value)
         case "properties":
             if unset:
@@ -125,4 +125,4 @@ def _set_node(node: Node, change: Attribute, *, unset: bool) -> None:
         case "ntype" | "power_state" | "ttl" | "acl" | "requestid":
             pass
         case _:
-            raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {change.name}")
+            raise RefusalError(TorqueErrorCode.NOATTR, f"Undefined attribute  {change.name}")

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from server_adapter.dis import Decoder, encode_attributes, encode_integer, encode_string
 
-__all__ = ["READERS", "WRITERS", "Kind", "Layout", "Request", "encode_body"]
+__all__ = ["READERS", "WRITERS", "BatchRequest", "FieldKind", "Layout", "encode_body"]
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """How a field of a request body travels."""
 
     NUMBER = "number"
@@ -28,26 +28,26 @@ def _read_texts(decoder: Decoder) -> tuple[str, ...]:
     return tuple([decoder.string() for _ in range(decoder.count())])
 
 
-WRITERS: dict[Kind, Callable[[Any], bytes]] = {
-    Kind.NUMBER: encode_integer,
-    Kind.TEXT: encode_string,
-    Kind.TEXTS: _write_texts,
-    Kind.BYTES: encode_string,
-    Kind.ATTRIBUTES: encode_attributes,
+WRITERS: dict[FieldKind, Callable[[Any], bytes]] = {
+    FieldKind.NUMBER: encode_integer,
+    FieldKind.TEXT: encode_string,
+    FieldKind.TEXTS: _write_texts,
+    FieldKind.BYTES: encode_string,
+    FieldKind.ATTRIBUTES: encode_attributes,
 }
-READERS: dict[Kind, Callable[[Decoder], Any]] = {
-    Kind.NUMBER: Decoder.unsigned,
-    Kind.TEXT: Decoder.string,
-    Kind.TEXTS: _read_texts,
-    Kind.BYTES: Decoder.raw_string,
-    Kind.ATTRIBUTES: Decoder.attributes,
+READERS: dict[FieldKind, Callable[[Decoder], Any]] = {
+    FieldKind.NUMBER: Decoder.unsigned,
+    FieldKind.TEXT: Decoder.string,
+    FieldKind.TEXTS: _read_texts,
+    FieldKind.BYTES: Decoder.raw_string,
+    FieldKind.ATTRIBUTES: Decoder.attributes,
 }
 
-Layout = tuple[tuple[str, Kind], ...]
+Layout = tuple[tuple[str, FieldKind], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class BatchRequest:
     """Base of all requests: which one it is, and the optional extension string at its end.
 
     `layout` names the fields of the body in the order in which they travel.
@@ -58,6 +58,6 @@ class Request:
     layout: ClassVar[Layout] = ()
 
 
-def encode_body(request: Request) -> bytes:
+def encode_body(request: BatchRequest) -> bytes:
     """The fields of the request, in the order of its layout."""
     return b"".join([WRITERS[kind](getattr(request, name)) for name, kind in request.layout])

@@ -12,7 +12,7 @@ from server_adapter.emulator.principal import Principal, demand_live, demand_own
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.submission import node_count
 from server_adapter.emulator.versions import JOB_RANK
-from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.errors import TorqueErrorCode
 
 _MANAGERS_ONLY = frozenset(
     {"comment", "sched_hint", "exec_host", "alt_id", "reservation_id", "login_property"}
@@ -63,16 +63,16 @@ def alter(cluster: Cluster, job: Job, changes: Iterable[Attribute], who: Princip
 def _allow(cluster: Cluster, job: Job, change: Attribute, who: Principal) -> None:
     name = change.name
     if name not in JOB_RANK:
-        raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {name}")
+        raise RefusalError(TorqueErrorCode.NOATTR, f"Undefined attribute  {name}")
     if name in _NEVER:
-        raise RefusalError(ServerCode.ATTRRO)
+        raise RefusalError(TorqueErrorCode.ATTRRO)
     if name in _SERVER_ONLY and not who.server_write:
-        raise RefusalError(ServerCode.ATTRRO)
+        raise RefusalError(TorqueErrorCode.ATTRRO)
     if name in _MANAGERS_ONLY and not who.manager:
-        raise RefusalError(ServerCode.ATTRRO)
+        raise RefusalError(TorqueErrorCode.ATTRRO)
     if name == "Resource_List":
         if change.resource not in admission.RESOURCES:
-            raise RefusalError(ServerCode.UNKRESC)
+            raise RefusalError(TorqueErrorCode.UNKRESC)
         if change.operation is not Operation.UNSET:
             _check_value(cluster, job, change.resource, change.value, who)
         if job.active:
@@ -80,24 +80,24 @@ def _allow(cluster: Cluster, job: Job, change: Attribute, who: Principal) -> Non
     if name == "Hold_Types" and set(change.value) & set("os"):
         _demand_manager(who)
     if name == "depend" and change.operation is not Operation.UNSET:
-        waits = parse_depend(change.value)
-        for wait in waits:
-            known = cluster.arrays if wait.kind in OF_ARRAYS else cluster.jobs
-            if wait.kind not in COUNTED and wait.job not in known:
-                raise RefusalError(ServerCode.UNKJOBID, "")
+        conditions = parse_depend(change.value)
+        for condition in conditions:
+            known = cluster.arrays if condition.kind in OF_ARRAYS else cluster.jobs
+            if condition.kind not in COUNTED and condition.job not in known:
+                raise RefusalError(TorqueErrorCode.UNKJOBID, "")
     if name in ("start_time", "Execution_Time", "Priority") and change.operation is not Operation.UNSET:
         try:
             int(change.value)
         except ValueError:
-            raise RefusalError(ServerCode.BADATVAL) from None
+            raise RefusalError(TorqueErrorCode.BADATVAL) from None
 
 
 def _allow_while_running(job: Job, change: Attribute, who: Principal) -> None:
     """Some limits may be altered while the job runs, but raised by managers alone."""
     name = change.resource or ""
     if name not in _ALTERABLE_WHILE_RUNNING:
-        detail = f"{TEXTS[ServerCode.MODATRRUN]} Resource_List.{name}"
-        raise RefusalError(ServerCode.MODATRRUN, detail)
+        detail = f"{TEXTS[TorqueErrorCode.MODATRRUN]} Resource_List.{name}"
+        raise RefusalError(TorqueErrorCode.MODATRRUN, detail)
     old = job.resources.get(name)
     raised = old is None or change.operation is Operation.UNSET
     if raised or admission.amount(change.value) > admission.amount(old or ""):
@@ -106,7 +106,7 @@ def _allow_while_running(job: Job, change: Attribute, who: Principal) -> None:
 
 def _demand_manager(who: Principal) -> None:
     if not who.manager:
-        raise RefusalError(ServerCode.PERM)
+        raise RefusalError(TorqueErrorCode.PERM)
 
 
 def _check_value(cluster: Cluster, job: Job, name: str, value: str, who: Principal) -> None:
@@ -186,7 +186,7 @@ def release(cluster: Cluster, job: Job, letters: str, who: Principal) -> None:
 
 def _demand_for(letters: str, job: Job, who: Principal) -> None:
     if not letters or set(letters) - set("uosn"):
-        raise RefusalError(ServerCode.BADATVAL)
+        raise RefusalError(TorqueErrorCode.BADATVAL)
     if set(letters) & set("os"):
         _demand_manager(who)
     demand_owner(who, job)

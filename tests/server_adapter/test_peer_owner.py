@@ -10,11 +10,11 @@ from contextlib import closing
 import pytest
 
 from server_adapter.batch.errors import RightsError, ServerUnreachableError
-from server_adapter.batch.peer import peer_owner_id
+from server_adapter.batch.peer_owner import peer_owner_id
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.servers.torque.link import TorqueLink
-from server_adapter.torque.credentials import AnyPort, Trqauthd
+from server_adapter.torque.credentials import TorqueAnyPort, Trqauthd
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to be somebody else")
@@ -82,11 +82,11 @@ def impostor() -> Iterator[int]:
 @pytest.mark.anyio
 async def test_an_impostor_on_the_servers_port_is_not_believed(impostor: int) -> None:
     address = Address("127.0.0.1", impostor)
-    link = TorqueLink(address, AnyPort(), owner=0)
+    link = TorqueLink(address, TorqueAnyPort(), owner=0)
     with pytest.raises(ServerUnreachableError, match="is not pbs_server: a process of nobody answers"):
         async with link.borrow():
             pass
-    unchecked = TorqueLink(address, AnyPort())
+    unchecked = TorqueLink(address, TorqueAnyPort())
     async with unchecked.borrow() as connection:
         assert connection.peer_owner() == NOBODY
     await unchecked.close()
@@ -96,12 +96,12 @@ async def test_an_impostor_on_the_servers_port_is_not_believed(impostor: int) ->
 async def test_the_right_owner_is_believed_and_another_is_not() -> None:
     async with EmulatedServer([NodeSpec("n1")], version="4.2") as server:
         address = Address(*server.address)
-        mine = TorqueLink(address, AnyPort(), owner=os.geteuid())
+        mine = TorqueLink(address, TorqueAnyPort(), owner=os.geteuid())
         async with mine.borrow() as connection:
             assert connection.usable
         await mine.close()
         with pytest.raises(ServerUnreachableError, match=r"server\.owner"):
-            async with TorqueLink(address, AnyPort(), owner=os.geteuid() + 1).borrow():
+            async with TorqueLink(address, TorqueAnyPort(), owner=os.geteuid() + 1).borrow():
                 pass
 
 

@@ -18,7 +18,7 @@ def destination(hosts: Sequence[tuple[str, int]]) -> str:
     return "+".join(f"{name}:ppn={count}" for name, count in hosts)
 
 
-def status_of(code: RequestCode, name: str = "", attributes: Collection[str] = ()) -> StatusRequest:
+def status_request(code: RequestCode, name: str = "", attributes: Collection[str] = ()) -> StatusRequest:
     """Status of one or all objects; no attributes named means all."""
     return StatusRequest(code=code, name=name, attributes=tuple(map(Attribute, sorted(attributes))))
 

@@ -6,7 +6,7 @@ from server_adapter.dis import Attribute
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedJobs:
     """Ids of the jobs that were selected."""
 
     jobs: tuple[str, ...]

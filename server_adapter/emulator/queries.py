@@ -2,28 +2,28 @@
 
 from collections.abc import Iterable
 
-from server_adapter.batch.answers import Location, Selection
+from server_adapter.batch.reply_payloads import Location, SelectedJobs
 from server_adapter.dis import Attribute, encode_integer, encode_string
+from server_adapter.emulator.client_context import ClientContext
 from server_adapter.emulator.destination import find_slots, parse_destination
-from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.errors import RefusalError, refusal
+from server_adapter.emulator.job_selection import selected
 from server_adapter.emulator.jobs import Job
-from server_adapter.emulator.principal import Principal, may_see
-from server_adapter.emulator.render import (
+from server_adapter.emulator.principal import Principal, is_job_visible
+from server_adapter.emulator.settings import QUEUE_RANK, SERVER_RANK
+from server_adapter.emulator.state import Cluster
+from server_adapter.emulator.status_attributes import (
     job_attributes,
     node_attributes,
     queue_attributes,
     server_attributes,
     summarize,
 )
-from server_adapter.emulator.select import selected
-from server_adapter.emulator.settings import QUEUE_RANK, SERVER_RANK
-from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.versions import JOB_NAMES
 from server_adapter.torque.codes import ObjectType
-from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.replies import Choice, Reply, ResourceCounts, encode_reply
+from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.replies import Reply, ReplyChoice, ResourceCounts, encode_reply
 from server_adapter.torque.requests import (
     JobRequest,
     ResourceQueryRequest,
@@ -33,17 +33,17 @@ from server_adapter.torque.requests import (
 )
 
 _SUMMARY = "summarize_arrays"
-_STATUS_HEAD = encode_reply(Reply())[:-2] + encode_integer(Choice.STATUS)
+_STATUS_HEAD = encode_reply(Reply())[:-2] + encode_integer(ReplyChoice.STATUS)
 
 
-class Inquiries:
+class TorqueQueries:
     """Answers requests that change nothing. Encoded jobs are kept until they change."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._cache: dict[tuple[str, bool], tuple[tuple[int, int], list[tuple[str, bytes]]]] = {}
 
-    def status_job(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
+    def status_job(self, request: StatusRequest, context: ClientContext) -> bytes:
         """StatusJob: all jobs, those of a queue, one, or the sub-jobs of an array."""
         cluster, name = self._cluster, request.name
         jobs: Iterable[Job]
@@ -55,8 +55,8 @@ class Inquiries:
             queue = cluster.queue(name.partition("@")[0])
             jobs = (job for job in cluster.jobs.values() if job.queue == queue.name)
         self._check_names(request.attributes, jobs := list(jobs))
-        who = dialogue.who
-        seen = [job for job in jobs if may_see(cluster, who, job)]
+        who = context.who
+        seen = [job for job in jobs if is_job_visible(cluster, who, job)]
         if request.extension == _SUMMARY and "[" not in name.replace("[]", ""):
             return self._summary(seen, request.attributes, who)
         return self._jobs(seen, request.attributes, who)
@@ -65,7 +65,7 @@ class Inquiries:
         """A name that the server does not know is refused, but only once there is a job to describe."""
         unknown = self._cluster.version.job_unknown
         if jobs and any(entry.name not in JOB_NAMES or entry.name in unknown for entry in names):
-            raise RefusalError(ServerCode.NOATTR)
+            raise RefusalError(TorqueErrorCode.NOATTR)
 
     def _summary(self, jobs: list[Job], names: tuple[Attribute, ...], who: Principal) -> bytes:
         arrays: dict[str, list[Job]] = {}
@@ -104,29 +104,29 @@ class Inquiries:
         self._cache[job.id, privileged] = (stamp, entries)
         return entries
 
-    def status_queue(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
+    def status_queue(self, request: StatusRequest, context: ClientContext) -> bytes:
         """StatusQueue."""
-        del dialogue
+        del context
         cluster = self._cluster
         queues = [cluster.queue(request.name)] if request.name else list(cluster.queues.values())
         if any(entry.name not in QUEUE_RANK for entry in request.attributes):
-            raise refusal(ServerCode.NOATTR, "status_queue failed")
+            raise refusal(TorqueErrorCode.NOATTR, "status_queue failed")
         found = [(queue.name, queue_attributes(cluster, queue)) for queue in queues]
         return _status(ObjectType.QUEUE, found, request.attributes)
 
-    def status_server(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
+    def status_server(self, request: StatusRequest, context: ClientContext) -> bytes:
         """StatusServer."""
-        del dialogue
+        del context
         lacks = self._cluster.version.server_lacks
         for entry in request.attributes:
             if entry.name not in SERVER_RANK or entry.name in lacks:
-                raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {entry.name}")
+                raise RefusalError(TorqueErrorCode.NOATTR, f"Undefined attribute  {entry.name}")
         found = [(self._cluster.server, server_attributes(self._cluster))]
         return _status(ObjectType.SERVER, found, request.attributes)
 
-    def status_node(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
+    def status_node(self, request: StatusRequest, context: ClientContext) -> bytes:
         """StatusNode: always with all attributes, whatever the request names."""
-        del dialogue
+        del context
         cluster = self._cluster
         nodes = list(cluster.nodes.values())
         if request.name.startswith(":"):
@@ -136,32 +136,32 @@ class Inquiries:
         found = [(node.name, node_attributes(cluster, node)) for node in nodes]
         return _status(ObjectType.NODE, found, ())
 
-    def select(self, request: SelectRequest, dialogue: Dialogue) -> bytes:
+    def select(self, request: SelectRequest, context: ClientContext) -> bytes:
         """SelectJobs: ids, and their number as auxiliary code."""
-        ids = tuple(job.id for job in selected(self._cluster, request.conditions, dialogue.who))
-        return encode_reply(Reply(0, len(ids), Selection(ids)))
+        ids = tuple(job.id for job in selected(self._cluster, request.conditions, context.who))
+        return encode_reply(Reply(0, len(ids), SelectedJobs(ids)))
 
-    def select_status(self, request: SelectRequest, dialogue: Dialogue) -> bytes:
+    def select_status(self, request: SelectRequest, context: ClientContext) -> bytes:
         """SelStat."""
-        return self._jobs(list(selected(self._cluster, request.conditions, dialogue.who)), (), dialogue.who)
+        return self._jobs(list(selected(self._cluster, request.conditions, context.who)), (), context.who)
 
-    def select_status_in(self, request: SelectInRequest, dialogue: Dialogue) -> bytes:
+    def select_status_in(self, request: SelectInRequest, context: ClientContext) -> bytes:
         """SelStat in wanted attributes, which qstat uses for a queue or a state."""
-        jobs = list(selected(self._cluster, request.conditions, dialogue.who))
+        jobs = list(selected(self._cluster, request.conditions, context.who))
         self._check_names(request.attributes, jobs)
         if request.extension == _SUMMARY:
-            return self._summary(jobs, request.attributes, dialogue.who)
-        return self._jobs(jobs, request.attributes, dialogue.who)
+            return self._summary(jobs, request.attributes, context.who)
+        return self._jobs(jobs, request.attributes, context.who)
 
-    def locate(self, request: JobRequest, dialogue: Dialogue) -> bytes:
+    def locate(self, request: JobRequest, context: ClientContext) -> bytes:
         """LocateJob."""
-        del dialogue
+        del context
         self._cluster.job(request.job)
         return encode_reply(Reply(payload=Location(self._cluster.server)))
 
-    def resources(self, request: ResourceQueryRequest, dialogue: Dialogue) -> bytes:
+    def resources(self, request: ResourceQueryRequest, context: ClientContext) -> bytes:
         """ResourceQuery: whether each `nodes=` would find its slots now."""
-        del dialogue
+        del context
         available = []
         for text in request.resources:
             spec = text.partition("=")[2]

@@ -6,12 +6,12 @@ from server_adapter.dis import Attribute, Operation, values_by_key
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Queue
 from server_adapter.emulator.nodes import NodeSpec
-from server_adapter.emulator.openpbs import selects
+from server_adapter.emulator.openpbs import select_statements
 from server_adapter.emulator.openpbs.state import PbsCluster, new_scheduler, new_vnode
 from server_adapter.emulator.openpbs.vnodes import Vnode
-from server_adapter.openpbs.codes import Command, ManagerCommand, ObjectType, ServerCode
+from server_adapter.openpbs.codes import ManagerCommand, ObjectType, OpenPBSCommand, OpenPBSErrorCode
+from server_adapter.openpbs.notation import boolean
 from server_adapter.openpbs.requests import ManageRequest
-from server_adapter.openpbs.values import boolean
 
 _SHARING = frozenset(
     ["default_shared", "default_excl", "default_exclhost", "ignore_excl", "force_excl", "force_exclhost"]
@@ -42,7 +42,7 @@ def manage(cluster: PbsCluster, request: ManageRequest) -> None:
     }
     handler = handlers.get(request.object_type)
     if handler is None or request.command not in range(4):
-        raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+        raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request")
     handler(cluster, ManagerCommand(request.command), request.name, request.attributes)
 
 
@@ -52,7 +52,7 @@ def _server(cluster: PbsCluster, command: ManagerCommand, _: str, changes: Seque
         if change.name == "scheduling":
             default = cluster.schedulers["default"].attributes
             default["scheduling"] = cluster.attributes.get("scheduling", "False")
-            cluster.tell(Command.CMD)
+            cluster.notify_schedulers(OpenPBSCommand.CMD)
         elif change.name == "next_job_number":
             cluster.next_number = int(cluster.attributes.pop("next_job_number", "0"))
 
@@ -60,20 +60,20 @@ def _server(cluster: PbsCluster, command: ManagerCommand, _: str, changes: Seque
 def _queue(cluster: PbsCluster, command: ManagerCommand, name: str, changes: Sequence[Attribute]) -> None:
     if command is ManagerCommand.CREATE:
         if name in cluster.queues:
-            raise RefusalError(ServerCode.QUEEXIST, "Queue already exists")
+            raise RefusalError(OpenPBSErrorCode.QUEEXIST, "Queue already exists")
         cluster.queues[name] = Queue(name, {"queue_type": "Execution"}, modified=cluster.now)
     if name not in cluster.queues:
-        raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+        raise RefusalError(OpenPBSErrorCode.UNKQUE, "Unknown queue")
     if command is ManagerCommand.DELETE:
         if any(job.queue == name for job in cluster.live_jobs()):
-            raise RefusalError(ServerCode.OBJBUSY, "Object busy")
+            raise RefusalError(OpenPBSErrorCode.OBJBUSY, "Object busy")
         del cluster.queues[name]
         return
     queue = cluster.queues[name]
     settings = queue.attributes | values_by_key(changes)
     route = settings.get("queue_type", "").lower().startswith("r")
     if route and _is_true(settings.get("enabled", "")) and not settings.get("route_destinations"):
-        raise RefusalError(ServerCode.QUENOEN, "Cannot enable queue, incomplete definition")
+        raise RefusalError(OpenPBSErrorCode.QUENOEN, "Cannot enable queue, incomplete definition")
     for change in changes:
         _set(queue.attributes, change, unset=command is ManagerCommand.UNSET)
     queue.modified = cluster.now
@@ -84,7 +84,7 @@ def _scheduler(cluster: PbsCluster, command: ManagerCommand, name: str, changes:
     if command is ManagerCommand.CREATE:
         new_scheduler(cluster, name)
     if name not in cluster.schedulers:
-        raise RefusalError(ServerCode.UNKSCHED, "Unknown Scheduler")
+        raise RefusalError(OpenPBSErrorCode.UNKSCHED, "Unknown Scheduler")
     one = cluster.schedulers[name]
     if command is ManagerCommand.DELETE:
         del cluster.schedulers[name]
@@ -93,36 +93,36 @@ def _scheduler(cluster: PbsCluster, command: ManagerCommand, name: str, changes:
         _set(one.attributes, change, unset=command is ManagerCommand.UNSET)
     if name == "default" and any(change.name == "scheduling" for change in changes):
         cluster.attributes["scheduling"] = one.attributes["scheduling"]
-        cluster.tell(Command.CMD)
+        cluster.notify_schedulers(OpenPBSCommand.CMD)
     elif any(change.name == "scheduling" for change in changes) and one.scheduling:
-        one.command = Command.CMD
+        one.command = OpenPBSCommand.CMD
     else:
-        one.command = Command.CONFIGURE
+        one.command = OpenPBSCommand.CONFIGURE
 
 
 def _resource(cluster: PbsCluster, command: ManagerCommand, name: str, changes: Sequence[Attribute]) -> None:
     if command is ManagerCommand.DELETE:
         if cluster.resources.pop(name, None) is None:
-            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource {name}")
+            raise RefusalError(OpenPBSErrorCode.UNKRESC, f"Unknown resource {name}")
     else:
         kind, flag = cluster.resources.get(name, ("string", ""))
         for change in changes:
             if change.name == "type":
                 if change.value not in _TYPES:
-                    raise RefusalError(ServerCode.BADATVAL, f"invalid resource type {change.value}")
+                    raise RefusalError(OpenPBSErrorCode.BADATVAL, f"invalid resource type {change.value}")
                 kind = change.value
             elif change.name == "flag":
                 flag = change.value
             else:
-                raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {change.name}")
+                raise RefusalError(OpenPBSErrorCode.NOATTR, f"Undefined attribute  {change.name}")
         cluster.resources[name] = (kind, flag)
-    cluster.tell(Command.CONFIGURE, always=True)
+    cluster.notify_schedulers(OpenPBSCommand.CONFIGURE, always=True)
 
 
 def _host(cluster: PbsCluster, command: ManagerCommand, name: str, changes: Sequence[Attribute]) -> None:
     nodes = [node for node in cluster.vnodes() if node.host == name]
     if not nodes:
-        raise RefusalError(ServerCode.UNKNODE, "Unknown node ")
+        raise RefusalError(OpenPBSErrorCode.UNKNODE, "Unknown node ")
     for node in nodes:
         _node(cluster, command, node.name, changes)
 
@@ -130,13 +130,13 @@ def _host(cluster: PbsCluster, command: ManagerCommand, name: str, changes: Sequ
 def _node(cluster: PbsCluster, command: ManagerCommand, name: str, changes: Sequence[Attribute]) -> None:
     if command is ManagerCommand.CREATE:
         if name in cluster.nodes:
-            raise RefusalError(ServerCode.NODEEXIST, "Node name already exists")
+            raise RefusalError(OpenPBSErrorCode.NODEEXIST, "Node name already exists")
         node = new_vnode(cluster, NodeSpec(name, slots=1))
     else:
         node = cluster.vnode(name)
     if command is ManagerCommand.DELETE:
         if node.charged:
-            raise RefusalError(ServerCode.OBJBUSY, "Object busy")
+            raise RefusalError(OpenPBSErrorCode.OBJBUSY, "Object busy")
         del cluster.nodes[name]
         return
     for change in changes:
@@ -163,7 +163,7 @@ def _set_node(cluster: PbsCluster, node: Vnode, change: Attribute, *, gone: bool
             _set_available(cluster, node, change.resource, None if gone else change.value)
         case "sharing":
             if change.value not in _SHARING:
-                raise RefusalError(ServerCode.BADATVAL, "Illegal attribute or resource value sharing")
+                raise RefusalError(OpenPBSErrorCode.BADATVAL, "Illegal attribute or resource value sharing")
             node.settings["sharing"] = change.value
         case "Mom":
             node.host = change.value.partition(".")[0]
@@ -175,26 +175,26 @@ def _set_node(cluster: PbsCluster, node: Vnode, change: Attribute, *, gone: bool
         case "Port":
             pass
         case name:
-            raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {name}")
+            raise RefusalError(OpenPBSErrorCode.NOATTR, f"Undefined attribute  {name}")
 
 
 def _set_available(cluster: PbsCluster, node: Vnode, name: str, value: str | None) -> None:
-    name = selects.types_of(cluster).spelled(name)
+    name = select_statements.resource_types(cluster).spelled(name)
     if name == "ncpus":
         if value is None or not value.isdecimal():
             raise RefusalError(
-                ServerCode.BADATVAL, "Illegal attribute or resource value resources_available.ncpus"
+                OpenPBSErrorCode.BADATVAL, "Illegal attribute or resource value resources_available.ncpus"
             )
         node.slots = int(value)
-    elif not selects.is_known(cluster, name):
-        raise RefusalError(ServerCode.UNKRESC, f"Unknown resource resources_available.{name}")
+    elif not select_statements.is_known(cluster, name):
+        raise RefusalError(OpenPBSErrorCode.UNKRESC, f"Unknown resource resources_available.{name}")
     elif value is None:
         node.offers.pop(name, None)
-    elif not selects.is_value(cluster, name, value):
+    elif not select_statements.is_value(cluster, name, value):
         text = f"Illegal attribute or resource value resources_available.{name}"
-        raise RefusalError(ServerCode.BADATVAL, text)
+        raise RefusalError(OpenPBSErrorCode.BADATVAL, text)
     else:
-        types = selects.types_of(cluster)
+        types = select_statements.resource_types(cluster)
         truth = boolean(name, value, types)
         node.offers[name] = value if truth is None else str(truth)
 
@@ -206,7 +206,7 @@ def _is_true(value: str) -> bool:
 def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
     if change.name in _READ_ONLY:
         text = f"Cannot set attribute, read only or insufficient permission  {change.key}"
-        raise RefusalError(ServerCode.ATTRRO, text)
+        raise RefusalError(OpenPBSErrorCode.ATTRRO, text)
     if unset or change.operation is Operation.UNSET:
         attributes.pop(change.key, None)
         return

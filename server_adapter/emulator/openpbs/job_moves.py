@@ -5,16 +5,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from server_adapter.batch.layout import Request
+from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address, connect_privileged
 from server_adapter.dis import Attribute, DisError
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.emulator.openpbs import render, running
+from server_adapter.emulator.openpbs import runs, status_attributes
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal, demand_owner
-from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
 from server_adapter.openpbs.frames import encode_request
 from server_adapter.openpbs.packets import Packet, PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import decode_reply
@@ -61,9 +61,9 @@ class Mover:
         cluster = self._cluster
         job = cluster.job(request.job)
         demand_owner(who, job)
-        running.demand_idle(job)
+        runs.demand_idle(job)
         if job.array is not None:
-            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+            raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request")
         queued = QueueJobRequest(
             job=job.id, destination=request.destination, attributes=tuple(_attributes(cluster, job))
         )
@@ -79,7 +79,7 @@ class Mover:
         if not taken:
             job.touch(cluster.now)
             lifecycle.settle(cluster, job)
-            raise RefusalError(ServerCode.ROUTEREJ, "Job rejected by all possible destinations")
+            raise RefusalError(OpenPBSErrorCode.ROUTEREJ, "Job rejected by all possible destinations")
         job.moved = request.destination.rpartition(":")[0]
         job.attributes["comment"] = f'Job has been moved to "{job.moved}"'
         lifecycle.complete(cluster, job)
@@ -92,7 +92,7 @@ class Mover:
 
     async def _send(self, to: Address, queued: QueueJobRequest, script: bytes) -> bool:
         pieces = [script[first : first + _PIECE] for first in range(0, len(script), _PIECE)]
-        requests: list[Request] = [
+        requests: list[BatchRequest] = [
             queued,
             *(
                 JobScriptRequest(sequence=number, size=len(data), job="", data=data)
@@ -142,7 +142,7 @@ def _attributes(cluster: PbsCluster, job: Job) -> Iterator[Attribute]:
         asked |= {"ncpus", "place"}
     found = [
         entry
-        for entry in render.job_attributes(cluster, job)
+        for entry in status_attributes.job_attributes(cluster, job)
         if entry.name in _RANK and (entry.name != "Resource_List" or entry.resource in asked)
     ]
     found.append(Attribute("eligible_time", "00:00:00"))

@@ -16,17 +16,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from server_adapter.batch.answers import Text
 from server_adapter.batch.errors import TakenError
+from server_adapter.batch.reply_payloads import Text
 from server_adapter.batch.supervision import TaskSet
 from server_adapter.dis import Attribute, DisError
-from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
 from server_adapter.openpbs.frames import UnknownRequestError, decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.replies import Choice, JobId, Reply, encode_reply
+from server_adapter.openpbs.replies import JobId, Reply, ReplyChoice, encode_reply
 from server_adapter.openpbs.requests import JobScriptRequest, QueueJobRequest
 
-__all__ = ["Expected", "MovedJob", "Receiver"]
+__all__ = ["ExpectedJob", "MovedJob", "Receiver"]
 
 _log = logging.getLogger(__name__)
 _CHUNK: Final = 65_536
@@ -43,27 +43,27 @@ class MovedJob:
     script: bytes
 
 
-Take = Callable[[MovedJob], Awaitable[None]]
+ReceiveJob = Callable[[MovedJob], Awaitable[None]]
 """Takes a job, or raises: then the server keeps it."""
 
 
-class Expected:
+class ExpectedJob:
     """A job that was asked for. ``destination`` is where the server is to move it; ``came`` whether it did,
-    ``error`` what `Take` raised.
+    ``error`` what `ReceiveJob` raised.
     """
 
-    def __init__(self, job: str, destination: str, take: Take) -> None:
+    def __init__(self, job: str, destination: str, receive: ReceiveJob) -> None:
         self.job = job
         self.destination = destination
         self.came = False
         self.error: BaseException | None = None
-        self._take = take
+        self._receive = receive
 
-    async def take(self, moved: MovedJob) -> bool:
+    async def deliver(self, moved: MovedJob) -> bool:
         """Whether the job was taken."""
         self.came = True
         try:
-            await self._take(moved)
+            await self._receive(moved)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -89,18 +89,18 @@ class Receiver:
         self._timeout = timeout
         self._most = most
         self._server: asyncio.Server | None = None
-        self._expected: dict[str, Expected] = {}
+        self._expected: dict[str, ExpectedJob] = {}
         self._talks = TaskSet("a moved job")
 
     @asynccontextmanager
-    async def expect(self, job: str, take: Take) -> AsyncIterator[Expected]:
+    async def expect(self, job: str, receive: ReceiveJob) -> AsyncIterator[ExpectedJob]:
         """While this is open, ``job`` may come. Leaving it waits for a job that is being taken.
 
         Raises `TakenError` where the port cannot be had.
         """
         port = await self._listen()
         name = f"federation-{secrets.token_hex(8)}"
-        expected = self._expected[name] = Expected(job, f"{name}@{self._host}:{port}", take)
+        expected = self._expected[name] = ExpectedJob(job, f"{name}@{self._host}:{port}", receive)
         try:
             yield expected
         finally:
@@ -148,7 +148,7 @@ class Receiver:
 
     async def _listen_to(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         splitter = PacketSplitter()
-        pending = _Pending(self._expected, self._most)
+        pending = _IncomingJob(self._expected, self._most)
         while True:
             async with asyncio.timeout(self._timeout):
                 chunk = await reader.read(_CHUNK)
@@ -162,13 +162,13 @@ class Receiver:
                 await writer.drain()
 
 
-class _Pending:
+class _IncomingJob:
     """What came over one connection so far."""
 
-    def __init__(self, expected: dict[str, Expected], most: int) -> None:
+    def __init__(self, expected: dict[str, ExpectedJob], most: int) -> None:
         self._known = expected
         self._most = most
-        self._expected: Expected | None = None
+        self._expected: ExpectedJob | None = None
         self._attributes: tuple[Attribute, ...] = ()
         self._script = bytearray()
 
@@ -180,22 +180,22 @@ class _Pending:
         if isinstance(request, QueueJobRequest):
             found = self._known.get(request.destination.partition("@")[0])
             if found is None or found.job != request.job:
-                return _refusal(ServerCode.UNKQUE, "Unknown queue")
+                return _refusal(OpenPBSErrorCode.UNKQUE, "Unknown queue")
             self._expected, self._attributes = found, request.attributes
             self._script.clear()
-            return Reply(payload=JobId(Choice.QUEUED, request.job))
+            return Reply(payload=JobId(ReplyChoice.QUEUED, request.job))
         if self._expected is None:
-            return _refusal(ServerCode.IVALREQ, "Invalid request")
+            return _refusal(OpenPBSErrorCode.IVALREQ, "Invalid request")
         if isinstance(request, JobScriptRequest):
             self._script += request.data[: self._most + 1 - len(self._script)]
             return Reply()
         if request.code is not RequestCode.COMMIT:
-            return _refusal(ServerCode.UNKREQ, "Unknown request")
+            return _refusal(OpenPBSErrorCode.UNKREQ, "Unknown request")
         moved = MovedJob(self._expected.job, self._attributes, bytes(self._script))
-        if await self._expected.take(moved):
-            return Reply(payload=JobId(Choice.COMMITTED, moved.job))
-        return _refusal(ServerCode.PERM, str(self._expected.error)[:300])
+        if await self._expected.deliver(moved):
+            return Reply(payload=JobId(ReplyChoice.COMMITTED, moved.job))
+        return _refusal(OpenPBSErrorCode.PERM, str(self._expected.error)[:300])
 
 
-def _refusal(code: ServerCode, text: str) -> Reply:
+def _refusal(code: OpenPBSErrorCode, text: str) -> Reply:
     return Reply(code, 0, Text(text))

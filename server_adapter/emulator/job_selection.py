@@ -6,10 +6,10 @@ from typing import Any
 
 from server_adapter.dis import Attribute, Operation, values_by_key
 from server_adapter.emulator.jobs import Job
-from server_adapter.emulator.principal import Principal, may_see
-from server_adapter.emulator.render import job_attributes
+from server_adapter.emulator.principal import Principal, is_job_visible
 from server_adapter.emulator.state import Cluster
-from server_adapter.torque.values import kib, seconds
+from server_adapter.emulator.status_attributes import job_attributes
+from server_adapter.torque.notation import kib, seconds
 
 _COMPARE: dict[Operation, Callable[[Any, Any], bool]] = {
     Operation.SET: operator.eq,
@@ -34,7 +34,7 @@ def selected(cluster: Cluster, conditions: Sequence[Attribute], who: Principal) 
     for job in cluster.jobs.values():
         if job.finished and not finished:
             continue
-        if may_see(cluster, who, job) and all(_meets(cluster, job, entry) for entry in conditions):
+        if is_job_visible(cluster, who, job) and all(_meets(cluster, job, entry) for entry in conditions):
             yield job
 
 

@@ -28,7 +28,7 @@ def kib(text: str) -> int:
     )
 
 
-def amount(name: str, text: str, types: ResourceTypes = NO_TYPES) -> int | None:
+def parse_amount(name: str, text: str, types: ResourceTypes = NO_TYPES) -> int | None:
     """An amount of a resource of type long, size (in KiB) or float (in `FLOAT_PARTS`), none below zero; None
     for a value of any other type, and for what is no value.
 
@@ -45,7 +45,7 @@ def amount(name: str, text: str, types: ResourceTypes = NO_TYPES) -> int | None:
     return None if found is None else bounded(found, AMOUNT_END)
 
 
-def written(name: str, count: int, types: ResourceTypes, *, size: bool = False) -> str:
+def format_amount(name: str, count: int, types: ResourceTypes, *, size: bool = False) -> str:
     """An amount as the server writes it; `size`: one without a type was written as a size before."""
     kind = types.resource_type(name)
     if kind == "float":
@@ -53,7 +53,7 @@ def written(name: str, count: int, types: ResourceTypes, *, size: bool = False) 
     return f"{count}kb" if kind == "size" or (not kind and size) else str(count)
 
 
-def text_of_value(text: str) -> str:
+def unquote(text: str) -> str:
     """A value of a `select` without the quotes around it."""
     return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[0] == text[-1] else text
 
@@ -74,23 +74,23 @@ def boolean(name: str, text: str, types: ResourceTypes) -> bool | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class VnodePiece:
     """What a chunk takes of one vnode: resources as text by name."""
 
     vnode: str
     resources: dict[str, str]
 
 
-def exec_vnode(text: str) -> list[list[Piece]]:
+def exec_vnode(text: str) -> list[list[VnodePiece]]:
     """`(n1:ncpus=2:mem=4kb+n2:ncpus=1)+(n3:ncpus=1)`: the vnodes of each chunk. Raises ValueError."""
-    chunks: list[list[Piece]] = []
+    chunks: list[list[VnodePiece]] = []
     for bracket in re.findall(r"\(([^()]*)\)", text) or [text]:
         pieces = []
         for part in bracket.split("+"):
             vnode, *pairs = part.split(":")
             if not vnode:
                 raise ValueError(f"not a list of vnodes: {text!r}")
-            pieces.append(Piece(vnode, _pairs(pairs)))
+            pieces.append(VnodePiece(vnode, _pairs(pairs)))
         chunks.append(pieces)
     return chunks
 
@@ -154,7 +154,7 @@ def select(text: str) -> Iterator[tuple[int, dict[str, str]]]:
 
     A separator inside quotes is part of a value.
     """
-    for chunk in chunks_of(text):
+    for chunk in split_chunks(text):
         first, *rest = _split(chunk, ":")
         if "=" in first:
             yield 1, _pairs([first, *rest])
@@ -162,7 +162,7 @@ def select(text: str) -> Iterator[tuple[int, dict[str, str]]]:
             yield int(first), _pairs(rest)
 
 
-def chunks_of(text: str) -> list[str]:
+def split_chunks(text: str) -> list[str]:
     """The chunks of a `select` as they are written."""
     return _split(text, "+")
 

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, TakenError
 from server_adapter.dis import Decoder, DisError, encode_integer
-from server_adapter.openpbs.codes import Command, ServerCode
-from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
+from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.requests import DeferredReplyRequest, RegisterSchedulerRequest
 
 _END_OF_CYCLE = encode_integer(0)
 
 
 @dataclass(frozen=True, slots=True)
-class CommandReceived:
+class CycleCommand:
     """What the server told its scheduler; `job` only with RUN_JOB (`qrun`)."""
 
     code: int
@@ -22,16 +22,16 @@ class CommandReceived:
     def name(self) -> str:
         """`NEW`, `TERM`, ..., or `unknown`."""
         try:
-            return Command(self.code).name
+            return OpenPBSCommand(self.code).name
         except ValueError:
             return "unknown"
 
 
-def decode_command(body: bytes) -> CommandReceived:
+def decode_command(body: bytes) -> CycleCommand:
     """A command from a packet's body. Raises `DisError`."""
     decoder = Decoder(body)
     code = decoder.integer()
-    return CommandReceived(code, decoder.string() if code == Command.RUN_JOB else "")
+    return CycleCommand(code, decoder.string() if code == OpenPBSCommand.RUN_JOB else "")
 
 
 class Registration:
@@ -41,7 +41,7 @@ class Registration:
     and while one is open the server keeps at most one more, so whatever it says, look at everything.
     """
 
-    def __init__(self, primary: Connection, secondary: Connection, name: str) -> None:
+    def __init__(self, primary: OpenPBSConnection, secondary: OpenPBSConnection, name: str) -> None:
         self.primary = primary
         self.name = name
         self._secondary = secondary
@@ -51,7 +51,7 @@ class Registration:
         """Whether neither connection is known to be lost."""
         return self.primary.usable and self._secondary.usable
 
-    async def command(self) -> CommandReceived:
+    async def command(self) -> CycleCommand:
         """The next command, whenever that is. Raises `ServerUnreachableError`, `ProtocolError`."""
         body = await self._secondary.receive()
         try:
@@ -66,10 +66,10 @@ class Registration:
     async def answer_qrun(self, job: str, code: int = 0, text: str = "") -> None:
         """Says what became of a RUN_JOB, before the end of its cycle; code 0 is success.
 
-        Raises as `Connection.request`.
+        Raises as `OpenPBSConnection.request`.
         """
         await self.primary.request(
-            DeferredReplyRequest(command=Command.RUN_JOB, job=job, result=code, text=text or None)
+            DeferredReplyRequest(command=OpenPBSCommand.RUN_JOB, job=job, result=code, text=text or None)
         )
 
     def end_if_broken(self) -> None:
@@ -86,27 +86,29 @@ class Registration:
         await self.primary.close()
 
 
-async def register(primary: Connection, secondary: Connection, name: str = "default") -> Registration:
+async def register(
+    primary: OpenPBSConnection, secondary: OpenPBSConnection, name: str = "default"
+) -> Registration:
     """Takes the scheduler's place with two open connections; the first takes requests, the other commands.
 
     Raises `TakenError` when another scheduler holds the place, `RightsError` when we may not or the server
-    knows no scheduler of this name, and what `Connection.request` raises.
+    knows no scheduler of this name, and what `OpenPBSConnection.request` raises.
     """
     try:
         await primary.request(RegisterSchedulerRequest(name=name))
         await secondary.request(RegisterSchedulerRequest(name=name))
     except ServerRefusedError as error:
         match error.code:
-            case ServerCode.SCHEDCONNECTED:
+            case OpenPBSErrorCode.SCHEDCONNECTED:
                 raise TakenError(
                     f"another scheduler is registered as {name!r}: stop it (pbs_sched?), or use adviser mode"
                 ) from error
-            case ServerCode.PERM:
+            case OpenPBSErrorCode.PERM:
                 raise RightsError(
                     f"{primary.user} may not be the scheduler {name!r}: it takes root, or the server's "
                     "PBS_DAEMON_SERVICE_USER"
                 ) from error
-            case ServerCode.UNKSCHED:
+            case OpenPBSErrorCode.UNKSCHED:
                 raise RightsError(
                     f"the server knows no scheduler {name!r}: create it with qmgr -c 'create sched {name}'"
                 ) from error

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from server_adapter.emulator import lifecycle
-from server_adapter.emulator.jobs import Job, JobOutcome, Order
-from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.jobs import Job, JobOrder, JobOutcome
+from server_adapter.emulator.nodes import EmulatedNode
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.vouching import Vouchers
 from server_adapter.torque.codes import SchedulerCommand
@@ -70,7 +70,7 @@ class SimulatedServer(ABC):
     # -- what a family adds -------------------------------------------------------------------------
 
     @abstractmethod
-    def enter(self, order: Order) -> str:
+    def enter(self, order: JobOrder) -> str:
         """Queues the order's job; its id. Raises `RefusalError`."""
 
     @abstractmethod
@@ -78,11 +78,11 @@ class SimulatedServer(ABC):
         """Answers one client until it goes."""
 
     @abstractmethod
-    def _attend(self) -> None:
+    def _notify_due(self) -> None:
         """Tells the scheduler what is due."""
 
     @abstractmethod
-    def _is_back(self) -> None:
+    def _reset_after_restart(self) -> None:
         """After a restart: what a server that has just come up does not know."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class SimulatedServer(ABC):
 
     async def close(self) -> None:
         """Ends everything; the cluster stays readable."""
-        await self._hush()
+        await self._stop_listening()
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
@@ -121,16 +121,16 @@ class SimulatedServer(ABC):
 
     async def restart(self, down: float = 0.5) -> None:
         """Drops all connections, stays away for `down` real seconds, and comes back with all jobs."""
-        await self._hush()
+        await self._stop_listening()
         await asyncio.sleep(down)
-        self._is_back()
+        self._reset_after_restart()
         await self._listen()
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._welcome, self._host, self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
-    async def _hush(self) -> None:
+    async def _stop_listening(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -171,9 +171,9 @@ class SimulatedServer(ABC):
         while not self.cluster.stopping:
             self.catch_up()
             if self._server is not None:
-                self._attend()
+                self._notify_due()
             await asyncio.sleep(max(_SHORTEST, _LOOP / scale))
-        await self._hush()
+        await self._stop_listening()
 
     # -- what tests and demos do ------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class SimulatedServer(ABC):
         Raises `RefusalError` as qsub would be refused.
         """
         self.catch_up()
-        order = Order(
+        order = JobOrder(
             user=user,
             name=name,
             queue=queue,
@@ -221,7 +221,7 @@ class SimulatedServer(ABC):
         self.catch_up()
         return self.cluster.job(name)
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> EmulatedNode:
         """A node as it is now."""
         self.catch_up()
         return self.cluster.node(name)
@@ -260,6 +260,6 @@ class SimulatedServer(ABC):
             await asyncio.Event().wait()
 
 
-def clock_of(clock: Clock | None, epoch: float | None, time_scale: float) -> Clock:
+def make_clock(clock: Clock | None, epoch: float | None, time_scale: float) -> Clock:
     """The given clock, or one that begins now or at `epoch`."""
     return clock or Clock(time.time() if epoch is None else epoch, time_scale)

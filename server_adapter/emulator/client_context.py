@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from server_adapter.batch.answers import Text
+from server_adapter.batch.reply_payloads import Text
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.principal import Principal
 from server_adapter.torque.replies import Reply, encode_reply
@@ -13,7 +13,7 @@ OK = encode_reply(Reply())
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingJob:
     """A job between QueueJob and commit."""
 
     request: QueueJobRequest
@@ -21,18 +21,18 @@ class Pending:
 
 
 @dataclass(slots=True)
-class Dialogue:
+class ClientContext:
     """One client: who it is, and what it has begun to submit."""
 
     who: Principal
-    pending: dict[str, Pending] = field(default_factory=dict)
+    pending: dict[str, PendingJob] = field(default_factory=dict)
 
 
 _OLD_HEAD = b"+2+1"
 _HEAD = len(_OLD_HEAD)
 
 
-def spoken(reply: bytes, protocol: int) -> bytes:
+def in_protocol_version(reply: bytes, protocol: int) -> bytes:
     """A reply, written in protocol version 2 by its handler, in the version that the server speaks."""
     if protocol != 1:
         return reply

@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from server_adapter.dis import Attribute
-from server_adapter.emulator.dependencies import parse_depend, reverse_of
+from server_adapter.emulator.dependencies import parse_depend, reverse_condition
 from server_adapter.emulator.jobs import STATE_NAMES, SUBSTATE, Job, JobState, Queue
-from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.nodes import EmulatedNode
 from server_adapter.emulator.settings import QUEUE_RANK, SERVER_RANK
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.versions import JOB_RANK
-from server_adapter.torque.values import seconds
+from server_adapter.torque.notation import seconds
 
 _PRIVILEGED = frozenset({"substate", "hashname", "queue_rank", "sched_hint", "exec_port"})
 _UNAME = "Linux localhost 6.1.0 #1 SMP PREEMPT_DYNAMIC x86_64"
@@ -138,8 +138,12 @@ def _depend(cluster: Cluster, job: Job) -> str:
     for name in sorted(job.waiters & cluster.dependents):
         other = cluster.jobs.get(name)
         if other is not None:
-            waits = parse_depend(other.depend)
-            parts += [reverse_of(wait, other.id) or "" for wait in waits if wait.job == job.id]
+            conditions = parse_depend(other.depend)
+            parts += [
+                reverse_condition(condition, other.id) or ""
+                for condition in conditions
+                if condition.job == job.id
+            ]
     return ",".join(filter(None, parts))
 
 
@@ -163,7 +167,7 @@ def used_by(cluster: Cluster, job: Job) -> Iterator[tuple[str, str]]:
     yield "mem", f"{memory}kb"
 
 
-def node_attributes(cluster: Cluster, node: Node) -> list[Attribute]:
+def node_attributes(cluster: Cluster, node: EmulatedNode) -> list[Attribute]:
     """A node's attributes in the version's order."""
     entries = [Attribute("state", node.state)]
     if cluster.version.power_state:
@@ -186,7 +190,7 @@ def node_attributes(cluster: Cluster, node: Node) -> list[Attribute]:
     return entries
 
 
-def _report(cluster: Cluster, node: Node, held: dict[str, tuple[int, ...]]) -> dict[str, str]:
+def _report(cluster: Cluster, node: EmulatedNode, held: dict[str, tuple[int, ...]]) -> dict[str, str]:
     if node.alive:
         period = int(cluster.timing.report) or 1
         node.reported += (int(cluster.now) - node.reported) // period * period

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from server_adapter.dis import Attribute
 from server_adapter.emulator.dependencies import parse_depend, write_depend
 from server_adapter.emulator.jobs import Job, JobState, Queue
-from server_adapter.emulator.openpbs import selects
+from server_adapter.emulator.openpbs import select_statements
 from server_adapter.emulator.openpbs.state import PbsCluster, Reservation, Scheduler
 from server_adapter.emulator.openpbs.vnodes import Vnode
 from server_adapter.emulator.principal import Principal
-from server_adapter.emulator.render import used_by
-from server_adapter.openpbs.values import written
+from server_adapter.emulator.status_attributes import used_by
+from server_adapter.openpbs.notation import format_amount
 
 _ORDER = (
     *("Job_Name", "Job_Owner", "resources_used", "job_state", "queue", "server", "Account_Name"),
@@ -140,7 +140,7 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
         "Priority": str(job.priority),
         "qtime": str(int(job.queued)),
         "Rerunable": str(order.rerunnable),
-        "schedselect": selects.schedselect(cluster, job.resources["select"]),
+        "schedselect": select_statements.schedselect(cluster, job.resources["select"]),
         "substate": str(_substate(job)),
         "euser": order.user,
         "egroup": order.group or order.user,
@@ -243,14 +243,14 @@ def vnode_attributes(cluster: PbsCluster, node: Vnode) -> list[Attribute]:
     available = {
         "arch": "linux",
         "host": node.host,
-        "mem": selects.written_size(node.spec.memory),
+        "mem": select_statements.written_size(node.spec.memory),
         "ncpus": str(node.slots),
         "vnode": node.name,
         **node.offers,
     }
     entries += [Attribute("resources_available", value, name) for name, value in sorted(available.items())]
     for name, amount in sorted(node.assigned().items()):
-        text = written(name, amount, selects.types_of(cluster))
+        text = format_amount(name, amount, select_statements.resource_types(cluster))
         entries.append(Attribute("resources_assigned", text, name))
     shared = sum(other.host == node.host for other in cluster.vnodes()) > 1
     rest = {
@@ -320,7 +320,7 @@ def reservation_attributes(cluster: PbsCluster, one: Reservation) -> list[Attrib
     entries = [Attribute(name, value) for name, value in found.items()]
     order = sorted(resources, key=lambda name: "select " if name == "place" else name)  # place behind select
     entries += [Attribute("Resource_List", resources[name], name) for name in order]
-    rest = {"schedselect": selects.schedselect(cluster, resources["select"])}
+    rest = {"schedselect": select_statements.schedselect(cluster, resources["select"])}
     if one.nodes:
         rest["resv_nodes"] = one.nodes
     rest |= {
@@ -332,7 +332,7 @@ def reservation_attributes(cluster: PbsCluster, one: Reservation) -> list[Attrib
         **({"Variable_List": given["Variable_List"]} if "Variable_List" in given else {}),
         "euser": user,
         "egroup": user,
-        **(_of_its_times(one) if one.standing else {"reserve_count": "1"}),
+        **(_standing_attributes(one) if one.recurring else {"reserve_count": "1"}),
         "Submit_Host": cluster.server,
     }
     if one.reverts or one.first:
@@ -345,7 +345,7 @@ def reservation_attributes(cluster: PbsCluster, one: Reservation) -> list[Attrib
     return entries
 
 
-def _of_its_times(one: Reservation) -> dict[str, str]:
+def _standing_attributes(one: Reservation) -> dict[str, str]:
     found = {"reserve_standing": "1", "reserve_rrule": one.attributes["reserve_rrule"]}
     if one.places:
         found["reserve_index"] = str(one.index + 1)
@@ -386,11 +386,15 @@ def _assigned(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:
     active = [job for job in jobs if job.active and job.state is not JobState.SUSPENDED]
     total = {"mem": 0, "ncpus": 0, "nodect": 0}
     for job in active:
-        for name, amount in selects.amounts(cluster, job.resources).items():
+        for name, amount in select_statements.amounts(cluster, job.resources).items():
             if name in total:
                 total[name] += amount
     return [
-        Attribute("resources_assigned", selects.written_size(amount) if name == "mem" else str(amount), name)
+        Attribute(
+            "resources_assigned",
+            select_statements.written_size(amount) if name == "mem" else str(amount),
+            name,
+        )
         for name, amount in total.items()
     ]
 

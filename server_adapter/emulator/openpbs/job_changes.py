@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator.dependencies import parse_depend, register
 from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.job_changes import set_holds
 from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.lifecycle import release_dependents, settle
-from server_adapter.emulator.modify import set_holds
-from server_adapter.emulator.openpbs import selects, submission
-from server_adapter.emulator.openpbs.running import FINISHED
+from server_adapter.emulator.openpbs import select_statements, submission
+from server_adapter.emulator.openpbs.runs import FINISHED
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal, demand_owner
-from server_adapter.openpbs.codes import ServerCode
+from server_adapter.openpbs.codes import OpenPBSErrorCode
 
 _ESTIMATED = frozenset({"start_time", "exec_vnode", "soft_walltime"})
 _MANAGERS_ONLY = frozenset({"comment"})
@@ -36,9 +36,9 @@ def alter(cluster: PbsCluster, jobs: Iterable[Job], changes: Iterable[Attribute]
     for job in jobs:
         demand_owner(who, job)
         if job.finished:
-            raise RefusalError(ServerCode.HISTJOBID, FINISHED)
+            raise RefusalError(OpenPBSErrorCode.HISTJOBID, FINISHED)
         if job.state is JobState.TRANSIT:
-            raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+            raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
         for change in changes:
             _allow(cluster, job, change, who)
     for job in jobs:
@@ -54,14 +54,14 @@ def alter(cluster: PbsCluster, jobs: Iterable[Job], changes: Iterable[Attribute]
 
 def _read_only(change: Attribute) -> RefusalError:
     text = f"Cannot set attribute, read only or insufficient permission  {change.key}"
-    return RefusalError(ServerCode.ATTRRO, text)
+    return RefusalError(OpenPBSErrorCode.ATTRRO, text)
 
 
 def _allow(cluster: PbsCluster, job: Job, change: Attribute, who: Principal) -> None:
     name, gone = change.name, change.operation is Operation.UNSET
     if name == "estimated":
         if change.resource not in _ESTIMATED:
-            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource {change.key}")
+            raise RefusalError(OpenPBSErrorCode.UNKRESC, f"Unknown resource {change.key}")
         if not who.manager:
             raise _read_only(change)
     elif (name in _MANAGERS_ONLY and not who.manager) or (name in _SERVER_ONLY and not who.server_write):
@@ -72,15 +72,15 @@ def _allow(cluster: PbsCluster, job: Job, change: Attribute, who: Principal) -> 
         if change.resource == "soft_walltime" and not who.manager:
             raise _read_only(change)
         if job.active and (change.resource not in _WHILE_RUNNING or not who.manager):
-            raise RefusalError(ServerCode.MODATRRUN, "Cannot modify attribute while job running ")
+            raise RefusalError(OpenPBSErrorCode.MODATRRUN, "Cannot modify attribute while job running ")
     elif name in ("Priority", "Execution_Time") and not gone:
         if not change.value.lstrip("-").isdecimal():
-            raise RefusalError(ServerCode.BADATVAL, f"Illegal attribute or resource value {name}")
+            raise RefusalError(OpenPBSErrorCode.BADATVAL, f"Illegal attribute or resource value {name}")
     elif name == "Hold_Types" and set(change.value) & set("os") and not who.manager:
-        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+        raise RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request ")
     elif name == "depend" and not gone:
-        if any(wait.job not in cluster.jobs for wait in parse_depend(change.value)):
-            raise RefusalError(ServerCode.BADDEPEND, "Invalid Job Dependency")
+        if any(condition.job not in cluster.jobs for condition in parse_depend(change.value)):
+            raise RefusalError(OpenPBSErrorCode.BADDEPEND, "Invalid Job Dependency")
     elif name not in (*_PLAIN, "Hold_Types", "depend", "Priority", *_MANAGERS_ONLY, *_SERVER_ONLY):
         raise _read_only(change)
 
@@ -127,10 +127,12 @@ def _set_resource(cluster: PbsCluster, job: Job, name: str, value: str | None) -
     if name in ("select", "ncpus", "mem"):
         try:
             if name != "select":
-                job.resources["select"] = selects.complete(
+                job.resources["select"] = select_statements.complete(
                     cluster, {key: job.resources[key] for key in ("ncpus", "mem") if key in job.resources}, {}
                 )["select"]
-            job.resources |= selects.sums(cluster, selects.schedselect(cluster, job.resources["select"]))
+            job.resources |= select_statements.sums(
+                cluster, select_statements.schedselect(cluster, job.resources["select"])
+            )
         except ValueError:
             text = "Illegal attribute or resource value Resource_List.select"
-            raise RefusalError(ServerCode.BADATVAL, text) from None
+            raise RefusalError(OpenPBSErrorCode.BADATVAL, text) from None

@@ -5,10 +5,10 @@ import time
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.emulator.openpbs import selects
+from server_adapter.emulator.openpbs import select_statements
 from server_adapter.emulator.openpbs.state import PbsCluster
-from server_adapter.openpbs.codes import ServerCode
-from server_adapter.openpbs.values import exec_vnode
+from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.notation import exec_vnode
 
 FINISHED = "Job has finished"
 
@@ -16,11 +16,11 @@ FINISHED = "Job has finished"
 def demand_idle(job: Job) -> None:
     """Raises refusals 15001, 15016 and 15139 unless the job waits."""
     if job.moved:
-        raise RefusalError(ServerCode.UNKJOBID, "Unknown Job Id")
+        raise RefusalError(OpenPBSErrorCode.UNKJOBID, "Unknown Job Id")
     if job.finished:
-        raise RefusalError(ServerCode.HISTJOBID, FINISHED)
+        raise RefusalError(OpenPBSErrorCode.HISTJOBID, FINISHED)
     if job.active or job.state is JobState.TRANSIT:
-        raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+        raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
 
 
 def start(cluster: PbsCluster, job: Job, destination: str, *, synchronous: bool) -> None:
@@ -32,21 +32,21 @@ def start(cluster: PbsCluster, job: Job, destination: str, *, synchronous: bool)
     try:
         chunks = exec_vnode(destination)
     except ValueError:
-        raise RefusalError(ServerCode.IVALREQ, "Invalid request") from None
+        raise RefusalError(OpenPBSErrorCode.IVALREQ, "Invalid request") from None
     placed = [[(cluster.vnode(piece.vnode), piece.resources) for piece in chunk] for chunk in chunks]
     if cluster.faults.refuses(job.id):
         raise RefusalError(cluster.faults.refusal_code)
     vnodes = list(dict.fromkeys(node for chunk in placed for node in [one.name for one, _ in chunk]))
     reached = all(cluster.vnode(name).alive for name in vnodes) and not cluster.faults.rejects(vnodes)
     if synchronous and not reached:
-        raise RefusalError(ServerCode.MOMREJECT, "Execution server rejected request")
+        raise RefusalError(OpenPBSErrorCode.MOMREJECT, "Execution server rejected request")
     charge(cluster, job, destination)
     tasks: dict[str, int] = {}
     hosts = []
     for chunk in placed:
         cores = 0
         for _, resources in chunk:
-            cores += selects.amounts(cluster, resources).get("ncpus", 0)
+            cores += select_statements.amounts(cluster, resources).get("ncpus", 0)
         host = chunk[0][0].host
         number = tasks.get(host, 0)
         tasks[host] = number + 1
@@ -64,5 +64,9 @@ def charge(cluster: PbsCluster, job: Job, destination: str) -> None:
     pieces = [piece for chunk in exec_vnode(destination) for piece in chunk]
     for piece in pieces:
         node = cluster.vnode(piece.vnode)
-        node.charge(job.id, selects.amounts(cluster, piece.resources), exclusive=node.is_for_one(place))
+        node.charge(
+            job.id,
+            select_statements.amounts(cluster, piece.resources),
+            exclusive=node.is_exclusive_for(place),
+        )
     job.held_slots = tuple((name, (0,)) for name in dict.fromkeys(piece.vnode for piece in pieces))

@@ -112,7 +112,7 @@ def node_status(text: str) -> dict[str, str]:
     return found
 
 
-def words(text: str) -> tuple[str, ...]:
+def split_list(text: str) -> tuple[str, ...]:
     """A comma list without its blanks and empty places."""
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
