@@ -51,8 +51,10 @@ class Resumer:
         self._said: dict[str, str] = {}
 
     async def resume_jobs(self, jobs: Mapping[str, Values], types: ResourceTypes = NO_TYPES) -> None:
-        """Resumes those of `jobs` whose vnodes have room. Raises what `OpenPBSConnection.request` raises for a lost
-        connection; a refusal is logged, and tried again at the next call.
+        """Resume the jobs whose vnodes have enough free resources.
+
+        Raises what `OpenPBSConnection.request` raises for a lost connection. A refusal is logged, and the job
+        is tried again at the next call.
         """
         self._said = {name: text for name, text in self._said.items() if name in jobs}
         if not jobs:
