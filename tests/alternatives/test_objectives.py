@@ -1,4 +1,4 @@
-"""The objective vector: against sums that a person can check."""
+"""The objective vector, compared with sums done by hand."""
 
 import math
 
@@ -20,9 +20,11 @@ PRICED = Economy(
 )
 
 
-class Scene:
-    """Node n1 of 4 cpus runs a job of 2 cpus until T+1000; n2 of 4 cpus and 2 gpus; n3 is down. Job 1 waits
-    for all of n1, job 2 has a gpu of n2 and half of its cpus from T+100 on.
+class PricedPlan:
+    """A plan of three nodes: n1 (4 cpus) runs a job of 2 cpus until T+1000, n2 has 4 cpus and 2 gpus,
+    n3 is down.
+
+    The job ``first`` waits for all of n1; ``second`` has one gpu and two cpus of n2 from T+100 on.
     """
 
     def __init__(self, economy: Economy = PRICED, failing: dict[str, float] | None = None) -> None:
@@ -50,12 +52,12 @@ class Scene:
         books = NodeEconomics.from_economy(economy, plan.node_names, facts, T - 500, T + 1500, failing)
         self.facts = ObjectiveInput(self.columns, books, self.limits)
 
-    def values(self) -> dict[Objective, ObjectiveMeasure]:
+    def measure(self) -> dict[Objective, ObjectiveMeasure]:
         return {one.objective: one for one in measure_objectives(self.plan, self.facts, T)}
 
 
-def test_every_objective_has_its_value_and_unit() -> None:
-    found = Scene().values()
+def test_every_objective_has_a_value_and_unit() -> None:
+    found = PricedPlan().measure()
     assert list(found) == list(Objective)
     assert {one.value: valued.unit for one, valued in found.items()} == {
         "makespan": "s",
@@ -75,68 +77,68 @@ def test_every_objective_has_its_value_and_unit() -> None:
     assert found[Objective.SLOWDOWN].value == pytest.approx((1500 / 500 + 1000 / 900) / 2)
 
 
-def test_non_utilisation_is_the_mean_idle_time_before_the_last_end_of_each_usable_node() -> None:
+def test_non_utilisation_is_the_mean_idle_time_of_usable_nodes() -> None:
     # n1: two of four cpus idle for 1000 s; n2: the first 100 s, then two of four for 900 s. n3 is down.
-    assert Scene().values()[Objective.NON_UTILISATION].value == pytest.approx((500 + 100 + 450) / 2)
+    assert PricedPlan().measure()[Objective.NON_UTILISATION].value == pytest.approx((500 + 100 + 450) / 2)
 
 
-def test_lateness_grows_exponentially_and_only_after_the_deadline() -> None:
-    scene = Scene()
-    assert scene.values()[Objective.LATENESS].value == 0, "nobody has a deadline"
-    scene.columns.due[scene.first] = T + 1500
-    assert scene.values()[Objective.LATENESS].value == 0, "in time"
-    scene.columns.due[scene.first] = T + 1500 - 7200
-    assert scene.values()[Objective.LATENESS].value == pytest.approx((math.e**2 - 1) / 2)
-    scene.columns.due[scene.first] = T - 10**9
-    assert scene.values()[Objective.LATENESS].value == pytest.approx(math.expm1(50) / 2), "it is cut"
-    assert scene.columns.due[scene.second] == FOREVER
+def test_lateness_grows_exponentially_after_the_deadline() -> None:
+    priced = PricedPlan()
+    assert priced.measure()[Objective.LATENESS].value == 0, "no job has a deadline"
+    priced.columns.due[priced.first] = T + 1500
+    assert priced.measure()[Objective.LATENESS].value == 0, "in time"
+    priced.columns.due[priced.first] = T + 1500 - 7200
+    assert priced.measure()[Objective.LATENESS].value == pytest.approx((math.e**2 - 1) / 2)
+    priced.columns.due[priced.first] = T - 10**9
+    assert priced.measure()[Objective.LATENESS].value == pytest.approx(math.expm1(50) / 2), "it is cut"
+    assert priced.columns.due[priced.second] == FOREVER
 
 
-def test_energy_is_that_of_nodes_that_are_on_and_of_the_jobs_on_them() -> None:
+def test_energy_is_that_of_powered_nodes_and_their_jobs() -> None:
     nodes = (100 + 50 + 1) * 1500
     jobs = 5 * 2 * 1000 + 5 * 4 * 500 + (2 * 2 + 100) * 900
-    assert Scene().values()[Objective.ENERGY].value == pytest.approx((nodes + jobs) / 3.6e6)
+    assert PricedPlan().measure()[Objective.ENERGY].value == pytest.approx((nodes + jobs) / 3.6e6)
 
 
-def test_cost_is_counted_from_now_on_and_what_is_beyond_a_limit_over_all_jobs_that_wait() -> None:
-    scene = Scene()
+def test_cost_counts_from_now_and_overrun_is_the_mean_over_waiting_jobs() -> None:
+    priced = PricedPlan()
     per_second = 0.72 / 3600
     first = 4 * 500 * per_second
     second = 900 * (2 * 0.36 + 3.6) / 3600
-    found = scene.values()
+    found = priced.measure()
     assert found[Objective.COST].value == pytest.approx(2 * 1000 * per_second + first + second)
     assert found[Objective.COST_OVERRUN].value == 0
-    scene.limits[scene.second] = 0.5
-    scene.limits[scene.first] = 100
-    scene.limits[scene.runs] = 0  # what runs cannot be helped
-    assert scene.values()[Objective.COST_OVERRUN].value == pytest.approx((second - 0.5) / 2)
+    priced.limits[priced.second] = 0.5
+    priced.limits[priced.first] = 100
+    priced.limits[priced.runs] = 0  # a running job does not count
+    assert priced.measure()[Objective.COST_OVERRUN].value == pytest.approx((second - 0.5) / 2)
 
 
-def test_expected_loss_is_that_of_all_jobs_by_the_failures_of_their_nodes() -> None:
-    assert Scene().values()[Objective.LOSS].value is None
-    assert "nodes" in Scene().values()[Objective.LOSS].why
-    assert Scene(failing={"n1": 0.0}).values()[Objective.LOSS].value == 0
+def test_expected_loss_follows_the_failure_rates_of_the_nodes() -> None:
+    assert PricedPlan().measure()[Objective.LOSS].value is None
+    assert "nodes" in PricedPlan().measure()[Objective.LOSS].why
+    assert PricedPlan(failing={"n1": 0.0}).measure()[Objective.LOSS].value == 0
     rate = 1e-4
-    found = Scene(failing={"n1": rate, "n2": 0.0}).values()[Objective.LOSS].value
+    found = PricedPlan(failing={"n1": rate, "n2": 0.0}).measure()[Objective.LOSS].value
 
-    def lost(cores: int, begun: float, left: float) -> float:
+    def lost_core_hours(cores: int, begun: float, left: float) -> float:
         survives = math.exp(-rate * left)
         return cores * ((1 - survives) / rate - left * survives + begun * (1 - survives)) / 3600
 
     # Two cores run since 500 s for 1000 more; four cores follow for 500 s; what is on n2 is safe.
-    assert found == pytest.approx(lost(2, 500, 1000) + lost(4, 0, 500))
+    assert found == pytest.approx(lost_core_hours(2, 500, 1000) + lost_core_hours(4, 0, 500))
 
 
-def test_what_cannot_be_known_is_not_made_up() -> None:
-    found = Scene(Economy()).values()
+def test_objective_without_data_has_no_value_and_a_reason() -> None:
+    found = PricedPlan(Economy()).measure()
     assert (found[Objective.ENERGY].value, found[Objective.COST].value) == (None, None)
     assert "site.power" in found[Objective.ENERGY].why
     assert "site.prices" in found[Objective.COST].why
-    some = Scene(Economy(draws={"n1": Draw(100)})).values()
+    some = PricedPlan(Economy(draws={"n1": Draw(100)})).measure()
     assert some[Objective.ENERGY].value is None, "one node of three has watts"
 
 
-def test_an_empty_plan_has_a_vector_too() -> None:
+def test_empty_plan_has_an_objective_vector() -> None:
     plan = Plan([], T)
     books = NodeEconomics.from_economy(PRICED, {}, {}, T, T)
     facts = ObjectiveInput(ScoringColumns.blank(plan.jobs.size), books, np.full(plan.jobs.size, np.inf))

@@ -1,4 +1,4 @@
-"""What a job may cost at most."""
+"""Parsing of cost limits."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from schedd.dialect.cost_limit import cost_limit_names, read_cost_limit
         ("", None),
     ],
 )
-def test_it_is_a_number_of_at_least_nothing(text: str, limit: float | None) -> None:
+def test_cost_limit_is_a_number_that_is_not_negative(text: str, limit: float | None) -> None:
     assert read_cost_limit({"cost_limit": text}) == limit
     assert read_cost_limit({"x.cost_limit": text}) == limit
     if text and limit is None:
@@ -29,5 +29,5 @@ def test_it_is_a_number_of_at_least_nothing(text: str, limit: float | None) -> N
         assert cost_limit_names({"cost_limit": text}) == ({"cost_limit"} if text else set())
 
 
-def test_most_jobs_have_none() -> None:
+def test_request_without_cost_limit_has_none() -> None:
     assert read_cost_limit({"walltime": "60"}) is None

@@ -1,4 +1,4 @@
-"""What each family's numbers, holds and dependencies mean."""
+"""Error numbers, holds and dependencies of each server family."""
 
 import pytest
 
@@ -10,14 +10,14 @@ def _job(family: str, **resources: str) -> JobFacts:
     return JobFacts(id="1.s", owner="ann", queue="q", submitted=0, family=family, resources=resources)
 
 
-def test_the_same_number_means_busy_to_one_family_and_a_full_queue_to_the_other() -> None:
+def test_error_number_of_a_busy_server_depends_on_the_family() -> None:
     assert dialect_of("torque").is_busy(15046)
     assert not dialect_of("openpbs").is_busy(15046)
     assert dialect_of("openpbs").is_busy(15044)
     assert not dialect_of("torque").is_busy(15044)
 
 
-def test_a_deletion_or_a_success_does_not_speak_against_the_node() -> None:
+def test_deletion_or_success_does_not_count_against_the_node() -> None:
     for dialect in DIALECTS.values():
         assert [dialect.speaks_against_node(status) for status in (0, 265, 271, 1, -3)] == [
             False,
@@ -28,27 +28,27 @@ def test_a_deletion_or_a_success_does_not_speak_against_the_node() -> None:
         ]
 
 
-def test_a_job_that_names_no_family_is_read_as_the_first_one() -> None:
+def test_job_without_family_is_read_as_torque() -> None:
     site = Site(defaults={})
     assert dialect_of("").read(_job("", nodes="2:ppn=3"), site).cpus == 6
     assert dialect_of("openpbs").read(_job("openpbs", select="2:ncpus=4"), site).cpus == 8
 
 
-def test_a_family_that_nobody_speaks_is_a_problem_of_its_jobs_alone() -> None:
+def test_job_of_an_unknown_family_is_refused() -> None:
     dialect = dialect_of("lsf")
     assert not dialect.is_busy(15046)
     with pytest.raises(RequestError, match="lsf"):
         dialect.read(_job("lsf"), Site(defaults={}))
 
 
-def test_letters_name_holds_once_each_and_n_names_none() -> None:
+def test_hold_letters_name_each_hold_once_and_n_names_none() -> None:
     assert holds_in("n") == holds_in("") == ()
     assert holds_in("uos") == (Hold.USER, Hold.OPERATOR, Hold.SYSTEM)
     assert holds_in("l") == (Hold.SLOT_LIMIT,)
     assert holds_in("px") == (Hold.OTHER,)
 
 
-def test_conditions_are_those_that_hold_the_job_itself() -> None:
+def test_conditions_are_the_dependencies_that_hold_the_job_itself() -> None:
     found = list(conditions("afterok:1.s@s:2.s,beforeany:3.s,afteranyarray:4[].s,synccount:2"))
     assert found == [
         (Until.SUCCEEDED, "1.s", "afterok"),
@@ -59,7 +59,7 @@ def test_conditions_are_those_that_hold_the_job_itself() -> None:
     assert [condition.until for condition in conditions("runone:5.s,on:2")] == [Until.OTHER]
 
 
-def test_the_servers_own_select_goes_before_the_jobs_and_is_no_unknown_resource() -> None:
+def test_schedselect_overrides_select_and_is_not_noted() -> None:
     job = _job("openpbs", select="2", schedselect="2:ncpus=3")
     request = dialect_of("openpbs").read(job, Site(defaults={}))
     assert request.cpus == 6

@@ -1,7 +1,7 @@
-"""Examples of requests and what they mean: those of docs/reference/requests.md, and more beside this file.
+"""Examples of requests and their meaning, from docs/reference/requests.md and tests/dialect/examples.
 
 An example is the text of ``qsub -l``, lines ``# setting=value``, then the canonical form and its notes, or
-the two lines of the error. Those beside this file begin with a sentence.
+the two lines of the error. Examples in the folder begin with a sentence.
 """
 
 import re
@@ -29,7 +29,7 @@ def examples() -> Iterator[object]:
             yield pytest.param(server, request, lines, id=f"{server}: {sentence}")
 
 
-def what_happens(server: str, text: str, settings: dict[str, str]) -> list[str]:
+def read_example(server: str, text: str, settings: dict[str, str]) -> list[str]:
     nodes, generic = (
         settings[name].split(",") if name in settings else [] for name in ("known_nodes", "generic")
     )
@@ -46,12 +46,12 @@ def what_happens(server: str, text: str, settings: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize(("server", "text", "lines"), list(examples()))
-def test_the_example_is_what_happens(server: str, text: str, lines: list[str]) -> None:
+def test_example_gives_the_documented_result(server: str, text: str, lines: list[str]) -> None:
     settings = dict(line[2:].split("=", 1) for line in lines if line.startswith("# "))
     says = [line.removeprefix("    ") for line in lines if line.startswith("    ")]
-    assert what_happens(server, text, settings) == says
+    assert read_example(server, text, settings) == says
 
 
-def test_the_page_has_examples_for_both_servers() -> None:
+def test_page_has_examples_of_both_servers() -> None:
     blocks = re.findall(r"^```(\w+)$", PAGE.read_text(), re.MULTILINE)
     assert blocks == ["torque", "openpbs"]

@@ -11,26 +11,26 @@ def resources(words: str) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words.split())
 
 
-def test_a_job_that_may_be_shrunk_is_planned_at_its_longest() -> None:
+def test_shrinkable_job_is_planned_with_its_max_walltime() -> None:
     assert parse_openpbs(resources("select=1 max_walltime=90 min_walltime=30")).walltime == 90
 
 
-def test_the_servers_own_select_goes_first() -> None:
+def test_schedselect_overrides_select() -> None:
     request = parse_openpbs({"select": "2:mem=1gb"}, schedselect="2:mem=1gb:ncpus=3")
     assert request == Request((Chunk(2, 3, GIB),))
 
 
-def test_defaults_of_chunks_fill_what_a_chunk_leaves_open() -> None:
+def test_chunk_defaults_fill_missing_amounts() -> None:
     request = parse_openpbs({"select": "1:ncpus=2+1:mem=2gb"}, chunk_defaults={"mem": "1gb", "ncpus": "4"})
     assert request.chunks == (Chunk(1, 2, GIB), Chunk(1, 4, 2 * GIB))
 
 
-def test_the_sites_memory_per_core_is_for_chunks_that_ask_for_none() -> None:
+def test_default_memory_per_core_applies_to_chunks_without_memory() -> None:
     request = parse_openpbs({"select": "1:ncpus=2+1:mem=0kb+1:ncpus=2:vmem=1gb"}, mem_per_core_default=GIB)
     assert [chunk.mem for chunk in request.chunks] == [2 * GIB, 0, GIB]
 
 
-def test_declared_amounts_and_strings_are_taken_as_such() -> None:
+def test_declared_amounts_and_strings_become_resources_and_features() -> None:
     request = parse_openpbs(
         {"select": "2:Scratch=10gb:fpga=2:switch=7"},
         generic=["scratch", "FPGA"],
@@ -47,18 +47,18 @@ def test_declared_amounts_and_strings_are_taken_as_such() -> None:
     assert request.notes == ()
 
 
-def test_a_name_in_nodes_is_a_host_when_it_is_known_and_else_a_property() -> None:
+def test_name_in_nodes_is_a_known_host_or_else_a_property() -> None:
     request = parse_openpbs({"nodes": "n1+2:big"}, known_nodes=["n1", "n2"])
     assert canonical(request) == "1 x (1 cpu on n1) + 2 x (1 cpu on big=True); scatter; no walltime"
 
 
-def test_a_name_in_nodes_is_either_when_the_nodes_are_not_known() -> None:
+def test_name_in_nodes_may_be_host_or_property_when_nodes_are_unknown() -> None:
     request = parse_openpbs({"nodes": "n1:^old"})
     assert request.chunks[0].features == (frozenset({"!old=True"}), frozenset({"n1", "n1=True"}))
 
 
 @pytest.mark.parametrize("asked", ["nodes=2:ppn=4 ncpus=9", "nodes=2:ppn=4:cpp=1 ncpus=16"])
-def test_ncpus_that_do_not_fit_the_tasks_of_nodes_are_an_error(asked: str) -> None:
+def test_ncpus_that_cannot_be_divided_over_the_tasks_is_refused(asked: str) -> None:
     with pytest.raises(RequestError, match="cannot be divided over the 8 tasks of nodes="):
         parse_openpbs(resources(asked))
 
@@ -73,18 +73,18 @@ def test_ncpus_that_do_not_fit_the_tasks_of_nodes_are_an_error(asked: str) -> No
         (frozenset(),),
     ],
 )
-def test_a_select_that_would_not_say_the_same_is_not_written(features: tuple[frozenset[str], ...]) -> None:
+def test_select_is_not_written_if_it_would_change_the_request(features: tuple[frozenset[str], ...]) -> None:
     assert openpbs_select(Request((Chunk(features=features),))) is None
 
 
-def test_a_select_quotes_what_needs_quotes() -> None:
+def test_select_quotes_values_with_spaces() -> None:
     request = Request(
         (Chunk(2, 4, features=(frozenset({"sw=a b"}), frozenset({"!old=True"}))),), Place.PACK, True
     )
     assert openpbs_select(request) == ('2:ncpus=4:sw="a b":old=False', "pack:excl")
 
 
-def test_a_soft_walltime_is_the_length_that_is_planned() -> None:
+def test_soft_walltime_is_the_planned_duration() -> None:
     request = parse_openpbs({"select": "1:ncpus=1", "walltime": "10:00:00", "soft_walltime": "01:00:00"})
     assert request.walltime == 3600
     assert any("soft_walltime" in note for note in request.notes)
@@ -96,9 +96,9 @@ def test_a_soft_walltime_is_the_length_that_is_planned() -> None:
 @pytest.mark.parametrize(
     "asked", [{"select": "1:ncpus=1+1:ncpus=2:gold=True"}, {"nodes": "1+1"}, {"ncpus": "2"}]
 )
-def test_every_chunk_goes_to_the_vnodes_of_the_queue(asked: dict[str, str]) -> None:
+def test_default_neednodes_restricts_every_chunk_to_the_queue(asked: dict[str, str]) -> None:
     request = parse_openpbs(asked, defaults={"neednodes": "of_queue=fast"})
     assert all(frozenset({"of_queue=fast"}) in chunk.features for chunk in request.chunks)
     assert not request.notes
-    plain = parse_openpbs({**asked, "neednodes": "of_queue=fast"})  # what a user writes maps no queue
+    plain = parse_openpbs({**asked, "neednodes": "of_queue=fast"})  # a user's neednodes maps no queue
     assert not any(frozenset({"of_queue=fast"}) in chunk.features for chunk in plain.chunks)

@@ -1,4 +1,4 @@
-"""Properties of the readers: nothing but a Request or a RequestError, and what is written reads back."""
+"""Properties of the parsers: they return a Request or raise RequestError, and written requests parse back."""
 
 from dataclasses import replace
 from itertools import groupby
@@ -38,12 +38,12 @@ amounts = st.dictionaries(st.sampled_from(GENERIC), st.integers(1, 99)).map(
 )
 
 
-def in_order(features: list[frozenset[str]]) -> Features:
+def sort_features(features: list[frozenset[str]]) -> Features:
     return tuple(sorted(set(features), key=sorted))
 
 
-def normal(chunks: list[Chunk]) -> tuple[Chunk, ...]:
-    """Neighbours that differ by more than their count."""
+def merge_equal_neighbours(chunks: list[Chunk]) -> tuple[Chunk, ...]:
+    """Drop a chunk that differs from its predecessor only by the count."""
     return tuple(next(same) for _, same in groupby(chunks, key=lambda chunk: replace(chunk, count=1)))
 
 
@@ -63,14 +63,14 @@ def requests(
     )
     return st.builds(
         Request,
-        chunks=st.lists(chunk, min_size=1, max_size=5).map(normal),
+        chunks=st.lists(chunk, min_size=1, max_size=5).map(merge_equal_neighbours),
         place=st.sampled_from(Place),
         exclusive=st.booleans(),
         walltime=st.none() | st.integers(1, 10**8),
     ).map(lambda request: replace(request, place=Place.FREE) if request.units == 1 else request)
 
 
-torque_features = st.lists(st.frozensets(literals, min_size=1, max_size=3), max_size=3).map(in_order)
+torque_features = st.lists(st.frozensets(literals, min_size=1, max_size=3), max_size=3).map(sort_features)
 pbs_feature = st.one_of(
     st.sampled_from(["node1", "node2"]),
     properties.map(lambda name: f"x-{name.replace('.', '')}=True"),
@@ -80,19 +80,21 @@ pbs_feature = st.one_of(
     .map("sw={}".format),
 )
 pbs_features = st.lists(pbs_feature.map(lambda name: frozenset({name})), max_size=3).map(
-    lambda found: in_order([one for n, one in enumerate(found) if key(one) not in map(key, found[:n])])
+    lambda found: sort_features(
+        [one for n, one in enumerate(found) if resource_key(one) not in map(resource_key, found[:n])]
+    )
 )
 
 
-def key(alternatives: frozenset[str]) -> str:
-    """The resource that a feature of OpenPBS is about: a chunk can name it once."""
+def resource_key(alternatives: frozenset[str]) -> str:
+    """Return the resource that an OpenPBS feature restricts; a chunk can name it once."""
     (name,) = alternatives
     return name.removeprefix("!").partition("=")[0] if "=" in name else "vnode"
 
 
 @settings(max_examples=400)
 @given(lists, lists, texts)
-def test_any_torque_text_is_a_request_or_a_request_error(
+def test_any_torque_text_gives_a_request_or_a_request_error(
     resources: dict[str, str], defaults: dict[str, str], extensions: str
 ) -> None:
     try:
@@ -109,7 +111,7 @@ def test_any_torque_text_is_a_request_or_a_request_error(
 
 @settings(max_examples=400)
 @given(lists, lists, texts)
-def test_any_openpbs_text_is_a_request_or_a_request_error(
+def test_any_openpbs_text_gives_a_request_or_a_request_error(
     resources: dict[str, str], defaults: dict[str, str], schedselect: str
 ) -> None:
     try:
@@ -123,7 +125,7 @@ def test_any_openpbs_text_is_a_request_or_a_request_error(
 
 
 @given(texts | st.text())
-def test_any_text_is_a_resource_list_or_a_request_error(text: str) -> None:
+def test_any_text_gives_a_resource_list_or_a_request_error(text: str) -> None:
     try:
         resource_list(text)
     except RequestError as error:
@@ -131,7 +133,7 @@ def test_any_text_is_a_resource_list_or_a_request_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["1:ppn=2+", "a|", "x:", "#", "9", "'", "1+", "(", "/1"])
-def test_a_long_text_of_anything_is_a_request_or_a_request_error(piece: str) -> None:
+def test_long_repetitive_text_gives_a_request_or_a_request_error(piece: str) -> None:
     text = piece * (100_000 // len(piece))
     for parse, name in ((parse_torque, "nodes"), (parse_openpbs, "nodes"), (parse_openpbs, "select")):
         try:
@@ -141,7 +143,7 @@ def test_a_long_text_of_anything_is_a_request_or_a_request_error(piece: str) -> 
 
 
 @given(requests(torque_features, least_cpus=1, sizes=False))
-def test_a_request_written_for_torque_reads_back_as_itself(request: Request) -> None:
+def test_request_written_for_torque_parses_back(request: Request) -> None:
     request = replace(request, place=Place.SCATTER if request.units > 1 else Place.FREE)
     nodes = torque_nodes(request)
     assert nodes is not None
@@ -154,7 +156,7 @@ def test_a_request_written_for_torque_reads_back_as_itself(request: Request) -> 
 
 
 @given(requests(pbs_features, least_cpus=0, sizes=True))
-def test_a_request_written_for_openpbs_reads_back_as_itself(request: Request) -> None:
+def test_request_written_for_openpbs_parses_back(request: Request) -> None:
     written = openpbs_select(request)
     if written is None:  # a text with both kinds of quotes
         assert any("'" in name and '"' in name for chunk in request.chunks for (name,) in chunk.features)
@@ -174,14 +176,14 @@ def test_a_request_written_for_openpbs_reads_back_as_itself(request: Request) ->
 
 
 any_requests = requests(
-    st.lists(st.frozensets(st.text(max_size=4), max_size=3), max_size=3).map(in_order),
+    st.lists(st.frozensets(st.text(max_size=4), max_size=3), max_size=3).map(sort_features),
     least_cpus=0,
     sizes=True,
 )
 
 
 @given(any_requests, any_requests)
-def test_two_requests_have_one_canonical_form_only_if_they_are_equal(one: Request, other: Request) -> None:
+def test_requests_share_a_canonical_form_only_if_they_are_equal(one: Request, other: Request) -> None:
     assert (canonical(one) == canonical(other)) == (one == other)
     assert canonical(one) == canonical(replace(one, notes=("a remark",)))
 
@@ -190,7 +192,7 @@ parts = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 64)), min_size=1, 
 
 
 @given(parts, st.integers(1, 2**36), st.integers(0, 2**26))
-def test_cores_and_memory_of_a_torque_job_are_kept_in_the_sum(
+def test_torque_job_keeps_its_total_cores_and_memory(
     parts: list[tuple[int, int]], mem: int, pmem: int
 ) -> None:
     nodes = "+".join(f"{count}:ppn={ppn}" for count, ppn in parts)
@@ -204,9 +206,7 @@ def test_cores_and_memory_of_a_torque_job_are_kept_in_the_sum(
 
 
 @given(parts, st.integers(1, 2**36))
-def test_cores_and_memory_of_an_openpbs_select_are_kept_in_the_sum(
-    parts: list[tuple[int, int]], mem: int
-) -> None:
+def test_openpbs_select_keeps_its_total_cores_and_memory(parts: list[tuple[int, int]], mem: int) -> None:
     select = "+".join(f"{count}:ncpus={cpus}:mem={mem}kb" for count, cpus in parts)
     request = parse_openpbs({"select": select})
     assert request.cpus == sum(count * cpus for count, cpus in parts)
@@ -214,6 +214,6 @@ def test_cores_and_memory_of_an_openpbs_select_are_kept_in_the_sum(
 
 
 @given(st.integers(1, 10_000), st.integers(0, 2**30))
-def test_every_core_of_procs_has_its_share(procs: int, mem: int) -> None:
+def test_every_core_of_procs_gets_its_share_of_memory(procs: int, mem: int) -> None:
     request = parse_torque({"procs": str(procs), "mem": f"{mem}kb"})
     assert request == Request((Chunk(procs, 1, -(-mem // procs)),))

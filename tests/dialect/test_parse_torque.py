@@ -21,18 +21,20 @@ def resources(words: str) -> dict[str, str]:
         ("mem=1gb walltime=30", "nodes=1 mem=4gb walltime=60", "1 x (1 cpu, 1gb); free; 00:00:30"),
     ],
 )
-def test_a_default_counts_only_where_the_job_says_nothing_else(asked: str, defaults: str, meant: str) -> None:
+def test_default_applies_only_where_the_job_names_no_alternative(
+    asked: str, defaults: str, meant: str
+) -> None:
     request = parse_torque(resources(asked), defaults=resources(defaults))
     assert canonical(request) == meant
     assert request.notes == ()
 
 
-def test_under_the_rule_pack_units_may_share_a_node() -> None:
+def test_pack_rule_lets_units_share_a_node() -> None:
     request = parse_torque({"nodes": "4:ppn=2"}, node_rule="pack")
     assert request == Request((Chunk(4, 2),), Place.FREE)
 
 
-def test_qsub_n_asks_for_whole_nodes() -> None:
+def test_qsub_n_requests_whole_nodes() -> None:
     request = parse_torque({"nodes": "2#shared"}, exclusive=True)
     assert request.exclusive
     assert request.notes == ("#shared was not followed: the job asks for whole nodes",)
@@ -49,16 +51,16 @@ def test_qsub_n_asks_for_whole_nodes() -> None:
         ("nodes=1:ppn=4 vmem=32gb", 8 * GIB),
     ],
 )
-def test_the_sites_memory_per_core_is_for_jobs_that_ask_for_none(asked: str, mem: int) -> None:
+def test_default_memory_per_core_applies_to_jobs_without_memory(asked: str, mem: int) -> None:
     assert parse_torque(resources(asked), mem_per_core_default=2 * GIB).chunks[0].mem == mem
 
 
-def test_a_known_node_may_have_any_name_but_digits_alone_are_a_count() -> None:
+def test_known_node_may_have_any_name_but_digits_are_a_count() -> None:
     request = parse_torque({"nodes": "1-2:ppn=4+2"}, known_nodes=["1-2", "2"])
     assert canonical(request) == "1 x (4 cpus on 1-2) + 2 x (1 cpu); scatter; no walltime"
 
 
-def test_parts_that_name_the_same_node_are_one_unit_on_it() -> None:
+def test_parts_that_name_the_same_node_are_merged() -> None:
     request = parse_torque({"nodes": "n1:ppn=2+n2+n1:ppn=3:gpus=1:big"}, known_nodes=["n1", "n2"])
     assert canonical(request) == "1 x (5 cpus, 1 gpu on big, n1) + 1 x (1 cpu on n2); scatter; no walltime"
     assert request.notes == ("n1 is named more than once: planned as one part with all its cores",)
@@ -76,7 +78,7 @@ def test_node_locked_resources_are_amounts_of_each_unit() -> None:
     assert request.notes == ()
 
 
-def test_the_access_policy_may_come_as_an_extension() -> None:
+def test_access_policy_may_be_an_extension() -> None:
     request = parse_torque({"nodes": "2"}, extensions="NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE")
     assert request.exclusive
     assert request.notes == ("not planned: x.flags=RESTARTABLE",)
@@ -85,6 +87,6 @@ def test_the_access_policy_may_come_as_an_extension() -> None:
 @pytest.mark.parametrize(
     "name", ["tpn", "geometry", "hostlist", "mppwidth", "lprocs", "req_information.task_count.0"]
 )
-def test_what_would_move_the_job_elsewhere_is_refused(name: str) -> None:
+def test_unsupported_placement_resource_is_refused(name: str) -> None:
     with pytest.raises(RequestError, match="not planned"):
         parse_torque({"nodes": "2", name: "4"})

@@ -23,7 +23,7 @@ from schedd.dialect.units import size_in_words, without_units
         ("00:01.", 1),
     ],
 )
-def test_a_time_is_read_as_the_servers_read_it(text: str, seconds: int) -> None:
+def test_walltime_is_read_in_the_servers_formats(text: str, seconds: int) -> None:
     assert parse_walltime(text) == seconds
 
 
@@ -46,14 +46,14 @@ def test_a_time_is_read_as_the_servers_read_it(text: str, seconds: int) -> None:
         ("1Mw", 8192),
     ],
 )
-def test_a_size_is_read_in_kib_rounded_up(text: str, kib: int) -> None:
+def test_size_is_read_in_kib_rounded_up(text: str, kib: int) -> None:
     assert parse_size(text) == kib
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "1:2:3:4:5", "1::2", "-1", "1x", "h", "1m2h", "1.x", "\u0661", "9" * 5000, "1\n"]
 )
-def test_what_is_no_time_is_an_error_that_says_what_is(text: str) -> None:
+def test_invalid_walltime_names_the_allowed_format(text: str) -> None:
     with pytest.raises(RequestError, match="HH:MM:SS"):
         parse_walltime(text)
 
@@ -61,28 +61,28 @@ def test_what_is_no_time_is_an_error_that_says_what_is(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "gb", "1.5gb", "-1gb", "1 gb", "1gbb", "1bb", "1zb", "\u0662gb", "1gb\n"]
 )
-def test_what_is_no_size_is_an_error_that_says_what_is(text: str) -> None:
+def test_invalid_size_names_the_allowed_format(text: str) -> None:
     with pytest.raises(RequestError, match=r"invalid size .*; allowed: a whole number and b, kb, mb"):
         parse_size(text)
 
 
 @pytest.mark.parametrize("text", ["1025pb", "2eb", "9" * 5000, "99999999999999999999"])
-def test_a_size_beyond_all_measure_is_an_error(text: str) -> None:
+def test_size_above_the_maximum_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match="the size is too large; allowed: at most 1024pb"):
         parse_size(text)
 
 
 @given(st.integers(0, 2**50))
-def test_a_formatted_size_reads_back_as_itself(kib: int) -> None:
+def test_formatted_size_parses_back(kib: int) -> None:
     assert parse_size(format_size(kib)) == kib
 
 
 @given(st.integers(0, 10**9))
-def test_a_formatted_walltime_reads_back_as_itself(seconds: int) -> None:
+def test_formatted_walltime_parses_back(seconds: int) -> None:
     assert parse_walltime(format_walltime(seconds)) == seconds
 
 
-def test_sizes_and_times_are_written_as_the_servers_write_them() -> None:
+def test_sizes_and_walltimes_are_written_in_the_servers_format() -> None:
     assert [format_size(kib) for kib in (0, 1, 1536, 2_097_152)] == ["0kb", "1kb", "1536kb", "2gb"]
     assert [format_walltime(seconds) for seconds in (5, 3600, 360_000)] == [
         "00:00:05",
@@ -104,18 +104,18 @@ def test_sizes_and_times_are_written_as_the_servers_write_them() -> None:
         ((3 << 50) + 1, "3072.00pb"),
     ],
 )
-def test_sizes_in_words(kib: int, words: str) -> None:
+def test_size_in_words_has_a_readable_unit(kib: int, words: str) -> None:
     assert size_in_words(kib) == words
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90m", 5400), ("1h", 3600), ("2d", 172_800), ("1h30m", 5400), ("45S", 45)]
 )
-def test_a_walltime_may_have_units(text: str, seconds: int) -> None:
+def test_walltime_may_have_units(text: str, seconds: int) -> None:
     assert parse_walltime(text) == seconds
 
 
-def test_bare_numbers_are_told_as_they_were_read() -> None:
+def test_numbers_without_units_are_reported_with_their_meaning() -> None:
     said = list(without_units({"walltime": "1", "MEM": "2048", "nodes": "4", "vmem": "4gb", "pmem": "x"}))
     assert said == [
         "walltime 1 was read as 1 second (00:00:01)",

@@ -1,4 +1,4 @@
-"""Vnodes that decide by themselves whether a job has them to itself (`sharing`)."""
+"""Vnodes with a `sharing` attribute, which overrides the job's request for exclusive nodes."""
 
 import pytest
 
@@ -15,13 +15,13 @@ def node(name: str, sharing: str = "", *, cpus: int = 8, gpus: int = 0, **more: 
     return Node(name, cpus, 16 * GIB, gpus=gpus, features=frozenset(features))
 
 
-def asked(select: str, place: str, *nodes: Node) -> Request:
+def parse_request(select: str, place: str, *nodes: Node) -> Request:
     return parse_openpbs({"select": select, "place": place}, kinds=kinds_of(nodes))
 
 
-def test_where_no_node_decides_by_itself_the_kinds_of_nodes_are_nobodys_concern() -> None:
+def test_nodes_without_sharing_attribute_have_no_kinds() -> None:
     assert kinds_of([node("a"), node("b", cpus=16)]) == ()
-    assert asked("1:ncpus=1", "free", node("a")).exclusive is False
+    assert parse_request("1:ncpus=1", "free", node("a")).exclusive is False
 
 
 @pytest.mark.parametrize(
@@ -38,47 +38,45 @@ def test_where_no_node_decides_by_itself_the_kinds_of_nodes_are_nobodys_concern(
         ("ignore_excl", "free", False),
     ],
 )
-def test_nodes_that_are_all_alike_decide_over_what_the_job_says(
-    sharing: str, place: str, exclusive: bool
-) -> None:
-    request = asked("2:ncpus=2", place, node("a", sharing), node("b", sharing))
+def test_sharing_of_equal_nodes_overrides_the_request(sharing: str, place: str, exclusive: bool) -> None:
+    request = parse_request("2:ncpus=2", place, node("a", sharing), node("b", sharing))
     assert request.exclusive is exclusive
     assert request.chunks[0].features == (), "any of them will do"
 
 
-def test_where_nodes_differ_a_job_is_kept_to_those_that_it_shares_as_it_asks() -> None:
+def test_job_is_restricted_to_nodes_whose_sharing_fits_its_request() -> None:
     nodes = (node("a"), node("g", "force_excl"))
-    request = asked("1:ncpus=2", "free", *nodes)
+    request = parse_request("1:ncpus=2", "free", *nodes)
     assert (request.exclusive, request.chunks[0].features) == (False, (frozenset({"!sharing=force_excl"}),))
     nodes = (node("a", "ignore_excl"), node("g", "default_excl"))
-    request = asked("1:ncpus=2", "excl", *nodes)
+    request = parse_request("1:ncpus=2", "excl", *nodes)
     assert (request.exclusive, request.chunks[0].features) == (True, (frozenset({"sharing=default_excl"}),))
 
 
 @pytest.mark.parametrize(
     "select", ["1:ncpus=2:ngpus=1", "1:ncpus=32", "1:vnode=g", "1:host=host-g", "1:big=True"]
 )
-def test_a_job_that_fits_on_the_others_alone_has_those_to_itself(select: str) -> None:
+def test_job_that_fits_only_on_exclusive_nodes_has_them_exclusively(select: str) -> None:
     nodes = (node("a"), node("g", "force_excl", cpus=64, gpus=2, big="True"))
-    request = asked(select, "free", *nodes)
+    request = parse_request(select, "free", *nodes)
     assert request.exclusive
     assert frozenset({"sharing=force_excl"}) in request.chunks[0].features
 
 
-def test_a_job_that_needs_both_has_all_of_its_nodes_to_itself_and_is_told() -> None:
+def test_job_that_needs_both_kinds_is_exclusive_and_has_a_note() -> None:
     nodes = (node("a", cpus=64), node("g", "force_excl", gpus=2))
-    request = asked("1:ncpus=32+1:ngpus=1", "free", *nodes)
+    request = parse_request("1:ncpus=32+1:ngpus=1", "free", *nodes)
     assert request.exclusive
     assert "only together" in request.notes[0]
 
 
-def test_a_reservation_of_a_node_makes_no_other_kind_of_it() -> None:
+def test_reservation_of_a_node_does_not_change_its_kind() -> None:
     before = kinds_of([node("a", "force_excl"), node("b", "force_excl")])
     after = kinds_of([node("a", "force_excl", resv="R7"), node("b", "force_excl")])
     assert before == after
-    assert asked("1:ncpus=1:resv=R7", "free", node("a", "force_excl", resv="R7"), node("b")).exclusive
+    assert parse_request("1:ncpus=1:resv=R7", "free", node("a", "force_excl", resv="R7"), node("b")).exclusive
 
 
-def test_what_only_some_of_alike_nodes_are_called_makes_one_kind_of_them() -> None:
+def test_names_of_equal_nodes_do_not_split_their_kind() -> None:
     [kind] = kinds_of([node("a", "force_excl"), node("b", "force_excl")])
     assert kind.names == {"a", "b", "host-a", "host-b"}

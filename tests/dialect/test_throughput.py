@@ -1,4 +1,4 @@
-"""Work and throughput, as owners of jobs say them."""
+"""Parsing of work amounts and work rates of jobs."""
 
 import pytest
 
@@ -9,7 +9,7 @@ UNITS, RATE, APP = "x.work_units", "x.work_rate", "x.work_app"
 
 
 @pytest.mark.parametrize(
-    ("said", "work"),
+    ("resources", "work"),
     [
         ({UNITS: "12000", RATE: "7.5"}, Work(12_000, 7.5)),
         ({UNITS: "12000", RATE: "epyc/10.87+old/5.8"}, Work(12_000, 0, (("epyc", 10.87), ("old", 5.8)))),
@@ -25,18 +25,18 @@ UNITS, RATE, APP = "x.work_units", "x.work_rate", "x.work_app"
         ({UNITS: "5", RATE: "fast"}, None),
     ],
 )
-def test_a_job_says_how_much_and_how_fast(said: dict[str, str], work: Work | None) -> None:
-    assert read_work({"nodes": "1", **said}) == work
-    assert work_names({"nodes": "1", **said}) == (set(said) if work is not None else set())
+def test_job_states_its_work_and_rate(resources: dict[str, str], work: Work | None) -> None:
+    assert read_work({"nodes": "1", **resources}) == work
+    assert work_names({"nodes": "1", **resources}) == (set(resources) if work is not None else set())
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "epyc/", "/5", "a/1+a/2", "1+2", "epyc/nan", "epyc=5"])
-def test_what_is_no_rate_says_what_is_allowed(text: str) -> None:
+def test_invalid_rate_names_the_allowed_form(text: str) -> None:
     with pytest.raises(ValueError, match=r"epyc/10.87\+old/5.8"):
         parse_rates(text)
 
 
-def test_what_is_understood_is_no_remark_and_what_is_not_is_one() -> None:
+def test_only_an_invalid_work_amount_is_noted() -> None:
     for parse in (parse_torque, parse_openpbs):
         good = parse({"nodes": "1", UNITS: "5", RATE: "2"})
         bad = parse({"nodes": "1", UNITS: "five", RATE: "2"})

@@ -216,7 +216,7 @@ CHANGES = {
 }
 """A value of each name that changes the request of one core."""
 ELSEWHERE = {"advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"}
-"""Names that the engine follows, which are no part of the request."""
+"""Names that the engine follows; they are not part of the request."""
 
 
 def request_of(resources: dict[str, str]) -> str:
@@ -233,14 +233,14 @@ def test_each_known_name_is_in_exactly_one_table(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(OBEYED - ELSEWHERE))
 @pytest.mark.parametrize("form", ["{}", "x.{}"])
-def test_a_name_that_is_obeyed_changes_the_request(name: str, form: str) -> None:
+def test_obeyed_name_changes_the_request(name: str, form: str) -> None:
     assert request_of({form.format(name): CHANGES[name]}) != request_of({})
     assert "not planned" not in request_of({form.format(name): CHANGES[name]})
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 @pytest.mark.parametrize("form", ["{}", "x.{}"])
-def test_a_name_that_restricts_and_cannot_be_followed_is_refused_with_a_remedy(name: str, form: str) -> None:
+def test_name_that_cannot_be_followed_is_refused_with_a_remedy(name: str, form: str) -> None:
     with pytest.raises(RequestError, match="is not planned, and without it the job would") as refusal:
         request_of({form.format(name): "4"})
     assert refusal.value.allowed
@@ -248,20 +248,20 @@ def test_a_name_that_restricts_and_cannot_be_followed_is_refused_with_a_remedy(n
 
 @pytest.mark.parametrize("name", sorted(HARMLESS))
 @pytest.mark.parametrize("form", ["{}", "x.{}"])
-def test_a_name_that_restricts_nothing_has_a_reason_and_is_noted(name: str, form: str) -> None:
+def test_harmless_name_has_a_reason_and_is_noted(name: str, form: str) -> None:
     assert HARMLESS[name]
     plain = canonical(parse_torque({}))
     assert request_of({form.format(name): "4"}) == f"{plain} ('not planned: {name}=4',)"
 
 
-def test_an_extension_that_contradicts_the_resource_is_refused() -> None:
+def test_extension_that_contradicts_the_resource_is_refused() -> None:
     assert request_of({"feature": "big", "x.feature": "big"}) == request_of({"feature": "big"})
     with pytest.raises(RequestError, match="contradict each other"):
         request_of({"feature": "big", "x.feature": "old"})
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED.keys() | HARMLESS.keys() | OBEYED))
-def test_the_page_of_requests_names_each(name: str) -> None:
+def test_requests_page_lists_each_name(name: str) -> None:
     assert f"`{name}`" in PAGE.read_text() or f"`{name}=" in PAGE.read_text()
 
 
@@ -281,7 +281,7 @@ def test_the_page_of_requests_names_each(name: str) -> None:
         ({"x.flags": "ADVRES"}, None),
     ],
 )
-def test_a_job_names_one_reservation_or_is_refused(resources: dict[str, str], name: str | None) -> None:
+def test_job_names_one_reservation_or_is_refused(resources: dict[str, str], name: str | None) -> None:
     if name is None:
         with pytest.raises(RequestError, match="reservation"):
             parse_torque(resources)

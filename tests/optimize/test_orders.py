@@ -1,4 +1,4 @@
-"""Whole orders in which a small plan may be placed anew."""
+"""Orders in which all jobs of a small plan are placed again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from schedd.optimize.orders import (
 )
 
 
-def facts(**columns: Sequence[float]) -> OrderingColumns:
+def ordering_columns(**columns: Sequence[float]) -> OrderingColumns:
     n = len(next(iter(columns.values())))
     plain = {"duration": [1.0] * n, "cpus": [1.0] * n, "waited": [0.0] * n, "slope": [1.0] * n}
     moments = {"start": [0] * n, "latest": [FOREVER] * n, "due": [FOREVER] * n}
@@ -29,63 +29,63 @@ def facts(**columns: Sequence[float]) -> OrderingColumns:
     return OrderingColumns(**found)
 
 
-def listed(jobs: OrderingColumns, seed: int = 0) -> list[list[int]]:
+def orders_by_index(jobs: OrderingColumns, seed: int = 0) -> list[list[int]]:
     return [np.argsort(keys, kind="stable").tolist() for keys in generate_orders(jobs, seed)]
 
 
-def test_the_rules_come_first() -> None:
-    jobs = facts(duration=[10, 20, 30], cpus=[9, 1, 1], waited=[100, 50, 600])
-    shortest, smallest, expanded = listed(jobs)[:3]
+def test_first_orders_are_the_dispatch_rules() -> None:
+    jobs = ordering_columns(duration=[10, 20, 30], cpus=[9, 1, 1], waited=[100, 50, 600])
+    shortest, smallest, expanded = orders_by_index(jobs)[:3]
     assert shortest == [0, 1, 2]
     assert smallest == [1, 2, 0]
     assert expanded == [2, 0, 1]
 
 
-def test_deadlines_count_where_there_are_any() -> None:
-    without = listed(facts(duration=[10, 20, 30]))
-    found = listed(facts(duration=[10, 20, 30], due=[FOREVER, 90, 50]))
+def test_deadline_order_exists_only_with_deadlines() -> None:
+    without = orders_by_index(ordering_columns(duration=[10, 20, 30]))
+    found = orders_by_index(ordering_columns(duration=[10, 20, 30], due=[FOREVER, 90, 50]))
     assert len(found) == len(without) + 1
     assert found[3] == [2, 1, 0]
 
 
-def test_smiths_rule_gives_the_least_weighted_sum_of_ends() -> None:
-    jobs = facts(duration=[7, 3, 5, 2], slope=[1.0, 2.0, 8.0, 0.5])
+def test_smiths_rule_minimises_the_weighted_sum_of_ends() -> None:
+    jobs = ordering_columns(duration=[7, 3, 5, 2], slope=[1.0, 2.0, 8.0, 0.5])
 
     def cost(order: list[int]) -> float:
         ends = np.cumsum(jobs.duration[order])
         return float((ends * jobs.slope[order]).sum())
 
-    best = min(listed(jobs), key=cost)
-    assert listed(jobs)[3] == best == [2, 1, 3, 0]
+    best = min(orders_by_index(jobs), key=cost)
+    assert orders_by_index(jobs)[3] == best == [2, 1, 3, 0]
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=2, max_size=9), st.integers())
-def test_every_order_has_every_job_once_and_the_seed_decides(sizes: list[int], seed: int) -> None:
-    jobs = facts(duration=[float(size) for size in sizes], slope=[0.0] * len(sizes))
-    found = listed(jobs, seed)
-    assert found == listed(jobs, seed)
+def test_every_order_is_a_permutation_determined_by_the_seed(sizes: list[int], seed: int) -> None:
+    jobs = ordering_columns(duration=[float(size) for size in sizes], slope=[0.0] * len(sizes))
+    found = orders_by_index(jobs, seed)
+    assert found == orders_by_index(jobs, seed)
     assert len(found) == 28
     assert all(sorted(order) == list(range(len(sizes))) for order in found)
 
 
-def rescued(
+def select_rescued(
     jobs: OrderingColumns, size: int = 2, most: int = 4, seed: int | None = None
 ) -> tuple[list[int], list[int]]:
     random = None if seed is None else np.random.default_rng(seed)
-    urgent, giving = select_rescue(jobs, 0, size, most, random)
-    return urgent.tolist(), giving.tolist()
+    urgent, displaced = select_rescue(jobs, 0, size, most, random)
+    return urgent.tolist(), displaced.tolist()
 
 
-def test_who_would_be_late_goes_before_who_has_time_for_it() -> None:
+def test_late_job_goes_before_jobs_with_slack() -> None:
     # In a row on one node: no deadline, one that is kept with nothing to spare, much time, and two late ones.
-    jobs = facts(start=[0, 10, 20, 30, 40], duration=[10] * 5, due=[FOREVER, 20, 200, 35, 30])
-    assert rescued(jobs) == ([4, 3], [2, 0])
+    jobs = ordering_columns(start=[0, 10, 20, 30, 40], duration=[10] * 5, due=[FOREVER, 20, 200, 35, 30])
+    assert select_rescued(jobs) == ([4, 3], [2, 0])
 
 
 @pytest.mark.parametrize(
     ("due", "latest", "found"),
     [
-        ([FOREVER, FOREVER], [FOREVER, FOREVER], ([], [])),  # nobody has a deadline
+        ([FOREVER, FOREVER], [FOREVER, FOREVER], ([], [])),  # no job has a deadline
         ([FOREVER, 20], [FOREVER, FOREVER], ([], [])),  # it is kept
         ([FOREVER, 9], [FOREVER, FOREVER], ([], [])),  # nothing can keep it
         ([FOREVER, 19], [FOREVER, FOREVER], ([1], [0])),
@@ -93,36 +93,38 @@ def test_who_would_be_late_goes_before_who_has_time_for_it() -> None:
         ([10, 19], [FOREVER, FOREVER], ([1], [])),  # the other would be late
     ],
 )
-def test_who_makes_way_may_start_later_and_keeps_its_own_deadline(
+def test_displaced_job_keeps_its_bound_and_deadline(
     due: list[float], latest: list[float], found: tuple[list[int], list[int]]
 ) -> None:
-    assert rescued(facts(start=[0, 10], duration=[10, 10], due=due, latest=latest)) == found
+    assert select_rescued(ordering_columns(start=[0, 10], duration=[10, 10], due=due, latest=latest)) == found
 
 
-def test_as_many_make_way_as_those_need_for_whom_they_do() -> None:
-    jobs = facts(start=[*range(0, 500, 10), 900], duration=[10] * 51, due=[FOREVER] * 50 + [600])
-    urgent, giving = rescued(jobs, 10, 100)
+def test_no_more_jobs_are_displaced_than_the_urgent_ones_need() -> None:
+    jobs = ordering_columns(start=[*range(0, 500, 10), 900], duration=[10] * 51, due=[FOREVER] * 50 + [600])
+    urgent, displaced = select_rescued(jobs, 10, 100)
     assert urgent == [50]
-    assert len(giving) == 3
-    assert len(rescued(jobs, 10, 3)[1]) == 2
+    assert len(displaced) == 3
+    assert len(select_rescued(jobs, 10, 3)[1]) == 2
 
 
-def test_of_many_late_jobs_the_most_urgent_are_taken_or_some_that_are_drawn() -> None:
-    jobs = facts(start=[0, *range(100, 120)], duration=[10] * 21, due=[FOREVER, *range(109, 89, -1)])
-    assert rescued(jobs, 3)[0] == [20, 19, 18]
-    drawn = {tuple(rescued(jobs, 3, seed=seed)[0]) for seed in range(20)}
+def test_most_urgent_or_randomly_drawn_late_jobs_are_rescued() -> None:
+    jobs = ordering_columns(
+        start=[0, *range(100, 120)], duration=[10] * 21, due=[FOREVER, *range(109, 89, -1)]
+    )
+    assert select_rescued(jobs, 3)[0] == [20, 19, 18]
+    drawn = {tuple(select_rescued(jobs, 3, seed=seed)[0]) for seed in range(20)}
     assert len(drawn) > 5
     assert all(len(one) == 3 and list(one) == sorted(one, reverse=True) for one in drawn)
 
 
-def test_who_would_start_too_late_goes_half_as_far_from_the_front() -> None:
+def test_job_that_would_start_too_late_advances_half_way() -> None:
     order = np.array([4, 3, 2, 1, 0])
     assert advance_job(order, 4).tolist() == [4, 3, 0, 2, 1]
     assert advance_job(order, 1).tolist() == [3, 4, 2, 1, 0]
     assert advance_job(order, 0).tolist() == [4, 3, 2, 1, 0]
 
 
-def test_of_a_long_order_stay_those_in_front_there_and_in_the_plan() -> None:
+def test_leading_jobs_are_those_ahead_in_the_order_or_the_plan() -> None:
     keys = np.array([5, 4, 3, 2, 1, 0])
     planned = np.arange(6)  # the other way round
     assert leading_jobs(keys, planned, 4).tolist() == [5, 4, 1, 0]
@@ -133,9 +135,7 @@ ALIKE = st.lists(st.integers(0, 6), min_size=12, max_size=12)
 
 
 @given(ALIKE, ALIKE, st.integers(2, 11))
-def test_half_of_those_who_stay_are_in_front_in_the_plan(
-    keys: list[int], planned: list[int], most: int
-) -> None:
+def test_half_of_the_leading_jobs_lead_in_the_plan(keys: list[int], planned: list[int], most: int) -> None:
     found = leading_jobs(np.array(keys), np.array(planned), most).tolist()
     order, plan = (sorted(range(12), key=by.__getitem__) for by in (keys, planned))
     place = {job: min(order.index(job), plan.index(job)) for job in order}
@@ -146,7 +146,7 @@ def test_half_of_those_who_stay_are_in_front_in_the_plan(
 
 
 @given(st.lists(st.integers(0, 6)), st.integers(1, 9))
-def test_the_first_are_those_in_front_when_all_are_sorted(keys: list[int], n: int) -> None:
+def test_smallest_keys_are_the_first_of_a_stable_sort(keys: list[int], n: int) -> None:
     assert (
         smallest_keys(np.array(keys, np.int64), n).tolist()
         == sorted(range(len(keys)), key=keys.__getitem__)[:n]

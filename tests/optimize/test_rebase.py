@@ -1,4 +1,4 @@
-"""What a search found is taken over as far as the plan has not moved on."""
+"""Rebase of a search result onto a plan that has changed since."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,51 +15,55 @@ from schedd.plan.latest_starts import PATIENCE, latest_starts, scale_to_expected
 from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase
-from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
+from tests.optimize.random_plans import NOW, RandomPlan, cost_between, random_plans, search_settings
 from tests.plan.strategies import DURATIONS, requests
 
 
-def move_on(scene: Scene, data: st.DataObject) -> int:
-    """Let things happen to the live plan; returns the moment up to which they did."""
-    plan, now = scene.plan, NOW
+def change_live_plan(random_plan: RandomPlan, data: st.DataObject) -> int:
+    """Apply random events to the live plan; return the time after them."""
+    plan, now = random_plan.plan, NOW
     for what in data.draw(st.lists(st.sampled_from(["add", "drop", "end", "later"]), max_size=5)):
-        if what == "add" and plan.tables.jobs.shape[1] > len(scene.mirror.jobs) + 1:
-            slot = scene.mirror.new(data.draw(requests()), data.draw(DURATIONS), now)
-            scene.columns.release[slot] = now
+        if what == "add" and plan.tables.jobs.shape[1] > len(random_plan.mirror.jobs) + 1:
+            slot = random_plan.mirror.new(data.draw(requests()), data.draw(DURATIONS), now)
+            random_plan.columns.release[slot] = now
             plan.place(slot, now)
-        elif what == "drop" and scene.waiting:
-            slot = data.draw(st.sampled_from(scene.waiting))
+        elif what == "drop" and random_plan.waiting:
+            slot = data.draw(st.sampled_from(random_plan.waiting))
             plan.drop_job(slot, now)
-            del scene.mirror.jobs[slot]
-        elif what == "end" and scene.running:
-            slot = scene.running.pop()
+            del random_plan.mirror.jobs[slot]
+        elif what == "end" and random_plan.running:
+            slot = random_plan.running.pop()
             plan.drop_job(slot, now)
-            del scene.mirror.jobs[slot]
+            del random_plan.mirror.jobs[slot]
             plan.repair(now)
         elif what == "later":
             now += data.draw(st.integers(1, 40))
-            for slot in scene.waiting:
+            for slot in random_plan.waiting:
                 if plan.start(slot) <= now:
                     plan.fix_in_place(slot)
-                    scene.running.append(slot)
+                    random_plan.running.append(slot)
     return now
 
 
-@given(scenes(), search_settings(), st.sampled_from([1.0, 0.4]), st.data())
-def test_a_rebase_keeps_what_must_be_kept(
-    scene: Scene, settings: SearchSettings, use: float, data: st.DataObject
+@given(random_plans(), search_settings(), st.sampled_from([1.0, 0.4]), st.data())
+def test_rebase_keeps_promises_and_never_increases_the_cost(
+    random_plan: RandomPlan, settings: SearchSettings, use: float, data: st.DataObject
 ) -> None:
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, PATIENCE, use)
-    improvement = PlanSearch(scene.plan.fork(), scene.columns, latest, NOW, settings, use=use).run()
-    known = dict(scene.mirror.jobs)
-    now = move_on(scene, data)
-    places = [place for place in improvement.places if scene.mirror.jobs.get(place.slot) is known[place.slot]]
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, PATIENCE, use)
-    before = scene.on(scene.plan.fork())
+    latest = latest_starts(random_plan.plan, random_plan.promised, random_plan.columns, NOW, PATIENCE, use)
+    improvement = PlanSearch(
+        random_plan.plan.fork(), random_plan.columns, latest, NOW, settings, use=use
+    ).run()
+    known = dict(random_plan.mirror.jobs)
+    now = change_live_plan(random_plan, data)
+    places = [
+        place for place in improvement.places if random_plan.mirror.jobs.get(place.slot) is known[place.slot]
+    ]
+    latest = latest_starts(random_plan.plan, random_plan.promised, random_plan.columns, NOW, PATIENCE, use)
+    before = random_plan.with_plan(random_plan.plan.fork())
     rebased = rebase(
-        scene.plan,
+        random_plan.plan,
         places,
-        scene.columns,
+        random_plan.columns,
         latest,
         now,
         CriterionWeights(settings.weights),
@@ -67,22 +71,22 @@ def test_a_rebase_keeps_what_must_be_kept(
         threshold=settings.threshold,
     )
 
-    scene.check()
-    assert set(scene.waiting) == set(before.waiting)
-    for slot in scene.running:
-        assert current_allocation(scene.plan, slot) == current_allocation(before.plan, slot)
-    for slot in scene.waiting:
-        assert scene.plan.start(slot) <= max(scene.promised[slot], before.plan.start(slot))
-        assert scene.plan.start(slot) >= min(now, before.plan.start(slot))
+    random_plan.check()
+    assert set(random_plan.waiting) == set(before.waiting)
+    for slot in random_plan.running:
+        assert current_allocation(random_plan.plan, slot) == current_allocation(before.plan, slot)
+    for slot in random_plan.waiting:
+        assert random_plan.plan.start(slot) <= max(random_plan.promised[slot], before.plan.start(slot))
+        assert random_plan.plan.start(slot) >= min(now, before.plan.start(slot))
     weights = CriterionWeights(settings.weights)
-    expected, patience = scale_to_expected(scene.columns, now, PATIENCE, use)
-    then, after = (replace(plan, columns=expected) for plan in (before, scene))
+    expected, patience = scale_to_expected(random_plan.columns, now, PATIENCE, use)
+    then, after = (replace(plan, columns=expected) for plan in (before, random_plan))
     old, new = (cost_between(weights, plan, then, patience) for plan in (then, after))
     assert new <= old + 1e-9
     changed = {
-        slot: (before.plan.start(slot), scene.plan.start(slot))
-        for slot in scene.waiting
-        if current_allocation(scene.plan, slot) != current_allocation(before.plan, slot)
+        slot: (before.plan.start(slot), random_plan.plan.start(slot))
+        for slot in random_plan.waiting
+        if current_allocation(random_plan.plan, slot) != current_allocation(before.plan, slot)
     }
     assert changed == {
         slot: (was, start)
@@ -92,37 +96,39 @@ def test_a_rebase_keeps_what_must_be_kept(
         )
     }
     assert not changed or new < old
-    # Whoever could gain from what is free still does.
-    scene.plan.repair(now)
-    for slot in scene.waiting:
-        request = scene.mirror.jobs[slot][0]
-        if len(request.chunks) == 1 and scene.plan.start(slot) > now:
-            assert scene.mirror.earliest(slot, now) >= scene.plan.start(slot)
+    # After a repair no job could start earlier in the free capacity.
+    random_plan.plan.repair(now)
+    for slot in random_plan.waiting:
+        request = random_plan.mirror.jobs[slot][0]
+        if len(request.chunks) == 1 and random_plan.plan.start(slot) > now:
+            assert random_plan.mirror.earliest(slot, now) >= random_plan.plan.start(slot)
 
 
-@given(scenes(), search_settings())
-def test_into_the_same_plan_all_is_taken_over(scene: Scene, settings: SearchSettings) -> None:
-    found = scene.on(scene.plan.fork())
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
-    improvement = PlanSearch(found.plan, scene.columns, latest, NOW, settings).run()
+@given(random_plans(), search_settings())
+def test_rebase_onto_an_unchanged_plan_takes_every_place(
+    random_plan: RandomPlan, settings: SearchSettings
+) -> None:
+    found = random_plan.with_plan(random_plan.plan.fork())
+    latest = latest_starts(random_plan.plan, random_plan.promised, random_plan.columns, NOW)
+    improvement = PlanSearch(found.plan, random_plan.columns, latest, NOW, settings).run()
     rebased = rebase(
-        scene.plan,
+        random_plan.plan,
         improvement.places,
-        scene.columns,
+        random_plan.columns,
         latest,
         NOW,
         CriterionWeights(settings.weights),
         threshold=settings.threshold,
     )
     assert rebased.whole == bool(improvement.places)
-    for slot in scene.waiting:
-        assert current_allocation(scene.plan, slot) == current_allocation(found.plan, slot)
+    for slot in random_plan.waiting:
+        assert current_allocation(random_plan.plan, slot) == current_allocation(found.plan, slot)
 
 
 MEANS = {Criterion.WAIT: 1.0}
 
 
-def queue(*durations: int) -> tuple[Plan, ScoringColumns, Any]:
+def plan_queue(*durations: int) -> tuple[Plan, ScoringColumns, Any]:
     plan = Plan([Node("a", 1)], 0)
     for duration in (50, *durations):
         plan.place(plan.add_job(Request((Chunk(cpus=1),)), duration, 0), 0)
@@ -131,8 +137,8 @@ def queue(*durations: int) -> tuple[Plan, ScoringColumns, Any]:
     return plan, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64)
 
 
-def test_places_taken_in_the_meantime_are_not_taken_twice() -> None:
-    plan, columns, free = queue(1000, 10)
+def test_rebase_does_not_use_a_place_taken_in_the_meantime() -> None:
+    plan, columns, free = plan_queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
     places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
     assert [(place.slot, place.start) for place in places] == [(2, 50), (1, 60)]
@@ -149,8 +155,8 @@ def test_places_taken_in_the_meantime_are_not_taken_twice() -> None:
     assert [plan.start(slot) for slot in (urgent, 2, 1)] == [50, 55, 65]
 
 
-def test_a_promise_made_in_the_meantime_counts() -> None:
-    plan, columns, free = queue(1000, 10)
+def test_rebase_respects_a_promise_made_in_the_meantime() -> None:
+    plan, columns, free = plan_queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
     places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
     promised = free.copy()
@@ -163,9 +169,9 @@ def test_a_promise_made_in_the_meantime_counts() -> None:
     assert [plan.start(slot) for slot in (1, 2)] == [50, 1050]
 
 
-def test_what_is_given_up_takes_no_chance_from_a_later_repair() -> None:
-    plan, columns, free = queue(1000, 10, 10)
-    plan.drop_job(1, 0)  # its place is free, nobody has been moved up yet
+def test_abandoned_rebase_leaves_gaps_for_a_later_repair() -> None:
+    plan, columns, free = plan_queue(1000, 10, 10)
+    plan.drop_job(1, 0)  # its place is free and no job has moved up yet
     taken = Allocation(2, 10, plan.takes(2))  # another runs there: it would go to its earliest gap, at 50
     bad = Allocation(3, 5000, plan.takes(3))
     rebased = rebase(plan, [taken, bad], columns, free, 0, CriterionWeights(MEANS))
@@ -175,7 +181,7 @@ def test_what_is_given_up_takes_no_chance_from_a_later_repair() -> None:
     assert [plan.start(slot) for slot in (2, 3)] == [50, 60]
 
 
-def test_who_finds_no_place_in_time_goes_back_and_the_others_are_taken_over() -> None:
+def test_rebase_places_a_late_job_again_and_takes_the_other_places() -> None:
     plan = Plan([Node("a", 1), Node("b", 1)], 0)
     on = {name: Request((Chunk(cpus=1, features=(frozenset({name}),)),)) for name in "ab"}
     slots = {}
@@ -206,7 +212,7 @@ def test_who_finds_no_place_in_time_goes_back_and_the_others_are_taken_over() ->
     assert [starts[name, "b"] for name in ("long", "short")] == [60, 50]
 
 
-def test_who_is_moved_back_is_looked_at_for_room_that_came_back_before() -> None:
+def test_job_moved_back_by_a_rebase_moves_into_capacity_freed_earlier() -> None:
     plan = Plan([Node("a", 1), Node("b", 1)], 0)
     on = {name: Request((Chunk(cpus=1, features=(frozenset({name}),)),)) for name in "ab"}
     some = Request((Chunk(cpus=1),))
@@ -234,10 +240,10 @@ def test_who_is_moved_back_is_looked_at_for_room_that_came_back_before() -> None
 
 
 def test_single_places_are_taken_where_all_together_fail() -> None:
-    plan, columns, free = queue(1000, 10)
+    plan, columns, free = plan_queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
     places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
-    plan.drop_job(1, 0)  # its place is free, nobody has been moved up yet
+    plan.drop_job(1, 0)  # its place is free and no job has moved up yet
     rebased = rebase(
         plan,
         [p for p in places if p.slot == 2],

@@ -1,4 +1,4 @@
-"""Every search keeps the plan sound, keeps promises, and never makes the plan worse."""
+"""Searches keep the plan consistent, keep promises, and never increase its cost."""
 
 import itertools
 import threading
@@ -18,11 +18,11 @@ from schedd.plan.latest_starts import latest_starts, reference_values, scale_to_
 from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.startable import startable
-from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
+from tests.optimize.random_plans import NOW, RandomPlan, cost_between, random_plans, search_settings
 
 
 def stop_at(search: PlanSearch, plan: Plan, step: int) -> None:
-    """Stop the search in the middle of a move that it makes: when that lifts or places for this time."""
+    """Stop the search in the middle of a move, at its ``step``-th removal or placement."""
     steps = itertools.count(1)
 
     def stopping(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,69 +38,82 @@ def stop_at(search: PlanSearch, plan: Plan, step: int) -> None:
 
 
 @given(
-    scenes(),
+    random_plans(),
     search_settings(),
     st.sampled_from([0, 500, 5000]),
     st.sampled_from([1.0, 0.4]),
     st.sampled_from([None, 1, 2]),
     st.none() | st.integers(1, 12),
 )
-def test_searches_keep_what_must_be_kept(
-    scene: Scene, settings: SearchSettings, patience: int, use: float, every: int | None, stopped: int | None
+def test_search_keeps_the_plan_consistent_and_promises_kept(
+    random_plan: RandomPlan,
+    settings: SearchSettings,
+    patience: int,
+    use: float,
+    every: int | None,
+    stopped: int | None,
 ) -> None:
-    newcomers = None if every is None else np.array(scene.waiting[::every], np.int64)
-    found = scene.on(scene.plan.fork())
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, patience, use)
-    before = scene.starts()
+    newcomers = None if every is None else np.array(random_plan.waiting[::every], np.int64)
+    found = random_plan.with_plan(random_plan.plan.fork())
+    latest = latest_starts(random_plan.plan, random_plan.promised, random_plan.columns, NOW, patience, use)
+    before = random_plan.starts()
     search = PlanSearch(
-        found.plan, scene.columns, latest, NOW, settings, patience=patience, use=use, newcomers=newcomers
+        found.plan,
+        random_plan.columns,
+        latest,
+        NOW,
+        settings,
+        patience=patience,
+        use=use,
+        newcomers=newcomers,
     )
     if stopped is not None:
         stop_at(search, found.plan, stopped)
     improvement = search.run()
-    expected, patience = scale_to_expected(scene.columns, NOW, patience, use)
-    longest = max((before[slot] - expected.release[slot] for slot in scene.waiting), default=0)
+    expected, patience = scale_to_expected(random_plan.columns, NOW, patience, use)
+    longest = max((before[slot] - expected.release[slot] for slot in random_plan.waiting), default=0)
     report = improvement.report
 
-    assert scene.starts() == before, "the search touched more than its fork"
+    assert random_plan.starts() == before, "the search touched more than its fork"
     found.check()
-    assert set(found.waiting) == set(scene.waiting)
-    for slot in scene.running:
-        assert current_allocation(found.plan, slot) == current_allocation(scene.plan, slot)
-    for slot in scene.waiting:
+    assert set(found.waiting) == set(random_plan.waiting)
+    for slot in random_plan.running:
+        assert current_allocation(found.plan, slot) == current_allocation(random_plan.plan, slot)
+    for slot in random_plan.waiting:
         start = found.plan.start(slot)
-        assert start <= max(scene.promised[slot], before[slot])
+        assert start <= max(random_plan.promised[slot], before[slot])
         release, step = expected.release[slot], max(1, patience // 12)
         assert start - release <= max(longest, 2 * patience)
         if NOW - release >= patience:
             assert (start - release - 1) // step <= (before[slot] - release - 1) // step, "its twelfth"
         if before[slot] == NOW:
-            assert current_allocation(found.plan, slot) == current_allocation(scene.plan, slot)
+            assert current_allocation(found.plan, slot) == current_allocation(random_plan.plan, slot)
     # Never worse, and better by what the report says.
     weights = CriterionWeights(settings.weights)
-    then, now = (replace(plan, columns=expected) for plan in (scene, found))
+    then, now = (replace(plan, columns=expected) for plan in (random_plan, found))
     old, new = (cost_between(weights, plan, then, patience) for plan in (then, now))
     assert new <= old + 1e-9
     assert report.gain == pytest.approx((old - new) / np.abs(weights.array).sum(), rel=1e-9, abs=1e-9)
     assert (report.accepted > 0) == (new < old) or report.gain < 1e-9
-    # What is told is what differs.
+    # The reported places are exactly the differences.
     assert {place.slot: place for place in improvement.places} == {
         slot: current_allocation(found.plan, slot)
-        for slot in scene.waiting
-        if current_allocation(found.plan, slot) != current_allocation(scene.plan, slot)
+        for slot in random_plan.waiting
+        if current_allocation(found.plan, slot) != current_allocation(random_plan.plan, slot)
     }
     assert report.moved == len(improvement.places)
     assert report.accepted + report.too_late <= report.tried <= (settings.moves or 0)
-    values = Evaluation(found.plan, scene.columns, NOW, threshold=settings.threshold).values()
+    values = Evaluation(found.plan, random_plan.columns, NOW, threshold=settings.threshold).values()
     for change in report.changes:
         assert change.after == pytest.approx(values[change.criterion], rel=1e-9, abs=1e-9)
 
 
-@given(scenes(), search_settings())
-def test_the_same_seed_gives_the_same_result(scene: Scene, settings: SearchSettings) -> None:
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
+@given(random_plans(), search_settings())
+def test_same_seed_gives_the_same_result(random_plan: RandomPlan, settings: SearchSettings) -> None:
+    latest = latest_starts(random_plan.plan, random_plan.promised, random_plan.columns, NOW)
     first, second = (
-        PlanSearch(scene.plan.fork(), scene.columns, latest, NOW, settings).run() for _ in range(2)
+        PlanSearch(random_plan.plan.fork(), random_plan.columns, latest, NOW, settings).run()
+        for _ in range(2)
     )
     assert first.places == second.places
     assert replace(first.report, elapsed_s=0.0) == replace(second.report, elapsed_s=0.0)
@@ -109,8 +122,8 @@ def test_the_same_seed_gives_the_same_result(scene: Scene, settings: SearchSetti
 # ---- examples -----------------------------------------------------------------------------------
 
 
-def long_then_short(shorts: int = 5) -> tuple[Plan, ScoringColumns]:
-    """A full node; then a long job is planned before short ones."""
+def plan_long_before_short(shorts: int = 5) -> tuple[Plan, ScoringColumns]:
+    """Plan a long job before short ones on a full node."""
     plan = Plan([Node("a", 1)], 0)
     one = Request((Chunk(cpus=1),))
     runs = plan.add_job(one, 50, 0)
@@ -121,8 +134,8 @@ def long_then_short(shorts: int = 5) -> tuple[Plan, ScoringColumns]:
     return plan, ScoringColumns.blank(plan.tables.jobs.shape[1])
 
 
-def one_runs_until(end: int, now: int) -> tuple[Plan, ScoringColumns]:
-    """A full node until ``end``; then another job, released at 0, is planned."""
+def plan_behind_running_job(end: int, now: int) -> tuple[Plan, ScoringColumns]:
+    """Plan a job, released at 0, on a node that is full until ``end``."""
     plan = Plan([Node("a", 1)], now)
     one = Request((Chunk(cpus=1),))
     for duration in (end - now, 100):
@@ -131,7 +144,7 @@ def one_runs_until(end: int, now: int) -> tuple[Plan, ScoringColumns]:
     return plan, ScoringColumns.blank(plan.tables.jobs.shape[1])
 
 
-def never(plan: Plan) -> np.ndarray:
+def no_promises(plan: Plan) -> np.ndarray:
     return np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
 
 
@@ -140,44 +153,44 @@ MEANS = {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}
 
 @pytest.mark.parametrize("kind", list(MoveKind))
 @pytest.mark.parametrize("whole", [0, 64])
-def test_short_jobs_go_first_where_nothing_is_promised(kind: MoveKind, whole: int) -> None:
-    plan, columns = long_then_short()
+def test_short_jobs_go_first_without_promises(kind: MoveKind, whole: int) -> None:
+    plan, columns = plan_long_before_short()
     settings = SearchSettings(kind=kind, weights=MEANS, moves=500, whole=whole)
-    report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
+    report = PlanSearch(plan, columns, no_promises(plan), 0, settings).run().report
     assert plan.start(1) == 100
     assert sorted(plan.start(slot) for slot in range(2, 7)) == [50, 60, 70, 80, 90]
     assert report.why_ended is SearchEndReason.MOVES
     assert report.gain > 0.5
 
 
-def test_who_has_waited_long_gives_way_to_the_end_of_its_twelfth_and_no_further() -> None:
-    plan, columns = long_then_short()
+def test_long_waiting_job_is_delayed_only_within_its_twelfth_of_patience() -> None:
+    plan, columns = plan_long_before_short()
     columns.release[1] = -260
     for _ in range(3):
-        latest = latest_starts(plan, never(plan), columns, 0, 240)
+        latest = latest_starts(plan, no_promises(plan), columns, 0, 240)
         assert latest[1] == 60, "twelfths of 20 s: from 300 to 320 s of its wait"
         PlanSearch(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=100)).run()
         assert plan.start(1) == 60
 
 
 @pytest.mark.parametrize("use", [1.0, 0.8, 0.4, 0.1])
-def test_the_end_of_a_twelfth_stands_while_time_goes_on_whatever_is_expected(use: float) -> None:
-    """Put as late as it may at each look, who has waited long still starts where its twelfth ended."""
+def test_latest_start_within_a_twelfth_stays_while_time_passes(use: float) -> None:
+    """A job that is delayed as far as allowed at each step still starts at the end of its twelfth."""
     patience, planned = 240, 270
     for now in range(patience, 280, 3):
-        plan, columns = one_runs_until(planned, now)
+        plan, columns = plan_behind_running_job(planned, now)
         assert plan.start(1) == planned
-        planned = int(latest_starts(plan, never(plan), columns, now, patience, use)[1])
+        planned = int(latest_starts(plan, no_promises(plan), columns, now, patience, use)[1])
         assert planned == 280, "twelfths of 20 s, released at 0"
 
 
-def test_who_is_promised_a_start_gives_way_to_it_where_walltimes_are_too_long() -> None:
-    """Its twelfths move on with the clock, by the half that jobs use; the promise stands."""
+def test_promise_bounds_the_delay_where_walltimes_are_too_long() -> None:
+    """The ends of the twelfths move with the clock, as jobs use half of their walltime; promises do not."""
     patience, planned, promise = 240, 270, 300
     seen = []
     for now in range(patience, 300, 3):
-        plan, columns = one_runs_until(planned, now)
-        promised = never(plan)
+        plan, columns = plan_behind_running_job(planned, now)
+        promised = no_promises(plan)
         promised[1] = promise
         planned = int(latest_starts(plan, promised, columns, now, patience, 0.5)[1])
         seen.append(planned)
@@ -186,10 +199,8 @@ def test_who_is_promised_a_start_gives_way_to_it_where_walltimes_are_too_long() 
 
 
 @pytest.mark.parametrize(("use", "start", "longest"), [(1.0, 50, 460), (0.25, 1050, 1050)])
-def test_what_has_passed_counts_for_more_where_planned_time_is_too_long(
-    use: float, start: int, longest: int
-) -> None:
-    """By the plan the short job waits longest; where jobs take a quarter of their time, the other does."""
+def test_elapsed_wait_weighs_more_where_walltimes_are_too_long(use: float, start: int, longest: int) -> None:
+    """The short job has the longest planned wait; if jobs use a quarter of their walltime, the other has."""
     plan = Plan([Node("a", 1)], 0)
     one = Request((Chunk(cpus=1),))
     for duration in (50, 1000, 10):
@@ -198,27 +209,29 @@ def test_what_has_passed_counts_for_more_where_planned_time_is_too_long(
     columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     columns.release[1] = -400
     settings = SearchSettings(weights={Criterion.WAIT_MAX: 1.0}, moves=20)
-    latest = latest_starts(plan, never(plan), columns, 0, 10_000, use)
+    latest = latest_starts(plan, no_promises(plan), columns, 0, 10_000, use)
     report = PlanSearch(plan, columns, latest, 0, settings, patience=1, use=use).run().report
     assert plan.start(2) == start
-    told = {change.criterion: (change.before, change.after) for change in report.changes}
-    assert told[Criterion.WAIT_MAX] == (1050, longest), "of the plan as it stands"
+    changes = {change.criterion: (change.before, change.after) for change in report.changes}
+    assert changes[Criterion.WAIT_MAX] == (1050, longest), "of the plan as it stands"
 
 
-@given(scenes(), st.sampled_from([0.1, 0.5]), st.integers(0, 50_000))
-def test_expected_waits_are_planned_ones_times_the_use(scene: Scene, use: float, patience: int) -> None:
-    same, still = scale_to_expected(scene.columns, NOW, patience, 1.0)
-    assert (same, still) == (scene.columns, patience)
-    expected, longer = scale_to_expected(scene.columns, NOW, patience, use)
+@given(random_plans(), st.sampled_from([0.1, 0.5]), st.integers(0, 50_000))
+def test_expected_wait_is_the_planned_wait_times_the_use(
+    random_plan: RandomPlan, use: float, patience: int
+) -> None:
+    same, still = scale_to_expected(random_plan.columns, NOW, patience, 1.0)
+    assert (same, still) == (random_plan.columns, patience)
+    expected, longer = scale_to_expected(random_plan.columns, NOW, patience, use)
     assert longer * use == pytest.approx(patience, abs=1)
-    for slot in scene.waiting:
-        wait = NOW - scene.columns.release[slot] + use * (scene.plan.start(slot) - NOW)
-        assert use * (scene.plan.start(slot) - expected.release[slot]) == pytest.approx(wait, abs=1)
+    for slot in random_plan.waiting:
+        wait = NOW - random_plan.columns.release[slot] + use * (random_plan.plan.start(slot) - NOW)
+        assert use * (random_plan.plan.start(slot) - expected.release[slot]) == pytest.approx(wait, abs=1)
 
 
-@given(scenes())
-def test_who_asks_for_no_more_than_is_free_is_startable(scene: Scene) -> None:
-    plan, requests = scene.plan, {slot: job[0] for slot, job in scene.mirror.jobs.items()}
+@given(random_plans())
+def test_job_is_startable_if_it_needs_no_more_than_the_free_cores(random_plan: RandomPlan) -> None:
+    plan, requests = random_plan.plan, {slot: job[0] for slot, job in random_plan.mirror.jobs.items()}
     free = {
         plan.node_rows[node.name]: node.cpus for node in plan.nodes.values() if node.state is NodeState.UP
     }
@@ -227,27 +240,27 @@ def test_who_asks_for_no_more_than_is_free_is_startable(scene: Scene) -> None:
             for take in plan.takes(slot):
                 if take.row in free:
                     free[take.row] -= take.amounts[0]
-    chosen = startable(plan, np.array(scene.waiting, np.int64), NOW).tolist()
+    chosen = startable(plan, np.array(random_plan.waiting, np.int64), NOW).tolist()
     assert chosen == [
         slot
-        for slot in scene.waiting
+        for slot in random_plan.waiting
         if sum(chunk.count * chunk.cpus for chunk in requests[slot].chunks) <= sum(free.values())
     ]
 
 
-def test_only_newcomers_are_tried_in_front_of_others() -> None:
-    plan, columns = long_then_short()
+def test_only_newcomers_are_tried_ahead_of_others() -> None:
+    plan, columns = plan_long_before_short()
     settings = SearchSettings(weights=MEANS)
-    search = PlanSearch(plan, columns, never(plan), 0, settings, newcomers=np.array([4, 2]))
+    search = PlanSearch(plan, columns, no_promises(plan), 0, settings, newcomers=np.array([4, 2]))
     report = search.run().report
     starts = [plan.start(slot) for slot in range(1, 7)]
     assert starts == [70, 50, 1070, 60, 1080, 1090], "the other short ones only move up"
     assert (report.tried, report.accepted, report.why_ended) == (2, 2, SearchEndReason.NOTHING_LEFT)
 
 
-def test_a_newcomer_that_may_not_go_before_the_first_is_tried_in_front_of_the_next() -> None:
-    plan, columns = long_then_short()
-    promised = never(plan)
+def test_newcomer_that_cannot_pass_the_first_job_is_tried_before_the_next() -> None:
+    plan, columns = plan_long_before_short()
+    promised = no_promises(plan)
     promised[1] = 50
     settings = SearchSettings(weights=MEANS)
     plan.place(newcomer := plan.add_job(Request((Chunk(cpus=1),)), 5, 0), 0)
@@ -259,16 +272,16 @@ def test_a_newcomer_that_may_not_go_before_the_first_is_tried_in_front_of_the_ne
     assert (report.tried, report.too_late, report.accepted) == (2, 1, 1)
 
 
-def test_who_left_the_plan_and_who_runs_is_no_newcomer() -> None:
-    plan, columns = long_then_short()
+def test_unplanned_and_running_jobs_are_not_newcomers() -> None:
+    plan, columns = plan_long_before_short()
     plan.remove(3, 0)
-    search = PlanSearch(plan, columns, never(plan), 0, SearchSettings(), newcomers=np.array([0, 3]))
+    search = PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings(), newcomers=np.array([0, 3]))
     report = search.run().report
     assert (report.tried, report.why_ended) == (0, SearchEndReason.NOTHING_LEFT)
 
 
-def test_the_longest_wait_counts_in_full_only_from_the_patience_on() -> None:
-    plan, columns = long_then_short()
+def test_longest_wait_counts_in_full_only_beyond_the_patience() -> None:
+    plan, columns = plan_long_before_short()
     before = Evaluation(plan, columns, 0).values()
     assert before[Criterion.WAIT_MAX] == 1090
     assert reference_values(before, 500).as_dict() == before.as_dict()
@@ -278,27 +291,27 @@ def test_the_longest_wait_counts_in_full_only_from_the_patience_on() -> None:
     assert weights.cost(before, reference_values(before, 2180)) == 0.5
 
 
-def test_of_many_jobs_the_foremost_are_put_in_order() -> None:
-    plan, columns = long_then_short(30)
+def test_leading_jobs_of_a_long_queue_are_reordered() -> None:
+    plan, columns = plan_long_before_short(30)
     settings = SearchSettings(weights=MEANS, moves=2, whole=8)
-    report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
+    report = PlanSearch(plan, columns, no_promises(plan), 0, settings).run().report
     assert (report.tried, report.accepted) == (2, 1)
     assert plan.start(1) >= 50 + 4 * 10, "the first half of the shortest go before the long one"
 
 
-def test_a_search_that_moved_enough_ends() -> None:
-    plan, columns = long_then_short(30)
+def test_search_ends_when_it_has_moved_enough_jobs() -> None:
+    plan, columns = plan_long_before_short(30)
     settings = SearchSettings(weights=MEANS, moves=500, lifted=2, whole=0, most_moved=2)
-    report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
+    report = PlanSearch(plan, columns, no_promises(plan), 0, settings).run().report
     assert report.why_ended is SearchEndReason.MOVED_ENOUGH
     assert report.accepted == 1
     assert report.moved >= 2
     assert report.tried < 500
 
 
-def test_a_promise_holds_a_job_where_it_is() -> None:
-    plan, columns = long_then_short()
-    promised = never(plan)
+def test_promise_limits_the_delay_of_a_job() -> None:
+    plan, columns = plan_long_before_short()
+    promised = no_promises(plan)
     promised[1] = 50 + 25
     settings = SearchSettings(weights=MEANS, moves=500)
     report = PlanSearch(plan, columns, promised, 0, settings).run().report
@@ -306,12 +319,12 @@ def test_a_promise_holds_a_job_where_it_is() -> None:
     assert report.too_late > 0
 
 
-def test_who_has_waited_long_is_not_moved_back() -> None:
-    plan, columns = long_then_short()
+def test_long_waiting_job_is_not_moved_back() -> None:
+    plan, columns = plan_long_before_short()
     columns.release[1] = -100
     for patience, start in ((100, 50), (2000, 100)):
         fork = plan.fork()
-        latest = latest_starts(fork, never(fork), columns, 0, patience)
+        latest = latest_starts(fork, no_promises(fork), columns, 0, patience)
         PlanSearch(fork, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
         assert fork.start(1) == start
 
@@ -319,7 +332,7 @@ def test_who_has_waited_long_is_not_moved_back() -> None:
 @pytest.mark.parametrize(
     ("patience", "promised", "latest"),
     [
-        (0, FOREVER, 50),  # nobody is moved back
+        (0, FOREVER, 50),  # no job is moved back
         (40, FOREVER, 50),  # it has waited so long
         (41, FOREVER, -40 + 90),  # the longest wait of the plan is its own: 90 s
         (60, FOREVER, -40 + 2 * 60),
@@ -327,44 +340,44 @@ def test_who_has_waited_long_is_not_moved_back() -> None:
         (60, 30, 50),  # its promise is broken: it may stay where it is
     ],
 )
-def test_the_latest_start_of_a_job(patience: int, promised: int, latest: int) -> None:
-    plan, columns = long_then_short(0)
+def test_latest_start_follows_patience_and_promise(patience: int, promised: int, latest: int) -> None:
+    plan, columns = plan_long_before_short(0)
     columns.release[1] = -40
     assert plan.start(1) == 50
-    told = never(plan)
-    told[1] = promised
-    assert latest_starts(plan, told, columns, 0, patience)[1] == latest
+    changes = no_promises(plan)
+    changes[1] = promised
+    assert latest_starts(plan, changes, columns, 0, patience)[1] == latest
 
 
-def test_room_left_by_a_move_is_taken_at_once() -> None:
+def test_capacity_freed_by_a_move_is_used_at_once() -> None:
     plan = Plan([Node("a", 2)], 0)
     for cpus, duration in ((2, 50), (2, 100), (1, 10), (1, 10)):
         plan.place(plan.add_job(Request((Chunk(cpus=cpus),)), duration, 0), 0)
     plan.fix_in_place(0)
     columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     settings = SearchSettings(weights=MEANS, moves=100, lifted=2, whole=0)
-    improvement = PlanSearch(plan, columns, never(plan), 0, settings).run()
+    improvement = PlanSearch(plan, columns, no_promises(plan), 0, settings).run()
     assert [plan.start(slot) for slot in (1, 2, 3)] == [60, 50, 50]
     assert improvement.report.pulled_left == 2  # the last job beside the one before it, then the wide one
     assert [place.slot for place in improvement.places] == [2, 3, 1]
 
 
-def test_a_search_without_moves_changes_nothing() -> None:
-    plan, columns = long_then_short()
-    improvement = PlanSearch(plan, columns, never(plan), 0, SearchSettings(moves=0)).run()
+def test_search_without_moves_changes_nothing() -> None:
+    plan, columns = plan_long_before_short()
+    improvement = PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings(moves=0)).run()
     assert improvement.places == ()
     assert improvement.report.why_ended is SearchEndReason.MOVES
 
 
-def test_one_waiting_job_is_nothing_to_do() -> None:
-    plan, columns = long_then_short(0)
-    improvement = PlanSearch(plan, columns, never(plan), 0, SearchSettings()).run()
+def test_search_of_one_waiting_job_has_nothing_to_do() -> None:
+    plan, columns = plan_long_before_short(0)
+    improvement = PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings()).run()
     assert improvement.report.why_ended is SearchEndReason.NOTHING_TO_DO
     assert improvement.report.tried == 0
 
 
 @pytest.mark.parametrize("whole", [0, 64])
-def test_a_search_ends_when_all_but_one_start_now(whole: int) -> None:
+def test_search_ends_when_all_jobs_but_one_start_now(whole: int) -> None:
     plan = Plan([Node("a", 2), Node("b", 1)], 0)
     for cpus, duration in ((1, 50), (1, 50), (2, 100), (1, 10)):
         plan.place(plan.add_job(Request((Chunk(cpus=cpus),)), duration, 0), 0)
@@ -374,7 +387,7 @@ def test_a_search_ends_when_all_but_one_start_now(whole: int) -> None:
     plan.place(3, 100)  # later than it need be: any move pulls it to now
     settings = SearchSettings(kind=MoveKind.RANDOM, weights=MEANS, moves=50, whole=whole)
     report = (
-        PlanSearch(plan, ScoringColumns.blank(plan.tables.jobs.shape[1]), never(plan), 0, settings)
+        PlanSearch(plan, ScoringColumns.blank(plan.tables.jobs.shape[1]), no_promises(plan), 0, settings)
         .run()
         .report
     )
@@ -382,17 +395,18 @@ def test_a_search_ends_when_all_but_one_start_now(whole: int) -> None:
     assert report.why_ended is SearchEndReason.NOTHING_TO_DO
 
 
-def test_a_search_ends_when_its_time_is_up() -> None:
-    plan, columns = long_then_short()
+def test_search_ends_at_its_time_limit() -> None:
+    plan, columns = plan_long_before_short()
     settings = SearchSettings(moves=None, seconds=0.0)
     assert (
-        PlanSearch(plan, columns, never(plan), 0, settings).run().report.why_ended is SearchEndReason.SECONDS
+        PlanSearch(plan, columns, no_promises(plan), 0, settings).run().report.why_ended
+        is SearchEndReason.SECONDS
     )
 
 
 def test_stop_ends_a_search_at_once() -> None:
-    plan, columns = long_then_short()
-    search = PlanSearch(plan, columns, never(plan), 0, SearchSettings())
+    plan, columns = plan_long_before_short()
+    search = PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings())
     search.stop()
     improvement = search.run()
     assert improvement.report.why_ended is SearchEndReason.STOPPED
@@ -400,9 +414,9 @@ def test_stop_ends_a_search_at_once() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 15, 31, 32, 45, 62])
-def test_a_stop_in_the_middle_of_a_move_leaves_it_to_be_told(step: int) -> None:
-    plan, columns = long_then_short(30)
-    search = PlanSearch(plan, columns, never(plan), 0, SearchSettings(weights=MEANS))
+def test_search_stopped_in_the_middle_of_a_move_reports_the_accepted_plan(step: int) -> None:
+    plan, columns = plan_long_before_short(30)
+    search = PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings(weights=MEANS))
     stop_at(search, plan, step)
     search.search()
     placed = {slot for slot in range(1, 32) if plan.start(slot) >= 0}
@@ -417,9 +431,9 @@ def test_a_stop_in_the_middle_of_a_move_leaves_it_to_be_told(step: int) -> None:
     }
 
 
-def test_another_thread_can_stop_a_search_without_end() -> None:
-    plan, columns = long_then_short()
-    search = PlanSearch(plan, columns, never(plan), 0, SearchSettings(moves=1 << 50))
+def test_another_thread_can_stop_an_unbounded_search() -> None:
+    plan, columns = plan_long_before_short()
+    search = PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings(moves=1 << 50))
     timer = threading.Timer(0.2, search.stop)
     timer.start()
     report = search.run().report
@@ -428,24 +442,24 @@ def test_another_thread_can_stop_a_search_without_end() -> None:
     assert report.tried > 0
 
 
-def test_late_jobs_are_saved_where_that_is_what_counts() -> None:
-    plan, columns = long_then_short()
+def test_late_jobs_are_rescued_under_that_criterion() -> None:
+    plan, columns = plan_long_before_short()
     columns.due[2:7] = 100
     settings = SearchSettings(weights={Criterion.LATE_JOBS: 1.0}, moves=200)
-    report = PlanSearch(plan, columns, never(plan), 0, settings).run().report
+    report = PlanSearch(plan, columns, no_promises(plan), 0, settings).run().report
     late = next(change for change in report.changes if change.criterion is Criterion.LATE_JOBS)
     assert (late.before, late.after, late.unit) == (5, 0, "jobs")
 
 
-def test_many_late_jobs_are_saved_at_once_from_the_end_of_a_long_queue() -> None:
-    """A quarter of them would have to be moved, before others that stand far ahead; there are few moves."""
+def test_many_late_jobs_at_the_end_of_a_long_queue_are_rescued_in_few_moves() -> None:
+    """A quarter of the queue has to pass jobs far ahead of it; the search has only 40 moves."""
     plan = Plan([Node("a", 4)], 0)
     for _ in range(1200):
         plan.place(plan.add_job(Request((Chunk(cpus=1),)), 100, 0), 0)
     columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
     columns.due[900:1200] = 15_000
     settings = SearchSettings(weights={Criterion.LATE_JOBS: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}, moves=40)
-    found = PlanSearch(plan.fork(), columns, never(plan), 0, settings).run().report
+    found = PlanSearch(plan.fork(), columns, no_promises(plan), 0, settings).run().report
     (late,) = (change for change in found.changes if change.criterion is Criterion.LATE_JOBS)
     assert (late.before, late.after) == (300, 0)
 
@@ -453,18 +467,20 @@ def test_many_late_jobs_are_saved_at_once_from_the_end_of_a_long_queue() -> None
 @pytest.mark.parametrize(
     "wrong", [{"moves": None}, {"moves": -1}, {"seconds": -1.0}, {"seconds": float("nan")}, {"lifted": 1}]
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float | None]) -> None:
+def test_invalid_search_settings_are_refused(wrong: dict[str, float | None]) -> None:
     with pytest.raises(ValueError, match=r"must be|needs a bound"):
         SearchSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_a_whole_order_of_many_jobs_finds_room_in_the_tables() -> None:
-    """One row holds them all: placed anew in another order, it needs far more room for a while."""
+def test_order_of_many_jobs_fits_into_the_tables() -> None:
+    """One timeline row holds all jobs: placing them in another order needs far more segments for a while."""
     plan = Plan([Node("a", 128)], 0)
     random = np.random.default_rng(5)
     for cpus, duration in zip(random.integers(1, 100, 200), random.integers(10, 9000, 200), strict=True):
         plan.place(plan.add_job(Request((Chunk(cpus=int(cpus)),)), int(duration), 0), 0)
     columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
-    report = PlanSearch(plan, columns, never(plan), 0, SearchSettings(weights=MEANS, moves=60)).run().report
+    report = (
+        PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings(weights=MEANS, moves=60)).run().report
+    )
     assert report.tried == 60
     assert report.gain > 0.2

@@ -18,14 +18,14 @@ from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
 from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
-from tests.optimize.scenes import NOW, Scene, cost_between, scenes, weights
+from tests.optimize.random_plans import NOW, RandomPlan, cost_between, random_plans, random_weights
 from tests.plan.mirror import Mirror
 from tests.plan.strategies import DURATIONS, requests
 
 FAR = NOW + 100_000
 
 
-def arrive(scene: Scene, data: st.DataObject, speeds: tuple[float, ...] = (1.0,)) -> int:
+def arrive(scene: RandomPlan, data: st.DataObject, speeds: tuple[float, ...] = (1.0,)) -> int:
     """Give the nodes speeds, and let a job come; returns its slot."""
     plan = scene.plan
     plan.set_nodes([replace(n, speed=data.draw(st.sampled_from(speeds))) for n in plan.nodes.values()], NOW)
@@ -42,9 +42,9 @@ def tier_of(plan: Plan, slot: int) -> int:
     return min(int(plan.tables.rows[take.row, at.USABLE]) - 1 for take in plan.takes(slot))
 
 
-@given(scenes(), weights(), st.data())
+@given(random_plans(), random_weights(), st.data())
 def test_with_one_speed_the_first_gap_is_used(
-    scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
+    scene: RandomPlan, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
     slot = arrive(scene, data)
     plain = scene.plan.fork()
@@ -54,13 +54,13 @@ def test_with_one_speed_the_first_gap_is_used(
     assert current_allocation(scene.plan, slot) == current_allocation(plain, slot)
 
 
-@given(scenes(), weights(), st.data())
+@given(random_plans(), random_weights(), st.data())
 def test_the_best_gap_is_the_first_on_its_nodes_and_no_worse_than_the_first_anywhere(
-    scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
+    scene: RandomPlan, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
     slot = arrive(scene, data, (1.0, 2.0, 3.5))
     weighed = CriterionWeights(drawn)
-    first = scene.on(scene.plan.fork())
+    first = scene.with_plan(scene.plan.fork())
     earliest = scene.mirror.earliest(slot, NOW)
     assert first.plan.place(slot, NOW, FAR) == earliest or earliest >= FAR
     found = choose_placement(scene.plan, slot, scene.columns, NOW, FAR, weighed)
@@ -95,9 +95,9 @@ def test_the_best_gap_is_the_first_on_its_nodes_and_no_worse_than_the_first_anyw
         assert scene.plan.probe(slot, NOW, FAR, tier) != found.start
 
 
-@given(scenes(), weights(), st.data())
+@given(random_plans(), random_weights(), st.data())
 def test_displacing_later_deadlines_improves_the_plan_and_breaks_no_promise(
-    scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
+    scene: RandomPlan, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
     slot = arrive(scene, data, data.draw(st.sampled_from([(1.0,), (1.0, 3.0)])))
     weighed = CriterionWeights({Criterion.LATE_JOBS: 1.0, **drawn})
@@ -107,7 +107,7 @@ def test_displacing_later_deadlines_improves_the_plan_and_breaks_no_promise(
         rank[other] = data.draw(st.integers(-1, 1))
     latest = latest_starts(plan, scene.promised, scene.columns, NOW)
     before = scene.starts()
-    gap = scene.on(plan.fork())
+    gap = scene.with_plan(plan.fork())
     alone = choose_placement(gap.plan, slot, scene.columns, NOW, FAR, weighed)
     found = choose_placement(plan, slot, scene.columns, NOW, FAR, weighed, DisplaceableJobs(latest, rank))
     assert (found is None) == (alone is None)
@@ -155,12 +155,12 @@ class _Refuses(Plan):
         return super().displace(slots, np.where(np.arange(slots.shape[0]) == 0, latest, 0), now, tier)
 
 
-def _a_queue() -> tuple[Scene, int, DisplaceableJobs]:
+def _a_queue() -> tuple[RandomPlan, int, DisplaceableJobs]:
     """A node that is full for 100 s, a job behind that without a deadline, and one that comes with one."""
     mirror = Mirror(Plan([Node("n1", cpus=4, mem=0)], NOW))
     plan = mirror.plan
     slots = plan.tables.jobs.shape[1]
-    scene = Scene(mirror, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64))
+    scene = RandomPlan(mirror, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64))
     request = Request((Chunk(1, 4),))
     runs, waits, comes = (mirror.new(request, 100, NOW) for _ in range(3))
     plan.place(runs, NOW)
@@ -181,9 +181,9 @@ def test_job_is_placed_before_the_first_job_with_a_later_deadline() -> None:
     assert (found.moves.old.tolist(), found.moves.new.tolist()) == ([NOW + 100], [NOW + 200])
 
 
-@given(scenes(), st.booleans(), st.data())
+@given(random_plans(), st.booleans(), st.data())
 def test_repair_keeps_the_speed_tier_if_tiers_are_protected(
-    scene: Scene, keep: bool, data: st.DataObject
+    scene: RandomPlan, keep: bool, data: st.DataObject
 ) -> None:
     slot = arrive(scene, data, (1.0, 2.0, 3.5))
     plan = scene.plan

@@ -1,4 +1,4 @@
-"""What is published of told starts."""
+"""Published accuracy of start estimates."""
 
 import numpy as np
 import pytest
@@ -7,14 +7,14 @@ from schedd.predict import AccuracyFigures, EstimateOutcomes, StartCalibration, 
 from schedd.predict.accuracy import NOT_YET
 
 
-def outcomes(*rows: tuple[int, int, int, int, int]) -> EstimateOutcomes:
+def outcome_table(*rows: tuple[int, int, int, int, int]) -> EstimateOutcomes:
     table = np.array(rows, np.int64).reshape(-1, 5)
     return EstimateOutcomes(*(table[:, i] for i in range(5)))
 
 
-def test_figures_are_what_their_names_say() -> None:
+def test_accuracy_figures_match_their_definitions() -> None:
     found = measure_accuracy(
-        outcomes((0, 100, 200, 1000, 50), (0, 200, 300, 1000, 250), (0, 300, 400, 1000, 500))
+        outcome_table((0, 100, 200, 1000, 50), (0, 200, 300, 1000, 250), (0, 300, 400, 1000, 500))
     )
     assert (found.count, found.median_error, found.plan_median_error) == (3, 50, 750)
     assert (found.error_ratio, found.sharpness) == (50 / 750, 1.5)
@@ -23,14 +23,14 @@ def test_figures_are_what_their_names_say() -> None:
     assert (found.pinball_50, found.pinball_90) == pytest.approx(losses)
 
 
-def test_who_has_not_started_is_a_miss_and_no_more() -> None:
-    found = measure_accuracy(outcomes((0, 100, 200, 1000, 100), (0, 100, 200, 1000, NOT_YET)))
+def test_job_that_has_not_started_is_a_miss_without_an_error() -> None:
+    found = measure_accuracy(outcome_table((0, 100, 200, 1000, 100), (0, 100, 200, 1000, NOT_YET)))
     assert (found.count, found.p90_coverage, found.p50_coverage, found.median_error) == (2, 0.5, 0.5, 0)
-    assert measure_accuracy(outcomes((0, 100, 200, 1000, NOT_YET))) == AccuracyFigures(1, 0.0, 0.0)
-    assert measure_accuracy(outcomes()) == AccuracyFigures(0)
+    assert measure_accuracy(outcome_table((0, 100, 200, 1000, NOT_YET))) == AccuracyFigures(1, 0.0, 0.0)
+    assert measure_accuracy(outcome_table()) == AccuracyFigures(0)
 
 
-def test_the_latest_outcomes_say_how_many_came_true() -> None:
+def test_coverage_is_the_share_of_the_latest_300_outcomes() -> None:
     assert StartCalibration().coverage == (0, 0)
     one = StartCalibration()
     for i in range(400):

@@ -1,4 +1,4 @@
-"""Learning from the events of jobs."""
+"""Learning run times from job events."""
 
 from schedd.predict import JobFeatures, Learner
 
@@ -11,47 +11,47 @@ def run_one(learner: Learner, job: str, ask: JobFeatures, submit: int, run: int)
     learner.record_end(job, submit + run)
 
 
-def habit(learner: Learner, jobs: int = 30) -> int:
-    """A user whose jobs ask for an hour and take a minute; returns the time after them."""
+def learn_one_minute_jobs(learner: Learner, jobs: int = 30) -> int:
+    """Run jobs that request an hour and take a minute; return the time after them."""
     for i in range(jobs):
         run_one(learner, str(i), JobFeatures("ann", HOUR, 1), i * HOUR, 60)
     return jobs * HOUR
 
 
-def test_an_end_is_learned_from() -> None:
+def test_learner_predicts_from_ended_jobs() -> None:
     learner = Learner()
-    now = habit(learner)
+    now = learn_one_minute_jobs(learner)
     assert learner.predict_job("x", JobFeatures("ann", HOUR, 1), now).p50 <= 70
     assert learner.run_times.ends == 30
 
 
-def test_who_runs_longer_than_its_p90_is_a_miss_at_that_moment_and_only_once() -> None:
-    told = Learner(), Learner()
-    now = habit(told[0])
-    habit(told[1])
+def test_job_that_outlives_its_p90_is_one_miss_at_that_moment() -> None:
+    learners = Learner(), Learner()
+    now = learn_one_minute_jobs(learners[0])
+    learn_one_minute_jobs(learners[1])
     ask = JobFeatures("ann", HOUR, 1)
-    for learner in told:
+    for learner in learners:
         learner.predict_job("long", ask, now)
         learner.record_start("long", now)
     shifts = []
     for moment in (now + 1, now + HOUR // 2):
-        told[0].advance_clock(moment)
-        shifts.append(told[0].run_times.save()[0]["shift"])
+        learners[0].advance_clock(moment)
+        shifts.append(learners[0].run_times.save()[0]["shift"])
     assert shifts[1] > shifts[0]
-    told[0].record_end("long", now + HOUR - 1)
-    told[1].record_end("long", now + HOUR - 1)
-    after = [learner.predict_job("c", ask, now + HOUR).quantiles.tolist() for learner in told]
+    learners[0].record_end("long", now + HOUR - 1)
+    learners[1].record_end("long", now + HOUR - 1)
+    after = [learner.predict_job("c", ask, now + HOUR).quantiles.tolist() for learner in learners]
     assert after[0] == after[1]
 
 
-def test_who_is_killed_at_the_walltime_did_not_run_longer_than_that() -> None:
+def test_job_killed_at_its_walltime_counts_as_a_run_of_the_walltime() -> None:
     learner = Learner()
     for i in range(100):
         run_one(learner, str(i), JobFeatures("ann", HOUR, 1), i * 2 * HOUR, HOUR + 20)
     assert learner.predict_job("x", JobFeatures("ann", HOUR, 1), 200 * HOUR).p90 == HOUR
 
 
-def test_from_a_job_that_is_deleted_or_runs_again_nothing_is_learned() -> None:
+def test_deleted_or_requeued_job_is_not_learned_from() -> None:
     learner = Learner()
     ask = JobFeatures("ann", HOUR, 1)
     learner.predict_job("deleted", ask, 0)
@@ -66,9 +66,9 @@ def test_from_a_job_that_is_deleted_or_runs_again_nothing_is_learned() -> None:
     assert "back" not in learner
 
 
-def test_a_run_begun_anew_counts_from_its_own_start() -> None:
+def test_run_after_a_requeue_counts_from_its_own_start() -> None:
     learner = Learner()
-    now = habit(learner)
+    now = learn_one_minute_jobs(learner)
     learner.predict_job("x", JobFeatures("ann", HOUR, 1), now)
     learner.record_start("x", now)
     learner.record_requeue("x", now + 30)

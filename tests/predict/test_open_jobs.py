@@ -1,4 +1,4 @@
-"""Predictions of open jobs are renewed, by what has ended and by who runs."""
+"""Renewed predictions of waiting and running jobs, from ended and still running jobs."""
 
 import math
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.predict import LEVELS, JobFeatures, Learner, RunTimes, sample_run_times
-from tests.predict.oracle import Oracle
+from tests.predict.run_time_reference import RunTimeReference
 
 HOUR = 3600
 ASKS = st.builds(
@@ -25,20 +25,20 @@ ASKS = st.builds(
     st.lists(st.tuples(ASKS, st.integers(0, HOUR)), max_size=45),
     st.lists(ASKS, max_size=4),
 )
-def test_open_jobs_are_predicted_as_by_the_plain_reference(
+def test_predictions_of_open_jobs_match_the_reference(
     ended: list[tuple[JobFeatures, int]], running: list[tuple[JobFeatures, int]], waiting: list[JobFeatures]
 ) -> None:
-    run_times, oracle = RunTimes(), Oracle()
+    run_times, oracle = RunTimes(), RunTimeReference()
     for ask, run in ended:
         told = run_times.predict(ask)
         run_times.record_end(told, run, outlived=False)
-        oracle.outcome(ask, told.quantiles.tolist(), told.uncalibrated.tolist(), run)
+        oracle.record_outcome(ask, told.quantiles.tolist(), told.uncalibrated.tolist(), run)
     jobs = [ask for ask, _ in running] + waiting
     keys = np.array([run_times.predict(ask).template_keys for ask in jobs], np.int64).reshape(-1, 6)
     ran = np.array([math.log(max(ran, 1) / ask.walltime) for ask, ran in running])
     walltimes = np.array([ask.walltime for ask in jobs], np.int64)
     known = run_times.snapshot(keys)
-    for other in jobs:  # what is learned later is not known
+    for other in jobs:  # the snapshot does not include later ends
         run_times.record_end(run_times.predict(other), 1, outlived=False)
     found = known.predict(np.arange(len(jobs)), walltimes, np.arange(len(running)), ran)
     for i, ask in enumerate(jobs):
@@ -47,8 +47,8 @@ def test_open_jobs_are_predicted_as_by_the_plain_reference(
         np.testing.assert_allclose(found[i], oracle.predict_open(ask, others, own), rtol=1e-5, atol=1)
 
 
-def a_bag(runs: list[int]) -> tuple[Learner, JobFeatures]:
-    """Jobs that a stranger submits at once, of which some have ended after so many seconds."""
+def submit_bag(runs: list[int]) -> tuple[Learner, JobFeatures]:
+    """Submit 30 jobs of a new user and start 20; end the first ones after ``runs`` seconds each."""
     learner, ask = Learner(), JobFeatures("ann", 10 * HOUR, 1)
     for i in range(30):
         learner.predict_job(str(i), ask, 0)
@@ -59,25 +59,25 @@ def a_bag(runs: list[int]) -> tuple[Learner, JobFeatures]:
     return learner, ask
 
 
-def test_who_was_submitted_together_is_told_by_those_that_ended_first() -> None:
-    learner, ask = a_bag([600] * 20)
+def test_first_ended_jobs_of_a_bag_predict_the_rest() -> None:
+    learner, ask = submit_bag([600] * 20)
     assert learner.prediction("29").p50 == ask.walltime, "nothing was known at the submission"
     assert learner.renew_predictions(700)["29"].p50 == 600
-    assert learner.prediction("29").p50 == ask.walltime, "from what was predicted then is learned"
+    assert learner.prediction("29").p50 == ask.walltime, "the learner keeps the prediction of the submission"
 
 
-def test_many_that_go_on_running_outweigh_few_that_ended_early() -> None:
-    few, ask = a_bag([60, 60])
-    all_of_them, _ = a_bag([60] * 20)
+def test_many_running_jobs_outweigh_a_few_early_ends() -> None:
+    few, ask = submit_bag([60, 60])
+    all_of_them, _ = submit_bag([60] * 20)
     assert few.renew_predictions(5 * HOUR)["29"].p90 == ask.walltime
     assert all_of_them.renew_predictions(5 * HOUR)["29"].p90 == 60
 
 
-def test_nothing_open_is_nothing_told() -> None:
+def test_no_open_jobs_give_no_predictions() -> None:
     assert Learner().renew_predictions(0) == {}
 
 
-def test_who_runs_is_told_by_those_that_ran_longer() -> None:
+def test_running_job_is_predicted_from_jobs_that_ran_longer() -> None:
     learner, ask = Learner(), JobFeatures("ann", 10 * HOUR, 1)
     for run in [60] * 25 + [4 * HOUR] * 6:  # four of five fail at once
         learner.predict_job("past", ask, 0)
@@ -91,14 +91,14 @@ def test_who_runs_is_told_by_those_that_ran_longer() -> None:
     assert now["runs"].quantiles[LEVELS <= 0.4].tolist() == [4 * HOUR] * 6, "none of them has failed by now"
     assert now["waits"].quantiles[0] == 60
     assert now["waits"].elapsed == 0
-    assert learner.prediction("runs").elapsed == 0, "learned from is what was predicted at the submission"
+    assert learner.prediction("runs").elapsed == 0, "the learner keeps the prediction of the submission"
 
 
-def test_what_is_told_of_those_that_run_longer_is_not_cut_off_once_more() -> None:
-    learner, _ = a_bag([HOUR + 600 * i for i in range(16)])
+def test_renewed_prediction_is_truncated_only_by_later_elapsed_time() -> None:
+    learner, _ = submit_bag([HOUR + 600 * i for i in range(16)])
     told = learner.renew_predictions(90 * 60)["16"]  # it began at 0
     half, nearly = sample_run_times([told], np.array([90 * 60]), np.array([[0.5, 0.9]]))[0].tolist()
     assert half == told.p50
     assert nearly == told.p90
     later = sample_run_times([told], np.array([3 * HOUR]), np.array([[0.5]]))[0, 0]
-    assert later > 3 * HOUR, "what it ran since is passed over"
+    assert later > 3 * HOUR, "the sample lies after the elapsed time"

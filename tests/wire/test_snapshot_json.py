@@ -1,4 +1,4 @@
-"""JSON that is gone through in pieces says the same as JSON that is read or written at once."""
+"""The incremental JSON reader and writer of snapshots agree with the standard ones."""
 
 import json
 from collections.abc import Iterator
@@ -20,33 +20,35 @@ LAYOUTS = some.sampled_from([None, 0, 2, "\t"])
 SNAPSHOT = TypeAdapter(Snapshot)
 
 
-def walked(reader: JsonReader) -> Any:
-    """The value, every container in it gone through in pieces."""
+def walk(reader: JsonReader) -> Any:
+    """Return the value, read element by element."""
     match reader.next():
         case "{":
-            return {name: walked(reader) for name in reader.members()}
+            return {name: walk(reader) for name in reader.members()}
         case "[":
-            return [walked(reader) for _ in reader.elements()]
+            return [walk(reader) for _ in reader.elements()]
         case _:
             return reader.value()
 
 
-def whole(text: str) -> Any:
+def read_all(text: str) -> Any:
     reader = JsonReader(text)
-    value = walked(reader)
+    value = walk(reader)
     reader.end()
     return value
 
 
 @given(VALUES, LAYOUTS)
-def test_what_is_walked_is_what_json_reads(value: Any, indent: Any) -> None:
+def test_incremental_reader_agrees_with_json(value: Any, indent: Any) -> None:
     text = json.dumps(value, indent=indent)
-    assert whole(text) == value
-    assert whole(f" \n{text}\t") == value
+    assert read_all(text) == value
+    assert read_all(f" \n{text}\t") == value
 
 
 @given(VALUES, LAYOUTS, some.data())
-def test_it_takes_no_text_that_json_does_not_take(value: Any, indent: Any, data: some.DataObject) -> None:
+def test_incremental_reader_refuses_text_that_json_refuses(
+    value: Any, indent: Any, data: some.DataObject
+) -> None:
     text = json.dumps(value, indent=indent)
     at = data.draw(some.integers(0, len(text)))
     other = data.draw(some.sampled_from(["", ",", ":", '"', "[", "]", "{", "}", "0", " "]))
@@ -55,18 +57,18 @@ def test_it_takes_no_text_that_json_does_not_take(value: Any, indent: Any, data:
         expected = json.loads(changed)
     except ValueError:
         with pytest.raises(ValueError):  # noqa: PT011
-            whole(changed)
+            read_all(changed)
     else:
-        assert whole(changed) == expected
+        assert read_all(changed) == expected
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"a"', '{"a":', '{"a":1,}', "[1 2]", "[1,]", "{1:2}", "1 1"])
-def test_a_torn_text_is_refused(text: str) -> None:
+def test_truncated_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
-        whole(text)
+        read_all(text)
 
 
-def facts(jobs: int) -> Iterator[JobFacts]:
+def make_jobs(jobs: int) -> Iterator[JobFacts]:
     for number in range(jobs):
         yield JobFacts(
             id=f"{number}.s",
@@ -80,16 +82,20 @@ def facts(jobs: int) -> Iterator[JobFacts]:
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 99, 100, 101, 250])
-def test_a_snapshot_in_pieces_is_the_same(jobs: int) -> None:
+def test_incremental_snapshot_equals_the_whole_one(jobs: int) -> None:
     snapshot = Snapshot(
-        id='"jobs":[]', time=5, jobs=tuple(facts(jobs)), nodes=(NodeFacts(name="n1", cpus=4),), server_age=7
+        id='"jobs":[]',
+        time=5,
+        jobs=tuple(make_jobs(jobs)),
+        nodes=(NodeFacts(name="n1", cpus=4),),
+        server_age=7,
     )
     text = b"".join(dump_snapshot(snapshot))
     assert text == SNAPSHOT.dump_json(snapshot)
     assert read_snapshot(text.decode()) == snapshot
 
 
-def test_a_snapshot_of_an_older_program_gets_what_is_usual() -> None:
+def test_snapshot_of_an_older_version_gets_defaults() -> None:
     assert read_snapshot('{"id":"s","time":1,"jobs":[],"nodes":[]}').complete
 
 
@@ -102,13 +108,13 @@ def test_a_snapshot_of_an_older_program_gets_what_is_usual() -> None:
         '{"id":"s","time":1,"jobs":[],"nodes":[]} 7',
     ],
 )
-def test_what_is_no_snapshot_is_refused(text: str) -> None:
+def test_malformed_snapshot_is_refused(text: str) -> None:
     with pytest.raises((ValueError, ValidationError)):
         read_snapshot(text)
 
 
-def test_jobs_are_read_as_they_are_asked_for() -> None:
-    jobs = ",".join(TypeAdapter(JobFacts).dump_json(job).decode() for job in facts(150))
+def test_jobs_are_read_on_demand() -> None:
+    jobs = ",".join(TypeAdapter(JobFacts).dump_json(job).decode() for job in make_jobs(150))
     found = read_jobs(JsonReader(f"[{jobs}, torn"))
     assert next(found).id == "0.s"
     with pytest.raises(ValueError):  # noqa: PT011

@@ -1,4 +1,4 @@
-"""What a search leaves behind is kept where it is better by some objective; how much a front dominates."""
+"""Archive of non-dominated plans met by a search, and the hypervolume of a front."""
 
 import numpy as np
 import pytest
@@ -13,32 +13,32 @@ from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.plan import Plan
 
 
-def grown() -> tuple[Plan, int]:
+def grow_plan() -> tuple[Plan, int]:
     grower = Grower("metacentrum", 20, 60, 1)
     grower.fill(60)
     return grower.plan, grower.now
 
 
-def aims(plan: Plan) -> np.ndarray:
-    """Mean start, and the last end."""
+def objective_values(plan: Plan) -> np.ndarray:
+    """Return the mean start, the last end, and the spread of the ends."""
     jobs = plan.jobs
     planned = jobs.states == PLANNED
     ends = jobs.starts[planned] + jobs.durations[planned]
     return np.array([jobs.starts[planned].mean(), ends.max(), ends.std()], np.float64)
 
 
-def search(plan: Plan, now: int, archive: PlanArchive | None) -> PlanSearch:
+def make_search(plan: Plan, now: int, archive: PlanArchive | None) -> PlanSearch:
     columns = ScoringColumns.blank(plan.jobs.size)
     latest = np.full(plan.jobs.size, FOREVER, np.int64)
     settings = SearchSettings(moves=300, seconds=None, seed=3)
     return PlanSearch(plan, columns, latest, now, settings, on_move=archive)
 
 
-def test_the_archive_has_plans_of_which_none_is_better_by_all_and_they_can_be_made_again() -> None:
-    plan, now = grown()
+def test_archived_plans_do_not_dominate_each_other_and_can_be_rebuilt() -> None:
+    plan, now = grow_plan()
     slots = np.flatnonzero(plan.jobs.states == PLANNED)
-    archive = PlanArchive(slots, aims)
-    found = search(plan.fork(), now, archive).run()
+    archive = PlanArchive(slots, objective_values)
+    found = make_search(plan.fork(), now, archive).run()
     assert archive.examined == found.report.accepted > 3
     kept = archive.plans
     assert 1 <= len(kept) <= 4
@@ -50,25 +50,25 @@ def test_the_archive_has_plans_of_which_none_is_better_by_all_and_they_can_be_ma
             again.remove(slot, now)
         for place in places.values():
             again.place_at(place.slot, place.start, place.takes, search_again=False)
-        assert aims(again) == pytest.approx(value)
+        assert objective_values(again) == pytest.approx(value)
 
 
-def test_a_search_finds_the_same_whether_it_is_looked_at_or_not() -> None:
-    plan, now = grown()
+def test_archive_does_not_change_the_result_of_a_search() -> None:
+    plan, now = grow_plan()
     slots = np.flatnonzero(plan.jobs.states == PLANNED)
-    looked_at = search(plan.fork(), now, PlanArchive(slots, aims)).run()
-    assert looked_at.places == search(plan.fork(), now, None).run().places
+    archived = make_search(plan.fork(), now, PlanArchive(slots, objective_values)).run()
+    assert archived.places == make_search(plan.fork(), now, None).run().places
 
 
-def test_with_no_share_of_the_time_nothing_but_the_first_is_looked_at() -> None:
-    plan, _ = grown()
-    archive = PlanArchive(np.flatnonzero(plan.jobs.states == PLANNED), aims, share=0.0)
+def test_archive_without_a_time_share_examines_only_the_first_plan() -> None:
+    plan, _ = grow_plan()
+    archive = PlanArchive(np.flatnonzero(plan.jobs.states == PLANNED), objective_values, share=0.0)
     for _ in range(3):
         archive(plan)
     assert archive.examined == 1
 
 
-def test_the_hypervolume_is_the_share_of_the_box_that_is_dominated() -> None:
+def test_hypervolume_is_the_dominated_share_of_the_box() -> None:
     live = np.array([10.0, 2.0])
     box = 1.2 * 1.2
     assert hypervolume(live[None, :], live) == pytest.approx(0.2 * 0.2 / box)

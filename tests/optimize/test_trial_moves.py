@@ -1,4 +1,4 @@
-"""A trial changes nothing, and says truly whether the move is better."""
+"""A trial of a move changes nothing and reports correctly whether the move is better."""
 
 import numpy as np
 from hypothesis import given
@@ -10,36 +10,36 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan
-from tests.optimize.scenes import NOW, Scene, scenes, weights
+from tests.optimize.random_plans import NOW, RandomPlan, random_plans, random_weights
 
 
-def state_of(scene: Scene) -> object:
-    """All that the plan holds, but for versions and unused places."""
-    tb = scene.plan.tables
+def plan_state(random_plan: RandomPlan) -> object:
+    """Return the contents of the plan, without versions and unused places."""
+    tb = random_plan.plan.tables
     rows = []
     for off, length, *_ in tb.rows.tolist():
         rows.append((tb.T[off : off + length].tolist(), tb.F[:, off : off + length].tolist()))
-    takes = {slot: scene.plan.takes(slot) for slot in scene.mirror.jobs}
+    takes = {slot: random_plan.plan.takes(slot) for slot in random_plan.mirror.jobs}
     return rows, tb.jobs.tolist(), takes, tb.ctl[[at.ALLOC_TOP, at.ALLOC_GARBAGE, at.FREED]].tolist()
 
 
-@given(scenes(), weights(), st.data())
-def test_a_trial_leaves_all_as_it_was_and_tells_the_truth(
-    scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
+@given(random_plans(), random_weights(), st.data())
+def test_trial_restores_the_plan_and_reports_the_true_cost(
+    random_plan: RandomPlan, drawn: dict[Criterion, float], data: st.DataObject
 ) -> None:
     weighed = CriterionWeights(drawn)
-    evaluation = Evaluation(scene.plan, scene.columns, NOW)
+    evaluation = Evaluation(random_plan.plan, random_plan.columns, NOW)
     reference = evaluation.values()
     cost = weighed.cost(reference, reference)
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
-    trial = mv.trial(scene.plan.tables, evaluation.scores, max(len(scene.waiting), 1))
-    for _ in range(data.draw(st.integers(1, 5)) if scene.waiting else 0):
-        slots = data.draw(st.lists(st.sampled_from(scene.waiting), min_size=1, unique=True))
-        before, parts = state_of(scene), evaluation.scores.part.copy()
+    latest = latest_starts(random_plan.plan, random_plan.promised, random_plan.columns, NOW)
+    trial = mv.trial(random_plan.plan.tables, evaluation.scores, max(len(random_plan.waiting), 1))
+    for _ in range(data.draw(st.integers(1, 5)) if random_plan.waiting else 0):
+        slots = data.draw(st.lists(st.sampled_from(random_plan.waiting), min_size=1, unique=True))
+        before, parts = plan_state(random_plan), evaluation.scores.part.copy()
         while True:
             trial.slots[: len(slots)] = slots
             how, after = mv.attempt(
-                scene.plan.tables,
+                random_plan.plan.tables,
                 evaluation.scores,
                 trial,
                 len(slots),
@@ -52,28 +52,28 @@ def test_a_trial_leaves_all_as_it_was_and_tells_the_truth(
             if how != mv.FULL:
                 break
             before = None
-            scene.plan.slabs.grow_alloc(200)
-            scene.plan.slabs.grow_segments()
+            random_plan.plan.slabs.grow_alloc(200)
+            random_plan.plan.slabs.grow_segments()
         if before is not None:
-            assert state_of(scene) == before
-        scene.check()
+            assert plan_state(random_plan) == before
+        random_plan.check()
         assert evaluation.values().as_dict() == reference.as_dict()
         assert np.array_equal(evaluation.scores.part, parts)
-        # The same by the plan's own operations, on a copy.
-        other = scene.on(scene.plan.fork())
+        # Repeat the move with the plan's own operations, on a copy.
+        other = random_plan.with_plan(random_plan.plan.fork())
         for slot in slots:
             other.plan.remove(slot, NOW)
         placed = [other.plan.place(slot, NOW, int(latest[slot]) + 1) >= 0 for slot in slots]
         assert (how == mv.TOO_LATE) == (not all(placed))
         if all(placed):
-            values = Evaluation(other.plan, scene.columns, NOW).values()
+            values = Evaluation(other.plan, random_plan.columns, NOW).values()
             truth = weighed.cost(values, reference)
             assert np.isclose(truth, after, rtol=1e-9, atol=1e-9) or truth == after
             if abs(truth - cost) > 1e-9:
                 assert (how == mv.BETTER) == (truth < cost)
 
 
-def test_jobs_that_were_tried_on_other_nodes_are_known_to_hold_those_that_they_had() -> None:
+def test_trial_on_other_nodes_restores_the_held_nodes() -> None:
     plan = Plan([Node("n0", 4), Node("n1", 4)], NOW)
     for until in (100, 200):
         plan.place(plan.add_job(Request((Chunk(cpus=4),)), until, NOW), NOW)

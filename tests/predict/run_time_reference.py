@@ -1,4 +1,4 @@
-"""A slow and obvious predictor of run times: dictionaries of lists, sorted anew each time."""
+"""A slow and plain reference for run-time prediction: dictionaries of lists, sorted each time."""
 
 import math
 from collections import defaultdict
@@ -10,8 +10,8 @@ from schedd.predict import LEVELS, P90_INDEX, JobFeatures
 _DECAY, _DOUBT, _DOUBT_RUNNING = 0.9, 2.0, 5.0
 
 
-class Oracle:
-    """The same as `RunTimes` with room for all templates."""
+class RunTimeReference:
+    """The same as `RunTimes`, without a limit on templates."""
 
     def __init__(self) -> None:
         self.ends: dict[tuple[object, ...], list[float]] = defaultdict(list)
@@ -33,7 +33,7 @@ class Oracle:
         ]
 
     def predict(self, ask: JobFeatures) -> tuple[list[float], list[int]]:
-        """The quantiles as logarithms of shares of the walltime, and as seconds, calibrated."""
+        """Return the quantiles as logarithms of shares of the walltime, and calibrated in seconds."""
         atoms: list[tuple[float, float]] = []
         left = 1.0
         for template in self._templates(ask):
@@ -47,7 +47,7 @@ class Oracle:
     def predict_open(
         self, ask: JobFeatures, running: list[tuple[JobFeatures, int]], ran: int | None = None
     ) -> list[int]:
-        """Seconds for a job, which runs for ``ran`` already, while others, who began last first, do so."""
+        """Return quantiles in seconds for a job that has run ``ran`` seconds (``running``: newest first)."""
         atoms: list[tuple[float, float]] = []
         left = 1.0
         past = -math.inf if ran is None else math.log(max(ran, 1) / ask.walltime)
@@ -89,17 +89,19 @@ class Oracle:
                     break
             else:
                 raw.append(0.0)
-        told, least = [], 1
+        seconds_by_level, least = [], 1
         for i, value in enumerate(raw):
             shift = self.shift + self.shift_of[ask.user] if i >= P90_INDEX - 1 else 0.0
             by = self.offset[i] + shift if calibrated else 0.0
             seconds = math.exp(min(value + by, 0.0)) * ask.walltime
             least = max(least, min(math.ceil(seconds - 1e-6), ask.walltime))
-            told.append(least)
-        return raw, told
+            seconds_by_level.append(least)
+        return raw, seconds_by_level
 
-    def outcome(self, ask: JobFeatures, told: list[int], raw: list[float], run: int) -> None:
-        """A job ended that was predicted so."""
+    def record_outcome(
+        self, ask: JobFeatures, seconds_by_level: list[int], raw: list[float], run: int
+    ) -> None:
+        """Learn from the end of a job and its prediction."""
         run = min(max(run, 1), ask.walltime)
         value = math.log(run / ask.walltime)
         for template in self._templates(ask):
@@ -112,6 +114,6 @@ class Oracle:
                 at = (len(errors) - 1) * level
                 low = int(at)
                 self.offset[i] = errors[low] + (at - low) * (errors[low + 1] - errors[low])
-        miss = (1.0 if run > told[P90_INDEX] else 0.0) - 0.1
+        miss = (1.0 if run > seconds_by_level[P90_INDEX] else 0.0) - 0.1
         self.shift += 0.01 * miss
         self.shift_of[ask.user] = min(max(self.shift_of[ask.user] + 0.3 * miss, -6.0), 6.0)

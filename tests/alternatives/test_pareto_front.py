@@ -1,4 +1,4 @@
-"""Dominance, weights, crowding: on sets made by hand, and against the definition."""
+"""Dominance, weights and crowding: hand-made sets, and comparison with the definition."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from schedd.alternatives.pareto_front import ObjectiveWeights, crowding_distance, pareto_front, select_spread
 
 
-def test_the_front_of_a_set_made_by_hand() -> None:
+def test_front_of_a_hand_made_set_has_the_undominated_vectors() -> None:
     vectors = np.array([[1.0, 5.0], [2.0, 2.0], [3.0, 3.0], [5.0, 1.0], [2.0, 2.0], [2.0, 4.0]])
     assert pareto_front(vectors).tolist() == [0, 1, 3], "3,3 and 2,4 are dominated; of equal ones the first"
     assert pareto_front(np.zeros((0, 2))).tolist() == []
@@ -16,7 +16,7 @@ def test_the_front_of_a_set_made_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12))
-def test_nobody_on_the_front_is_dominated_and_everybody_else_is(rows: list[tuple[int, int, int]]) -> None:
+def test_front_holds_exactly_the_undominated_vectors(rows: list[tuple[int, int, int]]) -> None:
     vectors = np.array(rows, float)
     best = pareto_front(vectors).tolist()
     for i, one in enumerate(rows):
@@ -27,7 +27,7 @@ def test_nobody_on_the_front_is_dominated_and_everybody_else_is(rows: list[tuple
             assert beaten or one in rows[:i]
 
 
-def test_crowding_is_that_of_the_paper() -> None:
+def test_crowding_distance_matches_the_definition() -> None:
     vectors = np.array([[0.0, 10.0], [4.0, 4.0], [1.0, 9.0], [10.0, 0.0]])
     # By each objective the neighbours of 4,4 are 10 and 1, of 9,1: 4 and 0; all over a spread of 10.
     assert crowding_distance(vectors).tolist() == [np.inf, pytest.approx(1.8), pytest.approx(1.0), np.inf]
@@ -36,7 +36,7 @@ def test_crowding_is_that_of_the_paper() -> None:
     )
 
 
-def test_few_of_many_are_spread_over_the_front() -> None:
+def test_selected_vectors_are_spread_over_the_front() -> None:
     x = np.array([0.0, 0.1, 0.2, 5.0, 9.9, 10.0])
     vectors = np.stack([x, 10 - x], axis=1)
     kept = select_spread(vectors, 3)
@@ -45,7 +45,7 @@ def test_few_of_many_are_spread_over_the_front() -> None:
     assert select_spread(vectors, 10).tolist() == list(range(6))
 
 
-def test_weights_count_shares_of_the_reference() -> None:
+def test_weights_apply_to_shares_of_the_reference() -> None:
     balance = ObjectiveWeights({"wait": 1.0, "energy": 2.0}, {"wait": 100.0, "energy": 50.0})
     live = np.array([100.0, 50.0])
     assert balance.cost(live) == 3.0
@@ -55,13 +55,13 @@ def test_weights_count_shares_of_the_reference() -> None:
     assert not balance.is_as_good(np.array([110.0, 48.0]), live)
 
 
-def test_what_the_reference_has_nothing_of_is_infinitely_dear() -> None:
+def test_increase_over_a_zero_reference_costs_infinitely_much() -> None:
     balance = ObjectiveWeights({"lateness": 1.0, "wait": 1.0}, {"lateness": 0.0, "wait": 10.0})
     assert balance.cost(np.array([0.0, 5.0])) == 0.5
     assert balance.cost(np.array([0.1, 5.0])) == float("inf")
 
 
 @pytest.mark.parametrize("weights", [{"wait": 0.0}, {"wait": -1.0}, {"wait": float("nan")}, {}])
-def test_weights_that_say_nothing_are_refused(weights: dict[str, float]) -> None:
+def test_invalid_weights_are_refused(weights: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="weight"):
         ObjectiveWeights(weights, {"wait": 1.0})

@@ -1,4 +1,4 @@
-"""The set of alternative plans: decoded by the plan, no worse than the live one, the same by its seed."""
+"""The set of alternative plans: valid, no worse than the live plan, and reproducible by its seed."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ ECONOMY = Economy(
 )
 
 
-class Scene:
+class GrownPlan:
     """A grown plan whose every second node is thrifty."""
 
     def __init__(self, jobs: int = 60, nodes: int = 8, seed: int = 1, slack: int = 6 * 3600) -> None:
@@ -55,133 +55,134 @@ class Scene:
         slots = plan.planned()
         self.slots: Ints = slots[plan.starts(slots) > self.now]
 
-    def values(self, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        found = {one.objective: one.value for one in measure_objectives(plan, self.facts, self.now)}
-        return np.array([found[one] for one in AIMS], float)
+    def measure(self, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        pareto_set = {one.objective: one.value for one in measure_objectives(plan, self.facts, self.now)}
+        return np.array([pareto_set[one] for one in AIMS], float)
 
-    def run(
+    def make_search(
         self, weights: tuple[float, ...] = (1.0,) * len(AIMS), **how: object
     ) -> tuple[ChromosomeDecoder, ParetoSearch]:
         decoder = ChromosomeDecoder(self.plan, self.slots, self.latest, self.now)
-        live = dict(zip(map(str, AIMS), self.values(self.plan).tolist(), strict=True))
+        live = dict(zip(map(str, AIMS), self.measure(self.plan).tolist(), strict=True))
         balance = ObjectiveWeights(dict(zip(live, weights, strict=True)), live)
-        return decoder, ParetoSearch(decoder, self.values, balance, ParetoSettings(**how))  # type: ignore[arg-type]
+        return decoder, ParetoSearch(decoder, self.measure, balance, ParetoSettings(**how))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def scene() -> Scene:
-    return Scene()
+def grown() -> GrownPlan:
+    return GrownPlan()
 
 
-def free(plan: Plan) -> list[list[int]]:
+def free_amounts(plan: Plan) -> list[list[int]]:
     return [plan.timeline(row).free.min(axis=1).tolist() for row in plan.node_rows.values()]
 
 
 @pytest.fixture(scope="module")
-def found(scene: Scene) -> ParetoSet:
-    return scene.run(evaluations=120, seed=1)[1].run()
+def pareto_set(grown: GrownPlan) -> ParetoSet:
+    return grown.make_search(evaluations=120, seed=1)[1].run()
 
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 1 << 32), moved=st.floats(0, 1))
-def test_whatever_is_decoded_is_a_plan(scene: Scene, found: ParetoSet, seed: int, moved: float) -> None:
-    places = [{place.slot: place for place in one.places} for one in found.plans[:2]]
-    decoder = ChromosomeDecoder(scene.plan, scene.slots, scene.latest, scene.now, places)
-    n, random = scene.slots.shape[0], np.random.default_rng(seed)
+def test_every_decoded_chromosome_is_a_valid_plan(
+    grown: GrownPlan, pareto_set: ParetoSet, seed: int, moved: float
+) -> None:
+    places = [{place.slot: place for place in one.places} for one in pareto_set.plans[:2]]
+    decoder = ChromosomeDecoder(grown.plan, grown.slots, grown.latest, grown.now, places)
+    n, random = grown.slots.shape[0], np.random.default_rng(seed)
     genes = np.where(random.random(n) < moved, random.integers(0, decoder.gene_count, n), 0)
     keys = random.uniform(0, 1, (n,))
-    before = scene.plan.jobs.starts.copy()
+    before = grown.plan.jobs.starts.copy()
     decoded = decoder.decode(genes, keys)
-    assert np.array_equal(scene.plan.jobs.starts, before), "the live plan is not touched"
+    assert np.array_equal(grown.plan.jobs.starts, before), "the live plan is not touched"
     plan = decoded.plan
-    assert all(amount >= 0 for row in free(plan) for amount in row), "over-committed"
-    assert int((plan.jobs.states[scene.slots] != PLANNED).sum()) == decoded.unplaced
-    placed = scene.slots[plan.jobs.states[scene.slots] == PLANNED]
-    assert (plan.starts(placed) <= scene.latest[placed]).all()
-    assert (plan.starts(placed) >= scene.now).all()
+    assert all(amount >= 0 for row in free_amounts(plan) for amount in row), "over-committed"
+    assert int((plan.jobs.states[grown.slots] != PLANNED).sum()) == decoded.unplaced
+    placed = grown.slots[plan.jobs.states[grown.slots] == PLANNED]
+    assert (plan.starts(placed) <= grown.latest[placed]).all()
+    assert (plan.starts(placed) >= grown.now).all()
 
 
-def test_who_stays_is_where_the_live_plan_has_it_and_known_plans_come_back_exactly(
-    scene: Scene, found: ParetoSet
+def test_stay_genes_keep_places_and_known_genes_restore_known_plans(
+    grown: GrownPlan, pareto_set: ParetoSet
 ) -> None:
-    known = {place.slot: place for place in found.plans[0].places}
-    decoder = ChromosomeDecoder(scene.plan, scene.slots, scene.latest, scene.now, [known])
-    n = scene.slots.shape[0]
+    known = {place.slot: place for place in pareto_set.plans[0].places}
+    decoder = ChromosomeDecoder(grown.plan, grown.slots, grown.latest, grown.now, [known])
+    n = grown.slots.shape[0]
     keys = np.zeros(n)
     assert decoder.moved_places(decoder.decode(np.zeros(n, np.int64), keys).plan) == ()
     again = decoder.decode(np.full(n, decoder.known_genes[0]), keys).plan
     assert {place.slot: place for place in decoder.moved_places(again)} == known
 
 
-def test_nothing_that_is_offered_is_dominated_or_worse_than_the_live_plan_by_the_weights(
-    scene: Scene, found: ParetoSet
+def test_offered_plans_are_undominated_and_no_worse_by_the_weights(
+    grown: GrownPlan, pareto_set: ParetoSet
 ) -> None:
-    assert found.plans, "something better is found in a plan that was only grown"
-    live = np.array(found.live)
-    assert np.array_equal(live, scene.values(scene.plan))
-    values = np.array([one.values for one in found.plans])
-    assert pareto_front(values).shape[0] == len(found.plans)
-    for one in found.plans:
+    assert pareto_set.plans, "something better is found in a plan that was only grown"
+    live = np.array(pareto_set.live)
+    assert np.array_equal(live, grown.measure(grown.plan))
+    values = np.array([one.values for one in pareto_set.plans])
+    assert pareto_front(values).shape[0] == len(pareto_set.plans)
+    for one in pareto_set.plans:
         assert (np.array(one.values) / live).sum() <= len(AIMS) + 1e-6
         assert not (live <= np.array(one.values)).all(), "the live plan would do"
-    assert found.tried == 120
-    # What is offered is worth what was said.
-    for one in found.plans[:3]:
-        plan = scene.plan.fork()
+    assert pareto_set.tried == 120
+    # The reported values are those of the rebuilt plans.
+    for one in pareto_set.plans[:3]:
+        plan = grown.plan.fork()
         for place in one.places:
-            plan.remove(place.slot, scene.now)
+            plan.remove(place.slot, grown.now)
         for place in one.places:
             plan.place_at(place.slot, place.start, place.takes)
-        assert scene.values(plan) == pytest.approx(np.array(one.values))
+        assert grown.measure(plan) == pytest.approx(np.array(one.values))
         assert all(current_allocation(plan, place.slot) == place for place in one.places)
 
 
-def test_some_plan_takes_less_energy(found: ParetoSet) -> None:
-    least = min(one.values[AIMS.index(Objective.ENERGY)] for one in found.plans)
-    assert least < found.live[AIMS.index(Objective.ENERGY)]
+def test_some_alternative_uses_less_energy(pareto_set: ParetoSet) -> None:
+    least = min(one.values[AIMS.index(Objective.ENERGY)] for one in pareto_set.plans)
+    assert least < pareto_set.live[AIMS.index(Objective.ENERGY)]
 
 
-def test_a_weight_moves_the_choice(scene: Scene) -> None:
-    """The best plan by the weights comes first."""
-    found = [
-        scene.run(weights, evaluations=150, seed=1)[1].run().plans[0].values
+def test_weights_decide_which_plan_is_first(grown: GrownPlan) -> None:
+    best = [
+        grown.make_search(weights, evaluations=150, seed=1)[1].run().plans[0].values
         for weights in ((0.01, 0.01, 1.0, 0.01), (1.0, 0.01, 0.01, 0.01))
     ]
-    thrifty, quick = (dict(zip(AIMS, values, strict=True)) for values in found)
+    thrifty, quick = (dict(zip(AIMS, values, strict=True)) for values in best)
     assert thrifty[Objective.ENERGY] < quick[Objective.ENERGY]
     assert quick[Objective.WAIT] < thrifty[Objective.WAIT]
 
 
-def test_the_same_seed_gives_the_same_set_and_another_another(scene: Scene) -> None:
-    first, again, other = (scene.run(evaluations=60, seed=seed)[1].run() for seed in (5, 5, 6))
+def test_seed_determines_the_set(grown: GrownPlan) -> None:
+    first, again, other = (grown.make_search(evaluations=60, seed=seed)[1].run() for seed in (5, 5, 6))
     assert (first.plans, first.tried) == (again.plans, again.tried)
     assert first.plans != other.plans
 
 
-def test_it_ends_when_its_time_is_up_and_at_once_when_it_is_stopped(scene: Scene) -> None:
-    found = scene.run(seconds=0.3)[1].run()
-    assert not found.stopped
-    assert found.tried > 0
-    _, pareto = scene.run(seconds=600.0)
+def test_search_ends_at_its_time_limit_and_when_stopped(grown: GrownPlan) -> None:
+    pareto_set = grown.make_search(seconds=0.3)[1].run()
+    assert not pareto_set.stopped
+    assert pareto_set.tried > 0
+    _, pareto = grown.make_search(seconds=600.0)
     threading.Timer(0.5, pareto.stop).start()
     begun = time.monotonic()
-    found = pareto.run()
-    assert found.stopped
-    assert time.monotonic() - begun < 60, "it did not wait for its time"
+    pareto_set = pareto.run()
+    assert pareto_set.stopped
+    assert time.monotonic() - begun < 60, "it did not wait for its time limit"
 
 
-def test_a_promise_of_what_is_planned_now_leaves_nothing_later(scene: Scene) -> None:
-    tight = Scene(slack=0)
-    for one in tight.run(evaluations=60)[1].run().plans:
+def test_promise_at_the_planned_start_prevents_later_starts(grown: GrownPlan) -> None:
+    tight = GrownPlan(slack=0)
+    for one in tight.make_search(evaluations=60)[1].run().plans:
         for place in one.places:
             assert place.start <= tight.plan.start(place.slot)
 
 
-def test_two_jobs_are_needed() -> None:
-    lone = Scene(jobs=60)
+def test_search_of_one_job_finds_nothing() -> None:
+    lone = GrownPlan(jobs=60)
     lone.slots = lone.slots[:1]
-    found = lone.run(evaluations=10)[1].run()
-    assert (found.plans, found.tried) == ((), 0)
+    pareto_set = lone.make_search(evaluations=10)[1].run()
+    assert (pareto_set.plans, pareto_set.tried) == ((), 0)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +196,6 @@ def test_two_jobs_are_needed() -> None:
         {"evaluations": 0},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(how: dict[str, float]) -> None:
+def test_invalid_pareto_settings_are_refused(how: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"seconds|population|most|evaluations"):
         ParetoSettings(**how)  # type: ignore[arg-type]

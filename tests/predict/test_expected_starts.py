@@ -1,4 +1,4 @@
-"""Expected starts: what a plan with predicted run times says, and how it is corrected."""
+"""Expected starts: decoding of the plan with predicted run times, and calibration."""
 
 import random
 
@@ -25,21 +25,21 @@ from schedd.predict import (
 ONE = Request((Chunk(1, 1),))
 
 
-def prediction(*told: int, walltime: int = 3600) -> Prediction:
-    values = list(told) + [told[-1]] * (len(LEVELS) - len(told))
+def make_prediction(*quantiles: int, walltime: int = 3600) -> Prediction:
+    values = list(quantiles) + [quantiles[-1]] * (len(LEVELS) - len(quantiles))
     return Prediction(walltime, np.array(values, np.int64), np.zeros(len(LEVELS)), np.ones(6, np.int64))
 
 
-def machine(*durations: int) -> Plan:
-    """Two cpus; jobs of one cpu, planned in this order."""
+def plan_in_order(*durations: int) -> Plan:
+    """Plan jobs of one cpu in this order on a node of two cpus."""
     plan = Plan([Node("n", cpus=2)], 0)
     for duration in durations:
         plan.place(plan.add_job(ONE, duration, 0), 0)
     return plan
 
 
-def test_a_plan_with_shorter_run_times_starts_the_queue_earlier_and_leaves_the_plan_alone() -> None:
-    plan = machine(100, 100, 100, 100)
+def test_shorter_run_times_give_earlier_starts_without_changing_the_plan() -> None:
+    plan = plan_in_order(100, 100, 100, 100)
     for slot in (0, 1):
         plan.fix_in_place(slot)
     order = waiting_slots(plan, np.zeros(64, np.int64))
@@ -52,8 +52,8 @@ def test_a_plan_with_shorter_run_times_starts_the_queue_earlier_and_leaves_the_p
     assert (plan.tables.jobs == before).all()
 
 
-def test_who_should_have_ended_already_ends_in_a_second() -> None:
-    plan = machine(100, 100, 100)
+def test_job_past_its_expected_end_ends_in_a_second() -> None:
+    plan = plan_in_order(100, 100, 100)
     for slot in (0, 1):
         plan.fix_in_place(slot)
     duration = plan.tables.jobs[DUR].copy()
@@ -61,16 +61,16 @@ def test_who_should_have_ended_already_ends_in_a_second() -> None:
     assert decode_starts(plan, waiting_slots(plan, np.zeros(64, np.int64)), duration, 60).tolist() == [61]
 
 
-def test_where_looking_takes_more_work_than_is_allowed_no_start_is_told() -> None:
-    plan = machine(100, 100, 100)
+def test_no_start_is_expected_when_the_search_is_aborted() -> None:
+    plan = plan_in_order(100, 100, 100)
     plan.abort_searches()
     order = waiting_slots(plan, np.zeros(64, np.int64))
     assert decode_starts(plan.fork(), order, plan.jobs.durations, 0).tolist() == [-1, -1, -1]
     assert plan.starts(order).tolist() == [0, 0, 100]
 
 
-def test_jobs_that_nobody_planned_go_by_age_behind_those_that_are_planned() -> None:
-    plan = machine(100, 100, 100)
+def test_unplanned_jobs_follow_the_planned_ones_by_age() -> None:
+    plan = plan_in_order(100, 100, 100)
     for slot in (0, 1):
         plan.fix_in_place(slot)
     young, old = plan.add_job(ONE, 10, 0), plan.add_job(ONE, 10, 0)
@@ -79,7 +79,7 @@ def test_jobs_that_nobody_planned_go_by_age_behind_those_that_are_planned() -> N
     assert waiting_slots(plan, since).tolist() == [2, old, young]
 
 
-def after(one: Prediction, elapsed: int, level: float = 0.5) -> int:
+def sample_total(one: Prediction, elapsed: int, level: float = 0.5) -> int:
     return int(sample_run_times([one], np.array([elapsed]), np.array([[level]]))[0, 0])
 
 
@@ -88,29 +88,29 @@ def after(one: Prediction, elapsed: int, level: float = 0.5) -> int:
     st.integers(0, 6000),
     st.floats(0.01, 0.99),
 )
-def test_what_is_left_of_a_running_job_is_beyond_what_it_ran_and_within_the_walltime(
-    told: list[int], elapsed: int, level: float
+def test_sampled_run_time_is_longer_than_elapsed_and_within_the_walltime(
+    quantiles: list[int], elapsed: int, level: float
 ) -> None:
-    one = prediction(*sorted(told), walltime=5000)
-    total = after(one, elapsed, level)
+    one = make_prediction(*sorted(quantiles), walltime=5000)
+    total = sample_total(one, elapsed, level)
     assert total > elapsed
     assert total <= max(5000, elapsed + 1)
-    assert total <= after(one, elapsed, 0.99)
+    assert total <= sample_total(one, elapsed, 0.99)
 
 
-def test_a_job_that_has_not_run_is_as_long_as_predicted() -> None:
-    told = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130]
-    assert after(prediction(*told), 0) == 70
-    assert after(prediction(*told), 0, 0.9) == 110
+def test_samples_match_the_quantiles_conditional_on_elapsed_time() -> None:
+    quantiles = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130]
+    assert sample_total(make_prediction(*quantiles), 0) == 70
+    assert sample_total(make_prediction(*quantiles), 0, 0.9) == 110
     # Of those that run longer than 70, half run no longer than 75 % do.
-    assert after(prediction(*told), 70) == 95
-    # Many jobs at once are each for itself.
-    many = sample_run_times([prediction(*told)] * 2, np.array([0, 70]), np.array([[0.5, 0.9]]))
-    assert many.tolist() == [[70, 110], [95, after(prediction(*told), 70, 0.9)]]
+    assert sample_total(make_prediction(*quantiles), 70) == 95
+    # Jobs in one call are sampled independently.
+    many = sample_run_times([make_prediction(*quantiles)] * 2, np.array([0, 70]), np.array([[0.5, 0.9]]))
+    assert many.tolist() == [[70, 110], [95, sample_total(make_prediction(*quantiles), 70, 0.9)]]
     assert sample_run_times([], np.zeros(0, np.int64), np.array([[0.5]])).shape == (0, 1)
 
 
-def test_draws_spread_each_run_time_evenly_and_are_those_of_the_job() -> None:
+def test_levels_are_evenly_spread_and_depend_only_on_the_job() -> None:
     found = draw_levels([f"{i}.server" for i in range(200)], 5)
     assert np.allclose(np.sort(found, axis=1), [0.1, 0.3, 0.5, 0.7, 0.9])
     assert np.allclose(found.mean(axis=0), 0.5, atol=0.06), "the first draw is no shorter than the others"
@@ -118,7 +118,7 @@ def test_draws_spread_each_run_time_evenly_and_are_those_of_the_job() -> None:
     assert len({tuple(row) for row in found.tolist()}) > 60, "jobs do not go together"
 
 
-def test_of_draws_the_middle_and_the_last_but_a_tenth_are_told() -> None:
+def test_p50_and_p90_are_quantiles_of_the_drawn_starts() -> None:
     starts = np.array([[10, 10, -1], [20, 20, -1], [30, 30, 5], [40, -1, -1], [50, 50, 5]])
     found = start_quantiles(starts)
     assert found.p50.tolist() == [30, 30, -1]
@@ -127,46 +127,46 @@ def test_of_draws_the_middle_and_the_last_but_a_tenth_are_told() -> None:
     assert start_quantiles(np.array([[10], [20]])).p50.tolist() == [15]
 
 
-def outcomes(calibration: StartCalibration, n: int, factor: float, seed: int = 1) -> list[bool]:
-    """Jobs that wait ``factor`` times what the plan says, give or take; whether P90 held."""
+def issue_and_start(calibration: StartCalibration, n: int, factor: float, seed: int = 1) -> list[bool]:
+    """Start jobs after about ``factor`` times the planned wait; return whether each P90 held."""
     draw = random.Random(seed)
     held = []
     for i in range(n):
         now, plan = i * 100_000, draw.randrange(600, 20_000)
-        told = calibration.issue_estimate(str(i), now, now + plan, now + 3 * plan, now + 2 * plan)
-        assert told.p50 == now + plan
+        quantiles = calibration.issue_estimate(str(i), now, now + plan, now + 3 * plan, now + 2 * plan)
+        assert quantiles.p50 == now + plan
         start = now + round(plan * factor * draw.lognormvariate(0, 0.5))
-        held.append(start <= told.p90)
+        held.append(start <= quantiles.p90)
         calibration.record_start(str(i), start)
     return held
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.5])
-def test_what_the_plan_does_not_know_is_learned_from_how_it_came_true(factor: float) -> None:
-    held = outcomes(StartCalibration(), 2_000, factor)[200:]
+def test_calibration_learns_a_systematic_error_of_the_plan(factor: float) -> None:
+    held = issue_and_start(StartCalibration(), 2_000, factor)[200:]
     assert 0.88 <= sum(held) / len(held) <= 0.92
 
 
 def test_p90_is_no_earlier_than_p50_and_both_are_after_now() -> None:
     calibration = StartCalibration()
-    outcomes(calibration, 100, 0.01)
-    told = calibration.issue_estimate("x", 10**8, 10**8, 10**8, -1)
-    assert 10**8 < told.p50 <= told.p90
+    issue_and_start(calibration, 100, 0.01)
+    quantiles = calibration.issue_estimate("x", 10**8, 10**8, 10**8, -1)
+    assert 10**8 < quantiles.p50 <= quantiles.p90
 
 
-def test_whose_p90_passes_is_a_miss_while_it_still_waits() -> None:
+def test_waiting_job_past_its_p90_is_one_miss() -> None:
     calibration = StartCalibration()
-    told = calibration.issue_estimate("x", 0, 1000, 1000, -1)
-    calibration.advance_clock(told.p90)
+    quantiles = calibration.issue_estimate("x", 0, 1000, 1000, -1)
+    calibration.advance_clock(quantiles.p90)
     assert calibration.shift == 0
-    calibration.advance_clock(told.p90 + 1)
+    calibration.advance_clock(quantiles.p90 + 1)
     assert calibration.shift > 0
     shift = calibration.shift
-    calibration.record_start("x", told.p90 + 5000)
+    calibration.record_start("x", quantiles.p90 + 5000)
     assert calibration.shift == shift
 
 
-def test_a_job_that_is_gone_teaches_nothing() -> None:
+def test_deleted_job_changes_no_calibration() -> None:
     calibration = StartCalibration()
     calibration.issue_estimate("x", 0, 1000, 1000, -1)
     calibration.forget("x")
@@ -175,34 +175,34 @@ def test_a_job_that_is_gone_teaches_nothing() -> None:
     assert (calibration.outcomes, calibration.shift) == (0, 0)
 
 
-def test_p90_lies_between_the_plan_and_nine_of_ten_draws() -> None:
+def test_p90_lies_between_the_plan_and_the_90_percent_draw() -> None:
     one = StartCalibration()
     assert one.estimate(0, 100, 5_940, 940).p90 == round((6_000 * 1_000) ** 0.5) - 60
-    assert one.estimate(0, 100, 5_940, -1).p90 == 5_940, "by the plan alone where draws do not say"
+    assert one.estimate(0, 100, 5_940, -1).p90 == 5_940, "without draws, only the plan counts"
 
 
-def test_jobs_that_wait_through_an_outage_move_p90_by_a_bounded_factor() -> None:
+def test_jobs_waiting_through_an_outage_move_p90_by_a_bounded_factor() -> None:
     calibration = StartCalibration()
-    outcomes(calibration, 400, 1.0)
+    issue_and_start(calibration, 400, 1.0)
     began = 10_000_000
     usual = calibration.estimate(began, began + 600, began + 600, -1).p90 - began
     for number in range(2_000):
         calibration.issue_estimate(f"waits {number}", began, began + 600, began + 600, -1)
     calibration.advance_clock(began + 1_000_000)
     later = began + 1_000_000
-    after = calibration.estimate(later, later + 600, later + 600, -1).p90 - later
-    assert usual < after < 4 * usual
+    sample_total = calibration.estimate(later, later + 600, later + 600, -1).p90 - later
+    assert usual < sample_total < 4 * usual
     for number in range(1_000):  # as many hits as it takes for a tenth of that many misses
         calibration.issue_estimate(f"starts {number}", later, later + 600, later + 600, -1)
         calibration.record_start(f"starts {number}", later + 1)
     assert calibration.shift < 0
 
 
-def test_no_expected_start_is_further_away_than_ten_years() -> None:
+def test_expected_start_is_at_most_ten_years_away() -> None:
     calibration = StartCalibration(correction=3.0, shift=1.0)
     assert calibration.estimate(0, 1, 1 << 40, 1 << 40).p90 <= 10 * 366 * 86_400
 
 
-def test_a_shift_beyond_the_bounds_that_was_saved_before_is_bounded_when_it_is_loaded() -> None:
+def test_saved_shift_out_of_bounds_is_bounded_on_load() -> None:
     plain = StartCalibration().save() | {"shift": 27.5}
     assert StartCalibration.load(plain).shift == 1.0

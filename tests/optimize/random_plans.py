@@ -1,4 +1,4 @@
-"""Plans with waiting and running jobs, with and without what was freed and not yet repaired."""
+"""Hypothesis strategies for plans with waiting and running jobs, with or without pending repairs."""
 
 from dataclasses import dataclass, field
 
@@ -19,8 +19,8 @@ NOW = 1_000
 
 
 @dataclass
-class Scene:
-    """A plan at ``NOW`` with what is known of its jobs; ``promised`` by slot."""
+class RandomPlan:
+    """A plan at ``NOW`` with the facts of its jobs; ``promised`` by slot."""
 
     mirror: Mirror
     columns: ScoringColumns
@@ -39,7 +39,7 @@ class Scene:
         return {slot: self.plan.start(slot) for slot in self.mirror.jobs}
 
     def check(self) -> None:
-        """Every job holds what it asked for, where there is room; the timelines say the same."""
+        """Assert that every job holds its request, within capacity, and that the timelines agree."""
         assert not self.mirror.over_committed(NOW)
         for slot in self.waiting + self.running:
             self.mirror.check_takes(slot)
@@ -49,19 +49,19 @@ class Scene:
         self.mirror.check_rooms()
         self.mirror.check_bounds(NOW)
 
-    def on(self, plan: Plan) -> "Scene":
-        """The same jobs in another plan."""
+    def with_plan(self, plan: Plan) -> "RandomPlan":
+        """Return the same jobs in another plan."""
         mirror = Mirror(plan)
         mirror.jobs, mirror.limits, mirror.pool_sizes = (
             dict(self.mirror.jobs),
             list(self.mirror.limits),
             dict(self.mirror.pool_sizes),
         )
-        return Scene(mirror, self.columns, self.promised, list(self.running))
+        return RandomPlan(mirror, self.columns, self.promised, list(self.running))
 
 
 @st.composite
-def scenes(draw: st.DrawFn, most: int = 12) -> Scene:
+def random_plans(draw: st.DrawFn, most: int = 12) -> RandomPlan:
     cluster: list[Node] = draw(clusters(4))
     mirror = Mirror(Plan(cluster, NOW))
     plan = mirror.plan
@@ -69,34 +69,34 @@ def scenes(draw: st.DrawFn, most: int = 12) -> Scene:
         plan.set_pool(name, size, NOW)
         mirror.pool_sizes[name] = size
     slots = plan.tables.jobs.shape[1]
-    scene = Scene(mirror, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64))
+    random_plan = RandomPlan(mirror, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64))
     amounts = st.fixed_dictionaries({name: st.integers(0, 2) for name in mirror.pool_sizes})
     for _ in range(draw(st.integers(2, most))):
         request, duration = draw(requests()), draw(DURATIONS)
         slot = mirror.new(request, duration, NOW + draw(st.sampled_from([0, 0, 0, 50])), draw(amounts))
-        scene.columns.release[slot] = draw(st.integers(0, NOW))
-        scene.columns.due[slot] = draw(st.one_of(st.just(FOREVER), st.integers(NOW, NOW + 1000)))
-        scene.columns.owner[slot] = draw(st.integers(0, 2))
+        random_plan.columns.release[slot] = draw(st.integers(0, NOW))
+        random_plan.columns.due[slot] = draw(st.one_of(st.just(FOREVER), st.integers(NOW, NOW + 1000)))
+        random_plan.columns.owner[slot] = draw(st.integers(0, 2))
         start = plan.place(slot, NOW)
         if start < 0:
             continue
         if start == NOW and draw(st.booleans()):
             plan.fix_in_place(slot)
-            scene.running.append(slot)
+            random_plan.running.append(slot)
         elif draw(st.booleans()):
-            scene.promised[slot] = start + draw(st.sampled_from([0, 20, 200, 1000]))
-    if draw(st.booleans()) and scene.running:
-        ended = draw(st.sampled_from(scene.running))
+            random_plan.promised[slot] = start + draw(st.sampled_from([0, 20, 200, 1000]))
+    if draw(st.booleans()) and random_plan.running:
+        ended = draw(st.sampled_from(random_plan.running))
         plan.drop_job(ended, NOW)
-        scene.running.remove(ended)
+        random_plan.running.remove(ended)
         del mirror.jobs[ended]
         if draw(st.booleans()):
             plan.repair(NOW)
-    return scene
+    return random_plan
 
 
 @st.composite
-def weights(draw: st.DrawFn) -> dict[Criterion, float]:
+def random_weights(draw: st.DrawFn) -> dict[Criterion, float]:
     chosen = draw(st.lists(st.sampled_from(list(Criterion)), min_size=1, max_size=4, unique=True))
     return {criterion: draw(st.sampled_from([0.5, 1.0, 3.0])) for criterion in chosen}
 
@@ -105,7 +105,7 @@ def weights(draw: st.DrawFn) -> dict[Criterion, float]:
 def search_settings(draw: st.DrawFn, moves: int = 60) -> SearchSettings:
     return SearchSettings(
         kind=draw(st.sampled_from(list(MoveKind))),
-        weights=draw(weights()),
+        weights=draw(random_weights()),
         moves=draw(st.integers(0, moves)),
         seed=draw(st.integers(0, 5)),
         lifted=draw(st.sampled_from([2, 3, 8])),
@@ -113,7 +113,9 @@ def search_settings(draw: st.DrawFn, moves: int = 60) -> SearchSettings:
     )
 
 
-def cost_between(weights: CriterionWeights, scene: Scene, before: Scene, patience: int = 0) -> float:
-    """What ``scene`` costs by the weights, relative to ``before``."""
+def cost_between(
+    weights: CriterionWeights, random_plan: RandomPlan, before: RandomPlan, patience: int = 0
+) -> float:
+    """Return the weighted cost of ``random_plan`` relative to ``before``."""
     divisor = reference_values(Evaluation(before.plan, before.columns, NOW).values(), patience)
-    return weights.cost(Evaluation(scene.plan, scene.columns, NOW).values(), divisor)
+    return weights.cost(Evaluation(random_plan.plan, random_plan.columns, NOW).values(), divisor)

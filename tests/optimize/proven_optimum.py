@@ -1,16 +1,16 @@
-"""The optimum of a small plan by constraint programming: what no search may claim to beat."""
+"""The optimum of a small plan by constraint programming: a bound for every search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-__all__ = ["Asking", "least_waits"]
+__all__ = ["SolverJob", "minimal_wait_cost"]
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A waiting job: cpus of one node for so long; it may start from ``now`` to ``latest``."""
+class SolverJob:
+    """A waiting job on one node, with its duration and the bounds of its start: ``now`` and ``latest``."""
 
     cpus: int
     duration: int
@@ -18,15 +18,15 @@ class Asking:
     latest: int
 
 
-def least_waits(
+def minimal_wait_cost(
     nodes: Sequence[int],
     running: Sequence[tuple[int, int, int]],
-    waiting: Sequence[Asking],
+    waiting: Sequence[SolverJob],
     now: int,
     each: int,
     longest: int,
 ) -> int:
-    """The least value of (``each`` times the sum of waits + ``longest`` times the longest wait), proven.
+    """Return the proven minimum of (``each`` times the sum of waits + ``longest`` times the longest wait).
 
     ``nodes`` are cpus; a running job is (node, cpus, end). Times are integer seconds.
     """

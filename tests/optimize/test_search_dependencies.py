@@ -1,4 +1,4 @@
-"""Searches keep dependencies: who waits for another never starts before that one ends."""
+"""Searches keep dependencies: a dependent job never starts before its predecessor ends."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ DAY = 86_400
 
 @pytest.fixture(scope="module")
 def cluster() -> Cluster:
-    """Two nodes, long jobs in front of short ones, and every third job behind an earlier one; no promises."""
+    """Two nodes, long jobs before short ones, every third job dependent on an earlier one; no promises."""
     found = Cluster(nodes=2, slack=10 * DAY)
     random = np.random.default_rng(3)
     found.submit("0", "2:ppn=4", walltime=500)
@@ -40,8 +40,8 @@ def cluster() -> Cluster:
     return found
 
 
-def broken(cluster: Cluster, plan: Plan) -> list[str]:
-    """Jobs that a plan starts before the end of what they wait for."""
+def violated_dependencies(cluster: Cluster, plan: Plan) -> list[str]:
+    """Return the jobs that a plan starts before the end of their predecessor."""
     state, found = cluster.engine.state, []
     for name in state.chained:
         for link in state.records[name].behind:
@@ -51,8 +51,8 @@ def broken(cluster: Cluster, plan: Plan) -> list[str]:
     return found
 
 
-def searched(cluster: Cluster, bounds: Ints, seed: int) -> tuple[Plan, int]:
-    """The plan that Tabu makes, and how many jobs it moved."""
+def run_tabu(cluster: Cluster, bounds: Ints, seed: int) -> tuple[Plan, int]:
+    """Return the plan of a Tabu search and the number of moved jobs."""
     state = cluster.engine.state
     start = SearchInput(state.plan.fork(), bounds, state.columns, 1.0, state.now)
     how = SearchSettings(moves=400, seconds=None, seed=seed)
@@ -65,8 +65,7 @@ def searched(cluster: Cluster, bounds: Ints, seed: int) -> tuple[Plan, int]:
     return plan, len(places)
 
 
-def decoded(cluster: Cluster, bounds: Ints, seeds: Iterable[int]) -> list[Plan]:
-    """Plans of random chromosomes."""
+def decode_random_chromosomes(cluster: Cluster, bounds: Ints, seeds: Iterable[int]) -> list[Plan]:
     state = cluster.engine.state
     slots = state.plan.planned()
     slots = slots[state.plan.starts(slots) > state.now]
@@ -82,29 +81,32 @@ def decoded(cluster: Cluster, bounds: Ints, seeds: Iterable[int]) -> list[Plan]:
     return found
 
 
-def test_tabu_keeps_dependencies_though_it_moves_many(cluster: Cluster) -> None:
+def test_tabu_keeps_dependencies_while_moving_many_jobs(cluster: Cluster) -> None:
     state = cluster.engine.state
-    assert broken(cluster, state.plan) == []
+    assert violated_dependencies(cluster, state.plan) == []
     for seed in range(3):
-        plan, moved = searched(cluster, last_starts(state), seed)
+        plan, moved = run_tabu(cluster, last_starts(state), seed)
         assert moved > 5
-        assert broken(cluster, plan) == []
-    assert any(broken(cluster, searched(cluster, state.bound, seed)[0]) for seed in range(3)), (
-        "by promises alone some would start too early: else this shows nothing"
-    )
+        assert violated_dependencies(cluster, plan) == []
+    assert any(
+        violated_dependencies(cluster, run_tabu(cluster, state.bound, seed)[0]) for seed in range(3)
+    ), "with only the promises as bounds, some jobs start too early"
 
 
 def test_alternative_plans_keep_dependencies(cluster: Cluster) -> None:
     state = cluster.engine.state
-    plans = decoded(cluster, last_starts(state), range(40))
+    plans = decode_random_chromosomes(cluster, last_starts(state), range(40))
     assert len(plans) >= 10
-    assert [broken(cluster, plan) for plan in plans] == [[]] * len(plans)
+    assert [violated_dependencies(cluster, plan) for plan in plans] == [[]] * len(plans)
     before = {slot: current_allocation(state.plan, slot) for slot in state.plan.planned().tolist()}
     assert any(current_allocation(plan, slot) != place for plan in plans for slot, place in before.items())
-    assert any(broken(cluster, plan) for plan in decoded(cluster, state.bound, range(40)))
+    assert any(
+        violated_dependencies(cluster, plan)
+        for plan in decode_random_chromosomes(cluster, state.bound, range(40))
+    )
 
 
-def test_a_job_for_which_nobody_waits_has_its_promise_alone(cluster: Cluster) -> None:
+def test_only_jobs_with_dependents_have_an_earlier_latest_start(cluster: Cluster) -> None:
     state = cluster.engine.state
     latest = last_starts(state)
     assert state.bound[state.records["59"].slot] < FOREVER
