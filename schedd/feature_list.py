@@ -2,7 +2,7 @@
 
 Each layer loads its part of a feature by name, where the feature has one: the engine the module
 ``component``, the daemon ``background``, the metrics ``metrics``, the HTTP API ``api``, the dashboard
-``page``. Deleting a folder and its entry here removes the feature.
+``page`` and ``calendar``. Deleting a folder and its entry here removes the feature.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,11 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
+    Feature("reservations", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
+    Feature("bookings", {}),
 )
 """In the order in which the engine calls their components."""
 

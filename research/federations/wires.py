@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Self
 
-from schedd.api.bookings import BookingRequest, booking_view
 from schedd.client import Refused
 from schedd.dialect import family_of
 from schedd.engine import Engine
-from schedd.engine.facts.booking import LIVE
 from schedd.engine.show.view import publish
+from schedd.features.bookings.api import BookingRequest, booking_view
+from schedd.features.bookings.state import LIVE, published_bookings
 from schedd.model import Never, StartKnown
 from schedd.service.questions.plan_fork import PlanFork
 from schedd.wire import (
@@ -62,7 +62,7 @@ class EngineWire:
 
     def _booking(self, name: str, *, wanted: bool = False) -> dict[str, Any]:
         published = publish(self._engine.state)
-        one = published.bookings.get(name)
+        one = published_bookings(published).get(name)
         if one is None:
             raise Refused("unknown-booking", 404, "there is none")
         found = asdict(booking_view(published, one))
@@ -82,7 +82,7 @@ class EngineWire:
     def bookings(self) -> list[dict[str, Any]]:
         """All of them."""
         published = publish(self._engine.state)
-        return [asdict(booking_view(published, one)) for one in published.bookings.values()]
+        return [asdict(booking_view(published, one)) for one in published_bookings(published).values()]
 
     def submit_held(self, name: str, body: Mapping[str, Any]) -> None:
         """A job, to be submitted on hold."""
@@ -117,7 +117,11 @@ class EngineWire:
             not_before=asked.get("not_before"),
         )
         tasks = asked.get("tasks", ())
-        found = fork.what_if(facts, state.now, bookings=tuple(asked.get("bookings", ())), tasks=tasks)
+        bookings = published_bookings(fork.published)
+        slots = [
+            slot for name in asked.get("bookings", ()) if name in bookings for slot in bookings[name].slots
+        ]
+        found = fork.what_if(facts, state.now, without_slots=tuple(slots), tasks=tasks)
         known = isinstance(found.answer, StartKnown)
         return {
             "planned_start": found.answer.placement.start if isinstance(found.answer, StartKnown) else None,

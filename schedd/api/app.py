@@ -16,8 +16,6 @@ from schedd.api import (
     alerts,
     alternatives,
     arrays,
-    booking_orders,
-    bookings,
     cluster_reports,
     exchange,
     health,
@@ -148,8 +146,6 @@ def create_app(
     for module in (
         *reading,
         reservations,
-        bookings,
-        booking_orders,
         holds,
         policy,
         searches,

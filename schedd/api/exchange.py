@@ -71,7 +71,7 @@ async def post_events(
         faults = await run_in_threadpool(find_out_of_range, delivery.events)
     if faults:
         raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
-    known = {one.name: _about(one) for one in cluster.published.reservations}
+    known = {one.name: _about(one) for one in cluster.published.node_blocks}
     handled = await await_planner(cluster.submit(delivery.events), _PLANNER_TIMEOUT_S, _RESEND_HINT)
     for event in delivery.events:
         if not isinstance(event, Reserve | Unreserve) or event.id in handled.duplicates:

@@ -92,7 +92,7 @@ def get_plan(
         jobs=page.rows,
         reservations=tuple(
             reservation_view(r)
-            for r in published.reservations
+            for r in published.node_blocks
             if r.start < last and (r.end is None or r.end > first)
         ),
         next=page.next,

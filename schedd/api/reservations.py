@@ -72,7 +72,7 @@ def reservation_view(event: Reserve) -> ReservationView:
 def list_reservations(request: Request, cluster: Cluster, _: Visibility) -> Response:
     """All present and future reservations, including those of the site's settings."""
     published = cluster.published
-    rows = sorted(map(reservation_view, published.reservations), key=lambda one: (one.start, one.name))
+    rows = sorted(map(reservation_view, published.node_blocks), key=lambda one: (one.start, one.name))
     return reply(request, ReservationsView(reservations=tuple(rows), **snapshot_fields(published)), published)
 
 
@@ -131,7 +131,7 @@ async def reserve(cluster: PlanLoop, name: str, body: ReservationRequest, who: s
 
 def is_made(cluster: PlanLoop, event: Reserve) -> bool:
     """Whether the reservation is in force or to come."""
-    return any(one.name == event.name for one in cluster.published.reservations)
+    return any(one.name == event.name for one in cluster.published.node_blocks)
 
 
 async def audit_reservation(cluster: PlanLoop, event: Reserve | Unreserve, who: str) -> None:
@@ -186,7 +186,7 @@ async def delete_reservation(request: Request, cluster: Cluster, name: _Name, ca
 async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
     """Delete the reservation, with an audit entry. Raises ProblemError."""
     async with audit_act(cluster, who, "unreserve", name):
-        known = [one.name for one in cluster.published.reservations]
+        known = [one.name for one in cluster.published.node_blocks]
         if name not in known:
             hint = f"there is {', '.join(sorted(known))}" if known else "there are no reservations"
             raise ProblemError(
@@ -199,7 +199,7 @@ async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
 
 def _reservation_reply(request: Request, cluster: PlanLoop, name: str, before: int) -> Response:
     published = cluster.published
-    made = next((reservation_view(one) for one in published.reservations if one.name == name), None)
+    made = next((reservation_view(one) for one in published.node_blocks if one.name == name), None)
     return reply(
         request,
         ReservationResult(

@@ -20,7 +20,7 @@ from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
-from schedd.engine.facts.booking import key_of
+from schedd.engine.component import slots_named
 from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.show.view import Published
@@ -76,7 +76,7 @@ async def post_what_if(
         what = f"{caller.name} may not ask for {question.owner}"
         raise ProblemError("not-allowed", what, hint="leave owner out")
     copy = await get_plan_fork(cluster)
-    question = question.model_copy(update={"bookings": _booking_keys(copy, question.bookings, caller)})
+    without_slots = _booking_slots(copy, question.bookings, caller)
     job = None
     if question.job is not None:
         job = find_job(cluster.name, copy.published, visibility, question.job)
@@ -85,22 +85,21 @@ async def post_what_if(
             raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
     expecting = request.app.state.clusters.expected_start_workers[cluster.name].latest
     found = await run_question(
-        request, answer_what_if, copy, expecting, question, job, cluster.now(), caller.name
+        request, answer_what_if, copy, expecting, question, job, cluster.now(), caller.name, without_slots
     )
     return reply(request, found)
 
 
-def _booking_keys(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tuple[str, ...]:
-    """The keys of these bookings. Raises ProblemError for an unknown one, or another user's."""
-    keys = []
+def _booking_slots(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tuple[int, ...]:
+    """The slots of these bookings. Raises ProblemError for an unknown one, or another user's."""
+    slots: list[int] = []
     for name in names:
-        key = key_of(copy.published.bookings, name, caller.name.partition("@")[0])
-        booking = copy.published.bookings.get(key)
-        if booking is None or caller.name not in (booking.event.owner, booking.event.by):
+        found = slots_named(copy.published, name, caller.name)
+        if found is None:
             what = f"{caller.name} has no booking {name}"
             raise ProblemError("invalid", what, errors=[Fault(where="body.bookings", what=what)])
-        keys.append(key)
-    return tuple(keys)
+        slots += found
+    return tuple(slots)
 
 
 def answer_what_if(
@@ -110,6 +109,7 @@ def answer_what_if(
     job: JobRecord | None,
     now: int,
     who: str,
+    without_slots: tuple[int, ...] = (),
 ) -> WhatIfResult:
     """All answers, on a fork of the plan and on the one with predicted run times.
 
@@ -138,7 +138,7 @@ def answer_what_if(
                 request_facts,
                 now,
                 instead_of=instead_of,
-                bookings=question.bookings,
+                without_slots=without_slots,
                 most_windows=windows,
                 changes=changes,
                 cheapest_by=cheapest_by,

@@ -83,7 +83,7 @@ async def render_admin_page(
         done=_DONE_MESSAGES.get(done, ""),
         stopped=done == "paused",
         pause_error=pause_error,
-        reservations=calendar_entries(published.reservations),
+        reservations=calendar_entries(published.node_blocks),
         reservation_error=reservation_error,
         reservation_preview=reservation_preview,
         holds=sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name))),

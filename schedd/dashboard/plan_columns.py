@@ -306,7 +306,7 @@ def _reservation_columns(published: Published, nodes: Sequence[str], base: int) 
             "end": one.end - base if one.end is not None else None,
             "reason": one.reason,
         }
-        for one in published.reservations
+        for one in published.node_blocks
     ]
 
 

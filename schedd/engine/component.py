@@ -8,29 +8,36 @@ name. An error in a component follows the same rules as one in the engine: see `
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from schedd.feature_list import feature_modules
 from schedd.model import Node, WaitingFor
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
+from schedd.policy.access import Access
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
-from schedd.wire import Book, JobFacts, NodeChanged
+from schedd.wire import JobFacts, NodeChanged, Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from schedd.engine.facts.booking import Booking
     from schedd.engine.facts.intake import Understood
-    from schedd.engine.facts.records import JobRecord
+    from schedd.engine.facts.records import Cause, JobRecord
     from schedd.engine.facts.state import EngineState
     from schedd.engine.show.view import Published
 
 __all__ = [
     "AlertKind",
     "Component",
+    "Confinement",
+    "NodeClaim",
+    "PricedUse",
+    "UseBegan",
     "awaits",
+    "blocks_of_components",
+    "claim_of_components",
     "components",
+    "confinement_of_components",
     "empty_parts",
     "fork_parts",
     "handlers_of_components",
@@ -42,10 +49,15 @@ __all__ = [
     "measured_draws",
     "node_details",
     "published_parts",
+    "reason_to_replan",
+    "rebuild_components",
     "rebuilt_part",
     "save_parts",
+    "slots_named",
     "slots_of_components",
+    "unmovable_jobs",
     "wait_of_components",
+    "withdraw_nodes",
 ]
 
 _S = TypeVar("_S")
@@ -53,10 +65,69 @@ _S = TypeVar("_S")
 
 @dataclass(frozen=True, slots=True)
 class AlertKind:
-    """A kind of alert: what it says in general, and whether the cause of such an alert is still there."""
+    """A kind of alert: what it says in general, and whether the cause of such an alert is still there.
+
+    Without ``lasts`` the alert is of a moment, and over after a while.
+    """
 
     text: str
-    lasts: Callable[["EngineState", str], bool]
+    lasts: Callable[["EngineState", str], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClaim:
+    """Nodes that are taken from jobs from ``start`` to ``end`` (None: without an end), in seconds since the
+    epoch, except from the jobs of an access list.
+    """
+
+    nodes: frozenset[str]
+    start: int
+    end: int | None = None
+    access: Access = field(default_factory=Access)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedUse:
+    """A use of resources that costs something, as if it was a job: its cost is ``share`` times that of a job
+    with these facts. ``key`` identifies it; no job has such an id.
+    """
+
+    key: str
+    facts: JobFacts
+    understood: "Understood"
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class UseBegan:
+    """A priced use begins; it lasts from ``start`` to ``end``."""
+
+    key: str
+    owner: str
+    start: int
+    end: int
+
+
+class Confinement(Protocol):
+    """Where and when alone a job may run. It is placed when it may start, and not before."""
+
+    @property
+    def missing_room(self) -> str:
+        """What the job waits for when ``place`` found no room."""
+
+    @property
+    def keeps_place(self) -> bool:
+        """Whether a job that starts late keeps its place, whatever it conflicts with."""
+
+    @property
+    def start_by(self) -> int:
+        """The latest start; FOREVER: any time."""
+
+    def place(self, state: "EngineState", record: "JobRecord") -> bool:
+        """Place an unplaced job, to start now. Return False if there is no room now."""
+
+    def start_late(self, state: "EngineState") -> None:
+        """Note that a placed job was moved to a later start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +148,17 @@ class Component(Generic[_S]):
     """Called in each batch before its events are handled, with the batch's first event: time has passed."""
     nodes_reported: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None
     """Called before the plan takes over what the server reports of nodes."""
+    nodes_taken: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None
+    """Called when the plan has taken over what the server reports of nodes."""
+    nodes_withdrawn: Callable[["EngineState", Sequence[str], str, str], None] | None = None
+    """Called with the nodes, event and cause when nodes can be used no longer: they are lost, closed, or kept
+    free."""
     nodes_replaced: Callable[["EngineState"], None] | None = None
     """Called when the plan has other nodes than before."""
     planned_node: Callable[["EngineState", str, Node], Node] | None = None
     """Returns the node as the plan is to see it, given as it would be without the component."""
+    will_return: Callable[["EngineState", str], bool] | None = None
+    """Whether a node that cannot be used now is known to return: it is planned for."""
     is_away: Callable[["EngineState", str], bool] | None = None
     """Whether a node is down on purpose, and comes back when a job needs it."""
     closed_because: Callable[["EngineState", str], str] | None = None
@@ -98,6 +176,9 @@ class Component(Generic[_S]):
         None
     )
     """The same for a job that is only asked about, instead of the job with this id (empty: of none)."""
+    must_wait_if_named: Callable[["Published", JobFacts], WaitingFor | None] | None = None
+    """For a job that is only asked about: why what it names leaves it without a planned start; None: it does
+    not."""
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
@@ -105,11 +186,21 @@ class Component(Generic[_S]):
     run_ended: Callable[["EngineState", "JobRecord", int], None] | None = None
     """Called when a run ended, with the moment."""
     job_left_plan: Callable[["EngineState", str], None] | None = None
-    """Called when a job, or a booking by its key, has no place in the plan any more and does not run."""
-    booking_requested: Callable[["EngineState", Book, str, JobFacts, "Understood"], str] | None = None
-    """Called before a booking that costs something is made, with its key: why it cannot be; empty: it can."""
-    booking_began: Callable[["EngineState", "Booking", str], None] | None = None
-    """Called at the start of a booking, with its key."""
+    """Called when a job, or a use by its key, has no place in the plan any more and does not run."""
+    job_gone: Callable[["EngineState", str, str], None] | None = None
+    """Called with the job and the event when the server has a job no longer, after what it held is free."""
+    confinement: Callable[["EngineState", "JobRecord"], "Confinement | None"] | None = None
+    """Returns where and when alone a job may run; None: anywhere. Such a job is not planned ahead."""
+    reason_to_replan: Callable[["EngineState", "JobRecord"], "tuple[Cause, str] | None"] | None = None
+    """Called before a due job is started: why it must be planned again instead; None: it may start."""
+    unmovable_jobs: Callable[["EngineState"], Iterable[str]] | None = None
+    """Planned jobs that backfilling may not move."""
+    use_requested: Callable[["EngineState", "PricedUse"], str] | None = None
+    """Called before a component grants a use that costs something: why it cannot be paid; empty: it can."""
+    use_began: Callable[["EngineState", "UseBegan"], None] | None = None
+    """Called when such a use begins."""
+    time_passed: Callable[["EngineState", str], None] | None = None
+    """Called at the end of each batch, before anything else: what time alone has changed."""
     before_dispatch: Callable[["EngineState", str], None] | None = None
     """Called at the end of each batch, before jobs that are due are started."""
     now_and_then: Callable[["EngineState"], None] | None = None
@@ -120,8 +211,21 @@ class Component(Generic[_S]):
     """When the engine is to be called again though no event arrives; FOREVER: never."""
     slots: Callable[["EngineState"], Iterable[int]] | None = None
     """Slots of the plan that the component holds: each takes nodes for a time, and is no job."""
+    slot_names: Callable[["EngineState"], Mapping[int, str]] | None = None
+    """By slot: its name for readers."""
+    slots_named: Callable[["Published", str, str], Sequence[int] | None] | None = None
+    """The slots of what a caller has under a name, for a question without it; None: nothing of this name."""
+    node_blocks: Callable[["EngineState"], Iterable[Reserve]] | None = None
+    """Nodes that are kept free, or for some jobs, for a time, as readers see them."""
+    node_claims: Mapping[type[Any], Callable[["EngineState", Any], NodeClaim]] = field(default_factory=dict)
+    """By type of event: the nodes that it takes from jobs."""
+    endless: Callable[["EngineState"], Iterable[str]] | None = None
+    """What keeps nodes from jobs without an end, to follow "the job waits for"."""
     alerts: Mapping[str, "AlertKind"] = field(default_factory=dict)
     """The kinds of alerts that the component raises, by name."""
+    alert_subjects: Mapping[str, Callable[["EngineState", str], bool]] = field(default_factory=dict)
+    """By kind of alerts of a moment: whether the subject of one is still there. When no component knows the
+    subject any more, the alert is over."""
     published: Callable[["EngineState"], object] | None = None
     """A frozen value that other threads may read, found again by its type."""
     measured_draws: Callable[["EngineState"], Mapping[str, Draw]] | None = None
@@ -132,6 +236,8 @@ class Component(Generic[_S]):
     """By type of decision: whether what it led to is still awaited."""
     without_plan: Callable[[_S], None] | None = None
     """Removes references to slots from the state: the plan is rebuilt without them."""
+    plan_rebuilt: Callable[["EngineState"], None] | None = None
+    """Called when the plan was rebuilt, with the nodes that are known by now."""
 
 
 @cache
@@ -161,8 +267,48 @@ def wait_of_components(state: "EngineState", record: "JobRecord") -> WaitingFor 
     return None
 
 
+def confinement_of_components(state: "EngineState", record: "JobRecord") -> Confinement | None:
+    """Where and when alone a job may run; None: anywhere."""
+    for check in _confinements():
+        found = check(state, record)
+        if found is not None:
+            return found
+    return None
+
+
+@cache
+def _confinements() -> tuple[Callable[["EngineState", "JobRecord"], Confinement | None], ...]:
+    """The functions ``confinement`` of all components: they are called for each job that is placed."""
+    return tuple(one.confinement for one in components() if one.confinement is not None)
+
+
+def reason_to_replan(state: "EngineState", record: "JobRecord") -> "tuple[Cause, str] | None":
+    """Why a due job must be planned again instead of started; None: it may start."""
+    for one in components():
+        found = one.reason_to_replan(state, record) if one.reason_to_replan is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def slots_named(published: "Published", name: str, caller: str) -> Sequence[int] | None:
+    """The slots of what a caller has under a name; None: no component knows anything of this name."""
+    for one in components():
+        found = one.slots_named(published, name, caller) if one.slots_named is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def unmovable_jobs(state: "EngineState") -> list[str]:
+    """Planned jobs that components keep where they are."""
+    return [
+        job for one in components() if one.unmovable_jobs is not None for job in one.unmovable_jobs(state)
+    ]
+
+
 def leave_components(state: "EngineState", key: str) -> None:
-    """A job or booking has no place in the plan any more, and does not run."""
+    """Tell the components that a job or use has no place in the plan any more, and does not run."""
     for one in components():
         if one.job_left_plan is not None:
             one.job_left_plan(state, key)
@@ -171,6 +317,34 @@ def leave_components(state: "EngineState", key: str) -> None:
 def limits_of_components(state: "EngineState") -> tuple[Limit, ...]:
     """The limits that components add."""
     return tuple(limit for one in components() if one.limits is not None for limit in one.limits(state))
+
+
+def rebuild_components(state: "EngineState") -> None:
+    """Let the components put back what they hold into a plan that was rebuilt."""
+    for one in components():
+        if one.plan_rebuilt is not None:
+            one.plan_rebuilt(state)
+
+
+def withdraw_nodes(state: "EngineState", names: Sequence[str], event: str, words: str) -> None:
+    """Tell the components that nodes can be used no longer, and why."""
+    for one in components():
+        if one.nodes_withdrawn is not None:
+            one.nodes_withdrawn(state, names, event, words)
+
+
+def blocks_of_components(state: "EngineState") -> list[Reserve]:
+    """Nodes that components keep free, or for some jobs, for a time."""
+    return [block for one in components() if one.node_blocks is not None for block in one.node_blocks(state)]
+
+
+def claim_of_components(state: "EngineState", event: Any) -> NodeClaim | None:
+    """The nodes that an event of a component takes from jobs; None: of no component."""
+    for one in components():
+        claim = one.node_claims.get(type(event))
+        if claim is not None:
+            return claim(state, event)
+    return None
 
 
 def slots_of_components(state: "EngineState") -> list[int]:

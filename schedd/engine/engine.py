@@ -23,7 +23,6 @@ from schedd.engine.handlers import apply_all, take_site
 from schedd.engine.lasting_facts import load_lasting_facts
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.machine.reconcile import accept_loss, ask_again
-from schedd.engine.machine.standing import renew
 from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
 from schedd.engine.rank.promises import restore_promises
 from schedd.engine.run.outcomes import note_adapter_contact
@@ -105,8 +104,6 @@ class Engine:
                 state.kept.clear()
         if state.rereading and state.begins("requests that read differently"):
             reevaluate_slice(state, first)
-        if state.now >= state.standing_due and state.begins("standing reservations"):
-            renew(state)
         if state.kept_places:
             end_kept_places(state, first)
         settle(state, first)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Final
 
-from schedd.engine.component import components, rebuilt_part
+from schedd.engine.component import components, rebuild_components, rebuilt_part
 from schedd.engine.facts.intake import Understood, holds_resources
 from schedd.engine.facts.jobs_to_keep import jobs_to_keep
 from schedd.engine.facts.kept_jobs import KeptJob
@@ -16,7 +16,6 @@ from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block
-from schedd.engine.machine.reservations import reserve
 from schedd.engine.place.placement import displace_for
 from schedd.engine.rank.quarantine import quarantine
 from schedd.engine.run.running import fix_shares
@@ -46,7 +45,7 @@ CARRIED: Final = frozenset(
     }
 )
 """Fields of the state that stay when the plan is rebuilt: what people have set, and what counts on."""
-ADAPTED: Final = frozenset({"bookings", "kept", "outlook", "limits", "intake", "stale", "parts"})
+ADAPTED: Final = frozenset({"kept", "outlook", "limits", "intake", "stale", "parts"})
 """Those of which a part stays; ``begin_anew`` says which."""
 REBUILT: Final = frozenset(
     {
@@ -55,8 +54,8 @@ REBUILT: Final = frozenset(
         *("expected_by", "rank", "waits_since", "due_by", "whole_end", "array_of", "owner_of"),
         *("array_members", "dependents"),
         *("chained", "without_place", "queue", "assumed", "out", "risks", "ends", "capped", "costs_due"),
-        *("node_facts", "counted", "uncounted", "queues", "server", "reservations", "gates"),
-        *("down_since", "blocked", "standing_due"),
+        *("node_facts", "counted", "uncounted", "queues", "server", "gates"),
+        *("down_since", "blocked"),
         *("arriving", "rereading", "doubted", "since", "adapter_run", "back", "told_halt"),
         *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "due"),
         *("flaky", "thrifty", "spending", "tariff", "nevers", "bare", "site_changed"),
@@ -135,24 +134,19 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
     for job, until in out.items():
         if job in state.records:
             state.keep_unresolved(state.records[job], until)
-    reservations = [reservation.event for reservation in state.reservations.values()]
     new = EngineState.empty(state.settings, state.now)
     if state.outlook is not None:
         new.outlook = state.outlook.without_jobs()
-    new.bookings, new.kept = state.bookings, state.kept
+    new.kept = state.kept
     new.parts = {one.state: rebuilt_part(one, state.part(one.state)) for one in components()}
     new.gather_limits()
     new.intake.set_shared(new.limits.shared)
     for field in fields(state):
         if field.name not in CARRIED:
             setattr(state, field.name, getattr(new, field.name))
-    state.bookings = {
-        name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
-    }
     state.kept = kept
     state.stale = "the plan is made anew"
-    for event in reservations:
-        reserve(state, event, again=True)
+    rebuild_components(state)
 
 
 # ---- jobs that are set aside ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ from schedd.engine.facts.later import WAITS
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.failing import hold_all_the_same, stays_aside
-from schedd.engine.machine import bookings, nodes, reconcile, reservations, transfers
+from schedd.engine.machine import nodes, reconcile, transfers
 from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.placement import displace_in_lowered_pools
 from schedd.engine.place.slot_requests import refresh_request
@@ -26,8 +26,6 @@ from schedd.policy.site import site_policy
 from schedd.wire import (
     BagEndReported,
     BatchSkipped,
-    Book,
-    BookingStep,
     ClockSet,
     Event,
     JobAltered,
@@ -43,7 +41,6 @@ from schedd.wire import (
     PlanImproved,
     PolicyChanged,
     QueueChanged,
-    Reserve,
     RunAccepted,
     RunRefused,
     ServerChanged,
@@ -53,7 +50,6 @@ from schedd.wire import (
     TransferRequest,
     TransferStepDone,
     TransferWithdrawal,
-    Unreserve,
 )
 
 __all__ = ["apply_all", "take_site"]
@@ -180,10 +176,9 @@ def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
         note_untyped(state, events[-1].id)
     if state.note_power():
         limits_changed(state, events[-1].id, "the nodes that a power cap is about were changed")
-    reservations.nodes_again(state)
-    if state.bookings:
-        closed = [event.node.name for event in events if event.node.state == "drain"]
-        bookings.yield_nodes(state, closed, events[-1].id, "a node takes no new jobs")
+    for one in components():
+        if one.nodes_taken is not None:
+            one.nodes_taken(state, events)
     if new:
         hold_new_node(state, events[-1].id, new)
 
@@ -301,9 +296,10 @@ def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     jobs.on_job_gone(state, event)  # first of all: what it holds is free
     with Bookkeeping(state, event.job_id, "the end of what was handed over"):
         transfers.note_end(state, event)
-    if state.bookings:
-        with Bookkeeping(state, event.job_id, "what its booking has again"):
-            bookings.job_gone(state, event.job_id, event.id)
+    for one in components():
+        if one.job_gone is not None:
+            with Bookkeeping(state, event.job_id, f"its end in the component {one.name}"):
+                one.job_gone(state, event.job_id, event.id)
 
 
 def _lost(state: EngineState, event: LogLost) -> None:
@@ -340,10 +336,6 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     RunRefused: outcomes.on_run_refused,
     QueueChanged: _queue,
     ServerChanged: _server,
-    Book: bookings.book,
-    BookingStep: bookings.step,
-    Reserve: reservations.reserve,
-    Unreserve: reservations.unreserve,
     PolicyChanged: _policy,
     Snapshot: _snapshot,
     PlanImproved: improve.improved,

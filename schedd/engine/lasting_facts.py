@@ -9,35 +9,30 @@ a section may be added, and a field of one, without a number for the format.
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component import Component, components, lasting_fields
-from schedd.engine.facts.booking import LIVE, Booking
+from schedd.engine.component import Component, components, lasting_fields, rebuild_components
 from schedd.engine.facts.jobs_to_keep import kept_job
 from schedd.engine.facts.kept_jobs import load_kept_job, save_kept_job
 from schedd.engine.facts.records import TransferRecord
-from schedd.engine.facts.saved import load_facts, save_facts
+from schedd.engine.facts.saved import known_fields, load_facts, save_facts
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
-from schedd.engine.machine.reservations import reserve
-from schedd.engine.place.booking_placement import update_booking_slots
 from schedd.plan.schema import field_rule
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
-    Book,
     Event,
     NodeChanged,
     NodeFacts,
     PlanningHeld,
     QueueChanged,
     QueueFacts,
-    Reserve,
     ServerChanged,
     ServerFacts,
 )
@@ -53,7 +48,7 @@ _EVENT: Final = "lasting-facts"
 _FIELDS: Final = (
     *("paused", "foreign", "adapter_mode", "decision_number", "change_number", "generation", "breaches"),
     *("lost", "walltime_use", "aside", "lives"),
-    *("holds", "bookings"),
+    "holds",
     *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
 )
 """Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
@@ -68,12 +63,10 @@ _SECTIONS: Final = (
     "server",
     "queues",
     "nodes",
-    "reservations",
 )
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "transfers": TransferRecord,
     "holds": PlanningHeld,
-    "bookings": Booking,
 }
 """Sections that are lists of such: fields of another version's are left out."""
 
@@ -100,8 +93,6 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
     yield b"," + _member("server", save_facts(state.server))
     yield b"," + _member("queues", list(map(save_facts, state.queues.values())))
     yield b"," + _member("nodes", list(map(save_facts, state.node_facts.values())))
-    events = [save_facts(one.event) for one in state.reservations.values()]
-    yield b"," + _member("reservations", events)
     yield b',"jobs":'
     yield from _jobs(state)
     if state.outlook is not None:
@@ -197,16 +188,10 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     read("usage", lambda saved: _take_usage(state, saved))
     read("jobs", lambda saved: _take_jobs(state, saved))
     read(RUN_TIMES, lambda saved: _take_run_times(state, saved))
-    state.bookings = {
-        name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
-    }
     decided = state.decision_number
     for name, make in _CLUSTER.items():
         read(name, partial(_tell, state, make))
-    read("reservations", lambda saved: _reserve(state, saved))
-    for name, booking in list(state.bookings.items()):
-        if booking.phase in LIVE:
-            update_booking_slots(state, name)
+    rebuild_components(state)
     state.decisions, state.moves, state.decision_number = [], [], decided
     state.stale = "the plan is rebuilt"
     state.lose_track()
@@ -226,7 +211,7 @@ def _saved(kind: type[Any], part: Any, name: str) -> Any:
 def _take_component_field(state: EngineState, one: Component[Any], name: str, saved: Any) -> None:
     how, part = field_rule(one.state, name), state.part(one.state)
     if how.kind is not None:
-        saved = [_known(how.kind, each) for each in saved]
+        saved = [known_fields(how.kind, each) for each in saved]
     _set_field(part, name, how.load(saved))
 
 
@@ -241,21 +226,8 @@ def _set_field(part: Any, name: str, value: Any) -> None:
 def _field(name: str, saved: Any) -> Any:
     kind = _KINDS.get(name)
     if kind is not None:
-        saved = [_known(kind, one) for one in saved]
-    if name == "bookings":
-        saved = [one | {"event": _known(Book, one["event"])} for one in saved]
+        saved = [known_fields(kind, one) for one in saved]
     return field_rule(EngineState, name).load(saved)
-
-
-def _known(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
-    """What this version's ``kind`` has of what another one may have saved. Raises ValueError where it has
-    nothing of it.
-    """
-    names = {one.name for one in fields(kind) if one.init}
-    found = {name: value for name, value in saved.items() if name in names}
-    if saved and not found:
-        raise ValueError(f"nothing of it is a {kind.__name__}'s")
-    return found
 
 
 def _take_usage(state: EngineState, saved: Any) -> None:
@@ -281,23 +253,18 @@ def _tell(state: EngineState, make: Callable[[int, Any], list[Event]], saved: An
     apply_all(state, make(state.now, saved))
 
 
-def _reserve(state: EngineState, saved: Any) -> None:
-    for one in saved:
-        reserve(state, load_facts(Reserve, _known(Reserve, one)), again=True)
-
-
 def _server(now: int, saved: Any) -> list[Event]:
-    facts = load_facts(ServerFacts, _known(ServerFacts, saved))
+    facts = load_facts(ServerFacts, known_fields(ServerFacts, saved))
     return [ServerChanged(id=_EVENT, time=now, server=facts)]
 
 
 def _queues(now: int, saved: Any) -> list[Event]:
-    found = [load_facts(QueueFacts, _known(QueueFacts, one)) for one in saved]
+    found = [load_facts(QueueFacts, known_fields(QueueFacts, one)) for one in saved]
     return [QueueChanged(id=_EVENT, time=now, queue=one) for one in found]
 
 
 def _nodes(now: int, saved: Any) -> list[Event]:
-    found = [load_facts(NodeFacts, _known(NodeFacts, one)) for one in saved]
+    found = [load_facts(NodeFacts, known_fields(NodeFacts, one)) for one in saved]
     return [NodeChanged(id=_EVENT, time=now, node=one) for one in found]
 
 

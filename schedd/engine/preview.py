@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from schedd.engine.component import NodeClaim, claim_of_components
 from schedd.engine.engine import Engine
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.reservations import access_of, nodes_of
 from schedd.model import FOREVER
-from schedd.wire import Alert, Event, PlanningHeld, Reserve
+from schedd.wire import Alert, Event, PlanningHeld
 
 __all__ = ["InTheWay", "Moved", "Preview", "preview"]
 
@@ -63,9 +63,9 @@ def preview(
     engine.handle((), now)
     _rest(engine, now, go_on)
     before = {record.id: _starts(state, record) for record in _waiting(state)}
-    reserving = [event for event in events if isinstance(event, Reserve)]
-    reserving += [_as_reserve(event) for event in events if isinstance(event, PlanningHeld)]
-    running = tuple(one for event in reserving for one in _in_the_way(state, event))
+    claims = [claim for event in events if (claim := claim_of_components(state, event)) is not None]
+    claims += [_claim_of_hold(event) for event in events if isinstance(event, PlanningHeld)]
+    running = tuple(one for claim in claims for one in _in_the_way(state, claim))
     decisions = engine.handle(events, now).decisions
     _rest(engine, now, go_on)
     moved = []
@@ -104,23 +104,21 @@ def _starts(state: EngineState, record: JobRecord) -> tuple[int | None, int | No
     return start if start >= 0 else None, promised if promised < FOREVER else None
 
 
-def _as_reserve(event: PlanningHeld) -> Reserve:
-    """Of a node: running jobs are in the way of both alike."""
-    nodes = (event.name,) if event.kind == "node" else ()
-    return Reserve(id=event.id, time=event.time, name=event.name, nodes=nodes, start=event.time)
+def _claim_of_hold(event: PlanningHeld) -> NodeClaim:
+    """A hold of a node takes it from now on, without an end."""
+    return NodeClaim(frozenset({event.name} if event.kind == "node" else ()), event.time)
 
 
-def _in_the_way(state: EngineState, event: Reserve) -> list[InTheWay]:
-    """Jobs that run on nodes of the reservation beyond its start, save those on its access list."""
-    reserved, access = frozenset(nodes_of(event, state.plan.nodes)), access_of(event)
+def _in_the_way(state: EngineState, claim: NodeClaim) -> list[InTheWay]:
+    """Jobs that run on the claimed nodes beyond the start, except those of the access list."""
     found = []
     for record in state.records.values():
         if record.phase is not Phase.RUNNING:
             continue
         facts, until = record.facts, state.plan.end(record.slot)
-        nodes = tuple(dict.fromkeys(share.node for share in facts.shares if share.node in reserved))
-        admitted = access.admits(facts.owner, facts.group, facts.account, facts.queue)
-        begins_late = event.end is not None and record.run.started >= event.end
-        if nodes and until > event.start and not admitted and not begins_late:
+        nodes = tuple(dict.fromkeys(share.node for share in facts.shares if share.node in claim.nodes))
+        admitted = claim.access.admits(facts.owner, facts.group, facts.account, facts.queue)
+        begins_late = claim.end is not None and record.run.started >= claim.end
+        if nodes and until > claim.start and not admitted and not begins_late:
             found.append(InTheWay(record.id, facts.owner, nodes, until))
     return found

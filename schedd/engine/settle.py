@@ -5,9 +5,7 @@ import numpy as np
 from schedd.engine.component import components
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.bookings import advance, next_edge
 from schedd.engine.machine.nodes import lost_nodes, returns
-from schedd.engine.machine.reservations import reservation_edges
 from schedd.engine.place.backfilling import is_backfilling, next_backfill, run_backfill
 from schedd.engine.place.budgets import apply_cost_limits
 from schedd.engine.place.costs import next_cost_check
@@ -31,10 +29,9 @@ _REPAIRED = 8
 def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
     # 1. What time alone has done: edges, overruns, nodes given up, decisions gone void.
-    if state.reservations and state.begins("reservations"):
-        reservation_edges(state, event)
-    if state.bookings and state.begins("bookings"):
-        advance(state, event)
+    for one in components():
+        if one.time_passed is not None and state.begins(one.name):
+            one.time_passed(state, event)
     if state.begins("overruns"):
         extend_overruns(state, event)
     if state.down_since and state.begins("lost nodes"):
@@ -116,8 +113,6 @@ def next_wake(state: EngineState) -> int | None:
             if moment <= now:
                 return now
             moments.append(moment)
-    if state.site.reservations and state.node_facts:
-        moments.append(max(now, state.standing_due))
     if state.policy is None:
         due = state.soonest()
         if due < FOREVER:
@@ -148,9 +143,5 @@ def next_wake(state: EngineState) -> int | None:
         since + settings.node_grace for name, since in state.down_since.items() if not returns(state, name)
     ]
     moments += [void_after(state, state.records[job]) + 1 for job in state.out]
-    for reservation in state.reservations.values():
-        start, end = reservation.event.start, reservation.event.end
-        moments += [edge for edge in (start, end) if edge is not None and edge > now]
-    moments += next_edge(state)
     soonest = min(moments, default=FOREVER)
     return max(soonest, now + 1) if soonest < FOREVER else None

@@ -31,8 +31,6 @@ def check(state: EngineState) -> None:
         _check_record(state, record)
         if record.slot >= 0:
             slots.add(record.slot)
-    slots |= {r.slot for r in state.reservations.values() if r.slot >= 0}
-    slots |= {slot for one in state.bookings.values() for slot in one.slots}
     slots.update(slots_of_components(state))
     used = np.flatnonzero(state.plan.jobs.states != VACANT)
     assert set(used.tolist()) == slots, f"slots in use {set(used.tolist()) ^ slots} belong to nobody"

@@ -5,6 +5,7 @@ import re
 from schedd.engine import Engine
 from schedd.engine.facts.alerts import FADES, alert_kinds
 from schedd.engine.show.view import publish
+from schedd.features.reservations.state import reservations_of
 from schedd.wire import JobEnded, JobStarted, NodeChanged, ShareFacts, Snapshot
 from tests.conftest import ROOT
 from tests.engine.cluster import Cluster, T
@@ -98,4 +99,4 @@ def test_a_reservation_that_is_over_is_no_alert_when_the_server_shows_it_once_mo
     cluster.at(110)
     cluster.reserve("R1.s", "n1", start=0, end=100)
     assert (opened(cluster), cluster.alerts("reservation")) == ([], [])
-    assert not cluster.engine.state.reservations
+    assert not reservations_of(cluster.engine.state)

@@ -10,6 +10,8 @@ from schedd.engine import Engine
 from schedd.engine.lasting_facts import sections
 from schedd.engine.validate import check
 from schedd.features.accounts.state import account_book
+from schedd.features.bookings.state import bookings_of
+from schedd.features.reservations.state import reservations_of
 from schedd.model import FOREVER
 from schedd.wire import (
     AccountMoved,
@@ -209,7 +211,7 @@ def furnished() -> Cluster:
 def test_all_that_people_have_said_outlives_a_rebuild() -> None:
     cluster = furnished()
     before = cluster.engine.state
-    assert before.bookings["demo"].phase in ("flexible", "frozen"), before.bookings["demo"].text
+    assert bookings_of(before)["demo"].phase in ("flexible", "frozen"), bookings_of(before)["demo"].text
     assert account_book(before).accounts["physics"].balance == 1_000_000
     assert not rebuild(cluster)
     after = cluster.engine.state
@@ -220,10 +222,10 @@ def test_all_that_people_have_said_outlives_a_rebuild() -> None:
     )
     assert account_book(after).entries == account_book(before).entries
     assert after.transfers == before.transfers
-    booking, known = after.bookings["demo"], before.bookings["demo"]
+    booking, known = bookings_of(after)["demo"], bookings_of(before)["demo"]
     assert (booking.start, booking.held, booking.phase) == (known.start, known.held, known.phase)
     assert booking.slots
-    assert after.reservations["service"].nodes == ("n3",)
+    assert reservations_of(after)["service"].nodes == ("n3",)
     assert after.usage is not None
     assert before.usage is not None
     assert after.usage.saved() == before.usage.saved() != {"interval": 3600, "leaves": []}
@@ -335,17 +337,17 @@ def test_fields_of_another_version_are_left_out() -> None:
     cluster.submit("1")
 
     def later(found: dict[str, Any]) -> None:
-        for name in ("holds", "bookings", "transfers", "nodes", "queues", "reservations"):
+        for name in ("holds", "bookings.bookings", "transfers", "nodes", "queues", "reservations.records"):
             for one in found[name]:
                 one["colour"] = "red"
         found["server"]["colour"] = "red"
         for one in found["jobs"].values():
             one["colour"] = "red"
-        found["bookings"][0]["event"]["colour"] = "red"
+        found["bookings.bookings"][0]["event"]["colour"] = "red"
         found["accounts.accounts"][0]["colour"] = "red"
 
     assert rebuild(cluster, later) == []
-    assert set(cluster.engine.state.bookings) == {"demo"}
+    assert set(bookings_of(cluster.engine.state)) == {"demo"}
     assert cluster.engine.state.kept["1"].promised < FOREVER
 
 

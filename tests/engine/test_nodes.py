@@ -6,6 +6,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place import missing_starts
 from schedd.engine.place.missing_starts import describe_closed_node
 from schedd.engine.show.view import publish
+from schedd.features.reservations.state import reservations_of
 from schedd.wire import JobEnded, JobStarted, NodeChanged, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -160,7 +161,7 @@ def test_a_reservation_ends_by_itself_and_a_job_starts_on_its_edge() -> None:
     cluster.submit("1")
     cluster.at(1000)
     assert cluster.runs("1") == [300]
-    assert cluster.engine.state.reservations == {}
+    assert reservations_of(cluster.engine.state) == {}
 
 
 def test_a_reservation_changed_later_replaces_the_first() -> None:
@@ -188,7 +189,7 @@ def test_a_reservation_that_is_empty_is_refused_with_an_alert_and_one_that_is_ov
 ) -> None:
     cluster = Cluster()
     cluster.reserve("fix", "n1", start=start, end=end)
-    assert cluster.engine.state.reservations == {}
+    assert reservations_of(cluster.engine.state) == {}
     assert len(cluster.alerts("reservation")) == alerts
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.view import publish
+from schedd.features.reservations.state import reservations_of
 from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -161,7 +162,7 @@ def test_what_people_have_set_stays_and_the_log_tells_the_same_again() -> None:
     assert made[0] == made[1]
     assert cluster.engine.checkpoint() == before.checkpoint()
     state = cluster.engine.state
-    assert (state.now, state.paused, list(state.reservations)) == (T + 30, "upgrade", ["mine"])
+    assert (state.now, state.paused, list(reservations_of(state))) == (T + 30, "upgrade", ["mine"])
 
 
 @pytest.mark.parametrize("seed", range(6))

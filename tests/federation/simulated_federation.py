@@ -18,6 +18,7 @@ from schedd.api.transfers import transfer_view
 from schedd.client import Unreachable
 from schedd.dialect import family_of
 from schedd.engine.show.view import publish
+from schedd.features.bookings.state import bookings_of
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.bookings.decisions import LIVE
 from schedd.federation.coallocation.coallocations import CoAllocation
@@ -370,7 +371,7 @@ class SimulatedFederation:
         """Return cluster and start of the reserved cores, by booking of the federation."""
         found: dict[str, list[tuple[str, int]]] = {}
         for name, provider in self.clusters.items():
-            for one in provider.engine.state.bookings.values():
+            for one in bookings_of(provider.engine.state).values():
                 if one.phase in LIVE and not one.event.transfer:
                     found.setdefault(one.name.split(".")[1], []).append((name, one.start - T))
         return found

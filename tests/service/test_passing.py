@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine, EngineSettings, handlers, settle
+from schedd.engine.component import reason_to_replan
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import placement
-from schedd.engine.place.booking_placement import waits_for_booking
 from schedd.engine.run import dispatch, reevaluation
 from schedd.engine.run.dispatch import dispatch_jobs
 from schedd.engine.run.running import extend_overruns
@@ -104,7 +104,7 @@ def test_own_starts_are_recognised_after_an_error_in_the_replay(
         runs = [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert len(runs) == 3
         loop.submit([started(run) for run in runs]).result(WAIT)
-        monkeypatch.setattr(dispatch, "waits_for_booking", once(waits_for_booking, times=times))
+        monkeypatch.setattr(dispatch, "reason_to_replan", once(reason_to_replan, times=times))
         monkeypatch.setattr(settle, "extend_overruns", once(extend_overruns))
         loop.submit([job("4")]).result(WAIT)
         assert len(alerts(loop, "passed_over")) == 1

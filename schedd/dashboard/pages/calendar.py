@@ -1,15 +1,16 @@
 """Calendar: when which nodes are under maintenance or kept for some, and which cores are booked."""
 
+from typing import Any
+
 from fastapi import Request
 from starlette.responses import Response
 
-from schedd.api.bookings import booking_view, may_see_booking
 from schedd.api.node_selection import natural_key
 from schedd.api.routes import RouteTable
 from schedd.dashboard.calendar import calendar_entries, calendar_windows
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader
-from schedd.engine.facts.booking import LIVE
+from schedd.feature_list import feature_modules
 
 __all__ = ["router"]
 
@@ -20,10 +21,10 @@ router = RouteTable()
 def show_calendar(request: Request, cluster: Cluster, viewer: Reader) -> Response:
     """Reservations, windows of standing ones in the next 60 days, visible bookings, and present holds."""
     published = cluster.published
-    found = calendar_entries(published.reservations)
-    live = [one for one in published.bookings.values() if one.phase in LIVE]
-    live.sort(key=lambda one: (one.start, one.name))
-    shown = [booking_view(published, one) for one in live if may_see_booking(viewer.bearer, one)]
+    found = calendar_entries(published.node_blocks)
+    of_features: dict[str, Any] = {}
+    for module in feature_modules("calendar"):
+        of_features |= module.calendar_context(published, viewer.bearer)
     return render_page(
         request,
         "calendar",
@@ -31,7 +32,6 @@ def show_calendar(request: Request, cluster: Cluster, viewer: Reader) -> Respons
         cluster,
         entries=found,
         windows=calendar_windows(found),
-        bookings=shown,
-        others=len(live) - len(shown),
         holds=sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name))),
+        **of_features,
     )

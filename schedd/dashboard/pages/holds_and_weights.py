@@ -107,7 +107,7 @@ def _parse_window(kind: HoldKind, form: Form) -> tuple[int | None, int | None] |
 
 def _unused_name(cluster: PlanLoop, start: int) -> str:
     """A name for the reservation that drains nodes from ``start`` on, which no other has."""
-    known = {one.name for one in cluster.published.reservations}
+    known = {one.name for one in cluster.published.node_blocks}
     base = f"drain-{datetime.fromtimestamp(start, UTC):%Y%m%d-%H%M}"
     return next(name for name in chain((base,), (f"{base}-{i}" for i in count(2))) if name not in known)
 

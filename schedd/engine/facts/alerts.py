@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
 from schedd.engine.component import components
-from schedd.engine.facts.booking import LIVE
 from schedd.engine.facts.foresight import off_the_mark
 
 __all__ = ["FADES", "OpenAlert", "alert_kinds", "close_alerts", "raise_alert"]
@@ -32,7 +31,6 @@ _KINDS: Final[Mapping[str, str]] = {
     "error": "an event could not be handled",
     "expected": "too many or too few jobs start by the time predicted for 90 % of them",
     "foreign": "another scheduler starts jobs; schedd starts no more",
-    "group": "a part of a group of jobs was deleted: it was late, or not confirmed in time",
     "limit": "a limit of the server cannot be read and is not enforced",
     "log": "a part of the event log was lost; the plan continues from the server's state",
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
@@ -43,7 +41,6 @@ _KINDS: Final[Mapping[str, str]] = {
     "planner": "the planner stopped, or one of its side tasks fails",
     "policy": "a policy was rejected",
     "quarantine": "a job that made the planner fail is set aside",
-    "reservation": "a reservation was not made, or not as requested",
     "resource": "the server does not tell the type of a resource; it is read by the look of its values",
     "snapshot": "a snapshot of the server was rejected, or showed changes that no event had announced",
     "unanswered": "starts were sent to the adapter and not answered in time",
@@ -82,11 +79,6 @@ def _in_quarantine(state: "EngineState", about: str) -> bool:
     return record is not None and (bool(record.quarantine) or record.run.started >= 0)
 
 
-def _is_live(state: "EngineState", booking: str) -> bool:
-    known = state.bookings.get(booking)
-    return known is not None and known.phase in LIVE
-
-
 _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "black_hole": lambda state, about: about in state.holes,
     "expected": lambda state, about: about in off_the_mark(state),
@@ -99,10 +91,6 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "snapshot": lambda state, about: bool(state.stale) and not about,
 }
 """Whether the cause is still there."""
-_SUBJECTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
-    "reservation": lambda state, about: about in state.reservations or _is_live(state, about),
-}
-"""Of alerts of a moment about something: whether that is still there. Without it the alert is over."""
 _MOMENTS: Final = frozenset({("snapshot", "differences")})
 
 
@@ -127,12 +115,17 @@ def raise_alert(state: "EngineState", kind: str, about: str, text: str) -> None:
         state.alerts[key] = replace(known, text=text, last=now, times=known.times + 1, until=until)
 
 
+def _is_gone(state: "EngineState", alert: OpenAlert) -> bool:
+    """Whether the subject of an alert of a moment is gone, as far as components know such subjects."""
+    checks = [one.alert_subjects[alert.kind] for one in components() if alert.kind in one.alert_subjects]
+    return bool(checks) and not any(check(state, alert.about) for check in checks)
+
+
 def close_alerts(state: "EngineState") -> None:
     """Forget those that are over."""
     for key, alert in list(state.alerts.items()):
         if alert.until is not None:
-            there = _SUBJECTS.get(alert.kind) if alert.about else None
-            lasts = state.now < alert.until and (there is None or there(state, alert.about))
+            lasts = state.now < alert.until and not (alert.about and _is_gone(state, alert))
         else:
             check = _open_check(alert.kind)
             lasts = check is not None and check(state, alert.about)

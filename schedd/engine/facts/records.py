@@ -11,7 +11,7 @@ import numpy.typing as npt
 from schedd.engine.facts.intake import Understood
 from schedd.model import Never, WaitingFor
 from schedd.policy.demand import Demand
-from schedd.wire import Decision, JobFacts, Reserve, ShareFacts
+from schedd.wire import Decision, JobFacts, ShareFacts
 
 __all__ = [
     "MAY_BREAK",
@@ -26,7 +26,6 @@ __all__ = [
     "Outcome",
     "Phase",
     "Ranks",
-    "ReservationRecord",
     "Risk",
     "RunSoFar",
     "StartAttempt",
@@ -148,25 +147,6 @@ class Outcome:
     decisions: tuple[Decision, ...] = ()
     moves: tuple[ChangeSet, ...] = ()
     taken: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class ReservationRecord:
-    """A reservation in force, with the slot that blocks its nodes; -1: no node of it is known.
-
-    ``nodes`` are those that it names or describes and that are known; ``gate`` is what lets jobs in that its
-    access list names, empty without one.
-    """
-
-    event: Reserve
-    slot: int
-    nodes: tuple[str, ...] = ()
-    gate: str = ""
-    names: frozenset[str] = field(init=False)
-    """The same nodes, to be asked for."""
-
-    def __post_init__(self) -> None:
-        self.names = frozenset(self.nodes)
 
 
 @dataclass(frozen=True, slots=True)

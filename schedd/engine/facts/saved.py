@@ -8,7 +8,7 @@ field that a reader does not find takes its default, so fields may be added with
 import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, fields, replace
+from dataclasses import asdict, astuple, fields
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
@@ -26,7 +26,6 @@ from schedd.engine.facts.records import (
     JobRecord,
     Link,
     Phase,
-    ReservationRecord,
     Risk,
     RunSoFar,
     StartAttempt,
@@ -64,11 +63,11 @@ __all__ = [
     "LIST",
     "LIVES",
     "REREADING",
-    "RESERVATIONS",
     "SERVER",
     "TRANSFERS",
     "UNRESOLVED",
     "facts_by_name",
+    "known_fields",
     "load_facts",
     "load_records",
     "save_facts",
@@ -216,6 +215,18 @@ def save_facts(
 def load_facts(kind: type[_T], saved: dict[str, Any]) -> _T:
     """The object that ``save_facts`` saved. Raises TypeError."""
     return kind(**{name: _LOAD.get(name, _same)(value) for name, value in saved.items()})
+
+
+def known_fields(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of this version's ``kind`` among those that another version may have saved.
+
+    Raises ValueError where there are none.
+    """
+    names = {one.name for one in fields(kind) if one.init}
+    found = {name: value for name, value in saved.items() if name in names}
+    if saved and not found:
+        raise ValueError(f"nothing of it is a {kind.__name__}'s")
+    return found
 
 
 def _same(value: Any) -> Any:
@@ -403,13 +414,6 @@ def _load_ends(saved: list[list[Any]]) -> list[tuple[int, int, str]]:
     return ends
 
 
-def _load_reservations(saved: list[list[Any]]) -> dict[str, ReservationRecord]:
-    return {
-        event["name"]: ReservationRecord(load_facts(Reserve, event), slot, tuple(nodes), gate)
-        for event, slot, nodes, gate in saved
-    }
-
-
 def _load_holds(saved: list[dict[str, Any]]) -> dict[tuple[str, str], PlanningHeld]:
     holds = [load_facts(PlanningHeld, one) for one in saved]
     return {(event.kind, event.name): event for event in holds}
@@ -449,12 +453,6 @@ COLUMN: Final = FieldRule(
 LIST: Final = FieldRule(list)
 ENDS: Final = FieldRule(list, sorted, _load_ends)
 SERVER: Final = FieldRule(save=save_facts, load=lambda saved: load_facts(ServerFacts, saved))
-RESERVATIONS: Final = FieldRule(
-    lambda value: {name: replace(one) for name, one in value.items()},
-    _values,
-    _load_reservations,
-    each=lambda one: [save_facts(one.event), one.slot, one.nodes, one.gate],
-)
 HOLDS: Final = FieldRule(dict, _values, _load_holds, each=save_facts)
 GATES: Final = FieldRule(
     dict,

@@ -1,13 +1,17 @@
 """Between what a server says a job holds and what the plan counts."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
-from schedd.model import Chunk, Request
-from schedd.plan.columns import CPUS, GPUS, MEM, SHARE
+from schedd.model import Chunk, Place, Request
+from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, WHOLE
 from schedd.plan.plan import Plan, Take
 from schedd.wire import ShareFacts
 
-__all__ = ["merged", "shares_of", "takes_of"]
+__all__ = ["BLOCK", "block_takes", "merged", "shares_of", "takes_of"]
+
+BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
+"""The request of a slot that takes whole nodes from jobs."""
 
 _MOST_UNITS = 10_000
 """Units times shares, beyond which it is not looked for where each unit is."""
@@ -49,6 +53,17 @@ def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) 
                 amounts[column] = -(-total * part // whole)
         takes.append(Take(row, 0, 1, tuple(amounts)))
     return takes
+
+
+def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
+    """What a slot takes to block these nodes: all of them; with a gate only that.
+
+    Jobs to which the gate is open may then use the nodes.
+    """
+    if not gate:
+        return takes_of(plan, BLOCK, [ShareFacts(name, 0) for name in names])
+    amounts = plan.amounts({gate: WHOLE})
+    return [Take(plan.node_rows[name], 0, 1, amounts) for name in names]
 
 
 def _units_of(request: Request, shares: Sequence[ShareFacts]) -> list[list[Chunk]] | None:

@@ -16,7 +16,6 @@ from schedd.dialect.deadline import read_deadline
 from schedd.engine.component import components, empty_parts, fork_parts, limits_of_components, measured_draws
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import array_number
-from schedd.engine.facts.booking import BOOKINGS, Booking
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.dependents import Dependents
 from schedd.engine.facts.displayed_start import mark_requeued
@@ -29,7 +28,6 @@ from schedd.engine.facts.records import (
     ChangeSet,
     JobRecord,
     Ranks,
-    ReservationRecord,
     TransferRecord,
     UnresolvedStart,
 )
@@ -46,7 +44,6 @@ from schedd.engine.facts.saved import (
     LIST,
     LIVES,
     REREADING,
-    RESERVATIONS,
     SERVER,
     TRANSFERS,
     UNRESOLVED,
@@ -93,7 +90,7 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["HORIZON", "EngineState", "ReservationRecord"]
+__all__ = ["HORIZON", "EngineState"]
 
 _MODES: Final[tuple[Mode, ...]] = ("shadow", "adviser", "scheduler")
 HORIZON = 1 << 35
@@ -144,8 +141,6 @@ class EngineState:
     """How long jobs run and when they start, as far as that is predicted; None where nothing is."""
     applicants: dict[str, tuple[tuple[object, ...], Applicant]] = declared(FOUND, make=dict)
     """Jobs as terms of priorities see them, each with what that hangs on."""
-    standing_due: int = declared(SHARED, default=0)
-    """When the windows of standing reservations are to be looked at again."""
     configured: Mapping[str, Any] = declared(NAMES, make=dict)
     """The policy of the settings, while another is in force."""
     policy_version: int = declared(NUMBER, default=0)
@@ -218,11 +213,8 @@ class EngineState:
     queues: dict[str, QueueFacts] = declared(facts_by_name(QueueFacts), make=dict)
     server: ServerFacts = declared(SERVER, default=ServerFacts())
     limits: LimitBook = declared(OWN, make=LimitBook)
-    reservations: dict[str, ReservationRecord] = declared(RESERVATIONS, make=dict)
     gates: dict[str, Access] = declared(GATES, make=dict)
     """By name of the gate: whom it lets pass. Gates are used again, never taken away."""
-    bookings: dict[str, Booking] = declared(BOOKINGS, make=dict)
-    """By name: cores that somebody has for a time; those that are over are kept for a while."""
     down_since: dict[str, int] = declared(NAMES, make=dict)
     """Nodes that are down and that planned jobs have not left yet."""
     holds: dict[tuple[str, str], PlanningHeld] = declared(HOLDS, make=dict)
@@ -466,7 +458,6 @@ class EngineState:
         self.site = site
         self.limits.set_site(site.limits)
         self.plan.spare_scarce(site.spare_scarce)
-        self.standing_due = self.now
         self.tariff, self.costs_due = None, self.now
         self.thrifty = self.spending = None
         self.capped |= {

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import components
+from schedd.engine.component import components, withdraw_nodes
 from schedd.engine.facts.intake import node_of
 from schedd.engine.facts.later import look_later_if_many
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.bookings import yield_nodes
 from schedd.engine.place.placement import (
     place_unplaced,
     recheck_impossible,
@@ -41,7 +40,7 @@ __all__ = [
 
 
 _MOST_COUNTED = MOST_RESOURCES - 22
-"""Kinds of resources beside cpus, memory and gpus; the others are for access lists of reservations."""
+"""Kinds of resources beside cpus, memory and gpus; the others are for access lists."""
 _SHOWN = 8
 
 # ---- nodes --------------------------------------------------------------------------------------
@@ -106,8 +105,8 @@ def last_good(before: NodeFacts | None, facts: NodeFacts) -> NodeFacts:
 def _shown(state: EngineState, name: str) -> Node:
     """A node as the plan is to see it.
 
-    One that is down, but reserved until a known end, is planned for from that end on: the reservation tells
-    when it returns. One that counts as blocked, or whose planning is held, gets no new jobs.
+    One that is down, but known to return, is planned for. One that counts as blocked, or whose planning is
+    held, gets no new jobs.
     """
     node = node_of(state.node_facts[name])
     if state.uncounted:
@@ -141,14 +140,8 @@ def show_all(state: EngineState) -> None:
 
 
 def returns(state: EngineState, name: str) -> bool:
-    """Whether a reservation for everybody has a known end: then a node that cannot be used is to return."""
-    return any(
-        name in r.names
-        and not r.gate
-        and r.event.end is not None
-        and r.event.start <= state.now < r.event.end
-        for r in state.reservations.values()
-    )
+    """Whether a node that cannot be used now is known to return."""
+    return any(one.will_return is not None and one.will_return(state, name) for one in components())
 
 
 def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -> bool:
@@ -239,8 +232,7 @@ def lost_nodes(state: EngineState, event: str) -> None:
     replan_jobs(
         state, state.plan.jobs_on_nodes(names), event, Cause.NODE_LOST, f"{words} since {min(lost.values())}"
     )
-    if state.bookings:
-        yield_nodes(state, names, event, words)
+    withdraw_nodes(state, names, event, words)
 
 
 # ---- nodes that count as blocked ----------------------------------------------------------------

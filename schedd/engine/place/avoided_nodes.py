@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from schedd.engine.component import confinement_of_components
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.booking_placement import find_booking
 from schedd.model import Request
 
 __all__ = ["ELSEWHERE_WITHIN_S", "MOST_NODES", "failed_on", "with_avoided"]
@@ -33,7 +33,7 @@ def with_avoided(state: EngineState, record: JobRecord, wanted: Request) -> Requ
     starts, or only the latest. Return it unchanged where the other nodes allow no start soon enough.
     """
     failed = tuple(name for name in record.back_off.failed_on if name in state.plan.nodes)
-    if not failed or find_booking(state, record) is not None:
+    if not failed or confinement_of_components(state, record) is not None:
         return wanted
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     pools = state.pools_for(record.facts, record.understood)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.component import unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts
@@ -108,13 +109,12 @@ def with_expected_run_times(
 def _movable(state: EngineState) -> Bools:
     """Return by slot whether a planned job may move.
 
-    Jobs on a node that is down leave it after its grace. Held placements, bookings and jobs with a cost limit
-    stay.
+    Jobs on a node that is down leave it after its grace. Held placements, jobs with a cost limit, and those
+    that components keep in place stay.
     """
     plan = state.plan
     may: Bools = plan.jobs.states == PLANNED
-    booked = (job for booking in state.bookings.values() for job in booking.jobs)
-    for job in (*state.kept_places, *state.capped, *booked):
+    for job in (*state.kept_places, *state.capped, *unmovable_jobs(state)):
         record = state.records.get(job)
         if record is not None and record.slot >= 0:
             may[record.slot] = False

@@ -31,11 +31,7 @@ def _list_unusable_nodes(state: EngineState, slot: int) -> str:
         for name in (plan.node_names[row] for row in rows[:_NAMED].tolist())
     ]
     if not words:
-        words = [
-            f"reservation {reservation.event.name}, which has no end"
-            for reservation in state.reservations.values()
-            if reservation.event.end is None
-        ]
+        words = [name for one in components() if one.endless is not None for name in one.endless(state)]
     more = max(len(words), rows.shape[0]) - _NAMED
     tail = f" and {more} more" if more > 0 else ""
     return (", or ".join(words[:_NAMED]) + tail) or "nodes that can take it"

@@ -6,14 +6,13 @@ from itertools import accumulate
 
 import numpy as np
 
-from schedd.engine.component import leave_components, wait_of_components
+from schedd.engine.component import confinement_of_components, leave_components, wait_of_components
 from schedd.engine.facts.intake import is_eligible, not_counted, waits_for
 from schedd.engine.facts.later import are_many, look_later, look_later_if_many, units_of
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import dependencies
-from schedd.engine.place.booking_placement import find_booking, place_in_booking, waits_for_booking
 from schedd.engine.place.costs import place_affordably
 from schedd.engine.place.held_placements import has_held_placement
 from schedd.engine.place.missing_starts import explain_missing_start
@@ -114,9 +113,9 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
     links = dependencies.find_dependencies(state, record)
-    booking = find_booking(state, record)
-    # A job in a booking is placed only when it may start; until then it stays unplanned.
-    behind = links if isinstance(links, tuple) and state.policy is None and booking is None else ()
+    confined = confinement_of_components(state, record)
+    # A confined job is placed only when it may start; until then it stays unplanned.
+    behind = links if isinstance(links, tuple) and state.policy is None and confined is None else ()
     if behind != record.behind:
         record = after(record, Step.CHAINED, behind=behind)
     wait = _find_obstacle(state, record)
@@ -124,8 +123,6 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         wait = wait_of_components(state, record)
     else:
         leave_components(state, record.id)
-    if wait is None:
-        wait = waits_for_booking(state, record, booking)
     if wait is not None:
         if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
             wait = links
@@ -149,11 +146,11 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         state.put(after(after(record, Step.ELIGIBLE, eligible_since=eligible), Step.PLANNED, choice=None))
         return
     asking = after(record, Step.ELIGIBLE, eligible_since=eligible)
-    if booking is not None:
-        if place_in_booking(state, record, booking):
+    if confined is not None:
+        if confined.place(state, record):
             make_promise(state, state.put(after(asking, Step.PLANNED, choice=None)), state.plan.start(slot))
         else:
-            block(state, asking, WaitingFor("reservation", f"room in reservation {booking.name}"))
+            block(state, asking, WaitingFor("reservation", confined.missing_room))
         return
     start, choice = place_by_site_policy(state, asking, event, ahead=ahead)
     if start < 0:

@@ -10,19 +10,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from schedd.engine.component import slots_of_components
-from schedd.engine.facts.booking import Booking
+from schedd.engine.component import (
+    Confinement,
+    confinement_of_components,
+    reason_to_replan,
+    slots_of_components,
+)
 from schedd.engine.facts.intake import slot_limited
 from schedd.engine.facts.phases import Step, after
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import shares_of, takes_of
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.booking_placement import (
-    find_booking,
-    is_outside_booking,
-    update_booking_slots,
-    waits_for_booking,
-)
 from schedd.engine.place.costs import over_limit
 from schedd.engine.place.held_placements import has_held_placement
 from schedd.engine.place.node_preferences import move_to_better_nodes
@@ -151,18 +149,12 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
     if over_limit(state, record):
         replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
         return
-    booking = find_booking(state, record)
-    if booking is None and waits_for_booking(state, record, booking) is not None:
-        replan(state, record, event, Cause.RESERVATION, "its co-allocation does not start here")
+    reason = reason_to_replan(state, record)
+    if reason is not None:
+        replan(state, record, event, *reason)
         return
-    if booking is not None and is_outside_booking(state, record, booking):
-        replan(state, record, event, Cause.RESERVATION, f"it runs only in reservation {booking.name}")
-        return
-    if booking is not None and _too_late(state, record, booking):
-        words = f"its reservation {booking.name} would end before its walltime is over"
-        replan(state, record, event, Cause.OUTAGE, words)
-        return
-    if state.policy is None and not state.keeps_speed and booking is None:
+    confined = confinement_of_components(state, record)
+    if state.policy is None and not state.keeps_speed and confined is None:
         move_to_better_nodes(state, record, placed_now=False)
     names = {state.plan.node_names[take.row] for take in state.plan.takes(slot)}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]
@@ -174,12 +166,12 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
     if most and any(state.started_on.get(name, 0) >= most for name in names):
         state.plan.set_ready(slot, state.now + 1)
         return
-    if not _has_room(state, record, booking, event, displaced):
+    if not _has_room(state, record, confined, event, displaced):
         return
     record = state.records[record.id]  # the move may have put its promise at risk
     expires = state.now + state.settings.decision_expiry
-    if booking is not None and booking.event.transfer and booking.event.late:
-        expires = min(expires, booking.start + booking.event.late)
+    if confined is not None:
+        expires = min(expires, confined.start_by)
     decision = Run(
         id=state.next_decision(),
         cause=event,
@@ -205,7 +197,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
 
 
 def _has_room(
-    state: EngineState, record: JobRecord, booking: Booking | None, event: str, displaced: _Displaced
+    state: EngineState, record: JobRecord, confined: Confinement | None, event: str, displaced: _Displaced
 ) -> bool:
     """Return whether a due job has room now, for its whole walltime.
 
@@ -216,11 +208,11 @@ def _has_room(
     plan, slot, now = state.plan, record.slot, state.now
     planned = plan.start(slot)
     if planned < now:
-        if booking is not None:  # it holds its part of the booking longer
+        if confined is not None:
             move_to(state, slot, now)
-            update_booking_slots(state, booking.name)
-        # components of a co-allocation start however late they are
-        gone, old = move_and_displace(state, slot, now, itself=booking is None or not booking.event.transfer)
+            confined.start_late(state)
+        stays = confined is not None and confined.keeps_place
+        gone, old = move_and_displace(state, slot, now, itself=not stays)
         displaced.add(gone, old, f"job {record.id} starts later than planned")
         if plan.state(slot) != PLANNED:
             return False
@@ -241,10 +233,7 @@ def _has_room(
 
 def _timed(state: EngineState) -> list[int]:
     """Return the fixed slots other than jobs, which hold resources only from their start to their end."""
-    slots = [one.slot for one in state.reservations.values()]
-    slots += [slot for one in state.bookings.values() for slot in one.slots]
-    slots += slots_of_components(state)
-    return [slot for slot in slots if slot >= 0]
+    return slots_of_components(state)
 
 
 def _unresolved(state: EngineState, job: str) -> list[Take]:
@@ -258,14 +247,6 @@ def _unresolved(state: EngineState, job: str) -> list[Take]:
             request = record.understood.request if record is not None else None
             found += takes_of(state.plan, request, one.shares)
     return found
-
-
-def _too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:
-    """Return whether a job that starts now would hold cores of its booking beyond the booking's end, when
-    others may use them. Components of a co-allocation may start late.
-    """
-    end = max(state.plan.end(record.slot), state.now + record.understood.walltime)
-    return end > booking.end and not booking.event.transfer
 
 
 def _swap_with_sibling(state: EngineState, record: JobRecord, event: str) -> None:

@@ -11,9 +11,14 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from schedd.engine.component import components, measured_draws, node_details, published_parts
+from schedd.engine.component import (
+    blocks_of_components,
+    components,
+    measured_draws,
+    node_details,
+    published_parts,
+)
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.facts.booking import Booking
 from schedd.engine.facts.intake import why_stopped
 from schedd.engine.facts.numbers import Numbers
 from schedd.engine.facts.records import ChangeSet, JobRecord, TransferRecord
@@ -39,8 +44,8 @@ class Published:
     """The plan as it was after one batch. Columns are by slot and read-only.
 
     ``ids``, ``numbers`` and ``changes`` are the engine's own and may be ahead: what is found there counts
-    only where the columns agree. ``names`` are the nodes by row, ``blocks`` the names of reservations by
-    slot.
+    only where the columns agree. ``names`` are the nodes by row, ``blocks`` the names, by slot, of
+    what holds nodes and is no job.
     """
 
     settings: EngineSettings
@@ -80,10 +85,8 @@ class Published:
     """Nodes that get no new jobs though the server may have them up, with why: an admin holds their planning,
     a job on them is long past its walltime, or jobs fail on them."""
     queues: Mapping[str, QueueFacts]
-    reservations: tuple[Reserve, ...]
-    """Each with the nodes that it is about by now."""
-    bookings: Mapping[str, Booking]
-    """By name: cores that somebody has for a time."""
+    node_blocks: tuple[Reserve, ...]
+    """Nodes that are kept free, or for some jobs, for a time; each with the present nodes."""
     gates: Mapping[str, Access]
     node_sets: NodeSets | None
     """The site's."""
@@ -183,8 +186,11 @@ def _frozen(column: Ints) -> Ints:
 
 
 def _blocks(state: EngineState) -> dict[int, str]:
-    found = {one.slot: name for name, one in state.reservations.items() if one.slot >= 0}
-    return found | {slot: one.shown for one in state.bookings.values() for slot in one.slots}
+    found: dict[int, str] = {}
+    for one in components():
+        if one.slot_names is not None:
+            found |= one.slot_names(state)
+    return found
 
 
 def _closed(state: EngineState) -> dict[str, str]:
@@ -242,7 +248,7 @@ def publish(state: EngineState) -> Published:
         nodes=_nodes(state, closed),
         closed=closed,
         queues=dict(state.queues),
-        reservations=tuple(replace(one.event, nodes=one.nodes) for one in state.reservations.values()),
+        node_blocks=tuple(blocks_of_components(state)),
         gates=dict(state.gates),
         node_sets=state.site.node_sets,
         policy_version=state.policy_version,
@@ -254,7 +260,6 @@ def publish(state: EngineState) -> Published:
         lives=dict(state.lives),
         pressures=dict(state.ranks.demand.pressures),
         copies=state.limits.copies,
-        bookings=dict(state.bookings),
         blocks=_blocks(state),
         starting=tuple(state.out),
         arriving=len(state.arriving),

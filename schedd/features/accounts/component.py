@@ -5,14 +5,14 @@ from typing import Final
 from schedd.engine.component import Component
 from schedd.features.accounts.changes import follow_changes, next_change
 from schedd.features.accounts.rules import (
-    charge_booking,
     charge_run,
+    charge_use,
     drop_stored_lines,
     examine_all,
     forget_old_runs,
     goes_last,
-    hold_for_booking,
     hold_for_run,
+    hold_for_use,
     note_logged_runs,
     release_hold,
     set_account,
@@ -41,8 +41,8 @@ COMPONENT: Final = Component(
     job_holds_resources=hold_for_run,
     run_ended=charge_run,
     job_left_plan=release_hold,
-    booking_requested=hold_for_booking,
-    booking_began=charge_booking,
+    use_requested=hold_for_use,
+    use_began=charge_use,
     before_dispatch=follow_changes,
     next_wake=next_change,
     now_and_then=forget_old_runs,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.facts.booking import Booking
+from schedd.engine.component import PricedUse, UseBegan
 from schedd.engine.facts.intake import Understood
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord, Phase
@@ -22,7 +22,6 @@ from schedd.policy.site import SitePolicy
 from schedd.wire import (
     AccountMoved,
     AccountSet,
-    Book,
     JobFacts,
     LedgerStored,
     NodeFacts,
@@ -33,14 +32,14 @@ from schedd.wire import (
 
 __all__ = [
     "account_of",
-    "charge_booking",
     "charge_run",
+    "charge_use",
     "drop_stored_lines",
     "examine_all",
     "forget_old_runs",
     "goes_last",
-    "hold_for_booking",
     "hold_for_run",
+    "hold_for_use",
     "missing_funds",
     "most_expensive",
     "note_logged_runs",
@@ -143,7 +142,7 @@ def _most_of_job(state: EngineState, account: Account, record: JobRecord) -> int
 
 
 def release_hold(state: EngineState, key: str) -> None:
-    """Hold nothing for this job or booking any more."""
+    """Hold nothing for this job or use any more."""
     account_book(state).release(key)
 
 
@@ -152,36 +151,34 @@ def examine_all(state: EngineState) -> None:
     account_book(state).due["*"] = None
 
 
-# ---- what bookings cost -------------------------------------------------------------------------
+# ---- uses that cost something and are no jobs ----------------------------------------------------
 
 
-def hold_for_booking(
-    state: EngineState, event: Book, key: str, facts: JobFacts, understood: Understood
-) -> str:
-    """Hold what a booking costs; returns why that cannot be, or an empty string."""
-    share, book, rules = state.site.bookings.cost, account_book(state), state.site.part(AccountSettings)
+def hold_for_use(state: EngineState, use: PricedUse) -> str:
+    """Hold what a use costs; returns why that cannot be, or an empty string."""
+    book, rules, facts = account_book(state), state.site.part(AccountSettings), use.facts
     account = book.accounts.get(account_of(rules, facts))
     if account is None:
         return "" if rules.unknown == "run" else "it costs something, and there is no account for it"
-    if not account.lets(event.owner.partition("@")[0]):
-        return f"account {account.name} is not open to {event.owner}"
-    priced = replace(understood, walltime=event.duration)
-    amount = round(share * most_expensive(state.site, state.node_facts, account, facts, priced))
-    available = book.available(account.name, key)
+    if not account.lets(facts.owner.partition("@")[0]):
+        return f"account {account.name} is not open to {facts.owner}"
+    cost = most_expensive(state.site, state.node_facts, account, facts, use.understood)
+    amount = round(use.share * cost)
+    available = book.available(account.name, use.key)
     if account.closed or available < amount:
         left, needed = (
             _amount_text(account, one, state.site.economy.currency) for one in (max(0, available), amount)
         )
         return f"account {account.name}: {left} are left, and it costs {needed}"
-    book.hold(key, account.name, amount)
+    book.hold(use.key, account.name, amount)
     return ""
 
 
-def charge_booking(state: EngineState, booking: Booking, key: str) -> None:
-    """The booking began: what was held for it is charged."""
+def charge_use(state: EngineState, began: UseBegan) -> None:
+    """The use began: what was held for it is charged."""
     book = account_book(state)
-    held = book.holds.get(key)
-    book.release(key)
+    held = book.holds.get(began.key)
+    book.release(began.key)
     account = book.accounts.get(held[0]) if held is not None else None
     if account is None or held is None:
         return
@@ -190,10 +187,10 @@ def charge_booking(state: EngineState, booking: Booking, key: str) -> None:
         state.now,
         "charge",
         -held[1],
-        job=key,
-        owner=booking.event.owner,
-        start=booking.start,
-        end=booking.end,
+        job=began.key,
+        owner=began.owner,
+        start=began.start,
+        end=began.end,
     )
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.engine.facts.records import Cause
+from schedd.engine.facts.shares import block_takes
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.words import moment_in_words
 from schedd.engine.machine.nodes import refresh
-from schedd.engine.machine.reservations import block_takes
 from schedd.engine.place.placement import displace_for
 from schedd.features.power.state import NodePower, power_of
 from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request

@@ -10,16 +10,13 @@ import numpy as np
 
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect import canonical
-from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component import components
-from schedd.engine.facts.booking import LIVE, key_of
 from schedd.engine.facts.intake import Intake, Understood, as_planned, not_counted, waits_for
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import shares_of
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.place.booking_placement import missing_booking
 from schedd.engine.show.job_view import record_of
 from schedd.engine.show.view import Published
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
@@ -128,7 +125,7 @@ class PlanFork:
         now: int,
         *,
         instead_of: str = "",
-        bookings: tuple[str, ...] = (),
+        without_slots: tuple[int, ...] = (),
         most_windows: int = 0,
         changes: bool = False,
         cheapest_by: int | None = None,
@@ -136,16 +133,18 @@ class PlanFork:
     ) -> WhatIfAnswer:
         """Return where the plan would place this job if it arrived at ``now``; the plan stays unchanged.
 
-        ``instead_of`` (a job of the plan) and ``bookings`` are removed first. Optional parts of the answer:
-        the first ``most_windows`` windows of starts; the smallest ``changes`` for an immediate start; the
-        cheapest start with an end by ``cheapest_by``; the common end of each number of equal jobs in
-        ``tasks`` (ascending; impossible or too expensive ones are left out). Raises NotUnderstood, and
-        WorkSpent beyond QUESTION_WORK.
+        ``instead_of`` (a job of the plan) and ``without_slots`` are removed first.
+
+        Optional parts of the answer: the first ``most_windows`` windows of starts; the smallest ``changes``
+        for an immediate start; the cheapest start with an end by ``cheapest_by``; the common end of each
+        number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
+        NotUnderstood, and WorkSpent beyond QUESTION_WORK.
         """
         moment = max(now, self.as_of)
         with self._lock, ExitStack() as stack:
             request, understood = self._read(facts)
-            plan = self._plan_without(instead_of, moment, bookings) if instead_of or bookings else self._plan
+            other = instead_of or without_slots
+            plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
             stack.enter_context(limit_searches(plan))
             placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
             asking = self._trial(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
@@ -263,15 +262,10 @@ class PlanFork:
         wait = waits_for(facts, self.published.why_stopped(facts.queue))
         if wait is not None:
             return WaitingFor(*wait)
-        named = read_advres(facts.resources)
-        if named:
-            known = self.published
-            missing = missing_booking(
-                named, facts.owner, known.bookings, {one.name for one in known.reservations}
-            )
-            booking = known.bookings.get(key_of(known.bookings, named, facts.owner.partition("@")[0]))
-            if missing is not None or booking is None or booking.phase in LIVE:
-                return missing or WaitingFor("reservation", f"room in reservation {named}")
+        for one in components():
+            named = one.must_wait_if_named(self.published, facts) if one.must_wait_if_named else None
+            if named is not None:
+                return named
         policy = self.published.settings.policy
         if policy != "conservative":
             return WaitingFor("policy", f"the policy {policy}, which plans no starts")
@@ -293,15 +287,13 @@ class PlanFork:
             never = find_unmet_requirement(self._bare, request, self._limits.types.units)
         return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
 
-    def _plan_without(self, job_id: str, now: int, bookings: tuple[str, ...] = ()) -> Plan:
-        """Return the plan without a job, cached for further questions about it."""
-        key = " ".join((job_id, *bookings))
+    def _plan_without(self, job_id: str, now: int, slots: tuple[int, ...] = ()) -> Plan:
+        """Return the plan without a job and these slots, cached for further questions about it."""
+        key = " ".join((job_id, *map(str, slots)))
         if self._other is None or self._other[0] != key:
             plan = self._plan.fork()
-            for name in bookings:
-                booking = self.published.bookings.get(name)
-                for slot in booking.slots if booking is not None else ():
-                    plan.remove(slot, now)
+            for slot in slots:
+                plan.remove(slot, now)
             record = record_of(self.published, job_id)
             if record is not None and record.slot >= 0:
                 plan.remove(record.slot, now)

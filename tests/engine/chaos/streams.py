@@ -53,7 +53,7 @@ _STEPS = [
         "accounts",
     ),
     *("dispatch", "limits of cost", "late starts", "promises", "backfill", "repair", "priorities", "power"),
-    *("told starts", "what is past", "the site's policy", "limits", "standing reservations"),
+    *("told starts", "what is past", "the site's policy", "limits"),
     "requests that read differently",
 ]
 _ERRORS = ("error", "quarantine", "bookkeeping")

@@ -9,6 +9,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.show.view import publish
 from schedd.features.accounts.state import PublishedAccounts, account_book
+from schedd.features.bookings.state import bookings_of
 from schedd.model import WaitingFor
 from schedd.wire import (
     AccountMoved,
@@ -359,5 +360,5 @@ def test_an_account_with_too_little_for_a_booking_lets_jobs_wait_and_the_booking
     assert site.start("1") is not None
     site.account("ann", amount=300)
     assert site.waits("1").startswith("budget: ")
-    assert "b1" in site.engine.state.bookings
+    assert "b1" in bookings_of(site.engine.state)
     assert site.alerts("error") == []

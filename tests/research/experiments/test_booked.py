@@ -10,7 +10,7 @@ from research.experiments import bookings as booked
 from research.experiments.bookings import DAYS, PROCS, Asked, asked_of, book_all
 from research.studies import bookings as experiment_bookings
 from research.studies import command
-from schedd.engine.facts.booking import Booking
+from schedd.features.bookings.state import Booking
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError, TraceJob
 

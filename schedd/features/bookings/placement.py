@@ -5,29 +5,45 @@ hold what no job of the booking uses. A job takes its placement from them at its
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from schedd.dialect.advres import read_advres
-from schedd.engine.facts.booking import LIVE, Booking, Piece, Share, key_of
-from schedd.engine.facts.records import JobRecord
+from schedd.engine.component import blocks_of_components
+from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.words import moment_in_words
-from schedd.model import Chunk, Place, Request, WaitingFor
+from schedd.engine.show.view import Published
+from schedd.features.bookings.state import (
+    LIVE,
+    Booking,
+    Piece,
+    Share,
+    bookings_of,
+    key_of,
+    published_bookings,
+)
+from schedd.model import FOREVER, Chunk, Place, Request, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
 from schedd.plan.plan import Take
+from schedd.wire import JobFacts
 
 __all__ = [
+    "booked_jobs",
+    "booked_slots",
+    "confinement_of",
     "find_booking",
     "find_transfer_booking",
     "free_booking_slots",
-    "is_outside_booking",
     "merge_takes",
     "missing_booking",
     "names_booking",
-    "place_in_booking",
+    "reason_to_replan",
+    "slot_names",
+    "slots_named",
     "update_booking_slots",
-    "waits_for_booking",
+    "wait_for_booking",
+    "wait_in_what_if",
 ]
 
 _PIECE = Request((Chunk(cpus=0),), Place.FREE)
@@ -39,7 +55,7 @@ def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
     After the end of its booking a job runs like any other job. For a job that names a booking which its owner
     does not have, see ``missing_booking``.
     """
-    if not state.bookings:
+    if not bookings_of(state):
         return None
     transfer = state.transfer_by_job.get(record.id)
     transferred = state.transfers.get(transfer) if transfer is not None else None
@@ -49,7 +65,7 @@ def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
             return its
     named = transferred.booking if transferred is not None else ""
     name, owner = named or read_advres(record.facts.resources), record.facts.owner.partition("@")[0]
-    found = state.bookings.get(key_of(state.bookings, name, owner))
+    found = bookings_of(state).get(key_of(bookings_of(state), name, owner))
     if found is None or found.phase not in LIVE or found.event.transfer:
         return None
     return found if record.facts.owner.partition("@")[0] == found.event.owner else None
@@ -92,11 +108,18 @@ def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
 
     While a co-allocation moves it has two: the present one and the new one.
     """
-    found = [one for one in state.bookings.values() if one.event.transfer == transfer and one.phase in LIVE]
+    found = [
+        one for one in bookings_of(state).values() if one.event.transfer == transfer and one.phase in LIVE
+    ]
     return max(found, key=lambda one: (one.confirmed, one.event.time), default=None)
 
 
-def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | None) -> WaitingFor | None:
+def wait_for_booking(state: EngineState, record: JobRecord) -> WaitingFor | None:
+    """Return why a job must wait that names a booking, or for which one is made; None: it may be planned."""
+    return _waits_for_booking(state, record, find_booking(state, record))
+
+
+def _waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | None) -> WaitingFor | None:
     """Return why a job that may only run in a booking cannot start now; None: it can."""
     if booking is None:
         transferred = state.transfers.get(state.transfer_by_job.get(record.id, ""))
@@ -106,7 +129,9 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
             return None
         facts = record.facts
         name = read_advres(facts.resources)
-        return missing_booking(name, facts.owner, state.bookings, state.reservations)
+        return missing_booking(
+            name, facts.owner, bookings_of(state), {one.name for one in blocks_of_components(state)}
+        )
     if booking.phase != "open":
         words = f"reservation {booking.shown}, which begins at {moment_in_words(booking.start)}"
         return WaitingFor("reservation", words)
@@ -123,7 +148,7 @@ def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | 
     return None
 
 
-def place_in_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
+def _place_in_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     """Place an unplaced job in its booking, to start now. Return False if the booking has no room now."""
     plan, now = state.plan, state.now
     free_booking_slots(state, booking)
@@ -136,12 +161,12 @@ def place_in_booking(state: EngineState, record: JobRecord, booking: Booking) ->
         plan.undo_place(record.slot)
         placed = False
     jobs = (*booking.jobs, record.id) if placed and record.id not in booking.jobs else booking.jobs
-    state.bookings[booking.name] = replace(booking, slots=(), pieces=(), jobs=jobs)
+    bookings_of(state)[booking.name] = replace(booking, slots=(), pieces=(), jobs=jobs)
     update_booking_slots(state, booking.name)
     return placed
 
 
-def is_outside_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
+def _is_outside_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     """Return whether a job that had a placement in the booking was moved out of it."""
     if record.id not in booking.jobs:
         return False
@@ -169,6 +194,103 @@ def _respects_booking(state: EngineState, record: JobRecord, booking: Booking) -
     )
 
 
+def _is_too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:
+    """Return whether a job that starts now would hold cores of its booking beyond the booking's end, when
+    others may use them. Components of a co-allocation may start late.
+    """
+    end = max(state.plan.end(record.slot), state.now + record.understood.walltime)
+    return end > booking.end and not booking.event.transfer
+
+
+def reason_to_replan(state: EngineState, record: JobRecord) -> tuple[Cause, str] | None:
+    """Return why a due job must be planned again instead of started; None: it may start."""
+    booking = find_booking(state, record)
+    if booking is None:
+        if _waits_for_booking(state, record, booking) is not None:
+            return Cause.RESERVATION, "its co-allocation does not start here"
+        return None
+    if _is_outside_booking(state, record, booking):
+        return Cause.RESERVATION, f"it runs only in reservation {booking.name}"
+    if _is_too_late(state, record, booking):
+        return Cause.OUTAGE, f"its reservation {booking.name} would end before its walltime is over"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class BookingConfinement:
+    """A job that runs only in its booking; see ``Confinement``."""
+
+    booking: Booking
+
+    @property
+    def missing_room(self) -> str:
+        """What the job waits for when ``place`` found no room."""
+        return f"room in reservation {self.booking.name}"
+
+    @property
+    def keeps_place(self) -> bool:
+        """Components of a co-allocation start however late they are."""
+        return bool(self.booking.event.transfer)
+
+    @property
+    def start_by(self) -> int:
+        """The latest start of a component of a co-allocation; FOREVER: any time."""
+        event = self.booking.event
+        return self.booking.start + event.late if event.transfer and event.late else FOREVER
+
+    def place(self, state: EngineState, record: JobRecord) -> bool:
+        """Place an unplaced job in its booking, to start now. Return False if there is no room now."""
+        return _place_in_booking(state, record, self.booking)
+
+    def start_late(self, state: EngineState) -> None:
+        """Note that a job of the booking was moved to a later start: it holds its part longer."""
+        update_booking_slots(state, self.booking.name)
+
+
+def confinement_of(state: EngineState, record: JobRecord) -> BookingConfinement | None:
+    """Return the booking outside which a job may not run; None: it may run anywhere."""
+    booking = find_booking(state, record)
+    return BookingConfinement(booking) if booking is not None else None
+
+
+def wait_in_what_if(published: Published, facts: JobFacts) -> WaitingFor | None:
+    """Return why a hypothetical job has no planned start: it names a booking. None: it names none."""
+    named = read_advres(facts.resources)
+    if not named:
+        return None
+    bookings = published_bookings(published)
+    reserved = {one.name for one in published.node_blocks}
+    missing = missing_booking(named, facts.owner, bookings, reserved)
+    booking = bookings.get(key_of(bookings, named, facts.owner.partition("@")[0]))
+    if missing is not None or booking is None or booking.phase in LIVE:
+        return missing or WaitingFor("reservation", f"room in reservation {named}")
+    return None
+
+
+def booked_slots(state: EngineState) -> list[int]:
+    """The slots that hold the unused parts of bookings."""
+    return [slot for one in bookings_of(state).values() for slot in one.slots]
+
+
+def slot_names(state: EngineState) -> dict[int, str]:
+    """The names of bookings by slot."""
+    return {slot: one.shown for one in bookings_of(state).values() for slot in one.slots}
+
+
+def slots_named(published: Published, name: str, caller: str) -> tuple[int, ...] | None:
+    """The slots of a booking that the caller has or made; None: there is none of this name."""
+    bookings = published_bookings(published)
+    booking = bookings.get(key_of(bookings, name, caller.partition("@")[0]))
+    if booking is None or caller not in (booking.event.owner, booking.event.by):
+        return None
+    return booking.slots
+
+
+def booked_jobs(state: EngineState) -> list[str]:
+    """The jobs that have a place in a booking."""
+    return [job for booking in bookings_of(state).values() for job in booking.jobs]
+
+
 def merge_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, ...]:
     """Return the held amounts of each node, all takes of a node together."""
     found: dict[str, list[int]] = {}
@@ -186,21 +308,21 @@ def free_booking_slots(state: EngineState, booking: Booking) -> None:
 
 def update_booking_slots(state: EngineState, name: str) -> bool:
     """Hold in the plan what the jobs of a booking do not use. Return whether that changed."""
-    booking = state.bookings[name]
+    booking = bookings_of(state)[name]
     jobs = tuple(job for job in booking.jobs if _is_placed(state, job))
     uses = _held_by_jobs(state, jobs)
-    other = state.bookings.get(booking.event.instead)
+    other = bookings_of(state).get(booking.event.instead)
     if other is not None and other.phase in LIVE:
         uses.append((other.start, other.end, other.held))
     pieces = _remaining_shares(booking, uses)
     there = bool(booking.slots) or not pieces
     if pieces == booking.pieces and there:
         if jobs != booking.jobs:
-            state.bookings[name] = replace(booking, jobs=jobs)
+            bookings_of(state)[name] = replace(booking, jobs=jobs)
         return False
     free_booking_slots(state, booking)
     slots = tuple(slot for piece in pieces if (slot := _fix_remaining(state, piece)) >= 0)
-    state.bookings[name] = replace(booking, jobs=jobs, pieces=pieces, slots=slots)
+    bookings_of(state)[name] = replace(booking, jobs=jobs, pieces=pieces, slots=slots)
     return True
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.facts.booking import Booking
-from schedd.engine.machine.orders import ordered
 from schedd.features.accounts.state import account_book
+from schedd.features.bookings.orders import ordered
+from schedd.features.bookings.state import Booking, bookings_of
 from schedd.policy.bookings import Order
 from schedd.wire import (
     AccountSet,
@@ -61,11 +61,11 @@ class Site(Cluster):
         return self.booking(name)
 
     def booking(self, name: str) -> Booking:
-        return self.engine.state.bookings[name]
+        return bookings_of(self.engine.state)[name]
 
     def starts(self) -> dict[str, int]:
         """Of those that hold cores, in seconds after the beginning."""
-        return {n: b.start - T for n, b in self.engine.state.bookings.items() if b.slots}
+        return {n: b.start - T for n, b in bookings_of(self.engine.state).items() if b.slots}
 
 
 def test_a_booking_keeps_its_cores_free_of_other_jobs_and_leaves_the_rest_of_the_node() -> None:
@@ -336,7 +336,7 @@ def test_a_job_that_was_moved_out_of_its_booking_starts_in_it_nevertheless() -> 
     site.engine.pause("upgrade")
     site.submit("1", walltime=100, resources={"advres": "b"})
     state = site.engine.state
-    slot, ((node, _),) = state.records["1"].slot, state.bookings["b"].held
+    slot, ((node, _),) = state.records["1"].slot, bookings_of(state)["b"].held
     (take,) = state.plan.takes(slot)
     assert state.plan.node_names[take.row] == node
     other = next(row for row, name in state.plan.node_names.items() if name != node)
@@ -410,7 +410,7 @@ def test_bookings_go_over_a_checkpoint_and_a_clock_that_is_set_back() -> None:
     site.book("c", within=(2000, 2050))
     site.book("d", within=(2000, 2100))
     engine = Engine.restore(site.engine.checkpoint())
-    assert engine.state.bookings == site.engine.state.bookings
+    assert bookings_of(engine.state) == bookings_of(site.engine.state)
     site.server.now = T - 500
     site.tell(ClockSet(id="c:1", time=T - 500))
     site.tell(site.server.snapshot())
@@ -456,7 +456,7 @@ def test_each_order_says_what_it_would_make_of_the_same_bookings(
     before = (site.starts(), site.start("1"))
     copy = site.engine.fork()
     found = ordered(copy.state, order)
-    assert {name for name, one in copy.state.bookings.items() if one.phase != "refused"} == taken
+    assert {name for name, one in bookings_of(copy.state).items() if one.phase != "refused"} == taken
     assert (found.asked, found.taken, found.lost, found.won) == (2, len(taken), lost, won)
     assert found.moved == ("short" in taken)
     hours = 4 * (200 + 100 * ("short" in taken)) / 3_600
@@ -527,4 +527,4 @@ def test_a_job_whose_booking_is_long_over_does_not_wait_for_it() -> None:
     site.alter("1", state="Q", holds="")
     assert site.runs("1") == [3 * 86_400]
     site.at(7 * 86_400)
-    assert "b" not in site.engine.state.bookings
+    assert "b" not in bookings_of(site.engine.state)

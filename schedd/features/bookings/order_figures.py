@@ -1,7 +1,7 @@
 """Comparison of the orders for planning bookings again, on copies of an engine."""
 
 from schedd.engine import Engine
-from schedd.engine.machine.orders import OrderFigures, ordered
+from schedd.features.bookings.orders import OrderFigures, ordered
 from schedd.policy.bookings import Order
 from schedd.service.questions.open_questions import cancellation_check
 

@@ -7,11 +7,11 @@ that is to be armed does not start before.
 
 from collections.abc import Iterator
 
-from schedd.engine.facts.booking import LIVE, Booking
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.words import moment_in_words
-from schedd.engine.place.booking_placement import find_transfer_booking
+from schedd.features.bookings.placement import find_transfer_booking
+from schedd.features.bookings.state import LIVE, Booking
 from schedd.model import WaitingFor
 
 __all__ = ["bounds", "overdue"]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from schedd.engine import Engine, EngineSettings
+from schedd.features.reservations.state import reservations_of
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_windows import DAY, HOUR, wall
 
@@ -13,7 +14,7 @@ def maintenance(first: int, last: int, rule: str = "", **more: Any) -> dict[str,
 
 
 def names(engine: Engine) -> list[str]:
-    return sorted(engine.state.reservations)
+    return sorted(reservations_of(engine.state))
 
 
 def test_jobs_are_planned_around_windows_that_come_again() -> None:

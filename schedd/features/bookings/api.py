@@ -8,26 +8,46 @@ import structlog
 from fastapi import Path, Request, Response
 from pydantic import Field, model_validator
 
-from schedd.api.access import Cluster, User
+from schedd.api.access import Cluster, Operator, User
 from schedd.api.audit import audit_act
 from schedd.api.booking_requests import BookingKey, BookingName, BookingTerms, OptionalTime, OptionChoice
 from schedd.api.planner_calls import await_planner
 from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key_for, key_of
+from schedd.engine import Engine
 from schedd.engine.show.view import Published
+from schedd.features.bookings.order_figures import booking_order_figures
+from schedd.features.bookings.state import (
+    LIVE,
+    Booking,
+    BookingPhase,
+    Option,
+    key_for,
+    key_of,
+    published_bookings,
+)
 from schedd.plan.columns import CPUS, GPUS, MEM
+from schedd.policy.bookings import Order
 from schedd.service.access.request_costs import add_cpu_time
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Act, Book, BookingStep, ShareFacts
 
-__all__ = ["BookingRequest", "BookingView", "BookingsView", "may_see_booking", "router"]
+__all__ = [
+    "BookingOrdersView",
+    "BookingRequest",
+    "BookingView",
+    "BookingsView",
+    "booking_view",
+    "router",
+    "visible_bookings",
+]
 
-router = RouteTable(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], route_class=UnicodeRoute)
+router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["bookings"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the bookings shows the result"
@@ -200,6 +220,40 @@ class BookingResult(SnapshotAnswer):
     booking: BookingView
 
 
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingOrderView:
+    """The same bookings, booked anew in one order."""
+
+    order: Order
+    asked: int
+    """Bookings that may still move, and those refused in the last hour that are still possible."""
+    taken: int
+    """Of these, how many find a place."""
+    lost: int
+    """Bookings that would lose their placement."""
+    won: int
+    """Of the refused, how many would have a place."""
+    moved: int
+    """Placed bookings that would begin at another time."""
+    core_hours: float
+    """Total of the placed bookings."""
+    used: float
+    """Share of all cores' time from now to `until` that jobs and bookings would hold."""
+    until: int
+    """The latest deadline of those asked."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingOrdersView(SnapshotAnswer):
+    """What would be made of the bookings by each order of replanning."""
+
+    order: Order
+    """The site's."""
+    orders: tuple[BookingOrderView, ...]
+
+
 def booking_view(published: Published, one: Booking) -> BookingView:
     """A booking as its owner sees it."""
     event, live = one.event, one.phase in LIVE
@@ -238,7 +292,9 @@ def _option_view(number: int, one: Option) -> BookingOptionView:
 
 
 @router.get(
-    "", response_model=BookingsView, responses=problem_responses("no-token", "unknown-cluster", "not-ready")
+    "/bookings",
+    response_model=BookingsView,
+    responses=problem_responses("no-token", "unknown-cluster", "not-ready"),
 )
 def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
     """The caller's bookings, including recently refused and ended ones. Callers that see all jobs see all
@@ -246,20 +302,22 @@ def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
     """
     published = cluster.published
     found = [
-        booking_view(published, one) for one in published.bookings.values() if may_see_booking(caller, one)
+        booking_view(published, one)
+        for one in published_bookings(published).values()
+        if _may_see(caller, one)
     ]
     found.sort(key=lambda one: (one.start is None, one.start or 0, one.name))
     return reply(request, BookingsView(bookings=tuple(found), **snapshot_fields(published)), published)
 
 
-@router.get("/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS))
+@router.get("/bookings/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS))
 def get_booking(request: Request, cluster: Cluster, name: BookingKey, caller: User) -> Response:
     """One booking: its start, how far it may still move, counter-offers."""
     return _booking_reply(request, cluster, _find_booking(cluster, name, caller).name)
 
 
 @router.put(
-    "/{name}",
+    "/bookings/{name}",
     response_model=BookingResult,
     responses=problem_responses(*_PUT_PROBLEMS, "too-much", "no-room", "too-large", "not-now"),
 )
@@ -280,7 +338,7 @@ async def book_cores(
         add_cpu_time(
             (await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent
         )
-        return _booking_outcome(request, cluster, key_for(cluster.published.bookings, event))
+        return _booking_outcome(request, cluster, key_for(published_bookings(cluster.published), event))
 
 
 def _booking_owner(caller: Bearer, body: BookingRequest) -> str:
@@ -295,7 +353,7 @@ def _booking_owner(caller: Bearer, body: BookingRequest) -> str:
 
 
 @router.delete(
-    "/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS, "too-much")
+    "/bookings/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS, "too-much")
 )
 async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, caller: User) -> Response:
     """Cancel a booking. Running jobs in it go on; waiting ones are planned like any other."""
@@ -303,7 +361,7 @@ async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, c
 
 
 @router.post(
-    "/{name}/accept",
+    "/bookings/{name}/accept",
     response_model=BookingResult,
     responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "too-much", "no-room", "not-now"),
 )
@@ -315,7 +373,7 @@ async def accept_counter_offer(
 
 
 @router.post(
-    "/{name}/{act}",
+    "/bookings/{name}/{act}",
     response_model=BookingResult,
     responses=problem_responses(*_ACT_PROBLEMS, "not-now", "too-much"),
 )
@@ -331,6 +389,29 @@ async def act_on_booking(
     has a `guard`.
     """
     return await _act_on_booking(request, cluster, name, caller, act)
+
+
+@router.get(
+    "/plan/booking-orders",
+    response_model=BookingOrdersView,
+    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "too-hard"),
+)
+async def compare_booking_orders(request: Request, cluster: Cluster, _: Operator) -> Response:
+    """Which order of replanning bookings would use the cluster best? Needs the role `operator` or `admin`.
+
+    On forks of the plan, all bookings that may still move, and those refused lately, are booked anew in each
+    order. Jobs and frozen bookings stay where they are, and nothing is changed.
+    """
+    engine = await await_planner(
+        cluster.call_between_batches(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment"
+    )
+    found = await run_question(request, booking_order_figures, engine, cluster.now())
+    published = cluster.published
+    rows = tuple(BookingOrderView(**asdict(one)) for one in found)
+    view = BookingOrdersView(
+        order=engine.state.site.bookings.order, orders=rows, **snapshot_fields(published)
+    )
+    return reply(request, view, published)
 
 
 async def _act_on_booking(
@@ -361,7 +442,7 @@ async def _act_on_booking(
 
 
 def _booking_outcome(request: Request, cluster: PlanLoop, name: str) -> Response:
-    booking = cluster.published.bookings.get(name)
+    booking = published_bookings(cluster.published).get(name)
     if booking is None:
         raise ProblemError("not-ready", f"what became of booking {name} is not known yet", hint=_HINT)
     if booking.phase == "refused":
@@ -373,7 +454,7 @@ def _booking_outcome(request: Request, cluster: PlanLoop, name: str) -> Response
 
 def _booking_reply(request: Request, cluster: PlanLoop, name: str) -> Response:
     published = cluster.published
-    booking = published.bookings.get(name)
+    booking = published_bookings(published).get(name)
     if booking is None:
         raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking of this name")
     return reply(
@@ -381,7 +462,15 @@ def _booking_reply(request: Request, cluster: PlanLoop, name: str) -> Response:
     )
 
 
-def may_see_booking(caller: Bearer, booking: Booking) -> bool:
+def visible_bookings(published: Published, caller: Bearer) -> tuple[list[BookingView], int]:
+    """The bookings that are not over and that the caller may see, by start; and the number of the others."""
+    live = [one for one in published_bookings(published).values() if one.phase in LIVE]
+    live.sort(key=lambda one: (one.start, one.name))
+    shown = [booking_view(published, one) for one in live if _may_see(caller, one)]
+    return shown, len(live) - len(shown)
+
+
+def _may_see(caller: Bearer, booking: Booking) -> bool:
     """Whether the booking is shown to the caller: callers that see all jobs see all bookings, others their
     own.
     """
@@ -397,8 +486,8 @@ def _may_change(caller: Bearer, booking: Booking) -> bool:
 
 
 def _find_booking(cluster: PlanLoop, name: str, caller: Bearer) -> Booking:
-    bookings = cluster.published.bookings
+    bookings = published_bookings(cluster.published)
     booking = bookings.get(key_of(bookings, name, caller.name.partition("@")[0]))
-    if booking is None or not may_see_booking(caller, booking):
+    if booking is None or not _may_see(caller, booking):
         raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking {name}")
     return booking

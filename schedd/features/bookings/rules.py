@@ -11,27 +11,37 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect import family_of
-from schedd.engine.component import components, leave_components
-from schedd.engine.facts.booking import LIVE, Booking, BookingPhase, Option, key_for
+from schedd.engine.component import PricedUse, UseBegan, components, leave_components
 from schedd.engine.facts.intake import Understood, not_counted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.machine.parts import bounds, overdue
 from schedd.engine.machine.transfers import withdraw
-from schedd.engine.place.booking_placement import (
+from schedd.engine.place.placement import displace_for, plan_job
+from schedd.features.bookings.coallocated import bounds, overdue
+from schedd.features.bookings.placement import (
     find_booking,
     free_booking_slots,
     merge_takes,
     names_booking,
     update_booking_slots,
 )
-from schedd.engine.place.placement import displace_for, plan_job
-from schedd.model import Request, WaitingFor
+from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, bookings_of, key_for
+from schedd.model import FOREVER, Request, WaitingFor
 from schedd.plan.plan import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
-from schedd.wire import Book, BookingStep, JobFacts, TransferWithdrawal
+from schedd.wire import Book, BookingStep, JobFacts, NodeChanged, TransferWithdrawal
 
-__all__ = ["advance", "book", "booking_key", "job_gone", "next_edge", "step", "yield_nodes"]
+__all__ = [
+    "advance",
+    "book",
+    "booking_key",
+    "follow_nodes",
+    "job_gone",
+    "next_edge",
+    "step",
+    "update_all_slots",
+    "yield_nodes",
+]
 
 _KEPT: Final = 86_400
 """Seconds for which what became of a booking can be asked after."""
@@ -48,8 +58,8 @@ _MOVES: Final = 20
 
 def book(state: EngineState, event: Book) -> None:
     """Somebody wants cores: they are booked, or refused with counter-offers. A user books a name once."""
-    key = key_for(state.bookings, event)
-    known = state.bookings.get(key)
+    key = key_for(bookings_of(state), event)
+    known = bookings_of(state).get(key)
     if known is not None and known.phase in LIVE:
         return
     _admit(state, event if key == event.name else replace(event, name=key))
@@ -57,7 +67,7 @@ def book(state: EngineState, event: Book) -> None:
 
 def step(state: EngineState, event: BookingStep) -> None:
     """Somebody takes a counter-offer, or fixes, confirms, arms, keeps or gives back a booking."""
-    booking = state.bookings.get(event.name)
+    booking = bookings_of(state).get(event.name)
     if booking is None:
         return
     match event.act:
@@ -83,7 +93,7 @@ def step(state: EngineState, event: BookingStep) -> None:
 
 
 def _put(state: EngineState, booking: Booking) -> None:
-    state.bookings[booking.name] = replace(booking, since=state.now)
+    bookings_of(state)[booking.name] = replace(booking, since=state.now)
 
 
 # ---- taking a booking, or not ---------------------------------------------------------------------
@@ -121,10 +131,10 @@ def _admit(state: EngineState, event: Book) -> None:
         _put(state, replace(new, text="there is no room for it in its window", options=options))
         return
     for one in moved:
-        known = state.bookings.get(one.name)
+        known = bookings_of(state).get(one.name)
         before = known.start if known is not None and known.phase in LIVE else -1
         moves = one.moves if before == one.start else (*one.moves, (state.now, before, one.start))
-        state.bookings[one.name] = replace(one, since=state.now, moves=moves[-_MOVES:])
+        bookings_of(state)[one.name] = replace(one, since=state.now, moves=moves[-_MOVES:])
         update_booking_slots(state, one.name)
     _wake(state, event.id, event.name)
 
@@ -159,7 +169,7 @@ def _against_rules(state: EngineState, event: Book, cpus: int) -> str:
     rules, now = state.site.bookings, state.now
     if not rules.most:
         return "users may book nothing here: the site has no table site.bookings"
-    live = [one for one in state.bookings.values() if one.phase in LIVE and not one.event.transfer]
+    live = [one for one in bookings_of(state).values() if one.phase in LIVE and not one.event.transfer]
     if sum(one.event.owner == event.owner for one in live) >= rules.most:
         return f"{event.owner} has {rules.most} bookings already, as many as a user may have"
     if rules.cpus and cpus > rules.cpus:
@@ -184,18 +194,21 @@ def _problem_of_components(state: EngineState, event: Book, facts: JobFacts, und
     """Why a component does not allow a booking that costs something; empty where all do."""
     if not state.site.bookings.cost or event.transfer:
         return ""
+    priced = replace(understood, walltime=event.duration)
+    use = PricedUse(booking_key(event.name), facts, priced, state.site.bookings.cost)
     for one in components():
-        if one.booking_requested is not None:
-            problem = one.booking_requested(state, event, booking_key(event.name), facts, understood)
+        if one.use_requested is not None:
+            problem = one.use_requested(state, use)
             if problem:
                 return problem
     return ""
 
 
 def _begin_in_components(state: EngineState, booking: Booking) -> None:
+    began = UseBegan(booking_key(booking.name), booking.event.owner, booking.start, booking.end)
     for one in components():
-        if one.booking_began is not None:
-            one.booking_began(state, booking, booking_key(booking.name))
+        if one.use_began is not None:
+            one.use_began(state, began)
 
 
 # ---- room -----------------------------------------------------------------------------------------
@@ -207,10 +220,10 @@ def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> l
     Algorithm 1 of the thesis: those before the new one in the site's order stay; where one behind it finds
     no place, the new one is tried in that one's stead, and those between keep their places.
     """
-    before = state.bookings.get(new.event.instead)
+    before = bookings_of(state).get(new.event.instead)
     if before is not None and before.phase in LIVE and before.event.by == new.event.by:
         free_booking_slots(state, before)
-        state.bookings[before.name] = replace(before, slots=(), pieces=())
+        bookings_of(state)[before.name] = replace(before, slots=(), pieces=())
         alone = _planned(state, [new], asked)
         update_booking_slots(state, before.name)
         return alone
@@ -218,7 +231,7 @@ def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> l
     if alone is not None:
         return alone
     order, now = state.site.bookings.order, state.now
-    others = [one for one in state.bookings.values() if one.phase == "flexible"]
+    others = [one for one in bookings_of(state).values() if one.phase == "flexible"]
     for one in others:
         asked[one.name] = _request_of(state, one)
     queue = sorted([*others, new], key=lambda one: sort_key(order, one.window, now))
@@ -228,14 +241,14 @@ def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> l
         behind = queue[place:]
         for one in behind:
             free_booking_slots(state, one)
-            state.bookings[one.name] = replace(one, slots=(), pieces=())
+            bookings_of(state)[one.name] = replace(one, slots=(), pieces=())
         found, failed = _place_all(state, [new, *behind], asked)
         if failed is None:
             return found
         for one in behind:
-            state.bookings[one.name] = one = replace(one, slots=(), pieces=())
+            bookings_of(state)[one.name] = one = replace(one, slots=(), pieces=())
             update_booking_slots(state, one.name)
-        queue[place:] = [state.bookings[one.name] for one in behind]
+        queue[place:] = [bookings_of(state)[one.name] for one in behind]
         if failed == 0:
             return None
         place += failed
@@ -332,7 +345,7 @@ def _option(window: Window, start: int) -> Option:
 
 def job_gone(state: EngineState, job: str, event: str) -> None:
     """A job is over: what it had of a booking is the booking's again."""
-    for name, booking in list(state.bookings.items()):
+    for name, booking in list(bookings_of(state).items()):
         if booking.phase == "open" and job in booking.jobs:
             update_booking_slots(state, name)
             _wake(state, event, name)
@@ -341,11 +354,25 @@ def job_gone(state: EngineState, job: str, event: str) -> None:
 # ---- time -----------------------------------------------------------------------------------------
 
 
+def follow_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
+    """Let bookings to come leave nodes that were set offline."""
+    closed = [event.node.name for event in events if event.node.state == "drain"]
+    if closed:
+        yield_nodes(state, closed, events[-1].id, "a node takes no new jobs")
+
+
+def update_all_slots(state: EngineState) -> None:
+    """Put all bookings into a plan that was rebuilt."""
+    for name, booking in list(bookings_of(state).items()):
+        if booking.phase in LIVE:
+            update_booking_slots(state, name)
+
+
 def advance(state: EngineState, event: str) -> None:
-    """What time, ends of jobs and lost nodes have done to bookings."""
+    """Follow the time, ends of jobs, and lost nodes."""
     now = state.now
-    for name in list(state.bookings):
-        booking = state.bookings[name]
+    for name in list(bookings_of(state)):
+        booking = bookings_of(state)[name]
         if booking.phase not in LIVE:
             kept = _REFUSED_KEPT if booking.phase == "refused" else _KEPT
             if booking.since + kept > now:
@@ -353,7 +380,7 @@ def advance(state: EngineState, event: str) -> None:
             elif booking.phase != "refused" and names_booking(state, name):
                 _put(state, booking)  # its jobs run like any other, as long as it is known to be over
             else:
-                del state.bookings[name]
+                del bookings_of(state)[name]
             continue
         until = booking.event.until
         if until is not None and not booking.confirmed and until <= now:
@@ -364,15 +391,15 @@ def advance(state: EngineState, event: str) -> None:
             continue
         if booking.phase == "flexible" and booking.frozen_at <= now:
             _put(state, replace(booking, phase="frozen"))
-        if state.bookings[name].phase != "open" and booking.start <= now:
-            _put(state, replace(state.bookings[name], phase="open"))
+        if bookings_of(state)[name].phase != "open" and booking.start <= now:
+            _put(state, replace(bookings_of(state)[name], phase="open"))
             _begin_in_components(state, booking)
             _wake(state, event, name)
         if update_booking_slots(state, name):
-            slots = state.bookings[name].slots
+            slots = bookings_of(state)[name].slots
             displace_for(state, slots, event, Cause.RESERVATION, f"reservation {name} has its cores again")
             _wake(state, event, name)
-        _guard(state, state.bookings[name], event)
+        _guard(state, bookings_of(state)[name], event)
 
 
 def _guard(state: EngineState, booking: Booking, event: str) -> None:
@@ -392,9 +419,13 @@ def _guard(state: EngineState, booking: Booking, event: str) -> None:
     _close(state, booking, "cancelled", words, event)
 
 
-def next_edge(state: EngineState) -> Iterable[int]:
-    """The moments, later than now, at which something is to be done about a booking."""
-    for booking in state.bookings.values():
+def next_edge(state: EngineState) -> int:
+    """When something is to be done about a booking, later than now; FOREVER: never."""
+    return min(_edges(state), default=FOREVER)
+
+
+def _edges(state: EngineState) -> Iterable[int]:
+    for booking in bookings_of(state).values():
         if booking.phase not in LIVE:
             continue
         until = booking.event.until if not booking.confirmed else None
@@ -408,8 +439,8 @@ def _close(state: EngineState, booking: Booking, phase: BookingPhase, text: str,
     leave_components(state, booking_key(booking.name))
     bound = _bound(state, booking.name)
     closed = replace(booking, phase=phase, slots=(), pieces=(), text=text, since=state.now)
-    state.bookings[booking.name] = closed
-    for one in list(state.bookings.values()):
+    bookings_of(state)[booking.name] = closed
+    for one in list(bookings_of(state).values()):
         if one.event.instead == booking.name and one.phase in LIVE:
             update_booking_slots(state, one.name)
     for record in bound:
@@ -429,7 +460,7 @@ def _bound(state: EngineState, name: str) -> list[JobRecord]:
 
 def _wake(state: EngineState, event: str, name: str) -> None:
     """Let jobs of the booking start that can, who was submitted first."""
-    words = f"there is room in reservation {state.bookings[name].shown}"
+    words = f"there is room in reservation {bookings_of(state)[name].shown}"
     for record in sorted(_bound(state, name), key=lambda one: (one.facts.submitted, one.id)):
         plan_job(state, record, event, Cause.RELEASED, words)
 
@@ -439,7 +470,7 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
     that is frozen, other nodes at the same time. One that finds none stays, and the admin is told.
     """
     names = frozenset(nodes)
-    for name, booking in list(state.bookings.items()):
+    for name, booking in list(bookings_of(state).items()):
         if booking.phase not in ("flexible", "frozen") or not any(node in names for node, _ in booking.held):
             continue
         request = _request_of(state, booking)
@@ -453,11 +484,11 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
             found = _planned(state, [fixed], {name: request})
         bare = replace(booking, slots=(), pieces=())
         if found is None:
-            state.bookings[name] = bare
+            bookings_of(state)[name] = bare
             state.alert(
                 event, "reservation", f"no other nodes are free for reservation {name}: {words}", name
             )
         else:
             moves = (*booking.moves, (state.now, booking.start, found[0].start))[-_MOVES:]
-            state.bookings[name] = replace(bare, start=found[0].start, held=found[0].held, moves=moves)
+            bookings_of(state)[name] = replace(bare, start=found[0].start, held=found[0].held, moves=moves)
         update_booking_slots(state, name)

@@ -7,6 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.preview import preview
+from schedd.features.reservations.state import reservations_of
 from schedd.plan.evaluate import Evaluation
 from schedd.wire import Reserve
 from tests.engine.cluster import Cluster, T
@@ -219,7 +220,7 @@ def test_too_many_access_lists_are_refused_by_name() -> None:
     assert cluster.alerts("reservation") == [
         "reservation r16 was not made: at most 16 different access lists are allowed"
     ]
-    assert len(cluster.engine.state.reservations) == 16
+    assert len(reservations_of(cluster.engine.state)) == 16
 
 
 def test_reservations_and_access_survive_a_checkpoint() -> None:
@@ -233,7 +234,7 @@ def test_reservations_and_access_survive_a_checkpoint() -> None:
     cluster.submit("3", "1:ppn=4:big", walltime=200, owner="eve")
     assert (cluster.start("2"), cluster.start("3")) == (0, 1000)
     cluster.node("n5", properties=("big",))
-    assert cluster.engine.state.reservations["r"].nodes == ("n1", "n2", "n5")
+    assert reservations_of(cluster.engine.state)["r"].nodes == ("n1", "n2", "n5")
 
 
 def test_a_reservation_that_is_asked_for_anew_has_its_own_nodes_and_none_of_anothers() -> None:
@@ -268,9 +269,9 @@ def test_a_reservation_that_is_told_again_moves_nothing() -> None:
     cluster = Cluster(nodes=2)
     once = Reserve(id="r:1", time=T, name="R1", nodes=("n1",), start=T + 100, end=T + 200, reason="")
     cluster.tell(once)
-    slot = cluster.engine.state.reservations["R1"].slot
+    slot = reservations_of(cluster.engine.state)["R1"].slot
     cluster.at(10)
     cluster.tell(replace(once, id="r:2", time=T + 10))
-    assert cluster.engine.state.reservations["R1"].slot == slot
+    assert reservations_of(cluster.engine.state)["R1"].slot == slot
     cluster.tell(replace(once, id="r:3", time=T + 10, end=T + 300))
-    assert cluster.engine.state.reservations["R1"].event.end == T + 300
+    assert reservations_of(cluster.engine.state)["R1"].event.end == T + 300

@@ -1,14 +1,33 @@
-"""A booking as the engine knows it: what was asked for, where it is planned, and which jobs run in it."""
+"""What the engine knows of bookings: the request, the planned place, and the jobs of each."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal
 
-from schedd.plan.schema import FieldRule
+from schedd.engine.facts.saved import known_fields
+from schedd.engine.facts.state import EngineState
+from schedd.engine.show.view import Published
+from schedd.plan.schema import FieldRule, declared
 from schedd.policy.bookings import Window
 from schedd.wire import Book
 
-__all__ = ["BOOKINGS", "LIVE", "Booking", "BookingPhase", "Option", "Piece", "Share", "key_for", "key_of"]
+__all__ = [
+    "LIVE",
+    "Booking",
+    "BookingPhase",
+    "BookingState",
+    "Option",
+    "Piece",
+    "PublishedBookings",
+    "Share",
+    "bookings_of",
+    "is_live",
+    "key_for",
+    "key_of",
+    "publish_bookings",
+    "published_bookings",
+    "without_slots",
+]
 
 BookingPhase = Literal["flexible", "frozen", "open", "over", "cancelled", "refused"]
 _OF: Final = "~"
@@ -88,7 +107,7 @@ def _load(saved: list[dict[str, Any]]) -> dict[str, Booking]:
 def _one(saved: dict[str, Any]) -> Booking:
     values = {
         **saved,
-        "event": Book(**saved["event"]),
+        "event": Book(**known_fields(Book, saved["event"])),
         "slots": tuple(saved["slots"]),
         "held": _shares(saved["held"]),
         "pieces": tuple((begin, end, _shares(held)) for begin, end, held in saved["pieces"]),
@@ -108,8 +127,48 @@ def _save(booking: Booking) -> dict[str, Any]:
     return asdict(booking) | {"event": event | {"resources": dict(booking.event.resources)}}
 
 
-BOOKINGS: Final = FieldRule(dict, lambda value: list(value.values()), _load, each=_save)
-"""How a state keeps them, by their names."""
+_BOOKINGS: Final = FieldRule(dict, lambda value: list(value.values()), _load, each=_save, kind=Booking)
+
+
+@dataclass(slots=True)
+class BookingState:
+    """The component's part of the engine's state."""
+
+    bookings: dict[str, Booking] = declared(_BOOKINGS, make=dict, carried=True, lasting=True)
+    """By key: see ``key_of``. Those that are over are kept for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedBookings:
+    """What other threads may read of the component."""
+
+    bookings: Mapping[str, Booking]
+
+
+def bookings_of(state: EngineState) -> dict[str, Booking]:
+    """The bookings by key."""
+    return state.part(BookingState).bookings
+
+
+def publish_bookings(state: EngineState) -> PublishedBookings:
+    """A copy for other threads."""
+    return PublishedBookings(dict(bookings_of(state)))
+
+
+def published_bookings(published: Published) -> Mapping[str, Booking]:
+    """The published bookings by key."""
+    return published.part(PublishedBookings).bookings
+
+
+def is_live(state: EngineState, name: str) -> bool:
+    """Whether there is a booking with this key that is not over."""
+    known = bookings_of(state).get(name)
+    return known is not None and known.phase in LIVE
+
+
+def without_slots(part: BookingState) -> None:
+    """Forget slots and jobs: the plan is rebuilt without them."""
+    part.bookings = {name: replace(one, slots=(), pieces=(), jobs=()) for name, one in part.bookings.items()}
 
 
 def key_of(bookings: Mapping[str, Booking], name: str, owner: str) -> str:

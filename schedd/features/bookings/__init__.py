@@ -1,0 +1,1 @@
+"""Bookings: cores that a user has for a time, within a window of his choice."""

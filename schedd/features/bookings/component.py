@@ -1,0 +1,55 @@
+"""What bookings add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import AlertKind, Component
+from schedd.features.bookings.placement import (
+    booked_jobs,
+    booked_slots,
+    confinement_of,
+    reason_to_replan,
+    slot_names,
+    slots_named,
+    wait_for_booking,
+    wait_in_what_if,
+)
+from schedd.features.bookings.rules import (
+    advance,
+    book,
+    follow_nodes,
+    job_gone,
+    next_edge,
+    step,
+    update_all_slots,
+    yield_nodes,
+)
+from schedd.features.bookings.state import BookingState, is_live, publish_bookings, without_slots
+from schedd.wire import Book, BookingStep
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="bookings",
+    state=BookingState,
+    handlers={Book: book, BookingStep: step},
+    nodes_taken=follow_nodes,
+    nodes_withdrawn=yield_nodes,
+    must_wait=wait_for_booking,
+    must_wait_if_named=wait_in_what_if,
+    confinement=confinement_of,
+    reason_to_replan=reason_to_replan,
+    unmovable_jobs=booked_jobs,
+    job_gone=job_gone,
+    time_passed=advance,
+    next_wake=next_edge,
+    slots=booked_slots,
+    slot_names=slot_names,
+    slots_named=slots_named,
+    alerts={
+        "group": AlertKind("a part of a group of jobs was deleted: it was late, or not confirmed in time")
+    },
+    alert_subjects={"reservation": is_live},
+    published=publish_bookings,
+    without_plan=without_slots,
+    plan_rebuilt=update_all_slots,
+)

@@ -1,0 +1,43 @@
+"""What reservations add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import AlertKind, Component
+from schedd.features.reservations.rules import (
+    block_slots,
+    claim_of,
+    endless_reservations,
+    follow_nodes,
+    is_reserved,
+    published_blocks,
+    reserve,
+    reserve_again,
+    slot_names,
+    unreserve,
+    will_return,
+)
+from schedd.features.reservations.standing import examine_standing, follow_time, next_change
+from schedd.features.reservations.state import ReservationState, without_slots
+from schedd.wire import Reserve, Unreserve
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="reservations",
+    state=ReservationState,
+    handlers={Reserve: reserve, Unreserve: unreserve},
+    nodes_taken=follow_nodes,
+    will_return=will_return,
+    site_changed=examine_standing,
+    time_passed=follow_time,
+    next_wake=next_change,
+    slots=block_slots,
+    slot_names=slot_names,
+    node_blocks=published_blocks,
+    node_claims={Reserve: claim_of},
+    endless=endless_reservations,
+    alerts={"reservation": AlertKind("a reservation was not made, or not as requested")},
+    alert_subjects={"reservation": is_reserved},
+    without_plan=without_slots,
+    plan_rebuilt=reserve_again,
+)

@@ -1,0 +1,236 @@
+"""Reservations: nodes kept free of planned jobs for a time, or kept for the jobs of an access list.
+
+An access list is kept by a *gate*: a resource of which every node has plenty and every job needs a little,
+except the jobs that the list names. The reservation takes all of it and leaves the rest of the node alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from schedd.engine.component import NodeClaim, withdraw_nodes
+from schedd.engine.facts.records import Cause
+from schedd.engine.facts.shares import BLOCK, block_takes
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.machine.nodes import refresh, refresh_all, show_all
+from schedd.engine.place.placement import displace_for, place_unplaced
+from schedd.engine.place.slot_requests import refresh_request
+from schedd.features.reservations.state import ReservationRecord, reservations_of
+from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.plan.shapes import GATE
+from schedd.policy.access import Access
+from schedd.wire import NodeChanged, Reserve, Unreserve
+
+__all__ = [
+    "access_of",
+    "block_slots",
+    "claim_of",
+    "endless_reservations",
+    "follow_edges",
+    "follow_nodes",
+    "is_reserved",
+    "next_edge",
+    "nodes_of",
+    "published_blocks",
+    "reserve",
+    "reserve_again",
+    "slot_names",
+    "unreserve",
+    "will_return",
+]
+
+_GUARD: Final = Request((Chunk(cpus=0),), Place.FREE)
+_MOST_GATES: Final = 16
+"""Access lists at once; each costs a column of every timeline."""
+
+
+def nodes_of(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
+    """The known nodes of a reservation, in the order in which they became known."""
+    if event.everywhere:
+        return tuple(nodes)
+    named, features = frozenset(event.nodes), frozenset(event.features)
+    return tuple(
+        name for name, node in nodes.items() if name in named or (features and features <= node.all_features)
+    )
+
+
+def access_of(event: Reserve) -> Access:
+    """The access list of a reservation; empty by default."""
+    users, groups, accounts, queues = map(
+        frozenset, (event.users, event.groups, event.accounts, event.queues)
+    )
+    return Access(users, groups, accounts, queues, event.shorter)
+
+
+def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
+    """Reserve nodes over an interval. Running jobs stay; planned jobs in conflict are planned again.
+
+    ``again``: the reservation is in force already, and its nodes have changed.
+    """
+    reservations = reservations_of(state)
+    before = reservations.get(event.name)
+    if (
+        before is not None
+        and not again
+        and replace(event, id="", time=0) == replace(before.event, id="", time=0)
+    ):
+        return  # an adapter sends all reservations with each snapshot
+    end = event.end if event.end is not None else state.now + 2 * HORIZON
+    start = max(event.start, state.now)
+    access = access_of(event)
+    replaced = _drop(state, event.name)
+    gate = ""
+    if end <= event.start:
+        words = f"reservation {event.name} was not made: it ends before it begins"
+        state.alert(event.id, "reservation", words)
+    elif start >= end:
+        pass  # it is over; a server may list one for a while after its end
+    elif access and not (gate := _gate(state, access)):
+        words = (
+            f"reservation {event.name} was not made: at most {_MOST_GATES} different access lists are allowed"
+        )
+        state.alert(event.id, "reservation", words)
+        start = end
+    names = nodes_of(event, state.plan.nodes)
+    missing = [name for name in event.nodes if name not in state.plan.nodes]
+    if missing and not again and start < end:
+        state.alert(
+            event.id,
+            "reservation",
+            f"reservation {event.name}: unknown nodes are left out: {', '.join(missing)}",
+            event.name,
+        )
+    if start < end:
+        slot = -1
+        if names:
+            slot = state.new_slot(_GUARD if gate else BLOCK, end - start)
+            state.plan.fix(slot, start, block_takes(state.plan, names, gate))
+        reservations[event.name] = ReservationRecord(event, slot, names, gate)
+        words = f"reservation {event.name} was made"
+        if slot >= 0:
+            displace_for(state, [slot], event.id, Cause.RESERVATION, words)
+            if not gate:
+                withdraw_nodes(state, names, event.id, words)
+    words = f"reservation {event.name} was changed"
+    refresh_all(state, dict.fromkeys([*names, *(replaced.nodes if replaced else ())]), event.id, words)
+    if replaced is not None:
+        place_unplaced(state, event.id, words)
+
+
+def unreserve(state: EngineState, event: Unreserve) -> None:
+    """Remove a reservation."""
+    gone = _drop(state, event.name)
+    if gone is not None:
+        words = f"reservation {event.name} was lifted"
+        refresh_all(state, gone.nodes, event.id, words)
+        place_unplaced(state, event.id, words)
+
+
+def follow_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:
+    """Renew the reservations whose nodes are others now: nodes are new, or have other features."""
+    for record in list(reservations_of(state).values()):
+        if nodes_of(record.event, state.plan.nodes) != record.nodes:
+            reserve(state, record.event, again=True)
+
+
+def reserve_again(state: EngineState) -> None:
+    """Put all reservations into a plan that was rebuilt."""
+    for record in list(reservations_of(state).values()):
+        reserve(state, record.event, again=True)
+
+
+def follow_edges(state: EngineState, event: str) -> None:
+    """Drop reservations that are over; plan for nodes that are down until their reservation ends."""
+    for name, record in list(reservations_of(state).items()):
+        end = record.event.end
+        if end is not None and end <= state.now:
+            _drop(state, name)
+            refresh_all(state, record.nodes, event, f"reservation {name} is over")
+        elif end is not None and record.event.start <= state.now:
+            for node in record.nodes:
+                if node in state.plan.nodes and state.plan.nodes[node].state is NodeState.DOWN:
+                    refresh(state, node, event, f"node {node} returns when reservation {name} is over")
+
+
+def next_edge(state: EngineState) -> Iterable[int]:
+    """The times, later than now, at which reservations begin and end."""
+    for record in reservations_of(state).values():
+        for edge in (record.event.start, record.event.end):
+            if edge is not None and edge > state.now:
+                yield edge
+
+
+def _drop(state: EngineState, name: str) -> ReservationRecord | None:
+    record = reservations_of(state).pop(name, None)
+    if record is not None and record.slot >= 0:
+        state.drop_slot(record.slot)
+    return record
+
+
+# ---- what the engine asks -----------------------------------------------------------------------
+
+
+def will_return(state: EngineState, name: str) -> bool:
+    """Whether a reservation for everybody with a known end has begun: then a node that is down returns."""
+    return any(
+        name in one.names
+        and not one.gate
+        and one.event.end is not None
+        and one.event.start <= state.now < one.event.end
+        for one in reservations_of(state).values()
+    )
+
+
+def claim_of(state: EngineState, event: Reserve) -> NodeClaim:
+    """The nodes that a reservation takes from jobs."""
+    nodes = frozenset(nodes_of(event, state.plan.nodes))
+    return NodeClaim(nodes, event.start, event.end, access_of(event))
+
+
+def endless_reservations(state: EngineState) -> list[str]:
+    """Reservations without an end, to follow "the job waits for"."""
+    endless = [one.event.name for one in reservations_of(state).values() if one.event.end is None]
+    return [f"reservation {name}, which has no end" for name in endless]
+
+
+def block_slots(state: EngineState) -> list[int]:
+    """Slots that hold the nodes of reservations."""
+    return [one.slot for one in reservations_of(state).values() if one.slot >= 0]
+
+
+def slot_names(state: EngineState) -> dict[int, str]:
+    """The names of reservations by slot."""
+    return {one.slot: name for name, one in reservations_of(state).items() if one.slot >= 0}
+
+
+def published_blocks(state: EngineState) -> list[Reserve]:
+    """The reservations as readers see them: with their present nodes."""
+    return [replace(one.event, nodes=one.nodes) for one in reservations_of(state).values()]
+
+
+def is_reserved(state: EngineState, name: str) -> bool:
+    """Whether there is a reservation of this name."""
+    return name in reservations_of(state)
+
+
+# ---- access lists -------------------------------------------------------------------------------
+
+
+def _gate(state: EngineState, access: Access) -> str:
+    """Return the gate of an access list, made if there is none; empty if there are too many."""
+    for gate, known in state.gates.items():
+        if known == access:
+            return gate
+    used = {reservation.gate for reservation in reservations_of(state).values()}
+    gate = next((gate for gate in state.gates if gate not in used), "")
+    if not gate:
+        if len(state.gates) == _MOST_GATES:
+            return ""
+        gate = f"{GATE}{len(state.gates) + 1}"
+    new = gate not in state.gates
+    state.gates[gate] = access
+    if new:
+        show_all(state)
+    for record in list(state.records.values()):
+        refresh_request(state, record)
+    return gate

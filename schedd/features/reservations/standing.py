@@ -1,0 +1,84 @@
+"""Standing reservations of the site's settings: each of their windows is a reservation of its own."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from schedd.engine.facts.state import EngineState
+from schedd.features.reservations.rules import follow_edges, next_edge, reserve, unreserve
+from schedd.features.reservations.state import ReservationState, reservations_of
+from schedd.model import FOREVER
+from schedd.policy.recurrence import occurrences
+from schedd.wire import Reserve, Unreserve
+
+__all__ = ["examine_standing", "follow_time", "next_change"]
+
+_AHEAD_S: Final = 60 * 86_400
+"""Windows that begin within this time are reserved."""
+_EVERY_S: Final = 6 * 3600
+_ID_PREFIX: Final = "site:"
+"""Prefix of the ids of these reservations; those of people have other ids."""
+
+
+def follow_time(state: EngineState, event: str) -> None:
+    """Renew the windows of standing reservations, and follow the edges of all reservations."""
+    if state.now >= state.part(ReservationState).standing_due:
+        _renew(state)
+    if reservations_of(state):
+        follow_edges(state, event)
+
+
+def next_change(state: EngineState) -> int:
+    """When reservations change next without an event; FOREVER: never."""
+    moment = min(next_edge(state), default=FOREVER)
+    if state.site.reservations and state.node_facts:
+        moment = min(moment, state.part(ReservationState).standing_due)
+    return moment
+
+
+def examine_standing(state: EngineState) -> None:
+    """Examine the standing reservations in the next batch: the site's policy was changed."""
+    state.part(ReservationState).standing_due = state.now
+
+
+def _renew(state: EngineState) -> None:
+    """Reserve the windows that come near, and remove those that are no longer in the settings.
+
+    Nothing happens before nodes are known: a reservation is of known nodes.
+    """
+    if not state.node_facts:
+        return
+    state.part(ReservationState).standing_due = state.now + _EVERY_S
+    wanted = {event.name: event for event in _windows(state)}
+    records = reservations_of(state)
+    have = {name: one.event for name, one in records.items() if one.event.id.startswith(_ID_PREFIX)}
+    for name, event in have.items():
+        if name not in wanted:
+            unreserve(state, Unreserve(id=event.id, time=state.now, name=name))
+    for name, event in wanted.items():
+        if name not in have or replace(have[name], time=event.time) != event:
+            reserve(state, event)
+
+
+def _windows(state: EngineState) -> list[Reserve]:
+    now = state.now
+    return [
+        Reserve(
+            id=f"{_ID_PREFIX}{one.name}",
+            time=now,
+            name=f"{one.name}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%MZ}",
+            start=start,
+            end=end,
+            nodes=one.nodes,
+            features=one.features,
+            everywhere=one.everywhere,
+            users=one.users,
+            groups=one.groups,
+            accounts=one.accounts,
+            queues=one.queues,
+            shorter=one.shorter,
+            reason=one.reason,
+        )
+        for one in state.site.reservations
+        for start, end in occurrences(one.window, now, now + _AHEAD_S)
+    ]
