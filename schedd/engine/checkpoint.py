@@ -38,7 +38,7 @@ __all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000
