@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.diff import diff
 from server_adapter.bridge.state import EMPTY_STATE, ServerState
@@ -36,7 +37,6 @@ from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
 from server_adapter.torque import RequestCode, TorqueAnyPort, admin_requests
-from server_adapter.torque.requests import StatusRequest
 
 FLOOR_S = 0.6
 """A first reading of 10,000 jobs, turned into events, shall take less."""

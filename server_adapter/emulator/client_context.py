@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from server_adapter.batch.reply_payloads import Text
+from server_adapter.batch.replies import Reply, Text
+from server_adapter.batch.requests import QueueJobRequest
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.principal import Principal
-from server_adapter.torque.replies import Reply, encode_reply
-from server_adapter.torque.requests import QueueJobRequest
+from server_adapter.torque.replies import encode_reply
 
 OK = encode_reply(Reply())
 """The reply of success without data."""

@@ -4,7 +4,7 @@ import random
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from server_adapter.torque.codes import RequestCode
+from server_adapter.batch.codes import RequestCode
 from server_adapter.torque.errors import TorqueErrorCode
 
 FOREVER = 1 << 62

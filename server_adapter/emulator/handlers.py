@@ -4,7 +4,17 @@ from collections.abc import Callable
 from signal import Signals
 from typing import Any
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import (
+    JobRequest,
+    ManageRequest,
+    MessageRequest,
+    MoveRequest,
+    RunRequest,
+    ShutdownRequest,
+    SignalRequest,
+)
 from server_adapter.emulator import admission, job_changes, lifecycle
 from server_adapter.emulator.client_context import OK, ClientContext, error_reply
 from server_adapter.emulator.errors import RefusalError, SubmissionCode, refusal
@@ -14,17 +24,7 @@ from server_adapter.emulator.principal import demand_live, demand_manager, deman
 from server_adapter.emulator.queries import TorqueQueries
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.submission_requests import Submissions
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.requests import (
-    JobRequest,
-    ManageRequest,
-    MessageRequest,
-    MoveRequest,
-    RunRequest,
-    ShutdownRequest,
-    SignalRequest,
-)
 
 _RERUN_RIGHTS = "additional permissions required (ATR_DFLAG_MGWR | ATR_DFLAG_OPWR)"
 _SUSPENSIONS = frozenset({"suspend", "resume"})

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 
+from server_adapter.batch.codes import ManagerCommand, ObjectType
+from server_adapter.batch.requests import ManageRequest
 from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator.errors import RefusalError, bad_value
 from server_adapter.emulator.jobs import Queue
 from server_adapter.emulator.nodes import EmulatedNode, NodeSpec
 from server_adapter.emulator.settings import BOOLEANS, NUMBERS, SETTABLE, TEXTS
 from server_adapter.emulator.state import Cluster
-from server_adapter.torque.codes import ManagerCommand, ObjectType, SchedulerCommand
+from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.notation import flag
-from server_adapter.torque.requests import ManageRequest
 
 
 def manage(cluster: Cluster, request: ManageRequest) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
-from server_adapter.batch.reply_payloads import Location, SelectedJobs
+from server_adapter.batch.codes import ObjectType
+from server_adapter.batch.replies import Location, Reply, ReplyChoice, ResourceCounts, SelectedJobs
+from server_adapter.batch.requests import JobRequest, SelectRequest, SelectStatusRequest, StatusRequest
 from server_adapter.dis import Attribute, encode_integer, encode_string
 from server_adapter.emulator.client_context import ClientContext
 from server_adapter.emulator.destination import find_slots, parse_destination
@@ -21,16 +23,9 @@ from server_adapter.emulator.status_attributes import (
     summarize,
 )
 from server_adapter.emulator.versions import JOB_NAMES
-from server_adapter.torque.codes import ObjectType
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.replies import Reply, ReplyChoice, ResourceCounts, encode_reply
-from server_adapter.torque.requests import (
-    JobRequest,
-    ResourceQueryRequest,
-    SelectInRequest,
-    SelectRequest,
-    StatusRequest,
-)
+from server_adapter.torque.replies import encode_reply
+from server_adapter.torque.requests import ResourceQueryRequest
 
 _SUMMARY = "summarize_arrays"
 _STATUS_HEAD = encode_reply(Reply())[:-2] + encode_integer(ReplyChoice.STATUS)
@@ -145,7 +140,7 @@ class TorqueQueries:
         """SelStat."""
         return self._jobs(list(selected(self._cluster, request.conditions, context.who)), (), context.who)
 
-    def select_status_in(self, request: SelectInRequest, context: ClientContext) -> bytes:
+    def select_status_in(self, request: SelectStatusRequest, context: ClientContext) -> bytes:
         """SelStat in wanted attributes, which qstat uses for a queue or a state."""
         jobs = list(selected(self._cluster, request.conditions, context.who))
         self._check_names(request.attributes, jobs)

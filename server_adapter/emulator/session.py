@@ -4,6 +4,10 @@ import asyncio
 import contextlib
 import time
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.frames import RequestFrame, UnknownRequestError
+from server_adapter.batch.replies import Reply
+from server_adapter.batch.requests import RunRequest
 from server_adapter.dis import DisError, DisIncompleteError
 from server_adapter.emulator.client_context import OK, ClientContext, error_reply, in_protocol_version
 from server_adapter.emulator.decoding import ClientDecoder
@@ -11,11 +15,10 @@ from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.handlers import TorqueHandlers
 from server_adapter.emulator.principal import make_principal
 from server_adapter.emulator.simulated_server import SimulatedServer
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request
-from server_adapter.torque.replies import Reply, encode_reply
-from server_adapter.torque.requests import AuthenticateUserRequest, RunRequest
+from server_adapter.torque.frames import decode_request
+from server_adapter.torque.replies import encode_reply
+from server_adapter.torque.requests import AuthenticateUserRequest
 
 _CHUNK = 64 * 1024
 _MOST = 64 * 1024 * 1024

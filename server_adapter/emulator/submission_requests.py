@@ -1,15 +1,16 @@
 """Submission over the wire: QueueJob, script, commit, or the two-step form of 6.1 (protocol document, 5)."""
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.replies import JobId, Reply, ReplyChoice
+from server_adapter.batch.requests import JobRequest, JobScriptRequest, QueueJobRequest
 from server_adapter.emulator import submission
 from server_adapter.emulator.client_context import OK, ClientContext, PendingJob
 from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.jobs import JobOrder
 from server_adapter.emulator.principal import Principal
 from server_adapter.emulator.state import Cluster
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.replies import JobId, Reply, ReplyChoice, encode_reply
-from server_adapter.torque.requests import JobRequest, JobScriptRequest, QueueJobRequest
+from server_adapter.torque.replies import encode_reply
 
 
 class Submissions:

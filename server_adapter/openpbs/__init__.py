@@ -1,6 +1,7 @@
 """OpenPBS's batch protocol: packets, requests, replies in parts, a connection, the scheduler's place."""
 
-from server_adapter.openpbs.codes import READ_ONLY, ObjectType, OpenPBSCommand, OpenPBSErrorCode, RequestCode
+from server_adapter.batch.codes import ObjectType, RequestCode
+from server_adapter.openpbs.codes import READ_ONLY, OpenPBSCommand, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection, open_connection
 from server_adapter.openpbs.credentials import Munge, OpenPBSAnyPort, OpenPBSPrivilegedPort, OpenPBSVouch
 from server_adapter.openpbs.registration import CycleCommand, Registration, register

@@ -2,56 +2,13 @@
 
 from enum import IntEnum
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError, StaleConnectionError
 
-PROTOCOL_TYPE = 2
 PROTOCOL_VERSION = 2
 
 
-class RequestCode(IntEnum):
-    """Batch request numbers (protocol document, section 2)."""
-
-    CONNECT = 0
-    QUEUE_JOB = 1
-    JOB_SCRIPT = 3
-    COMMIT = 5
-    DELETE_JOB = 6
-    HOLD_JOB = 7
-    LOCATE_JOB = 8
-    MANAGER = 9
-    MESSAGE_JOB = 10
-    MODIFY_JOB = 11
-    MOVE_JOB = 12
-    RELEASE_JOB = 13
-    RERUN = 14
-    RUN_JOB = 15
-    SELECT_JOBS = 16
-    SHUTDOWN = 17
-    SIGNAL_JOB = 18
-    STATUS_JOB = 19
-    STATUS_QUEUE = 20
-    STATUS_SERVER = 21
-    ASYNC_RUN_JOB = 23
-    ORDER_JOB = 50
-    SELECT_STATUS = 51
-    STATUS_NODE = 58
-    DISCONNECT = 59
-    SUBMIT_RESERVATION = 70
-    STATUS_RESERVATION = 71
-    DELETE_RESERVATION = 72
-    CONFIRM_RESERVATION = 75
-    DEFERRED_SCHEDULER_REPLY = 80
-    STATUS_SCHEDULER = 81
-    STATUS_RESOURCE = 82
-    MODIFY_RESERVATION = 91
-    AUTHENTICATE = 95
-    ASYNC_MODIFY_JOB = 96
-    ASYNC_RUN_JOB_ACK = 97
-    REGISTER_SCHEDULER = 98
-    DELETE_JOBS = 100
-
-
-UNANSWERED = frozenset({RequestCode.ASYNC_RUN_JOB, RequestCode.ASYNC_MODIFY_JOB, RequestCode.DISCONNECT})
+UNANSWERED = frozenset({RequestCode.ASYNC_RUN_JOB, RequestCode.MODIFY_JOB_ASYNC, RequestCode.DISCONNECT})
 """Requests to which no reply is ever sent."""
 
 STATUS = frozenset(
@@ -77,29 +34,6 @@ READ_ONLY = STATUS | frozenset(
     }
 )
 """The requests that change nothing at the server: all that shadow mode may send."""
-
-
-class ObjectType(IntEnum):
-    """What an object of a status reply, or the target of a manager request, is."""
-
-    SERVER = 0
-    QUEUE = 1
-    JOB = 2
-    NODE = 3
-    RESERVATION = 4
-    RESOURCE = 5
-    SCHEDULER = 6
-    ARRAY = 10
-    SUBJOB = 11
-
-
-class ManagerCommand(IntEnum):
-    """The verb of requests shaped like Manager. Job requests use SET."""
-
-    CREATE = 0
-    DELETE = 1
-    SET = 2
-    UNSET = 3
 
 
 class OpenPBSCommand(IntEnum):

@@ -1,35 +1,31 @@
 """One connection to an OpenPBS server: one request at a time, timeouts, typed errors."""
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from typing import Self, TypeVar
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeVar
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.connection import DEFAULT_TIMEOUT, BatchConnection, probe_error
 from server_adapter.batch.errors import (
-    BatchError,
     ProtocolError,
-    RequestForbiddenError,
-    RightsError,
     ServerRefusedError,
     ServerUnreachableError,
     StaleConnectionError,
 )
-from server_adapter.batch.peer_owner import peer_owner_id
+from server_adapter.batch.frames import encode_request
+from server_adapter.batch.replies import Reply
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import DisconnectRequest, SelectStatusRequest, StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.batch.status_objects import DescribedObject
-from server_adapter.dis import DEFAULT_LIMITS, DisError, DisLimitError, Limits
-from server_adapter.openpbs.codes import UNANSWERED, OpenPBSErrorCode, RequestCode, refusal_error
+from server_adapter.dis import DEFAULT_LIMITS, DisError, Limits
+from server_adapter.openpbs.codes import UNANSWERED, OpenPBSErrorCode, refusal_error
 from server_adapter.openpbs.credentials import OpenPBSCredential
-from server_adapter.openpbs.frames import encode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.replies import Reply, answers, decode_reply
-from server_adapter.openpbs.requests import DisconnectRequest, SelectStatusRequest, StatusRequest
+from server_adapter.openpbs.replies import answers, decode_reply
 from server_adapter.openpbs.status import OpenPBSStatusDecoder
 
-_CHUNK = 64 * 1024
-_GOODBYE = 1.0
-DEFAULT_TIMEOUT = 30.0
+_DISTRUST = (OpenPBSErrorCode.BADCRED, OpenPBSErrorCode.PERM, OpenPBSErrorCode.BADHOST)
 
 Out = TypeVar("Out")
 
@@ -43,13 +39,10 @@ class _ReplyTurn:
         self.over = asyncio.Event()
 
 
-class OpenPBSConnection:
-    """An open connection. After any error but a refusal it is closed: open another one.
+class OpenPBSConnection(BatchConnection):
+    """A connection with pipelined requests: the server replies in the order in which they were written.
 
-    Requests may be pipelined: the server answers them in the order in which they were written.
-
-    `timeout` is in seconds, for one request and its whole reply. `permitted` restricts the requests that may
-    leave (shadow mode passes `READ_ONLY`); None permits all.
+    See `BatchConnection`.
     """
 
     def __init__(
@@ -62,23 +55,16 @@ class OpenPBSConnection:
         permitted: Collection[RequestCode] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self.user = user
-        self._reader = reader
-        self._writer = writer
-        self._timeout = timeout
-        self._permitted = None if permitted is None else frozenset(permitted)
-        self._limits = limits
+        super().__init__(reader, writer, user=user, timeout=timeout, permitted=permitted, limits=limits)
         self._writing = asyncio.Lock()
         self._last: _ReplyTurn | None = None
         self._splitter = PacketSplitter(limits)
         self._packets: list[bytes] = []
-        self._received = 0
-        self._broken: str | None = None
 
     @property
     def usable(self) -> bool:
-        """Whether the next request has a chance."""
-        return self._broken is None and not self._writer.is_closing() and not self._reader.at_eof()
+        """Whether the connection is not known to be closed."""
+        return super().usable and not self._reader.at_eof()
 
     async def request(self, request: BatchRequest) -> Reply:
         """Sends a request and returns the reply; a success at once where none is ever sent (23 and 96).
@@ -103,7 +89,7 @@ class OpenPBSConnection:
         if reply.code:
             raise self._refusal(reply, turn.request)
         if not answers(turn.request.code, reply.payload):
-            raise self._nonsense(turn.request)
+            raise self._mismatch(turn.request)
         return reply
 
     async def describe(
@@ -127,7 +113,7 @@ class OpenPBSConnection:
 
         reply, objects = await self._receive(await self._send(request), read)
         if reply is not None:
-            raise self._refusal(reply, request) if reply.code else self._nonsense(request)
+            raise self._refusal(reply, request) if reply.code else self._mismatch(request)
         return objects
 
     async def send(self, body: bytes) -> None:
@@ -155,34 +141,15 @@ class OpenPBSConnection:
             self._break("the server sent bytes that are no packet")
             raise ProtocolError(f"no packet: {error}") from error
 
-    def peer_owner(self) -> int | None:
-        """The user id of the server's process, where it is on this host. Known once anything was answered."""
-        own, peer = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
-        return peer_owner_id(own[:2], peer[:2])
+    def _refusal_error(self, code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
+        return refusal_error(code, text, action)
 
-    async def close(self) -> None:
-        """Says goodbye and closes; never raises for a peer that is gone already."""
-        if self.usable:
-            with contextlib.suppress(OSError):
-                self._writer.write(encode_packet(encode_request(DisconnectRequest(), user=self.user)))
-        self._broken = self._broken or "it was closed"
-        self._writer.close()
-        try:
-            async with asyncio.timeout(_GOODBYE):
-                await self._writer.wait_closed()
-        except (OSError, TimeoutError):
-            self._writer.transport.abort()  # nobody reads at the other end
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
+    def _disconnect_bytes(self) -> bytes:
+        return encode_packet(encode_request(DisconnectRequest(), user=self.user))
 
     async def _send(self, request: BatchRequest) -> _ReplyTurn:
         """Writes a request behind those that were written before."""
-        if self._permitted is not None and request.code not in self._permitted:
-            raise RequestForbiddenError(f"this mode does not permit to {describe_request(request)}")
+        self._check_permitted(request)
         raw = encode_packet(encode_request(request, user=self.user))
         async with self._writing:
             self._check_usable()
@@ -190,10 +157,9 @@ class OpenPBSConnection:
             if before is None or before.over.is_set():
                 before = None
                 if self._packets or self._splitter.pending:
-                    self._break("the server sent bytes that nobody asked for")
-                    raise ProtocolError("bytes from pbs_server that belong to no request")
+                    raise self._unexpected_bytes()
             turn = _ReplyTurn(request, before)
-            with self._ended_by_errors(turn):
+            with self._broken_by_errors(turn.request):
                 async with asyncio.timeout(self._timeout):
                     self._writer.write(raw)
                     await self._writer.drain()
@@ -203,7 +169,7 @@ class OpenPBSConnection:
 
     async def _receive(self, turn: _ReplyTurn, read: Callable[[], Awaitable[Out]]) -> Out:
         """Reads the reply to a request, once those to the requests before it were read."""
-        with self._ended_by_errors(turn):
+        with self._broken_by_errors(turn.request):
             try:
                 async with asyncio.timeout(self._timeout):
                     if turn.before is not None:
@@ -215,40 +181,9 @@ class OpenPBSConnection:
                 turn.before = None
                 turn.over.set()
 
-    def _check_usable(self) -> None:
-        if self._broken is not None:
-            raise ServerUnreachableError(f"the connection to pbs_server cannot be used: {self._broken}")
-
-    @contextlib.contextmanager
-    def _ended_by_errors(self, turn: _ReplyTurn) -> Iterator[None]:
-        """Makes typed errors of what goes wrong. Afterwards nobody knows which reply would be whose."""
-        try:
-            yield
-        except ServerUnreachableError:
-            raise
-        except TimeoutError as error:
-            self._break("a reply did not come in time")
-            raise ServerUnreachableError(
-                f"pbs_server gave no answer within {self._timeout:g} s to: {describe_request(turn.request)}"
-            ) from error
-        except (OSError, EOFError) as error:
-            self._break("the server closed it")
-            raise ServerUnreachableError(f"the connection to pbs_server broke: {error}") from error
-        except DisError as error:
-            self._break("the server sent bytes that are no reply")
-            raise ProtocolError(f"no batch reply: {error}") from error
-        except BaseException:
-            self._break("a request was abandoned")
-            raise
-
     async def _packet(self) -> bytes:
         while not self._packets:
-            chunk = await self._reader.read(_CHUNK)
-            if not chunk:
-                raise EOFError("closed by the server")
-            self._received += len(chunk)
-            if self._received > self._limits.message_bytes:
-                raise DisLimitError("a reply without end", self._received)
+            chunk = await self._read_chunk()
             self._packets += [packet.body for packet in self._splitter.feed(chunk)]
         return self._packets.pop(0)
 
@@ -257,32 +192,6 @@ class OpenPBSConnection:
         while reply.more:
             reply = decode_reply(await self._packet())
         return reply
-
-    def _refusal(self, reply: Reply, request: BatchRequest) -> BatchError:
-        """The error for this refusal. One of the connection itself makes it unusable."""
-        error = refusal_error(reply.code, reply.text, describe_request(request))
-        if isinstance(error, StaleConnectionError):
-            self._break(f"the server refused it: code {reply.code}")
-        return error
-
-    def _nonsense(self, request: BatchRequest) -> ProtocolError:
-        """The error for a reply of a kind that this request cannot have: whose reply it is nobody knows."""
-        self._break("a reply was of the wrong kind")
-        return ProtocolError(f"a reply of the wrong kind to: {describe_request(request)}")
-
-    def abort(self, reason: str) -> None:
-        """Cuts the connection: nothing that comes over it is believed any more."""
-        self._break(reason)
-
-    def _break(self, reason: str) -> None:
-        self._broken = self._broken or reason
-        self._writer.transport.abort()
-
-
-def describe_request(request: BatchRequest) -> str:
-    """A request in a few words, for messages: `RUN_JOB 7.server`."""
-    subject = getattr(request, "job", None) or getattr(request, "name", None)
-    return f"{request.code.name} {subject}" if subject else request.code.name
 
 
 async def open_connection(
@@ -308,10 +217,7 @@ async def open_connection(
         await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
     except (ServerRefusedError, StaleConnectionError) as error:
         await connection.close()
-        where = f"pbs_server at {address.host}:{address.port}"
-        if error.code in (OpenPBSErrorCode.BADCRED, OpenPBSErrorCode.PERM, OpenPBSErrorCode.BADHOST):
-            raise RightsError(f"{where} does not trust {user} here: {error}") from error
-        raise ServerUnreachableError(f"{where} serves nobody yet: {error}") from error
+        raise probe_error(address, user, error, _DISTRUST) from error
     except BaseException:
         await connection.close()
         raise

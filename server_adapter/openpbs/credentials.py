@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerUnreachableError
+from server_adapter.batch.frames import encode_request
 from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address, connect, connect_privileged
 from server_adapter.dis import DisError
-from server_adapter.openpbs.frames import encode_request
 from server_adapter.openpbs.packets import Packet, PacketKind, PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import decode_reply
 from server_adapter.openpbs.requests import AuthenticateRequest, ConnectRequest

@@ -16,15 +16,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import TakenError
-from server_adapter.batch.reply_payloads import Text
+from server_adapter.batch.frames import UnknownRequestError
+from server_adapter.batch.replies import JobId, Reply, ReplyChoice, Text
+from server_adapter.batch.requests import JobScriptRequest, QueueJobRequest
 from server_adapter.batch.supervision import TaskSet
 from server_adapter.dis import Attribute, DisError
-from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
-from server_adapter.openpbs.frames import UnknownRequestError, decode_request
+from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.replies import JobId, Reply, ReplyChoice, encode_reply
-from server_adapter.openpbs.requests import JobScriptRequest, QueueJobRequest
+from server_adapter.openpbs.replies import encode_reply
 
 __all__ = ["ExpectedJob", "MovedJob", "Receiver"]
 

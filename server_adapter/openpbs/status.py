@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 
+from server_adapter.batch.replies import Reply, ReplyChoice
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import DEFAULT_LIMITS, AttributeScanner, Decoder, Limits, is_plain
-from server_adapter.openpbs.replies import Reply, ReplyChoice, decode_reply, decode_reply_head
+from server_adapter.openpbs.replies import decode_reply, decode_reply_head
 
 
 class OpenPBSStatusDecoder:

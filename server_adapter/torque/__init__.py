@@ -1,5 +1,6 @@
 """TORQUE's batch protocol: requests, replies, a connection, the scheduler's port (protocol document)."""
 
+from server_adapter.batch.codes import ObjectType, RequestCode
 from server_adapter.batch.errors import (
     BatchError,
     ProtocolError,
@@ -9,7 +10,7 @@ from server_adapter.batch.errors import (
     ServerUnreachableError,
 )
 from server_adapter.batch.sockets import Address
-from server_adapter.torque.codes import READ_ONLY, ObjectType, RequestCode, SchedulerCommand
+from server_adapter.torque.codes import READ_ONLY, SchedulerCommand
 from server_adapter.torque.connection import TorqueConnection, open_connection
 from server_adapter.torque.credentials import TorqueAnyPort, TorquePrivilegedPort, TorqueVouch, Trqauthd
 from server_adapter.torque.errors import TorqueErrorCode

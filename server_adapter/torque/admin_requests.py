@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.batch.requests import JobRequest, ManageRequest, RunRequest, SignalRequest, StatusRequest
 from server_adapter.dis import Attribute, Operation
-from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, SignalRequest, StatusRequest
 
 
 def destination(hosts: Sequence[tuple[str, int]]) -> str:

@@ -1,55 +1,44 @@
 """One connection to a pbs_server: one request at a time, timeouts, typed errors (protocol document, 3)."""
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Collection
-from typing import Self, TypeVar
+from typing import TypeVar
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.connection import DEFAULT_TIMEOUT, BatchConnection, probe_error
 from server_adapter.batch.errors import (
-    BatchError,
     ProtocolError,
-    RequestForbiddenError,
-    RightsError,
     ServerRefusedError,
     ServerUnreachableError,
     StaleConnectionError,
 )
-from server_adapter.batch.peer_owner import peer_owner_id
+from server_adapter.batch.frames import encode_request
+from server_adapter.batch.replies import Reply
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import DisconnectRequest, SelectRequest, SelectStatusRequest, StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import (
     DEFAULT_LIMITS,
     Attribute,
     Decoder,
-    DisError,
     DisIncompleteError,
-    DisLimitError,
     Limits,
 )
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.credentials import TorqueCredential
 from server_adapter.torque.errors import TorqueErrorCode, refusal_error
-from server_adapter.torque.frames import encode_request
-from server_adapter.torque.replies import Reply, answers, decode_reply
-from server_adapter.torque.requests import DisconnectRequest, SelectInRequest, SelectRequest, StatusRequest
+from server_adapter.torque.replies import answers, decode_reply
 from server_adapter.torque.status import TorqueStatusDecoder
 
-_CHUNK = 64 * 1024
-_GOODBYE = 1.0
 _PROBE = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("server_state"),))
-DEFAULT_TIMEOUT = 30.0
+_DISTRUST = (TorqueErrorCode.BADCRED, TorqueErrorCode.PERM, TorqueErrorCode.BADHOST)
 
 Out = TypeVar("Out")
 
 
-class TorqueConnection:
-    """An open connection. After any error but a refusal it is closed: open another one.
-
-    `timeout` is in seconds, for one request and its whole reply. `permitted` restricts the requests that may
-    leave (shadow mode passes `READ_ONLY`); None permits all.
-    """
+class TorqueConnection(BatchConnection):
+    """A connection that carries one request at a time. See `BatchConnection`."""
 
     def __init__(
         self,
@@ -62,25 +51,13 @@ class TorqueConnection:
         permitted: Collection[RequestCode] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self.user = user
+        super().__init__(reader, writer, user=user, timeout=timeout, permitted=permitted, limits=limits)
         self.version = version
-        self._reader = reader
-        self._writer = writer
-        self._timeout = timeout
-        self._permitted = None if permitted is None else frozenset(permitted)
-        self._limits = limits
         self._turn = asyncio.Lock()
         self._stray = b""
-        self._received = 0
-        self._broken: str | None = None
-
-    @property
-    def usable(self) -> bool:
-        """Whether the next request has a chance."""
-        return self._broken is None and not self._writer.is_closing()
 
     async def request(self, request: BatchRequest) -> Reply:
-        """Sends a request and returns the reply.
+        """Send a request and return the reply.
 
         Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
         `StaleConnectionError`, `ServerUnreachableError`, `ProtocolError`.
@@ -89,13 +66,15 @@ class TorqueConnection:
         if reply.code:
             raise self._refusal(reply, request)
         if not answers(request.code, reply.payload):
-            raise self._nonsense(request)
+            raise self._mismatch(request)
         return reply
 
     async def describe(
-        self, request: StatusRequest | SelectRequest | SelectInRequest, wanted: Collection[str] | None = None
+        self,
+        request: StatusRequest | SelectRequest | SelectStatusRequest,
+        wanted: Collection[str] | None = None,
     ) -> list[DescribedObject]:
-        """Sends a status or select-status request and returns the objects, with their `wanted` attributes.
+        """Send a status or select-status request; return the objects with their `wanted` attributes.
 
         Decodes while the reply arrives, in slices of a few milliseconds. Raises as `request` does.
         """
@@ -108,77 +87,33 @@ class TorqueConnection:
 
         reply, objects = await self._exchange(request, read)
         if reply is not None:
-            raise self._refusal(reply, request) if reply.code else self._nonsense(request)
+            raise self._refusal(reply, request) if reply.code else self._mismatch(request)
         return objects
 
-    def peer_owner(self) -> int | None:
-        """The user id of the server's process, where it is on this host. Known once anything was answered."""
-        own, peer = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
-        return peer_owner_id(own[:2], peer[:2])
+    def _refusal_error(self, code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
+        return refusal_error(code, text, action)
 
-    async def close(self) -> None:
-        """Says goodbye and closes; never raises for a peer that is gone already."""
-        if self.usable:
-            with contextlib.suppress(OSError):
-                self._writer.write(encode_request(DisconnectRequest(), user=self.user, version=self.version))
-        self._broken = self._broken or "it was closed"
-        self._writer.close()
-        try:
-            async with asyncio.timeout(_GOODBYE):
-                await self._writer.wait_closed()
-        except (OSError, TimeoutError):
-            self._writer.transport.abort()  # nobody reads at the other end
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
+    def _disconnect_bytes(self) -> bytes:
+        return encode_request(DisconnectRequest(), user=self.user, version=self.version)
 
     async def _exchange(self, request: BatchRequest, read: Callable[[], Awaitable[Out]]) -> Out:
-        if self._permitted is not None and request.code not in self._permitted:
-            raise RequestForbiddenError(f"this mode does not permit to {describe_request(request)}")
+        self._check_permitted(request)
         raw = encode_request(request, user=self.user, version=self.version)
         async with self._turn:
-            if self._broken is not None:
-                raise ServerUnreachableError(f"the connection to pbs_server cannot be used: {self._broken}")
+            self._check_usable()
             if self._stray:
-                self._break("the server sent bytes that nobody asked for")
-                raise ProtocolError("bytes from pbs_server that belong to no request")
+                raise self._unexpected_bytes()
             self._received = 0
-            try:
+            with self._broken_by_errors(request):
                 async with asyncio.timeout(self._timeout):
                     self._writer.write(raw)
                     await self._writer.drain()
                     return await read()
-            except TimeoutError as error:
-                self._break("a reply did not come in time")
-                raise ServerUnreachableError(
-                    f"pbs_server gave no answer within {self._timeout:g} s to: {describe_request(request)}"
-                ) from error
-            except (OSError, EOFError) as error:
-                self._break("the server closed it")
-                raise ServerUnreachableError(f"the connection to pbs_server broke: {error}") from error
-            except DisError as error:
-                self._break("the server sent bytes that are no reply")
-                raise ProtocolError(f"no batch reply: {error}") from error
-            except BaseException:
-                self._break("a request was abandoned")
-                raise
-
-    async def _more(self) -> bytes:
-        chunk = await self._reader.read(_CHUNK)
-        if not chunk:
-            raise EOFError("closed by the server in the middle of an exchange")
-        self._received += len(chunk)
-        if self._received > self._limits.message_bytes:
-            raise DisLimitError("a reply without end", self._received)
-        return chunk
 
     async def _read_reply(self) -> Reply:
         buffer, needed = b"", 1
         while True:
-            buffer += await self._more()
+            buffer += await self._read_chunk()
             if len(buffer) < needed:
                 continue
             decoder = Decoder(buffer, 0, self._limits)
@@ -193,36 +128,10 @@ class TorqueConnection:
     async def _read_objects(self, decoder: TorqueStatusDecoder) -> tuple[Reply | None, list[DescribedObject]]:
         objects: list[DescribedObject] = []
         while not decoder.done:
-            objects += decoder.feed(await self._more())
+            objects += decoder.feed(await self._read_chunk())
             await asyncio.sleep(0)  # a full buffer is read without waiting: let others run
         self._stray = decoder.rest
         return decoder.reply, objects
-
-    def _refusal(self, reply: Reply, request: BatchRequest) -> BatchError:
-        """The error for this refusal. One of the connection itself makes it unusable."""
-        error = refusal_error(reply.code, reply.text, describe_request(request))
-        if isinstance(error, StaleConnectionError):
-            self._break(f"the server refused it: code {reply.code}")
-        return error
-
-    def _nonsense(self, request: BatchRequest) -> ProtocolError:
-        """The error for a reply of a kind that this request cannot have: whose reply it is nobody knows."""
-        self._break("a reply was of the wrong kind")
-        return ProtocolError(f"a reply of the wrong kind to: {describe_request(request)}")
-
-    def abort(self, reason: str) -> None:
-        """Cuts the connection: nothing that comes over it is believed any more."""
-        self._break(reason)
-
-    def _break(self, reason: str) -> None:
-        self._broken = self._broken or reason
-        self._writer.transport.abort()
-
-
-def describe_request(request: BatchRequest) -> str:
-    """A request in a few words, for messages: `RUN_JOB 7.server`."""
-    subject = getattr(request, "job", None) or getattr(request, "name", None)
-    return f"{request.code.name} {subject}" if subject else request.code.name
 
 
 async def open_connection(
@@ -254,10 +163,7 @@ async def open_connection(
                 if version is None:
                     continue
                 raise  # waiting does not help: it does not speak this version
-            where = f"pbs_server at {address.host}:{address.port}"
-            if error.code in (TorqueErrorCode.BADCRED, TorqueErrorCode.PERM, TorqueErrorCode.BADHOST):
-                raise RightsError(f"{where} does not trust {user} here: {error}") from error
-            raise ServerUnreachableError(f"{where} serves nobody yet: {error}") from error
+            raise probe_error(address, user, error, _DISTRUST) from error
         except BaseException:
             await connection.close()
             raise

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerUnreachableError
+from server_adapter.batch.frames import encode_request
 from server_adapter.batch.sockets import Address, connect, connect_privileged
 from server_adapter.dis import Decoder, DisError
-from server_adapter.torque.frames import encode_request
 from server_adapter.torque.replies import decode_reply
 from server_adapter.torque.requests import AuthenticateUserRequest
 

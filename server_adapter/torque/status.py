@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
+from server_adapter.batch.replies import Reply, ReplyChoice
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import (
     DEFAULT_LIMITS,
@@ -11,7 +12,7 @@ from server_adapter.dis import (
     Limits,
     is_plain,
 )
-from server_adapter.torque.replies import Reply, ReplyChoice, decode_reply, decode_reply_head
+from server_adapter.torque.replies import decode_reply, decode_reply_head
 
 
 class TorqueStatusDecoder:

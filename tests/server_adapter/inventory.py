@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ProtocolError, ServerRefusedError
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.torque import admin_requests
 from server_adapter.torque import notation as read
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
 from server_adapter.torque.node_status import AttributeFields, NodeStatus, Values, parse_node

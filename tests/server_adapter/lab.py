@@ -1,13 +1,15 @@
 """An emulated server to speak to without sockets."""
 
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.batch.replies import Reply
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import ManageRequest, RunRequest
 from server_adapter.dis import Attribute, Decoder
 from server_adapter.emulator import EmulatedServer, Job, NodeSpec, Timing
 from server_adapter.emulator.client_context import ClientContext
 from server_adapter.emulator.principal import make_principal
-from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
-from server_adapter.torque.replies import Reply, decode_reply
-from server_adapter.torque.requests import ManageRequest, RunRequest
+from server_adapter.torque.codes import SchedulerCommand
+from server_adapter.torque.replies import decode_reply
 
 NODES = [NodeSpec("node1", 4, ("odd",)), NodeSpec("node2", 4, ("even",)), NodeSpec("node3", 4, ("odd",))]
 

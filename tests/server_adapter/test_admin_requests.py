@@ -2,10 +2,10 @@
 
 import pytest
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.frames import encode_request
 from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.torque import admin_requests
-from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.frames import encode_request
 
 JOB = "0.localhost"
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.reply_payloads import Status
+from server_adapter.batch.codes import ObjectType, RequestCode
+from server_adapter.batch.frames import RequestFrame, encode_request
+from server_adapter.batch.replies import Reply, Status
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Decoder, encode_string
-from server_adapter.torque.codes import ObjectType, RequestCode
-from server_adapter.torque.frames import RequestFrame, decode_request, encode_request
+from server_adapter.torque.frames import decode_request
 from server_adapter.torque.node_status import parse_node
-from server_adapter.torque.replies import Reply, decode_reply, encode_reply
+from server_adapter.torque.replies import decode_reply, encode_reply
 from server_adapter.torque.status import TorqueStatusDecoder
 from tests.server_adapter.inventory import parse_job, parse_queue, parse_server
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import (
     ProtocolError,
     RequestForbiddenError,
@@ -16,13 +17,14 @@ from server_adapter.batch.errors import (
     ServerRefusedError,
     ServerUnreachableError,
 )
-from server_adapter.batch.reply_payloads import Location
+from server_adapter.batch.replies import Location
+from server_adapter.batch.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.dis import Attribute, Limits
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.client_context import ClientContext
 from server_adapter.emulator.principal import make_principal
-from server_adapter.torque.codes import READ_ONLY, RequestCode
+from server_adapter.torque.codes import READ_ONLY
 from server_adapter.torque.connection import TorqueConnection, open_connection
 from server_adapter.torque.credentials import (
     TorqueAnyPort,
@@ -31,7 +33,6 @@ from server_adapter.torque.credentials import (
     TorqueVouch,
     Trqauthd,
 )
-from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
 from tests.server_adapter.inventory import JOB_ATTRIBUTES, parse_job
 
 NODES = [NodeSpec("node1"), NodeSpec("node2")]

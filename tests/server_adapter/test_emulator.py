@@ -4,16 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_adapter.batch.reply_payloads import SelectedJobs, Status
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.batch.replies import SelectedJobs, Status
 from server_adapter.batch.request_layout import BatchRequest
-from server_adapter.dis import Attribute, Decoder, Operation, encode_attribute
-from server_adapter.emulator import JobState, RefusalError, Timing
-from server_adapter.emulator.client_context import ClientContext
-from server_adapter.emulator.encoding import encode_entry
-from server_adapter.emulator.principal import make_principal
-from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
-from server_adapter.torque.replies import decode_reply
-from server_adapter.torque.requests import (
+from server_adapter.batch.requests import (
     JobRequest,
     JobScriptRequest,
     MoveRequest,
@@ -23,6 +17,13 @@ from server_adapter.torque.requests import (
     SignalRequest,
     StatusRequest,
 )
+from server_adapter.dis import Attribute, Decoder, Operation, encode_attribute
+from server_adapter.emulator import JobState, RefusalError, Timing
+from server_adapter.emulator.client_context import ClientContext
+from server_adapter.emulator.encoding import encode_entry
+from server_adapter.emulator.principal import make_principal
+from server_adapter.torque.codes import SchedulerCommand
+from server_adapter.torque.replies import decode_reply
 from tests.server_adapter.lab import Lab
 
 

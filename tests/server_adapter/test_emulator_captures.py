@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from server_adapter.batch.reply_payloads import Status, StatusObject
+from server_adapter.batch.codes import ObjectType, RequestCode
+from server_adapter.batch.replies import Reply, Status, StatusObject
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import ManageRequest, RunRequest
 from server_adapter.dis import Decoder
 from server_adapter.emulator import JobOrder, JobOutcome, NodeSpec
 from server_adapter.emulator.client_context import ClientContext, in_protocol_version
@@ -18,10 +20,8 @@ from server_adapter.emulator.lifecycle import advance
 from server_adapter.emulator.principal import make_principal
 from server_adapter.emulator.state import Cluster, new_cluster
 from server_adapter.emulator.submission import submit
-from server_adapter.torque.codes import ObjectType, RequestCode
 from server_adapter.torque.frames import decode_request
-from server_adapter.torque.replies import Reply, decode_reply
-from server_adapter.torque.requests import ManageRequest, RunRequest
+from server_adapter.torque.replies import decode_reply
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "protocols" / "captures" / "torque"
 pytestmark = pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures of real servers under {CAPTURES}")

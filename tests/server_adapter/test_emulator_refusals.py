@@ -2,25 +2,25 @@
 
 import pytest
 
-from server_adapter.batch.reply_payloads import Status
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.batch.replies import Reply, Status
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import (
+    JobRequest,
+    ManageRequest,
+    MoveRequest,
+    RunRequest,
+    SelectRequest,
+    SelectStatusRequest,
+    ShutdownRequest,
+    SignalRequest,
+)
 from server_adapter.dis import Attribute, Decoder, Operation
 from server_adapter.emulator import EmulatedServer, JobOrder, JobState, NodeSpec, RefusalError
 from server_adapter.emulator.client_context import ClientContext
 from server_adapter.emulator.principal import make_principal
 from server_adapter.emulator.state import usual_outcome
-from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.replies import Reply, decode_reply
-from server_adapter.torque.requests import (
-    JobRequest,
-    ManageRequest,
-    MoveRequest,
-    RunRequest,
-    SelectInRequest,
-    SelectRequest,
-    ShutdownRequest,
-    SignalRequest,
-)
+from server_adapter.torque.replies import decode_reply
 
 NODES = [NodeSpec(f"node{number}", 4) for number in range(1, 5)]
 CODE = RequestCode
@@ -227,7 +227,9 @@ def test_status_of_selected_jobs_in_wanted_attributes(desk: Desk) -> None:
     wanted = (Attribute("Job_Name"), Attribute("job_state"))
 
     def ask(*conditions: Attribute, extension: str | None = None) -> list[tuple[str, list[str]]]:
-        request = SelectInRequest(conditions=conditions, attributes=wanted, extension=extension)
+        request = SelectStatusRequest(
+            code=RequestCode.SELECT_STATUS_IN, conditions=conditions, attributes=wanted, extension=extension
+        )
         payload = desk.ask(request, "alice").payload
         assert isinstance(payload, Status)
         return [(item.name, [entry.name for entry in item.attributes]) for item in payload.objects]
@@ -238,7 +240,10 @@ def test_status_of_selected_jobs_in_wanted_attributes(desk: Desk) -> None:
     assert ask(states, extension="summarize_arrays") == [(queued, names)]
     assert ask(Attribute("job_state", "R")) == [(running, names)]
     nowhere = Attribute("destination", "nowhere", operation=Operation.EQ)
-    assert desk.ask(SelectInRequest(conditions=(nowhere,)), "alice").code == 15020
+    assert (
+        desk.ask(SelectStatusRequest(code=RequestCode.SELECT_STATUS_IN, conditions=(nowhere,)), "alice").code
+        == 15020
+    )
     assert desk.ask(SelectRequest(code=CODE.SELECT_JOBS, conditions=(nowhere,)), "alice").code == 15020
 
 

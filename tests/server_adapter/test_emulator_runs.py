@@ -4,13 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from server_adapter.batch.codes import ObjectType, RequestCode
+from server_adapter.batch.requests import JobRequest
 from server_adapter.dis import Attribute
 from server_adapter.emulator import JobState, RefusalError
 from server_adapter.emulator.destination import parse_destination
-from server_adapter.torque.codes import ObjectType, RequestCode
-from server_adapter.torque.requests import (
-    JobRequest,
-)
 from tests.server_adapter.lab import Lab
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import ManageRequest, RunRequest, StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedServer, NodeSpec
@@ -19,7 +20,6 @@ from server_adapter.torque import (
     admin_requests,
     open_connection,
 )
-from server_adapter.torque.requests import ManageRequest, RunRequest, StatusRequest
 from tests.server_adapter.inventory import read_jobs, read_nodes, read_server
 
 NODES = [NodeSpec("node1", 4), NodeSpec("node2", 4)]

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.listener import CommandListener, PortTakenError, SchedulerCall
-from server_adapter.torque.requests import StatusRequest
 
 NODES = [NodeSpec("node1")]
 

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.reply_payloads import Status
-from server_adapter.openpbs.codes import ObjectType, OpenPBSCommand, RequestCode
-from server_adapter.openpbs.frames import decode_request, encode_request
+from server_adapter.batch.codes import ObjectType, RequestCode
+from server_adapter.batch.frames import encode_request
+from server_adapter.batch.replies import Status
+from server_adapter.batch.requests import ManageRequest, RunRequest
+from server_adapter.openpbs.codes import OpenPBSCommand
+from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import HEADER, PacketSplitter, encode_packet
 from server_adapter.openpbs.registration import CycleCommand, decode_command
 from server_adapter.openpbs.replies import decode_reply, encode_reply
-from server_adapter.openpbs.requests import DeferredReplyRequest, ManageRequest, RunRequest
+from server_adapter.openpbs.requests import DeferredReplyRequest
 from server_adapter.openpbs.status import OpenPBSStatusDecoder
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "protocols" / "captures" / "openpbs"

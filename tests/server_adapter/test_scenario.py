@@ -6,6 +6,7 @@ import random
 import pytest
 
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.requests import SelectRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, JobState, NodeSpec, Timing
 from server_adapter.torque import (
@@ -16,7 +17,6 @@ from server_adapter.torque import (
     admin_requests,
     open_connection,
 )
-from server_adapter.torque.requests import SelectRequest
 from tests.server_adapter.inventory import read_job, read_jobs, read_nodes, read_queues, read_server
 
 NODES = [NodeSpec(f"node{number}", 4, ("odd" if number % 2 else "even",)) for number in range(1, 9)]

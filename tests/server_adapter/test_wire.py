@@ -4,28 +4,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_adapter.batch.reply_payloads import Location, Status, Text
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.batch.frames import RequestFrame, UnknownRequestError, encode_request
+from server_adapter.batch.replies import Location, Reply, Status, Text
 from server_adapter.batch.request_layout import BatchRequest
-from server_adapter.dis import Attribute, Decoder, DisIncompleteError, DisSyntaxError, Operation
-from server_adapter.torque import notation
-from server_adapter.torque.codes import READ_ONLY, ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.errors import BUSY, code_name, refusal_error
-from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request, encode_request
-from server_adapter.torque.node_status import parse_node
-from server_adapter.torque.replies import Reply, decode_reply, encode_reply
-from server_adapter.torque.requests import (
-    SHAPES,
-    AuthenticateUserRequest,
+from server_adapter.batch.requests import (
     DisconnectRequest,
     JobRequest,
     ManageRequest,
-    ResourceQueryRequest,
     RunRequest,
-    SelectInRequest,
     SelectRequest,
+    SelectStatusRequest,
     SignalRequest,
     StatusRequest,
 )
+from server_adapter.dis import Attribute, Decoder, DisIncompleteError, DisSyntaxError, Operation
+from server_adapter.openpbs.requests import SHAPES as OPENPBS_SHAPES
+from server_adapter.torque import notation
+from server_adapter.torque.codes import READ_ONLY
+from server_adapter.torque.errors import BUSY, code_name, refusal_error
+from server_adapter.torque.frames import decode_request
+from server_adapter.torque.node_status import parse_node
+from server_adapter.torque.replies import decode_reply, encode_reply
+from server_adapter.torque.requests import SHAPES, AuthenticateUserRequest, ResourceQueryRequest
 from server_adapter.torque.status import TorqueStatusDecoder
 from tests.server_adapter.inventory import parse_job, parse_queue, parse_server
 
@@ -133,10 +134,10 @@ def test_every_cut_of_a_request_waits_for_more(pair: tuple[BatchRequest, bytes],
 
 def test_read_only_requests_change_nothing_and_have_shapes() -> None:
     assert all(
-        SHAPES[code] in (StatusRequest, SelectRequest, SelectInRequest, DisconnectRequest)
+        SHAPES[code] in (StatusRequest, SelectRequest, SelectStatusRequest, DisconnectRequest)
         for code in READ_ONLY
     )
-    assert set(SHAPES) == set(RequestCode)
+    assert set(SHAPES) | set(OPENPBS_SHAPES) == set(RequestCode)
 
 
 REPLIES: list[tuple[Reply, bytes]] = [

@@ -3,8 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from server_adapter.batch.reply_payloads import Text
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.replies import Deletions, JobId, Reply, ReplyChoice, Text
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import (
+    JobRequest,
+    JobScriptRequest,
+    ManageRequest,
+    MessageRequest,
+    MoveRequest,
+    QueueJobRequest,
+    RunRequest,
+    ShutdownRequest,
+    SignalRequest,
+)
 from server_adapter.emulator import job_changes as shared
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator import submission as numbers
@@ -15,21 +27,12 @@ from server_adapter.emulator.openpbs.manager_requests import manage
 from server_adapter.emulator.openpbs.queries import OpenPBSQueries
 from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler
 from server_adapter.emulator.principal import Principal, demand_owner
-from server_adapter.openpbs.codes import UNANSWERED, OpenPBSCommand, OpenPBSErrorCode, RequestCode
-from server_adapter.openpbs.replies import Deletions, JobId, Reply, ReplyChoice, encode_reply
+from server_adapter.openpbs.codes import UNANSWERED, OpenPBSCommand, OpenPBSErrorCode
+from server_adapter.openpbs.replies import encode_reply
 from server_adapter.openpbs.requests import (
     ConfirmReservationRequest,
     DeleteJobsRequest,
-    JobRequest,
-    JobScriptRequest,
-    ManageRequest,
-    MessageRequest,
     ModifyReservationRequest,
-    MoveRequest,
-    QueueJobRequest,
-    RunRequest,
-    ShutdownRequest,
-    SignalRequest,
 )
 
 OK = encode_reply(Reply())
@@ -83,7 +86,7 @@ class OpenPBSHandlers:
             RequestCode.ASYNC_RUN_JOB: self._run,
             RequestCode.ASYNC_RUN_JOB_ACK: self._run,
             RequestCode.MODIFY_JOB: self._modify,
-            RequestCode.ASYNC_MODIFY_JOB: self._modify,
+            RequestCode.MODIFY_JOB_ASYNC: self._modify,
             RequestCode.HOLD_JOB: self._hold,
             RequestCode.RELEASE_JOB: self._release,
             RequestCode.DELETE_JOB: self._delete,

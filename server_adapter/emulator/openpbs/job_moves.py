@@ -5,7 +5,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.frames import encode_request
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import (
+    DisconnectRequest,
+    JobRequest,
+    JobScriptRequest,
+    MoveRequest,
+    QueueJobRequest,
+)
 from server_adapter.batch.sockets import Address, connect_privileged
 from server_adapter.dis import Attribute, DisError
 from server_adapter.emulator import lifecycle
@@ -14,17 +23,9 @@ from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.openpbs import runs, status_attributes
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal, demand_owner
-from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
-from server_adapter.openpbs.frames import encode_request
+from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.openpbs.packets import Packet, PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import decode_reply
-from server_adapter.openpbs.requests import (
-    DisconnectRequest,
-    JobRequest,
-    JobScriptRequest,
-    MoveRequest,
-    QueueJobRequest,
-)
 
 __all__ = ["Mover", "elsewhere"]
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from server_adapter.batch.codes import ManagerCommand, ObjectType
+from server_adapter.batch.requests import ManageRequest
 from server_adapter.dis import Attribute, Operation, values_by_key
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Queue
@@ -9,9 +11,8 @@ from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs import select_statements
 from server_adapter.emulator.openpbs.state import PbsCluster, new_scheduler, new_vnode
 from server_adapter.emulator.openpbs.vnodes import Vnode
-from server_adapter.openpbs.codes import ManagerCommand, ObjectType, OpenPBSCommand, OpenPBSErrorCode
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
 from server_adapter.openpbs.notation import boolean
-from server_adapter.openpbs.requests import ManageRequest
 
 _SHARING = frozenset(
     ["default_shared", "default_excl", "default_exclhost", "ignore_excl", "force_excl", "force_exclhost"]

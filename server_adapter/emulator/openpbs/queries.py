@@ -3,7 +3,9 @@
 import operator
 from collections.abc import Iterable, Sequence
 
-from server_adapter.batch.reply_payloads import Location, SelectedJobs
+from server_adapter.batch.codes import ObjectType
+from server_adapter.batch.replies import Location, Reply, ReplyChoice, SelectedJobs
+from server_adapter.batch.requests import JobRequest, SelectStatusRequest, StatusRequest
 from server_adapter.dis import Attribute, Operation, encode_integer, encode_string, values_by_key
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.errors import RefusalError
@@ -11,9 +13,8 @@ from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.openpbs import select_statements, status_attributes
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal, is_job_visible
-from server_adapter.openpbs.codes import ObjectType, OpenPBSErrorCode
-from server_adapter.openpbs.replies import Reply, ReplyChoice, encode_reply
-from server_adapter.openpbs.requests import JobRequest, SelectStatusRequest, StatusRequest
+from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.replies import encode_reply
 
 PART = 500
 """Objects in one part of a reply."""

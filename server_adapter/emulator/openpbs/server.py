@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from server_adapter.batch.reply_payloads import Text
+from server_adapter.batch.replies import Reply, Text
 from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import encode_integer, encode_string
 from server_adapter.emulator.errors import RefusalError
@@ -19,7 +19,7 @@ from server_adapter.emulator.principal import Principal
 from server_adapter.emulator.simulated_server import Clock, make_clock
 from server_adapter.emulator.state import Timing, usual_outcome
 from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
-from server_adapter.openpbs.replies import Reply, encode_reply
+from server_adapter.openpbs.replies import encode_reply
 from server_adapter.openpbs.requests import DeferredReplyRequest
 
 

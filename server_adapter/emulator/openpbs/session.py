@@ -5,7 +5,10 @@ import contextlib
 import time
 from abc import abstractmethod
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.frames import RequestFrame, UnknownRequestError
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import MoveRequest, RunRequest
 from server_adapter.dis import DisError
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.openpbs.handlers import OK, OpenPBSHandlers, PendingSubmission, refusal_body
@@ -13,16 +16,10 @@ from server_adapter.emulator.openpbs.job_moves import Mover, elsewhere
 from server_adapter.emulator.openpbs.state import Scheduler
 from server_adapter.emulator.principal import Principal
 from server_adapter.emulator.simulated_server import SimulatedServer
-from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
-from server_adapter.openpbs.frames import RequestFrame, UnknownRequestError, decode_request
+from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.requests import (
-    AuthenticateRequest,
-    DeleteJobsRequest,
-    MoveRequest,
-    RegisterSchedulerRequest,
-    RunRequest,
-)
+from server_adapter.openpbs.requests import AuthenticateRequest, DeleteJobsRequest, RegisterSchedulerRequest
 
 _CHUNK = 64 * 1024
 _REQUEST = b"+2+2"  # how requests begin; the end of a cycle is one number

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.wire import WriteAttributes
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import ManageRequest, StatusRequest
 from server_adapter.bridge.facts import parse_or
 from server_adapter.bridge.job_comments import is_ours, start_to_write
 from server_adapter.bridge.link import ServerLink
@@ -14,15 +16,14 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.state import EMPTY_STATE, ServerState, WrittenAttributes
 from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import parent, seconds
-from server_adapter.openpbs.requests import ManageRequest, StatusRequest
+from server_adapter.servers.job_requests import modify_request
 from server_adapter.servers.openpbs.requests import (
     comment_attribute,
     estimate,
     length,
-    modify_request,
     no_length,
 )
 
@@ -149,7 +150,7 @@ class OpenPBSJobWriter:
             await connection.request(request)
             self._proved = connection
             return
-        await connection.request(replace(request, code=RequestCode.ASYNC_MODIFY_JOB))
+        await connection.request(replace(request, code=RequestCode.MODIFY_JOB_ASYNC))
         self._unanswered += 1
         if self._unanswered >= _UNANSWERED:
             self._unanswered = 0

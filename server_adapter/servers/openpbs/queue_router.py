@@ -14,7 +14,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.replies import Deletions
+from server_adapter.batch.requests import MoveRequest, StatusRequest
 from server_adapter.bridge.link import ServerLink
 from server_adapter.bridge.queue_drainer import (
     MOST_SCRIPT,
@@ -25,20 +28,12 @@ from server_adapter.bridge.queue_drainer import (
     decode_script,
 )
 from server_adapter.dis import Attribute, values_by_key
-from server_adapter.openpbs.codes import (
-    READ_ONLY,
-    ManagerCommand,
-    ObjectType,
-    OpenPBSErrorCode,
-    RequestCode,
-    refusal_error,
-)
+from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode, refusal_error
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.job_receiver import MovedJob, Receiver
 from server_adapter.openpbs.notation import select
-from server_adapter.openpbs.replies import Deletions
-from server_adapter.openpbs.requests import DeleteJobsRequest, ManageRequest, MoveRequest, StatusRequest
-from server_adapter.servers.openpbs.requests import modify_request
+from server_adapter.openpbs.requests import DeleteJobsRequest
+from server_adapter.servers.job_requests import hold_request, list_jobs_of_routing_queues, modify_request
 from server_adapter.servers.routed_jobs import parse_routed_job
 from server_adapter.settings import DrainSettings
 
@@ -77,26 +72,15 @@ class OpenPBSQueueRouter:
 
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
         """The jobs of those of the queues that are routing queues."""
-        found: list[RoutedJob] = []
         async with self._link.borrow() as connection:
-            types = (Attribute("queue_type"),)
-            asked = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=types)
-            routing = {
-                queue.name
-                for queue in await connection.describe(asked)
-                if queue.values.get("queue_type", "").lower().startswith("r")
-            }
-            for queue in queues:
-                if queue in routing:
-                    jobs = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=queue))
-                    found += (parse_routed_job(job.name, job.values) for job in jobs)
-        return found
+            jobs = await list_jobs_of_routing_queues(connection, queues)
+        return [parse_routed_job(job.name, job.values) for job in jobs]
 
     async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
         """See `DrainableServer`. A hold replaces the comment by its own, so ours is written behind it."""
         async with self._link.borrow() as connection:
             try:
-                await connection.request(_hold(RequestCode.HOLD_JOB, job))
+                await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
                 await connection.request(modify_request(job, [Attribute("comment", comment)]))
                 found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
             except ServerRefusedError as error:
@@ -108,7 +92,7 @@ class OpenPBSQueueRouter:
     async def release_routed(self, job: str, comment: str) -> None:
         """See `DrainableServer`."""
         async with self._unless_gone() as connection:
-            await connection.request(_hold(RequestCode.RELEASE_JOB, job))
+            await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
             await connection.request(modify_request(job, [Attribute("comment", comment)]))
 
     async def hand_over_routed(self, job: RoutedJob, offer: OfferJob) -> None:
@@ -208,13 +192,3 @@ def submitted_script(moved: MovedJob) -> str:
         raise DrainError("it has no script")
     words = [_WORD.sub(r"\1", program), *_WORD.findall(named.get("argument_list", ""))]
     return f"#!/bin/sh\nexec {shlex.join(map(html.unescape, words))}\n"
-
-
-def _hold(code: RequestCode, job: str) -> ManageRequest:
-    return ManageRequest(
-        code=code,
-        command=ManagerCommand.SET,
-        object_type=ObjectType.JOB,
-        name=job,
-        attributes=(Attribute("Hold_Types", _HOLD),),
-    )

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedd.wire import NO_TYPES, JobFacts, QueueFacts, ResourceTypes, ServerFacts, ShareFacts
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import SelectStatusRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import ACTIVE, Values
 from server_adapter.bridge.link import ServerLink
@@ -17,9 +19,8 @@ from server_adapter.bridge.manual_starts import ManualStarts
 from server_adapter.bridge.server import ObjectSettings, ReadScope
 from server_adapter.bridge.state import ServerReservation, ServerState, StateBuilder
 from server_adapter.dis import Attribute
-from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
-from server_adapter.openpbs.requests import SelectStatusRequest, StatusRequest
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.facts import (
     JOB_ATTRIBUTES,

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from schedd.wire import WriteAttributes
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.requests import ManageRequest, RunRequest
 from server_adapter.bridge.job_comments import comment
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.openpbs.notation import clock_time
-from server_adapter.openpbs.requests import ManageRequest, RunRequest
+from server_adapter.servers.job_requests import modify_request
 from server_adapter.servers.openpbs.facts import SOFT_WALLTIME
 
 _ESTIMATED = "estimated"
@@ -52,14 +53,3 @@ def comment_attribute(decision: WriteAttributes) -> Attribute:
     """The comment for a queued job, or its removal."""
     text = comment(decision)
     return Attribute("comment", text) if text else Attribute("comment", operation=Operation.UNSET)
-
-
-def modify_request(job: str, attributes: Sequence[Attribute]) -> ManageRequest:
-    """Sets attributes of a job. With a reply, so that we see how long the server takes."""
-    return ManageRequest(
-        code=RequestCode.MODIFY_JOB,
-        command=ManagerCommand.SET,
-        object_type=ObjectType.JOB,
-        name=job,
-        attributes=tuple(attributes),
-    )

@@ -10,21 +10,22 @@ from itertools import islice
 from typing import Final
 
 from schedd.wire import JobFacts, ResourceTypes, Run
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import (
     BatchError,
     ProtocolError,
     ServerRefusedError,
     ServerUnreachableError,
 )
+from server_adapter.batch.requests import SelectStatusRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import ACTIVE, Values, parse_or
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute, Operation
-from server_adapter.openpbs.codes import BUSY, OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.codes import BUSY, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import parent, seconds
-from server_adapter.openpbs.requests import SelectStatusRequest, StatusRequest
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import BatchError, RequestForbiddenError, RightsError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import ServerLink
@@ -13,7 +14,7 @@ from server_adapter.bridge.manual_starts import ManualStarts
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
-from server_adapter.openpbs.codes import READ_ONLY, RequestCode
+from server_adapter.openpbs.codes import READ_ONLY
 from server_adapter.openpbs.connection import OpenPBSConnection, open_connection
 from server_adapter.openpbs.credentials import OpenPBSAnyPort, OpenPBSCredential, OpenPBSVouch
 from server_adapter.openpbs.notation import condensed
@@ -32,7 +33,7 @@ from server_adapter.servers.openpbs.transfers import OWN, REQUESTS, OpenpbsTrans
 from server_adapter.servers.openpbs.vnode_capacity import usable, vnode_capacity
 from server_adapter.settings import Settings
 
-_WRITING: Final = READ_ONLY | {RequestCode.MODIFY_JOB, RequestCode.ASYNC_MODIFY_JOB}
+_WRITING: Final = READ_ONLY | {RequestCode.MODIFY_JOB, RequestCode.MODIFY_JOB_ASYNC}
 PERMITTED: Final = {
     "shadow": READ_ONLY,
     "adviser": _WRITING,

@@ -10,13 +10,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from schedd.wire import NO_TYPES, ResourceTypes
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import SignalRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.dis import Attribute
-from server_adapter.openpbs.codes import RequestCode
 from server_adapter.openpbs.connection import OpenPBSConnection
-from server_adapter.openpbs.requests import SignalRequest, StatusRequest
 from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, is_exclusive, vnode_state
 from server_adapter.servers.openpbs.hosts import amounts
 from server_adapter.servers.openpbs.vnode_capacity import held_by, takes_vnode

@@ -6,37 +6,30 @@ user may set no operator's hold: the job comes on his own hold, and the adapter'
 its place. What came of it is looked at before the job may ever run.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import RightsError, ServerRefusedError
+from server_adapter.batch.replies import Deletions, JobId
+from server_adapter.batch.requests import (
+    JobRequest,
+    JobScriptRequest,
+    QueueJobRequest,
+    StatusRequest,
+)
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.link import ServerLink
 from server_adapter.bridge.transfers import MARK, JobRunsError
 from server_adapter.dis import Attribute
-from server_adapter.openpbs.codes import (
-    READ_ONLY,
-    ManagerCommand,
-    ObjectType,
-    OpenPBSErrorCode,
-    RequestCode,
-    refusal_error,
-)
+from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode, refusal_error
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import indices, subjob
-from server_adapter.openpbs.replies import Deletions, JobId
-from server_adapter.openpbs.requests import (
-    DeleteJobsRequest,
-    JobRequest,
-    JobScriptRequest,
-    ManageRequest,
-    QueueJobRequest,
-    StatusRequest,
-)
-from server_adapter.servers.openpbs.requests import modify_request
+from server_adapter.openpbs.requests import DeleteJobsRequest
+from server_adapter.servers.job_requests import escape_variable, hold_request, modify_request, script_chunks
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 
 __all__ = ["OWN", "REQUESTS", "OpenpbsTransferClient", "submission_attributes"]
@@ -45,7 +38,6 @@ REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, Requ
 """What a transfer sends over the adapter's own connection, in the mode `scheduler` alone."""
 OWN: Final = READ_ONLY | {RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT}
 """What leaves over a connection that is the user's."""
-_CHUNK: Final = 65_536  # bytes of a script in one request
 _HOLD, _USERS = "o", "u"
 _WORDS: Final = "held until the federation lets it start"
 _OF_TORQUE: Final = frozenset({"init_work_dir", "submit_args", "submit_host"})
@@ -82,7 +74,7 @@ def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attri
         *(Attribute(name, value) for name, value in sorted(plain.items())),
         *(Attribute("Resource_List", value, name) for name, value in submission.resources.items()),
         *((Attribute("array_indices_submitted", _indices(submission)),) if submission.array else ()),
-        Attribute("Variable_List", ",".join(f"{name}={_escaped(v)}" for name, v in variables.items())),
+        Attribute("Variable_List", ",".join(f"{name}={escape_variable(v)}" for name, v in variables.items())),
     )
 
 
@@ -108,7 +100,7 @@ class OpenpbsTransferClient:
             if not isinstance(payload, JobId):
                 raise ValueError("the server gave the job no id")
             job = payload.job
-            for place, data in enumerate(_chunks(submission.script.encode())):
+            for place, data in enumerate(script_chunks(submission.script.encode())):
                 await connection.request(JobScriptRequest(sequence=place, size=len(data), job=job, data=data))
             await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
         await self.finish(job, submission.tasks)
@@ -130,8 +122,8 @@ class OpenpbsTransferClient:
             if values is None or values.get("job_state") not in ("H", "Q", "W"):
                 return
             if _HOLD not in values.get("Hold_Types", ""):
-                await connection.request(_hold(RequestCode.HOLD_JOB, job, _HOLD))
-                await connection.request(_hold(RequestCode.RELEASE_JOB, job, _USERS))
+                await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
+                await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _USERS))
             # A hold that leaves the job's state as it was is kept in memory alone until something is altered:
             # killed before, the server would come back with the owner's hold, which nobody lifts.
             await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
@@ -148,7 +140,7 @@ class OpenpbsTransferClient:
     async def release(self, job: str) -> None:
         """Lifts our hold."""
         async with self._link.borrow() as connection:
-            await connection.request(_hold(RequestCode.RELEASE_JOB, job, _HOLD))
+            await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
         """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
@@ -161,9 +153,9 @@ class OpenpbsTransferClient:
             if values is None or values.get("job_state") in _OVER:
                 return
             try:
-                await connection.request(_hold(RequestCode.HOLD_JOB, job, _HOLD))
+                await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
                 if _ran(await _read_job(connection, job)):
-                    await connection.request(_hold(RequestCode.RELEASE_JOB, job, _HOLD))
+                    await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
                     raise JobRunsError(f"{job} was started meanwhile")
                 await _delete(connection, job)
             except ServerRefusedError as error:
@@ -190,7 +182,7 @@ class OpenpbsTransferClient:
 async def _withdraw_array(connection: OpenPBSConnection, array: str, *, may_have_run: bool) -> None:
     """An array is held as a whole, and what of it waits is deleted. Raises JobRunsError where some run."""
     try:
-        await connection.request(_hold(RequestCode.HOLD_JOB, array, _HOLD))
+        await connection.request(hold_request(RequestCode.HOLD_JOB, array, _HOLD))
         found = await _described(connection, array, (*_LOOKED_AT, *_OF_ARRAYS), subjobs=True)
         parent = next((one.values for one in found if one.name == array), {})
         waiting = parent.get("array_indices_remaining", "-")
@@ -201,7 +193,7 @@ async def _withdraw_array(connection: OpenPBSConnection, array: str, *, may_have
             return
         for first in range(0, len(names), _AT_ONCE):
             await _delete(connection, *names[first : first + _AT_ONCE])
-        await connection.request(_hold(RequestCode.RELEASE_JOB, array, _HOLD))
+        await connection.request(hold_request(RequestCode.RELEASE_JOB, array, _HOLD))
         demand_none_ran(array, ran, ran + len(names), may_have_run=may_have_run)
     except ServerRefusedError as error:
         if error.code not in (*_NONE, OpenPBSErrorCode.BADSTATE):
@@ -256,16 +248,6 @@ def _ran(values: Values | None) -> bool:
     return values.get("job_state") in _RAN
 
 
-def _hold(code: RequestCode, job: str, letter: str) -> ManageRequest:
-    return ManageRequest(
-        code=code,
-        command=ManagerCommand.SET,
-        object_type=ObjectType.JOB,
-        name=job,
-        attributes=(Attribute("Hold_Types", letter),),
-    )
-
-
 async def _delete(connection: OpenPBSConnection, *jobs: str) -> None:
     """As qdel does it: the older request for one job is carried out by 23.06, and not answered."""
     request = DeleteJobsRequest(jobs=jobs)
@@ -275,16 +257,7 @@ async def _delete(connection: OpenPBSConnection, *jobs: str) -> None:
             raise refusal_error(code, "", f"delete {name}")
 
 
-def _chunks(script: bytes) -> Iterator[bytes]:
-    for first in range(0, max(1, len(script)), _CHUNK):
-        yield script[first : first + _CHUNK]
-
-
 def _indices(submission: SubmissionFacts) -> str:
     """A range of one index is refused; one with a step that leads beyond its end is the same."""
     first = int(submission.array.partition("-")[0])
     return submission.array if submission.tasks > 1 else f"{first}-{first + 1}:2"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace(",", "\\,")

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Iterable
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Attribute
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.requests import StatusRequest
 
 _log = logging.getLogger(__name__)
 

@@ -6,16 +6,17 @@ from dataclasses import replace
 
 from schedd.wire import WriteAttributes
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import ManageRequest
 from server_adapter.bridge.job_comments import is_ours
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.state import WrittenAttributes
 from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.dis import Attribute
+from server_adapter.servers.job_requests import modify_request
 from server_adapter.servers.torque.link import TorqueLink
-from server_adapter.servers.torque.requests import WritableAttributes, modify_request, plan_request, unset
+from server_adapter.servers.torque.requests import WritableAttributes, plan_request, unset
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.requests import ManageRequest
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class TorqueJobWriter:
 
     async def comment(self, job: str, text: str) -> None:
         """Sets the comment."""
-        await self._send(modify_request(job, Attribute("comment", text)))
+        await self._send(modify_request(job, [Attribute("comment", text)]))
 
     async def clean(self, job: str, writing: WrittenAttributes) -> bool:
         """Takes our writings off a job; whether there were any."""
@@ -50,7 +51,7 @@ class TorqueJobWriter:
         if (writing.planned_start is not None or writing.planned_nodes) and self._offers.planned:
             gone += [unset("planned_start"), unset("planned_nodes")]
         if gone:
-            await self._send(modify_request(job, *gone))
+            await self._send(modify_request(job, gone))
         return bool(gone)
 
     async def write(self, write: AttributeWrite) -> bool:

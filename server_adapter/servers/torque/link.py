@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Collection
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import ServerLink
-from server_adapter.torque.codes import READ_ONLY, RequestCode
+from server_adapter.torque.codes import READ_ONLY
 from server_adapter.torque.connection import TorqueConnection, open_connection
 from server_adapter.torque.credentials import TorqueCredential
 

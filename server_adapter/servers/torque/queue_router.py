@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import ManageRequest, StatusRequest
 from server_adapter.bridge.queue_drainer import (
     GONE,
     MOST_SCRIPT,
@@ -20,13 +22,11 @@ from server_adapter.bridge.queue_drainer import (
     decode_script,
 )
 from server_adapter.dis import Attribute
+from server_adapter.servers.job_requests import hold_request, list_jobs_of_routing_queues, modify_request
 from server_adapter.servers.routed_jobs import parse_routed_job
 from server_adapter.servers.torque.link import TorqueLink
-from server_adapter.servers.torque.requests import modify_request
-from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.requests import ManageRequest, StatusRequest
 
 __all__ = ["REQUESTS", "TorqueQueueRouter"]
 
@@ -44,27 +44,16 @@ class TorqueQueueRouter:
 
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
         """The jobs of those of the queues that are routing queues."""
-        found: list[RoutedJob] = []
         async with self._link.borrow() as connection:
-            types = (Attribute("queue_type"),)
-            asked = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=types)
-            routing = {
-                queue.name
-                for queue in await connection.describe(asked)
-                if queue.values.get("queue_type", "").lower().startswith("r")
-            }
-            for queue in queues:
-                if queue in routing:
-                    jobs = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=queue))
-                    found += (parse_routed_job(job.name, job.values) for job in jobs)
-        return found
+            jobs = await list_jobs_of_routing_queues(connection, queues)
+        return [parse_routed_job(job.name, job.values) for job in jobs]
 
     async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
         """See `DrainableServer`."""
         async with self._link.borrow() as connection:
             try:
-                await connection.request(modify_request(job, Attribute("comment", comment)))
-                await connection.request(_hold(RequestCode.HOLD_JOB, job))
+                await connection.request(modify_request(job, [Attribute("comment", comment)]))
+                await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
                 found = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
             except ServerRefusedError as error:
                 if error.code in (TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE):
@@ -75,8 +64,8 @@ class TorqueQueueRouter:
     async def release_routed(self, job: str, comment: str) -> None:
         """See `DrainableServer`."""
         async with self._link.borrow() as connection:
-            await _unless_gone(connection, modify_request(job, Attribute("comment", comment)))
-            await _unless_gone(connection, _hold(RequestCode.RELEASE_JOB, job))
+            await _unless_gone(connection, modify_request(job, [Attribute("comment", comment)]))
+            await _unless_gone(connection, hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def hand_over_routed(self, job: RoutedJob, offer: OfferJob) -> None:
         """See `DrainableServer`: it is deleted here, once the federation has it."""
@@ -112,7 +101,7 @@ class TorqueQueueRouter:
     async def remove(self, job: str, comment: str) -> None:
         """See `DrainableServer`."""
         async with self._link.borrow() as connection:
-            await _unless_gone(connection, modify_request(job, Attribute("comment", comment)))
+            await _unless_gone(connection, modify_request(job, [Attribute("comment", comment)]))
             await _unless_gone(
                 connection,
                 ManageRequest(
@@ -130,13 +119,3 @@ async def _unless_gone(connection: TorqueConnection, request: ManageRequest) -> 
     except ServerRefusedError as error:
         if error.code not in (TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE):
             raise
-
-
-def _hold(code: RequestCode, job: str) -> ManageRequest:
-    return ManageRequest(
-        code=code,
-        command=ManagerCommand.SET,
-        object_type=ObjectType.JOB,
-        name=job,
-        attributes=(Attribute("Hold_Types", _HOLD),),
-    )

@@ -7,7 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import SelectStatusRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.manual_starts import ManualStarts
@@ -17,10 +19,8 @@ from server_adapter.dis import Attribute, Operation
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import FACT_PARSERS, JOB_ATTRIBUTES
 from server_adapter.servers.torque.link import TorqueLink
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.requests import SelectInRequest, StatusRequest
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +127,8 @@ class TorqueReader:
     async def _update(self) -> bool:
         """List the jobs that run or have ended; False where the server cannot do that."""
         wanted = self._jobs.names
-        request = SelectInRequest(
+        request = SelectStatusRequest(
+            code=RequestCode.SELECT_STATUS_IN,
             conditions=(Attribute("job_state", _ACTIVE_OR_OVER, operation=Operation.EQ),),
             attributes=tuple([Attribute(name) for name in wanted]),
         )

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedd.wire import Run, ShareFacts, WriteAttributes
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.requests import ManageRequest, RunRequest
 from server_adapter.bridge.job_comments import comment, start_to_write
 from server_adapter.dis import Attribute, Operation
-from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.requests import ManageRequest, RunRequest
+from server_adapter.servers.job_requests import modify_request
 
 
 def destination(shares: Sequence[ShareFacts]) -> str:
@@ -62,18 +63,7 @@ def plan_request(
         nodes = "" if start is None else ",".join(decision.planned_nodes)
         attributes.append(_attribute("planned_start", "" if start is None else str(start)))
         attributes.append(_attribute("planned_nodes", nodes))
-    return modify_request(decision.job_id, *attributes) if attributes else None
-
-
-def modify_request(job: str, *attributes: Attribute) -> ManageRequest:
-    """Sets attributes of a job."""
-    return ManageRequest(
-        code=RequestCode.MODIFY_JOB,
-        command=ManagerCommand.SET,
-        object_type=ObjectType.JOB,
-        name=job,
-        attributes=attributes,
-    )
+    return modify_request(decision.job_id, attributes) if attributes else None
 
 
 def unset(name: str) -> Attribute:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedd.wire import JobFacts, Run
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
@@ -18,11 +20,9 @@ from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import ending, job_facts
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.requests import run_request
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import BUSY, TorqueErrorCode
 from server_adapter.torque.node_status import NodeStatus, parse_node
-from server_adapter.torque.requests import StatusRequest
 
 _log = logging.getLogger(__name__)
 

@@ -7,29 +7,30 @@ and applies the queue's access lists to him; to anybody but root and managers it
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.status_objects import DescribedObject
-from server_adapter.bridge.facts import Values
-from server_adapter.bridge.transfers import MARK, JobRunsError
-from server_adapter.dis import Attribute
-from server_adapter.servers.torque.facts import array_id
-from server_adapter.servers.torque.link import TorqueLink
-from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
-from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.connection import TorqueConnection
-from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.replies import JobId
-from server_adapter.torque.requests import (
+from server_adapter.batch.replies import JobId
+from server_adapter.batch.requests import (
     JobRequest,
     JobScriptRequest,
     ManageRequest,
     QueueJobRequest,
     StatusRequest,
 )
+from server_adapter.batch.status_objects import DescribedObject
+from server_adapter.bridge.facts import Values
+from server_adapter.bridge.transfers import MARK, JobRunsError
+from server_adapter.dis import Attribute
+from server_adapter.servers.job_requests import escape_variable, hold_request, script_chunks
+from server_adapter.servers.torque.facts import array_id
+from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
+from server_adapter.torque.connection import TorqueConnection
+from server_adapter.torque.errors import TorqueErrorCode
 
 __all__ = ["REQUESTS", "TorqueTransferClient", "submission_attributes"]
 
@@ -45,7 +46,6 @@ REQUESTS: Final = frozenset(
     }
 )
 """What a transfer sends; they may leave in the mode `scheduler` alone."""
-_CHUNK: Final = 65_536  # bytes of a script in one request
 _HOLD: Final = "o"
 _DEFAULTS: Final[Mapping[str, str]] = {
     "Checkpoint": "u",
@@ -73,7 +73,7 @@ def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attri
         *(Attribute(name, value) for name, value in sorted(plain.items())),
         *(Attribute("Resource_List", value, name) for name, value in submission.resources.items()),
         *((Attribute("job_array_request", submission.array),) if submission.array else ()),
-        Attribute("Variable_List", ",".join(f"{name}={_escaped(v)}" for name, v in variables.items())),
+        Attribute("Variable_List", ",".join(f"{name}={escape_variable(v)}" for name, v in variables.items())),
     )
 
 
@@ -94,7 +94,7 @@ class TorqueTransferClient:
             if not isinstance(payload, JobId):
                 raise ValueError("the server gave the job no id")
             job = payload.job
-            for place, data in enumerate(_chunks(submission.script.encode())):
+            for place, data in enumerate(script_chunks(submission.script.encode())):
                 await connection.request(
                     JobScriptRequest(
                         code=RequestCode.JOB_SCRIPT, sequence=place, size=len(data), job=job, data=data
@@ -138,7 +138,7 @@ class TorqueTransferClient:
     async def release(self, job: str) -> None:
         """Lifts our hold."""
         async with self._link.borrow() as connection:
-            await connection.request(_hold(RequestCode.RELEASE_JOB, job))
+            await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
         """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
@@ -163,9 +163,9 @@ class TorqueTransferClient:
             if values is None and may_have_run:
                 raise JobRunsError(f"{job} is gone, and may have run")
             try:
-                await connection.request(_hold(RequestCode.HOLD_JOB, job))
+                await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
                 if _ran(_first(await _read_job(connection, job))):
-                    await connection.request(_hold(RequestCode.RELEASE_JOB, job))
+                    await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
                     raise JobRunsError(f"{job} was started meanwhile")
                 await connection.request(_delete(job))
             except ServerRefusedError as error:
@@ -224,26 +224,7 @@ def _ran(values: Values | None) -> bool:
     return values.get("job_state") in _RAN
 
 
-def _hold(code: RequestCode, job: str) -> ManageRequest:
-    return ManageRequest(
-        code=code,
-        command=ManagerCommand.SET,
-        object_type=ObjectType.JOB,
-        name=job,
-        attributes=(Attribute("Hold_Types", _HOLD),),
-    )
-
-
 def _delete(job: str) -> ManageRequest:
     return ManageRequest(
         code=RequestCode.DELETE_JOB, command=ManagerCommand.DELETE, object_type=ObjectType.JOB, name=job
     )
-
-
-def _chunks(script: bytes) -> Iterator[bytes]:
-    for first in range(0, max(1, len(script)), _CHUNK):
-        yield script[first : first + _CHUNK]
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace(",", "\\,")

@@ -6,10 +6,11 @@ import time
 import pytest
 
 from schedd.wire import JobEnded, RunAccepted, ShareFacts, Snapshot
+from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.server import ReadScope
 from server_adapter.bridge.state import ServerState
 from server_adapter.servers.torque.reader import TorqueReader
-from server_adapter.torque.codes import RequestCode, SchedulerCommand
+from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
 from tests.server_adapter.bridge.house import Build, House, link_of, release_all, submit_mixed
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.servers.torque.attribute_query import AttributeQuery
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.requests import StatusRequest
 
 KNOWN = {"job_state", "comment"}
 

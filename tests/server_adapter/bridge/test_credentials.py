@@ -8,26 +8,27 @@ from typing import Any
 import pytest
 
 from schedd.wire import ShareFacts
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.codes import RequestCode as TorqueRequestCode
 from server_adapter.batch.errors import (
     ProtocolError,
     RightsError,
     ServerUnreachableError,
     StaleConnectionError,
 )
+from server_adapter.batch.replies import Reply
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import RunRequest, SelectStatusRequest
+from server_adapter.batch.requests import StatusRequest as TorqueStatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import ServerLink
-from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
 from server_adapter.openpbs.connection import open_connection
 from server_adapter.openpbs.credentials import OpenPBSAnyPort
-from server_adapter.openpbs.replies import Reply
-from server_adapter.openpbs.requests import RunRequest, SelectStatusRequest
 from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegistration
 from server_adapter.torque import connection as torque_connection
-from server_adapter.torque.codes import RequestCode as TorqueRequestCode
 from server_adapter.torque.credentials import TorqueAnyPort
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.requests import StatusRequest as TorqueStatusRequest
 from tests.server_adapter.bridge.house import Build, House
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal
 from tests.server_adapter.openpbs.site import QUEUED, Site, run

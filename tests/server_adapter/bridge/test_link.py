@@ -5,14 +5,14 @@ import socket
 
 import pytest
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerUnreachableError
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import ServerLink
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import open_connection
 from server_adapter.torque.credentials import TorqueAnyPort
-from server_adapter.torque.requests import StatusRequest
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from schedd.wire import ShareFacts
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import RequestForbiddenError
+from server_adapter.batch.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
 from server_adapter.servers.torque.link import PERMITTED
-from server_adapter.torque.codes import READ_ONLY, RequestCode
-from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
+from server_adapter.torque.codes import READ_ONLY
 from tests.server_adapter.bridge.house import Build, link_of, start_as_admin
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.server import ReadScope
@@ -17,10 +19,8 @@ from server_adapter.emulator.queries import TorqueQueries
 from server_adapter.servers.torque.facts import FACT_PARSERS
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.credentials import TorqueAnyPort
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.requests import StatusRequest
 
 pytestmark = pytest.mark.anyio
 

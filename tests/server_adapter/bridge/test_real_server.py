@@ -13,7 +13,9 @@ import time
 import pytest
 
 from schedd.wire import WriteAttributes
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import RequestForbiddenError
+from server_adapter.batch.requests import RunRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.families import torque_credential
 from server_adapter.servers.torque.attribute_query import AttributeQuery
@@ -22,8 +24,6 @@ from server_adapter.servers.torque.link import PERMITTED, TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.servers.torque.requests import WritableAttributes, plan_request
 from server_adapter.settings import ServerSettings
-from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.requests import RunRequest
 
 COMMANDS = ("qstat", "pbsnodes", "qsub", "qdel")
 HERE = "PBS_SERVER_HOME" in os.environ and all(shutil.which(command) for command in COMMANDS)

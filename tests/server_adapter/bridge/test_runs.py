@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from schedd.wire import JobQueued, ShareFacts
+from server_adapter.batch.codes import RequestCode
 from server_adapter.emulator.handlers import TorqueHandlers
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import TorqueErrorCode
 from tests.server_adapter.bridge.house import Build, House
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from schedd.wire import SubmissionFacts, TransferDecision, TransferStep, TransferStepDone
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import RequestForbiddenError
+from server_adapter.batch.requests import QueueJobRequest
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.transfers import MARK, TransferExecutor
 from server_adapter.dis import Decoder
@@ -21,9 +23,7 @@ from server_adapter.emulator.principal import make_principal
 from server_adapter.families import connector
 from server_adapter.servers.torque.transfers import submission_attributes
 from server_adapter.settings import load_settings
-from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.replies import decode_reply
-from server_adapter.torque.requests import QueueJobRequest
 
 JOB = SubmissionFacts(
     "alice",

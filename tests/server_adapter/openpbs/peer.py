@@ -5,13 +5,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from server_adapter.batch.reply_payloads import Status, Text
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.replies import Reply, Status, Text
 from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import encode_integer, encode_string
-from server_adapter.openpbs.codes import STATUS, UNANSWERED, OpenPBSCommand, OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.codes import STATUS, UNANSWERED, OpenPBSCommand, OpenPBSErrorCode
 from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.replies import Reply, encode_reply
+from server_adapter.openpbs.replies import encode_reply
 from server_adapter.openpbs.requests import RegisterSchedulerRequest
 
 OK = Reply()

@@ -5,21 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from schedd.wire import Run, ShareFacts, WriteAttributes
-from server_adapter.batch.reply_payloads import Status, StatusObject
+from server_adapter.batch.codes import ObjectType, RequestCode
+from server_adapter.batch.replies import Reply, Status, StatusObject
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import ManageRequest, RunRequest, SelectStatusRequest, StatusRequest
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.dis import Attribute
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import ObjectType, OpenPBSErrorCode, RequestCode
-from server_adapter.openpbs.replies import Reply
-from server_adapter.openpbs.requests import (
-    ConfirmReservationRequest,
-    ManageRequest,
-    RunRequest,
-    SelectStatusRequest,
-    StatusRequest,
-)
+from server_adapter.openpbs.codes import OpenPBSErrorCode
+from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal

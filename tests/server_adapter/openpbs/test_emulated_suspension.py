@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
-from server_adapter.batch.reply_payloads import Status
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.replies import Status
+from server_adapter.batch.requests import SignalRequest
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.openpbs import runs, suspension
 from server_adapter.emulator.principal import Principal
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import OpenPBSCommand, RequestCode
+from server_adapter.openpbs.codes import OpenPBSCommand
 from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.replies import decode_reply
-from server_adapter.openpbs.requests import DeleteJobsRequest, SignalRequest
+from server_adapter.openpbs.requests import DeleteJobsRequest
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import Run, ShareFacts
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.errors import RightsError, ServerRefusedError, ServerUnreachableError, TakenError
+from server_adapter.batch.requests import ManageRequest, QueueJobRequest, RunRequest, StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import RunOutcome
@@ -25,14 +27,8 @@ from server_adapter.openpbs import (
     open_connection,
     register,
 )
-from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode, ReservationState
-from server_adapter.openpbs.requests import (
-    ConfirmReservationRequest,
-    ManageRequest,
-    QueueJobRequest,
-    RunRequest,
-    StatusRequest,
-)
+from server_adapter.openpbs.codes import ReservationState
+from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import tell
 

@@ -13,17 +13,20 @@ from typing import Any
 
 import pytest
 
-from server_adapter.batch.reply_payloads import Status, StatusObject
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.frames import encode_request
+from server_adapter.batch.replies import Status, StatusObject
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, lifecycle
 from server_adapter.emulator.openpbs.handlers import PendingSubmission
 from server_adapter.emulator.openpbs.state import new_vnode
 from server_adapter.emulator.principal import Principal
-from server_adapter.openpbs.codes import OpenPBSCommand, RequestCode, ReservationState
-from server_adapter.openpbs.frames import decode_request, encode_request
+from server_adapter.openpbs.codes import OpenPBSCommand, ReservationState
+from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import HEADER, Packet, PacketSplitter, encode_packet
 from server_adapter.openpbs.registration import decode_command
 from server_adapter.openpbs.replies import decode_reply
-from server_adapter.openpbs.requests import AuthenticateRequest, StatusRequest
+from server_adapter.openpbs.requests import AuthenticateRequest
 
 CAPTURES = Path(__file__).resolve().parents[4] / "shared" / "protocols" / "captures" / "openpbs"
 pytestmark = [
@@ -32,7 +35,7 @@ pytestmark = [
     pytest.mark.timeout(60),
 ]
 
-SILENT = {RequestCode.ASYNC_RUN_JOB, RequestCode.ASYNC_MODIFY_JOB, RequestCode.DISCONNECT}
+SILENT = {RequestCode.ASYNC_RUN_JOB, RequestCode.MODIFY_JOB_ASYNC, RequestCode.DISCONNECT}
 OF_THE_SITE = {
     *("pbs_license_min", "pbs_license_max", "pbs_license_linger_time", "license_count", "backfill_depth"),
     "has_runjob_hook",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import NO_TYPES, ShareFacts
+from server_adapter.batch.codes import ObjectType
 from server_adapter.batch.status_objects import DescribedObject
-from server_adapter.openpbs.codes import ObjectType
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import is_exclusive, node_facts, shares, vnode_use
 from server_adapter.servers.openpbs.hosts import NO_HOSTS, group_by_host, is_vscatter

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from server_adapter.batch.codes import ObjectType
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.requests import SelectStatusRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Operation
-from server_adapter.openpbs.codes import ObjectType, OpenPBSErrorCode
-from server_adapter.openpbs.requests import SelectStatusRequest, StatusRequest
+from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.servers.openpbs.jobs import JOBS, STAMPS, JobList
 
 pytestmark = pytest.mark.anyio

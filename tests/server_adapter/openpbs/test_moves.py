@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.frames import encode_request
+from server_adapter.batch.requests import MoveRequest, QueueJobRequest
 from server_adapter.bridge.queue_drainer import MOST_SCRIPT, DrainError
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
 from server_adapter.emulator.jobs import JobOrder, Queue
-from server_adapter.openpbs.codes import RequestCode
-from server_adapter.openpbs.frames import decode_request, encode_request
+from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.job_receiver import MovedJob, Receiver
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.requests import DeleteJobsRequest, MoveRequest, QueueJobRequest
+from server_adapter.openpbs.requests import DeleteJobsRequest
+from server_adapter.servers.job_requests import modify_request
 from server_adapter.servers.openpbs.queue_router import submitted_script
-from server_adapter.servers.openpbs.requests import modify_request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 ROWS = [json.loads(line) for line in Path(__file__).with_name("moves.jsonl").read_text().splitlines()]

@@ -8,7 +8,9 @@ import pytest
 
 from schedd.wire import Run, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.replies import Reply
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import RunRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import ReadScope
@@ -18,8 +20,6 @@ from server_adapter.families import connector
 from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection, open_connection
 from server_adapter.openpbs.credentials import OpenPBSAnyPort
-from server_adapter.openpbs.replies import Reply
-from server_adapter.openpbs.requests import RunRequest
 from server_adapter.servers.openpbs.requests import run_request
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings

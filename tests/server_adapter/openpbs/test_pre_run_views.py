@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import ShareFacts
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.replies import Reply
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import RunRequest, SelectStatusRequest, StatusRequest
 from server_adapter.bridge.server import RunOutcome
-from server_adapter.openpbs.codes import RequestCode
-from server_adapter.openpbs.replies import Reply
-from server_adapter.openpbs.requests import RunRequest, SelectStatusRequest, StatusRequest
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Site, run
 

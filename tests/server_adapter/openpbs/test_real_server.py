@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import WriteAttributes
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import RequestForbiddenError
+from server_adapter.batch.requests import RunRequest
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import RequestCode
-from server_adapter.openpbs.requests import RunRequest
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
 

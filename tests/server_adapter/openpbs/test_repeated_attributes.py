@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from schedd.policy.limits import Limit, parse_server_limits
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.batch.requests import ManageRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.families import connector
 from server_adapter.openpbs import OpenPBSAnyPort, open_connection
-from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.openpbs.requests import ManageRequest
 from server_adapter.settings import load_settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

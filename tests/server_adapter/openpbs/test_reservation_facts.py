@@ -5,9 +5,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from server_adapter.batch.codes import ObjectType
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerReservation
-from server_adapter.openpbs.codes import ObjectType
 from server_adapter.openpbs.notation import condensed, unrolled
 from server_adapter.servers.openpbs.reservations import (
     SOONEST,

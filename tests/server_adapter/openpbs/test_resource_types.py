@@ -16,7 +16,9 @@ from schedd.engine.facts.intake import Intake, Understood, node_of
 from schedd.model import Node
 from schedd.plan.plan import Plan
 from schedd.wire import JobFacts, NodeFacts, ResourceFacts, ResourceTypes, Run, ShareFacts
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import ManageRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.state import ServerState
@@ -24,8 +26,6 @@ from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.families import connector
 from server_adapter.openpbs import OpenPBSAnyPort, OpenPBSConnection, open_connection
-from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.openpbs.requests import ManageRequest
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import job_facts, node_facts
 from server_adapter.settings import load_settings

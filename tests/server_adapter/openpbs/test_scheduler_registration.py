@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from server_adapter.batch.codes import ObjectType, RequestCode
 from server_adapter.batch.errors import (
     ProtocolError,
     RequestForbiddenError,
@@ -13,22 +14,17 @@ from server_adapter.batch.errors import (
     ServerUnreachableError,
     TakenError,
 )
-from server_adapter.batch.reply_payloads import Status, StatusObject
+from server_adapter.batch.replies import Reply, Status, StatusObject
 from server_adapter.batch.request_layout import BatchRequest
+from server_adapter.batch.requests import RunRequest, SelectStatusRequest, StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.dis import Attribute, DisSyntaxError
 from server_adapter.openpbs import READ_ONLY, Munge, OpenPBSAnyPort, open_connection
-from server_adapter.openpbs.codes import ObjectType, OpenPBSCommand, OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.packets import PacketSplitter
 from server_adapter.openpbs.registration import register
-from server_adapter.openpbs.replies import Reply
-from server_adapter.openpbs.requests import (
-    DeferredReplyRequest,
-    RunRequest,
-    SelectStatusRequest,
-    StatusRequest,
-)
+from server_adapter.openpbs.requests import DeferredReplyRequest
 from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegistration
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal
 

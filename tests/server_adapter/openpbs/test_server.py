@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import ShareFacts
+from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.run_checks import RunVerdict
 from server_adapter.bridge.server import OccurrencePlacement
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
+from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.settings import SettingsError, load_settings
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Objects, Site, run, start
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from schedd.wire import Run, ShareFacts
+from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
 from server_adapter.families import connector
-from server_adapter.openpbs.codes import RequestCode
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import QUEUED, Site, start
 

@@ -9,20 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.batch.reply_payloads import Status
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.frames import encode_request
+from server_adapter.batch.replies import Status
+from server_adapter.batch.requests import QueueJobRequest, StatusRequest
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.emulator.openpbs.state import Reservation, new_vnode
 from server_adapter.emulator.principal import Principal
-from server_adapter.openpbs.codes import RequestCode, ReservationState
-from server_adapter.openpbs.frames import decode_request, encode_request
+from server_adapter.openpbs.codes import ReservationState
+from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.replies import decode_reply
-from server_adapter.openpbs.requests import (
-    ConfirmReservationRequest,
-    ModifyReservationRequest,
-    QueueJobRequest,
-    StatusRequest,
-)
+from server_adapter.openpbs.requests import ConfirmReservationRequest, ModifyReservationRequest
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("standing.jsonl").read_text().splitlines()]
 USER, ROOT = Principal("pbsu1", "opbs"), Principal("root", "opbs", True, True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from server_adapter.batch.codes import ObjectType
 from server_adapter.batch.status_objects import DescribedObject
-from server_adapter.openpbs.codes import ObjectType
 from server_adapter.servers.openpbs import stuck_vnodes as module
 from server_adapter.servers.openpbs.facts import vnode_state
 from server_adapter.servers.openpbs.stuck_vnodes import StuckVnodes

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.openpbs.codes import RequestCode
-from server_adapter.openpbs.requests import SignalRequest
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.requests import SignalRequest
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.servers.openpbs.suspended_jobs import resume_obstacle
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Site

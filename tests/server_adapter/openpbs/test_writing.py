@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.requests import ManageRequest
 from server_adapter.bridge.write_queue import AttributeWrite
-from server_adapter.openpbs.codes import OpenPBSErrorCode, RequestCode
-from server_adapter.openpbs.requests import ManageRequest
+from server_adapter.openpbs.codes import OpenPBSErrorCode
 from tests.server_adapter.openpbs.site import QUEUED, Site, tell
 
 pytestmark = pytest.mark.anyio
@@ -155,7 +156,7 @@ async def test_most_writes_are_not_answered_and_the_first_of_each_connection_is(
             await server.write(tell(f"{number}.s", 5_000, "n1"))
         await server.close()
     codes = [request.code for request in site.peer.seen if isinstance(request, ManageRequest)]
-    assert codes == [RequestCode.MODIFY_JOB] + [RequestCode.ASYNC_MODIFY_JOB] * 19
+    assert codes == [RequestCode.MODIFY_JOB] + [RequestCode.MODIFY_JOB_ASYNC] * 19
     assert len({one["job"] for one in site.written()}) == 20
 
 

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import ManageRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
-from server_adapter.torque.requests import ManageRequest
 from tests.server_adapter.bridge.processes import House
 
 NODES = [

@@ -1,0 +1,78 @@
+"""Requests about jobs that both families share, and parts of submissions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.batch.requests import ManageRequest, StatusRequest
+from server_adapter.batch.status_objects import DescribedObject
+from server_adapter.dis import Attribute
+
+__all__ = [
+    "escape_variable",
+    "hold_request",
+    "list_jobs_of_routing_queues",
+    "modify_request",
+    "script_chunks",
+]
+
+
+class DescribingConnection(Protocol):
+    """A connection of either family that can read the status of objects."""
+
+    async def describe(self, request: StatusRequest) -> list[DescribedObject]:
+        """Return the objects of a status request."""
+        ...
+
+
+_CHUNK: Final = 65_536  # bytes of a script in one request
+
+
+def modify_request(job: str, attributes: Iterable[Attribute]) -> ManageRequest:
+    """Return the request that sets attributes of a job. The server replies, so its time can be measured."""
+    return ManageRequest(
+        code=RequestCode.MODIFY_JOB,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=tuple(attributes),
+    )
+
+
+def hold_request(code: RequestCode, job: str, letters: str) -> ManageRequest:
+    """Return the request that sets (HOLD_JOB) or releases (RELEASE_JOB) the holds with these letters."""
+    return ManageRequest(
+        code=code,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=(Attribute("Hold_Types", letters),),
+    )
+
+
+def script_chunks(script: bytes) -> Iterator[bytes]:
+    """Return the parts of a script, each for one request; one empty part for an empty script."""
+    for first in range(0, max(1, len(script)), _CHUNK):
+        yield script[first : first + _CHUNK]
+
+
+def escape_variable(value: str) -> str:
+    """Return the value of a variable as it is written in a `Variable_List`."""
+    return value.replace("\\", "\\\\").replace(",", "\\,")
+
+
+async def list_jobs_of_routing_queues(
+    connection: DescribingConnection, queues: Sequence[str]
+) -> list[DescribedObject]:
+    """Return the jobs in those of the `queues` that are routing queues."""
+    types = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=(Attribute("queue_type"),))
+    routing = {
+        queue.name
+        for queue in await connection.describe(types)
+        if queue.values.get("queue_type", "").lower().startswith("r")
+    }
+    found: list[DescribedObject] = []
+    for queue in queues:
+        if queue in routing:
+            found += await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=queue))
+    return found
