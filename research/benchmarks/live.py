@@ -11,7 +11,7 @@ from research.benchmarks.workload import BenchJob
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.model import Node
 from schedd.wire import (
     Event,
@@ -116,7 +116,7 @@ def engine_figures(
     published = []
     for _ in range(9):
         before = thread_time_ns()
-        publish(live.engine.state)
+        publish_snapshot(live.engine.state)
         published.append((thread_time_ns() - before) / 1e3)
     settings = live.engine.state.settings
     return EngineFigures(

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine import EngineSettings
-from schedd.engine.facts.shares import shares_of
+from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import EngineState
 from schedd.replay.lublin import generate
 from schedd.replay.prepared import prepare
@@ -117,7 +117,7 @@ class _Fragments:
     def started(self, i: int, now: int) -> None:
         self._advance(now)
         assert self.state is not None
-        shares = shares_of(self.state.plan, self.state.records[str(i)].slot)
+        shares = planned_shares(self.state.plan, self.state.records[str(i)].slot)
         self._held[i] = [(share.node, share.cpus) for share in shares]
         for node, cpus in self._held[i]:
             self._used[node] += cpus

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.slack import NONE, Slack
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import Backlog
 from schedd.model import StartKnown
@@ -137,7 +137,7 @@ class Place:
         """Its plan as it is now, for questions."""
         state = self.engine.state
         if self._fork is None or self._fork.generation != state.generation:
-            self._fork = fork_plan(state, publish(state), state.plan.fork())
+            self._fork = fork_plan(state, publish_snapshot(state), state.plan.fork())
         return self._fork
 
 

@@ -14,7 +14,7 @@ from research.federations.wires import EngineWire
 from schedd.api.transfers import transfer_view
 from schedd.client import Client
 from schedd.dialect import parse_walltime
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.event_log import FederationLog
 from schedd.federation.events import LoggedEvent
@@ -309,7 +309,7 @@ class _Groups(Field):
             if self._reported.get(name) == generation:
                 continue
             self._reported[name] = generation
-            published = publish(place.engine.state)
+            published = publish_snapshot(place.engine.state)
             seen = {}
             for transfer, (group, number) in self._copies.items():
                 record = published.transfers.get(transfer)

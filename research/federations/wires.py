@@ -7,7 +7,7 @@ from typing import Any, Self
 from schedd.client import Refused
 from schedd.dialect import family_of
 from schedd.engine import Engine
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.features.bookings.api import BookingRequest, booking_view
 from schedd.features.bookings.state import LIVE, published_bookings
 from schedd.model import Never, StartKnown
@@ -61,7 +61,7 @@ class EngineWire:
         return self._booking(name, wanted=True)
 
     def _booking(self, name: str, *, wanted: bool = False) -> dict[str, Any]:
-        published = publish(self._engine.state)
+        published = publish_snapshot(self._engine.state)
         one = published_bookings(published).get(name)
         if one is None:
             raise Refused("unknown-booking", 404, "there is none")
@@ -81,7 +81,7 @@ class EngineWire:
 
     def bookings(self) -> list[dict[str, Any]]:
         """All of them."""
-        published = publish(self._engine.state)
+        published = publish_snapshot(self._engine.state)
         return [asdict(booking_view(published, one)) for one in published_bookings(published).values()]
 
     def submit_held(self, name: str, body: Mapping[str, Any]) -> None:

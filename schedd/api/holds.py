@@ -20,7 +20,7 @@ from schedd.api.request_bodies import HoldRequest
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PlanningHeld, PlanningReleased
 
@@ -162,7 +162,7 @@ async def release_planning(cluster: PlanLoop, kind: HoldKind, names: Sequence[st
     _log.warning("planning was released", cluster=cluster.name, by=who, kind=kind, name=what)
 
 
-def _expand_names(published: Published, kind: HoldKind, text: str) -> list[str]:
+def _expand_names(published: PlanSnapshot, kind: HoldKind, text: str) -> list[str]:
     """What a name of the path means: itself, or the nodes that fit. Raises ProblemError."""
     if kind == "queue" or text in published.nodes:
         return [text]
@@ -173,7 +173,7 @@ def _expand_names(published: Published, kind: HoldKind, text: str) -> list[str]:
         raise _invalid_name(str(error)[:200], some or "no nodes are known yet") from None
 
 
-def _expand_held_names(published: Published, kind: HoldKind, text: str) -> list[str]:
+def _expand_held_names(published: PlanSnapshot, kind: HoldKind, text: str) -> list[str]:
     """The same of the held ones. Raises ProblemError."""
     held = [one.name for one in published.holds if one.kind == kind]
     if kind == "queue" or text in held or text in published.nodes:
@@ -199,7 +199,7 @@ def _hold_event(cluster: PlanLoop, kind: HoldKind, name: str, reason: str, who: 
     )
 
 
-def _known_names(published: Published, kind: HoldKind) -> frozenset[str]:
+def _known_names(published: PlanSnapshot, kind: HoldKind) -> frozenset[str]:
     return frozenset(published.nodes if kind == "node" else published.queues)
 
 

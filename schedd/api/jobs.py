@@ -14,8 +14,8 @@ from schedd.api.replies import parse_field_selection, reply, reply_rows, to_colu
 from schedd.api.routes import RouteTable
 from schedd.api.views import EndedJobView, JobColumns, JobMoment, JobPage, StartHistory, snapshot_fields
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import JobView, Standing, job_history, view_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import JobStatus, JobView, job_history, render_job
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.explain import Explanation, explain
@@ -60,7 +60,7 @@ def list_jobs(
     request: Request,
     cluster: Cluster,
     visibility: Visibility,
-    state: Annotated[Standing | None, Query(description="Only jobs in this state.")] = None,
+    state: Annotated[JobStatus | None, Query(description="Only jobs in this state.")] = None,
     user: Annotated[
         str | None, Query(description="Only this owner's: `ann`, or `ann@host`.", max_length=512)
     ] = None,
@@ -98,7 +98,8 @@ def list_jobs(
         rows = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
         return reply_rows(request, rows, "jobs", page.next, published)
     views = tuple(
-        visibility.redact_view(view_of(published, record, only), published) for record in paced(page.records)
+        visibility.redact_view(render_job(published, record, only), published)
+        for record in paced(page.records)
     )
     found = JobPage(jobs=views, next=page.next, **snapshot_fields(published))
     if form == "columns":
@@ -135,7 +136,7 @@ def get_history(
     if record is None or not visibility.shows(record):
         past = find_past_job(daemon, cluster, job, visibility)
         return reply(request, _past_job_history(past, published), published)
-    view = view_of(published, record)
+    view = render_job(published, record)
     found = StartHistory(
         job=record.id,
         changes=tuple(
@@ -180,7 +181,7 @@ def find_past_job(daemon: Clusters, cluster: PlanLoop, job: str, visibility: Job
     raise _unknown_job(cluster.name, cluster.published, visibility, job, none)
 
 
-def _past_job_history(past: PastJob, published: Published) -> StartHistory:
+def _past_job_history(past: PastJob, published: PlanSnapshot) -> StartHistory:
     job = past.job
     return StartHistory(
         job=job.id,
@@ -215,12 +216,12 @@ def job_reply(request: Request, cluster: PlanLoop, visibility: JobVisibility, jo
     """One job, as ``get_job`` says. Raises ProblemError."""
     published = cluster.published
     view = visibility.redact_view(
-        view_of(published, find_job(cluster.name, published, visibility, job)), published
+        render_job(published, find_job(cluster.name, published, visibility, job)), published
     )
     return reply(request, view, published)
 
 
-def find_job(cluster: str, published: Published, visibility: JobVisibility, job: str) -> JobRecord:
+def find_job(cluster: str, published: PlanSnapshot, visibility: JobVisibility, job: str) -> JobRecord:
     """The job of this id, which may be abbreviated. Raises ProblemError."""
     record = find_record(published, job)
     if record is None or not visibility.shows(record):
@@ -229,7 +230,7 @@ def find_job(cluster: str, published: Published, visibility: JobVisibility, job:
 
 
 def _unknown_job(
-    cluster: str, published: Published, visibility: JobVisibility, job: str, otherwise: str
+    cluster: str, published: PlanSnapshot, visibility: JobVisibility, job: str, otherwise: str
 ) -> ProblemError:
     alikes = filter(visibility.shows, matching_jobs(published, job.partition(".")[0]))
     near = [one.id for one in islice(alikes, _MAX_SUGGESTIONS)]

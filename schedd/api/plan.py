@@ -12,7 +12,7 @@ from schedd.api.replies import parse_field_selection, reply
 from schedd.api.reservations import reservation_view
 from schedd.api.routes import RouteTable
 from schedd.api.views import GapsView, NodePage, PlanPage, snapshot_fields
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.read.gaps import find_gaps
 from schedd.service.read.plan_lists import Bar, NodeView, bars_in_window, node_views
 from schedd.wire.facts import NodeStateName
@@ -147,7 +147,7 @@ def get_gaps(
     return reply(request, view, published)
 
 
-def _resolve_window(published: Published, begin: int | None, end: int | None) -> tuple[int, int]:
+def _resolve_window(published: PlanSnapshot, begin: int | None, end: int | None) -> tuple[int, int]:
     first = published.as_of if begin is None else begin
     last = first + _DAY_S if end is None else end
     if last <= first:

@@ -21,7 +21,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine
 from schedd.engine.facts.settings import EngineSettings
-from schedd.engine.preview import InTheWay, Moved, Preview, preview
+from schedd.engine.preview import ConflictingJob, Preview, PreviewedMove, preview
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.background.search_worker import trial_search
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -72,7 +72,7 @@ class PreviewView(SnapshotAnswer):
     """What would follow; nothing was done. Lists are cut after 1,000 entries."""
 
     moved: Annotated[
-        tuple[Moved, ...],
+        tuple[PreviewedMove, ...],
         Field(description="Waiting jobs whose planned start would change; promises at risk first."),
     ]
     moves: Annotated[int, Field(description="How many these are in all.")]
@@ -80,7 +80,7 @@ class PreviewView(SnapshotAnswer):
         int, Field(description="Promises that would be put at risk: the plan could not keep them.")
     ]
     running: Annotated[
-        tuple[InTheWay, ...],
+        tuple[ConflictingJob, ...],
         Field(description="Running jobs that hold nodes to be reserved; nothing is done to them."),
     ]
     alerts: Annotated[tuple[str, ...], Field(description="Warnings for the administrator.")]
@@ -164,10 +164,10 @@ async def preview_events(request: Request, cluster: PlanLoop, events: Sequence[E
 
 
 class _PreviewFields(TypedDict):
-    moved: tuple[Moved, ...]
+    moved: tuple[PreviewedMove, ...]
     moves: int
     broken: int
-    running: tuple[InTheWay, ...]
+    running: tuple[ConflictingJob, ...]
     alerts: tuple[str, ...]
 
 

@@ -14,7 +14,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
 from schedd.engine.rank.fair_use import fair_shares
-from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
+from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.policy.fair_share import ShareRow
 from schedd.policy.protocol import Breakdown, Term
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -105,13 +105,13 @@ def _priority_view(engine: Engine, job: str) -> PriorityView | None:
     record = state.records.get(job)
     if record is None:
         return None
-    found: Breakdown = breakdown_of(state, record, demand_now(state))
+    found: Breakdown = priority_breakdown(state, record, current_demand(state))
     return PriorityView(
         job=job,
         total=found.total,
         rank=int(state.rank[record.slot]) if record.slot >= 0 else 0,
         terms=found.terms,
-        breaks_promises=state.site.weights.breaks_promises(applicant_of(state, record)),
+        breaks_promises=state.site.weights.breaks_promises(make_applicant(state, record)),
         **_snapshot_fields(engine),
     )
 

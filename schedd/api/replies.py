@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from schedd.api.problems import Fault, ProblemError
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.read.pacing import yield_to_planner
 
 __all__ = [
@@ -73,7 +73,7 @@ def parse_field_selection(text: str | None, kind: type) -> frozenset[str] | None
 def reply(
     request: Request,
     value: Any,
-    published: Published | None = None,
+    published: PlanSnapshot | None = None,
     rows: str = "",
     only: AbstractSet[str] | None = None,
 ) -> Response:
@@ -135,7 +135,7 @@ def reply_rows(
     rows: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]],
     name: str,
     following: str | None,
-    published: Published,
+    published: PlanSnapshot,
 ) -> Response:
     """A page of plain ``rows``, or of their columns, as ``reply`` sends one."""
     said = to_json({"stale": published.stale, "next": following, name: rows})

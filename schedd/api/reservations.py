@@ -20,7 +20,7 @@ from schedd.api.result_views import ReservationResult, ReservationsView
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import ReservationView, snapshot_fields
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
@@ -208,7 +208,7 @@ def _reservation_reply(request: Request, cluster: PlanLoop, name: str, before: i
     )
 
 
-def _check_nodes(published: Published, body: ReservationRequest) -> None:
+def _check_nodes(published: PlanSnapshot, body: ReservationRequest) -> None:
     missing = [name for name in body.nodes if name not in published.nodes]
     if missing:
         more = f" and {len(missing) - _MAX_NODES_NAMED} more" if len(missing) > _MAX_NODES_NAMED else ""

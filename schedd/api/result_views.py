@@ -8,7 +8,7 @@ from pydantic import Field
 
 from schedd.api.replies import documented
 from schedd.api.views import ReservationView, SnapshotAnswer
-from schedd.engine.searching import Why
+from schedd.engine.searching import SearchReason
 from schedd.plan.views import StartWindow
 from schedd.predict import AccuracyFigures
 from schedd.service.background.plan_metrics_log import SearchRun
@@ -263,14 +263,14 @@ class SearchView:
     number: int
     """Searches are numbered from 1 on; without a database, from the daemon's start."""
     started: int
-    why: Why
-    """Why it began."""
+    why: SearchReason
+    """SearchReason it began."""
     kind: str
     """How moves were proposed."""
     seconds: float
     """How long it took."""
     ended: str
-    """Why it ended."""
+    """SearchReason it ended."""
     jobs: int
     """Jobs that might be moved."""
     tried: int

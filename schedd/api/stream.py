@@ -14,7 +14,7 @@ from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.routes import RouteTable
 from schedd.api.views import PlanUpdate, snapshot_fields
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_feed import JobFilter, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -106,7 +106,7 @@ async def _stream_events(
     goes_on: Callable[[], bool],
 ) -> AsyncIterator[ServerSentEvent]:
     state: object = None
-    last_sent: Published | None = None
+    last_sent: PlanSnapshot | None = None
     with cluster.feed.signal.subscribe() as rung:
         while not cluster.feed.signal.closed and goes_on():
             rung.clear()
@@ -129,7 +129,7 @@ async def _stream_events(
 
 def _make_event(
     cluster: PlanLoop,
-    published: Published,
+    published: PlanSnapshot,
     since: int | None,
     is_wanted: JobFilter,
     alerts: tuple[OpenAlert, ...],

@@ -18,10 +18,10 @@ from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.facts.arrays import array_number
+from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.records import TransferPhase, TransferRecord
-from schedd.engine.show.job_view import JobView, record_of, view_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import JobView, published_record, render_job
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -274,14 +274,14 @@ def list_transfers(
     return reply(request, TransfersView(transfers=tuple(found), **snapshot_fields(published)))
 
 
-def _changed_since(published: Published, record: TransferRecord, after: int) -> bool:
+def _changed_since(published: PlanSnapshot, record: TransferRecord, after: int) -> bool:
     """Whether the planner's view of the job may have changed after the generation ``after``."""
     if not record.server_job or record.end:
         return False
     if record.tasks:
         slots = _array_slots(published, record)
         return not slots.shape[0] or int(published.changed[slots].max()) > after
-    job = record_of(published, record.server_job)
+    job = published_record(published, record.server_job)
     return job is not None and (job.slot < 0 or int(published.changed[job.slot]) > after)
 
 
@@ -410,14 +410,14 @@ async def withdraw_transfer(
     return _transfer_reply(request, cluster, name, caller.name)
 
 
-def transfer_view(published: Published, record: TransferRecord) -> TransferView:
+def transfer_view(published: PlanSnapshot, record: TransferRecord) -> TransferView:
     """A transfer with where its job stands."""
     if record.tasks:
         return _array_transfer_view(published, record)
     job: JobView | None = None
     if record.server_job and not record.end:
-        found = record_of(published, record.server_job)
-        job = view_of(published, found, _JOB_FIELDS) if found is not None else None
+        found = published_record(published, record.server_job)
+        job = render_job(published, found, _JOB_FIELDS) if found is not None else None
     return TransferView(
         transfer=record.transfer,
         user=record.user,
@@ -438,13 +438,13 @@ def transfer_view(published: Published, record: TransferRecord) -> TransferView:
     )
 
 
-def _array_slots(published: Published, record: TransferRecord) -> Ints:
+def _array_slots(published: PlanSnapshot, record: TransferRecord) -> Ints:
     """The slots of an array's jobs that are not over."""
-    own = published.array_of == array_number(record.server_job)
+    own = published.array_hash == hash_array(record.server_job)
     return np.flatnonzero(own & (published.states != VACANT))
 
 
-def _array_transfer_view(published: Published, record: TransferRecord) -> TransferView:
+def _array_transfer_view(published: PlanSnapshot, record: TransferRecord) -> TransferView:
     """An array with where its jobs stand; nothing is done for each of them."""
     slots = _array_slots(published, record) if record.server_job and not record.end else np.zeros(0, np.int64)
     states, starts, promises = published.states[slots], published.starts[slots], published.promise[slots]
@@ -502,7 +502,7 @@ def _find_transfer(cluster: PlanLoop, name: str, caller: str, *, all_of_them: bo
     return record
 
 
-def _check_sender(published: Published, name: str, caller: str) -> None:
+def _check_sender(published: PlanSnapshot, name: str, caller: str) -> None:
     known = published.transfers.get(name)
     if known is not None and known.by != caller:
         raise ProblemError("not-allowed", f"transfer {name} is not one of {caller}")

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from schedd.api.replies import documented
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.facts.records import Breach, Ended, Risk
+from schedd.engine.facts.records import Breach, EndedPromise, Risk
 from schedd.engine.show.job_view import Change, JobView
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.plan_feed import JobSummary
 from schedd.service.questions.explain import BlockedResource, Blocker, Explanation
 from schedd.service.questions.explanation_chain import ChainJob, ChainLink, JobsAhead
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _VIEWS: tuple[type, ...] = (
-    *(JobView, Change, Breach, Ended, Risk, JobSummary, Bar, JobCounts, NodeView, CapacityStep, Gap),
+    *(JobView, Change, Breach, EndedPromise, Risk, JobSummary, Bar, JobCounts, NodeView, CapacityStep, Gap),
     *(BlockedResource, Blocker, JobsAhead, ChainJob, ChainLink, Explanation),
 )
 for _view_class in _VIEWS:
@@ -53,7 +53,7 @@ class _SnapshotFields(TypedDict):
     stale: str
 
 
-def snapshot_fields(published: Published) -> _SnapshotFields:
+def snapshot_fields(published: PlanSnapshot) -> _SnapshotFields:
     """The plan to which a response belongs."""
     return {"as_of": published.as_of, "generation": published.generation, "stale": published.stale}
 
@@ -238,7 +238,7 @@ class StartHistory(SnapshotAnswer):
     """Why the promise cannot be kept as planned now; null while it can, or nothing is promised."""
     breaches: tuple[Breach, ...]
     """Promises that were not kept, each with its cause: the first and the latest."""
-    promise_ended: Ended | None
+    promise_ended: EndedPromise | None
     """The last promise that ended without being broken: the job was held, enlarged, moved or requeued."""
     past: EndedJobView | None
     """Of a job that has left the plan, all that is known; the rest is empty then."""

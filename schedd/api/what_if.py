@@ -21,9 +21,9 @@ from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
 from schedd.engine.component import slots_named
-from schedd.engine.facts.intake import why_stopped
+from schedd.engine.facts.intake import queue_stop_reason
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.policy.site import parse_economy
 from schedd.service.access.roles import Bearer
@@ -198,11 +198,13 @@ def answer_what_if(
     )
 
 
-def stopped_queues(published: Published) -> dict[str, str]:
+def stopped_queues(published: PlanSnapshot) -> dict[str, str]:
     """By name the queues that start nothing: `which is stopped`, `which is held: new disks`."""
     held = {one.name: one for one in published.holds if one.kind == "queue"}
     names = sorted(published.queues.keys() | held.keys())
-    return {name: why for name in names if (why := why_stopped(published.queues.get(name), held.get(name)))}
+    return {
+        name: why for name in names if (why := queue_stop_reason(published.queues.get(name), held.get(name)))
+    }
 
 
 def _check_admission(copy: PlanFork, facts: JobFacts, known: Mapping[str, str], instead_of: str) -> Admission:
@@ -221,7 +223,7 @@ def _check_admission(copy: PlanFork, facts: JobFacts, known: Mapping[str, str], 
     return Admission(facts, f"qalter refuses it: {over}" if over else "")
 
 
-def _stopped_queue_notes(published: Published, queue: str, outcome: WhatIfAnswer) -> Iterator[str]:
+def _stopped_queue_notes(published: PlanSnapshot, queue: str, outcome: WhatIfAnswer) -> Iterator[str]:
     """For an estimate of a job without a queue: the queues to which it does not apply."""
     starts = isinstance(outcome.answer, StartKnown)
     stopped = stopped_queues(published) if starts and not queue else {}

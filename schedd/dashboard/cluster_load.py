@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.read.plan_lists import node_views
 
@@ -27,7 +27,7 @@ class ClusterLoad:
     until: int | None
 
 
-def measure_load(published: Published) -> ClusterLoad:
+def measure_load(published: PlanSnapshot) -> ClusterLoad:
     """Counted over the nodes."""
     views = node_views(published)
     up = [node for node in views if node.state == "up"]

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import JobView, Standing, expected_of, standing_of, view_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import JobStatus, JobView, job_expected_start, job_status, render_job
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.service.read.job_visibility import JobVisibility
 
@@ -31,7 +31,7 @@ class JobFilter(BaseModel):
     """Words that all occur in id, name, user, group, account or queue. If any job matches each word exactly,
     only such jobs are shown.
     """
-    state: Standing | Literal[""] = ""
+    state: JobStatus | Literal[""] = ""
     user: _Text = ""
     queue: _Text = ""
     sort: Sort = "start"
@@ -62,7 +62,7 @@ class JobList:
 
 
 def list_jobs(
-    published: Published, visibility: JobVisibility, wanted: JobFilter, most: int | None = None
+    published: PlanSnapshot, visibility: JobVisibility, wanted: JobFilter, most: int | None = None
 ) -> JobList:
     """The jobs that the reader may see and wants, ``most`` or as many as are wanted."""
     words = wanted.q.lower().split()
@@ -87,19 +87,19 @@ def list_jobs(
     states: Counter[str] = Counter()
     found: list[tuple[JobRecord, int]] = []
     for record, start in wholly or fitting:
-        state = standing_of(record, start)
+        state = job_status(record, start)
         states[state] += 1
         if wanted.state in ("", state):
             found.append((record, start))
     found.sort(key=_sort_key(published, wanted.sort), reverse=wanted.down)
     rows = tuple(
-        visibility.redact_view(view_of(published, record), published)
+        visibility.redact_view(render_job(published, record), published)
         for record, _ in found[: most or wanted.most]
     )
     return JobList(rows, len(found), states, tuple(sorted(users)), tuple(sorted(queues)))
 
 
-def _all_rows(published: Published) -> Iterator[tuple[JobRecord, int]]:
+def _all_rows(published: PlanSnapshot) -> Iterator[tuple[JobRecord, int]]:
     starts = published.starts.tolist()
     for record, start in zip(published.records, starts, strict=False):
         if record is not None:
@@ -121,7 +121,7 @@ def _matches_state(record: JobRecord, words: list[str]) -> bool:
     return all(word in whole for word in words)
 
 
-def _sort_key(published: Published, sort: Sort) -> Callable[[tuple[JobRecord, int]], Any]:
+def _sort_key(published: PlanSnapshot, sort: Sort) -> Callable[[tuple[JobRecord, int]], Any]:
     def start_of(row: tuple[JobRecord, int]) -> int:
         return row[1] if row[1] >= 0 else FOREVER
 
@@ -129,7 +129,7 @@ def _sort_key(published: Published, sort: Sort) -> Callable[[tuple[JobRecord, in
         return int(published.promise[row[0].slot]) if row[0].slot >= 0 else FOREVER
 
     def expected_of_row(row: tuple[JobRecord, int]) -> tuple[int, int]:
-        found = expected_of(published, row[0])
+        found = job_expected_start(published, row[0])
         if found.start is None or found.by is None or row[1] < 0:
             return FOREVER, FOREVER
         return found.start, found.by

@@ -4,18 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from schedd.dashboard.viewer import Viewer
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.feature_list import feature_modules
 
 __all__ = ["MenuPage", "menu_pages"]
 
 
-def _always(viewer: Viewer, published: Published) -> bool:
+def _always(viewer: Viewer, published: PlanSnapshot) -> bool:
     del viewer, published
     return True
 
 
-def _to_operators(viewer: Viewer, published: Published) -> bool:
+def _to_operators(viewer: Viewer, published: PlanSnapshot) -> bool:
     del published
     return viewer.may_act
 
@@ -26,7 +26,7 @@ class MenuPage:
 
     path: str
     title: str
-    is_shown: Callable[[Viewer, Published], bool] = _always
+    is_shown: Callable[[Viewer, PlanSnapshot], bool] = _always
 
 
 _FIRST = (
@@ -44,7 +44,7 @@ _LAST = (
 )
 
 
-def menu_pages(viewer: Viewer, published: Published) -> list[tuple[str, str]]:
+def menu_pages(viewer: Viewer, published: PlanSnapshot) -> list[tuple[str, str]]:
     """Path and title of each page shown to the viewer; pages of features come before the last."""
     of_features = (module.PAGE for module in feature_modules("page"))
     pages: tuple[MenuPage, ...] = (*_FIRST, *of_features, *_LAST)

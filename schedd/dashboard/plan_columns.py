@@ -14,8 +14,8 @@ import numpy.typing as npt
 from schedd.api.node_selection import match_nodes
 from schedd.dashboard.node_rows import ChartRow, build_rows
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import Standing, expected_of, standing_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import JobStatus, job_expected_start, job_status
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, Ints
 from schedd.store.records import JobHistory
@@ -27,7 +27,7 @@ MAX_JOBS: Final = 20_000
 """Maximum number of jobs in a chart; those that start later are left out, and counted."""
 HISTORY_S: Final = 86_400
 """Period for which ended jobs stay on the chart."""
-STATES: Final[tuple[Standing | str, ...]] = ("running", "starting", "planned", "ended")
+STATES: Final[tuple[JobStatus | str, ...]] = ("running", "starting", "planned", "ended")
 _ENDED: Final = 3
 _LOAD_STEPS: Final = 160
 """Steps of a group's load."""
@@ -56,7 +56,7 @@ class PlanViewport:
 class _PlanRows:
     """All that is placed, once for every part of an answer."""
 
-    published: Published
+    published: PlanSnapshot
     visibility: Callable[[JobRecord], bool]
     rows: list[ChartRow]
     groups: dict[str, list[str]]
@@ -69,7 +69,7 @@ class _PlanRows:
 
 
 def plan_columns(
-    published: Published,
+    published: PlanSnapshot,
     visibility: Callable[[JobRecord], bool],
     looked: PlanViewport | None = None,
     past: Sequence[tuple[JobHistory, bool]] = (),
@@ -175,7 +175,7 @@ def _first_row(scene: _PlanRows, looked: PlanViewport, count: int) -> int:
     return max(0, min(places[0] - min(2, count - 1), last))
 
 
-def _node_positions(published: Published, rows: Ints, number: dict[str, int]) -> Ints:
+def _node_positions(published: PlanSnapshot, rows: Ints, number: dict[str, int]) -> Ints:
     """The places in ``number`` of the nodes of ``rows``; -1 where they are not among them."""
     node_of = np.full(max(published.names, default=0) + 1, -1, np.int64)
     for row, name in published.names.items():
@@ -184,7 +184,7 @@ def _node_positions(published: Published, rows: Ints, number: dict[str, int]) ->
     return found
 
 
-def _visible_jobs(published: Published, slots: Ints, owner: Ints, node: Ints) -> tuple[Ints, int]:
+def _visible_jobs(published: PlanSnapshot, slots: Ints, owner: Ints, node: Ints) -> tuple[Ints, int]:
     """The jobs of ``slots`` on shown nodes, by start, and the number of jobs left out."""
     there = np.zeros(slots.shape[0], np.bool_)
     there[owner[node >= 0]] = True
@@ -197,7 +197,7 @@ class _CpuLoad:
 
     def __init__(
         self,
-        published: Published,
+        published: PlanSnapshot,
         facts: Sequence[NodeFacts],
         slots: Ints,
         owner: Ints,
@@ -297,7 +297,7 @@ def _find_jobs(scene: _PlanRows, text: str) -> list[list[Any]]:
     return (whole or partly)[:_MAX_MATCHES]
 
 
-def _reservation_columns(published: Published, nodes: Sequence[str], base: int) -> list[dict[str, Any]]:
+def _reservation_columns(published: PlanSnapshot, nodes: Sequence[str], base: int) -> list[dict[str, Any]]:
     return [
         {
             "name": one.name,
@@ -321,7 +321,7 @@ def _reserves_node(reservation: Reserve, node: NodeFacts) -> bool:
 
 
 def _job_columns(
-    published: Published,
+    published: PlanSnapshot,
     visibility: Callable[[JobRecord], bool],
     slots: Ints,
     records: list[JobRecord],
@@ -341,10 +341,10 @@ def _job_columns(
         user.append(users.setdefault(owner.partition("@")[0], len(users)) if shown else None)
         queue.append(queues.setdefault(of_queue, len(queues)) if shown else None)
     standing = [
-        STATES.index(standing_of(record, start)) for record, start in zip(records, starts, strict=True)
+        STATES.index(job_status(record, start)) for record, start in zip(records, starts, strict=True)
     ]
     ended = [one for one, _ in past]
-    expected = [expected_of(published, one) for one in records]
+    expected = [job_expected_start(published, one) for one in records]
 
     def after_base(moments: Iterable[int | None]) -> list[int | None]:
         return [one - base if one is not None else None for one in moments] + [None] * len(ended)
@@ -367,7 +367,7 @@ def _job_columns(
     }
 
 
-def _share_columns(published: Published, slots: Ints, number: dict[str, int]) -> dict[str, list[int]]:
+def _share_columns(published: PlanSnapshot, slots: Ints, number: dict[str, int]) -> dict[str, list[int]]:
     held = published.on_nodes(slots)
     node = _node_positions(published, held.rows, number)
     known = node >= 0

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import UNITS, Criterion
@@ -73,7 +73,7 @@ class PlanCriteria:
     """Over how many jobs ``slacks`` is."""
 
 
-def plan_criteria(published: Published) -> PlanCriteria:
+def plan_criteria(published: PlanSnapshot) -> PlanCriteria:
     """Metrics of the published plan."""
     slots = np.flatnonzero(published.states == PLANNED)
     records = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]

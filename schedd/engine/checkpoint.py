@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine.component import load_parts, save_parts
-from schedd.engine.facts.arrays import array_number
-from schedd.engine.facts.foresight import review
-from schedd.engine.facts.records import Cause, ChangeSet, Ranks
+from schedd.engine.facts.arrays import hash_array
+from schedd.engine.facts.foresight import review_predictions
+from schedd.engine.facts.records import Cause, ChangeSet, RankingProgress
 from schedd.engine.facts.saved import load_records, save_records
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
@@ -34,7 +34,7 @@ from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
 from schedd.predict import RunTimePredictor
 
-__all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
+__all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "read_settings", "save"]
 
 Buffer = bytes | memoryview
 
@@ -52,7 +52,7 @@ class CheckpointError(ValueError):
     """Bytes that are no checkpoint, or one that this program cannot read; the message says why."""
 
 
-class Frozen:
+class FrozenState:
     """A state as it was between two batches, to be written as bytes later, and by any thread."""
 
     def __init__(self, state: EngineState, extra: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ class Frozen:
 
 def save(state: EngineState, extra: dict[str, Any]) -> bytes:
     """The state between two batches; ``extra`` is JSON-able and goes with it."""
-    return Frozen(state, extra).encode()
+    return FrozenState(state, extra).encode()
 
 
 def _crc(parts: Iterable[Buffer]) -> int:
@@ -142,7 +142,7 @@ def _header(
         lambda c: [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]], changes
     )
     records, of_records = yield from save_records(list(state.records.values()))
-    foreseen, learned = state.outlook.save() if state.outlook is not None else (None, {})
+    foreseen, learned = state.predictor.save() if state.predictor is not None else (None, {})
     yield b""
     components, of_components = yield from save_parts(state.parts)
     groups = {
@@ -164,7 +164,7 @@ def _header(
         "limits": [asdict(limit) for limit in state.limits.pools.values()],
         "opened": state.limits.opened,
         "usage": state.usage.saved() if state.usage is not None else None,
-        "ranks": _save_ranks(state.ranks),
+        "ranks": _save_ranks(state.ranking),
         "outlook": foreseen,
         "components": components,
         "changes": told,
@@ -184,7 +184,7 @@ def _latest(changes: deque[ChangeSet]) -> list[ChangeSet]:
     return kept[::-1]
 
 
-def settings_of(checkpoint: bytes) -> EngineSettings:
+def read_settings(checkpoint: bytes) -> EngineSettings:
     """The settings under which the checkpoint was taken. Raises CheckpointError."""
     return EngineSettings(**_opened(checkpoint)[0]["settings"])
 
@@ -242,14 +242,14 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         arrays_below("state", arrays),
         settings=settings,
         plan=Plan.load(header["plan"], arrays_below("plan", arrays)),
-        intake=new.intake,
+        requests=new.requests,
         policy=new.policy,
         site=new.site,
         usage=new.usage,
         limits=new.limits,
     )
     state.parts = load_parts(header["components"], arrays_below("components", arrays))
-    state.intake.set_nodes(state.plan.nodes, state.uncounted)
+    state.requests.set_nodes(state.plan.nodes, state.uncounted)
     if state.policy_version and configured != settings.site:
         state.configured = configured
     state.fit_columns()
@@ -259,22 +259,22 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         state.note_array(None, record)
         if record.slot >= 0:
             state.by_slot[record.slot] = record
-            state.array_of[record.slot] = array_number(record.facts.array)  # older ones do not have it
+            state.array_hash[record.slot] = hash_array(record.facts.array)  # older ones do not have it
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
     state.gather_limits()
     state.limits.read_server(state.server)
     for queue in state.queues.values():
         state.limits.read_queue(queue)
     state.note_power()
-    state.intake.set_shared(state.limits.shared)
-    state.intake.set_types(state.limits.types)
+    state.requests.set_shared(state.limits.shared)
+    state.requests.set_types(state.limits.types)
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}
     state.limits.opened = header["opened"]
     state.site_changed = state.site_changed or settings.site != header["settings"]["site"]
     if state.site.fair_share is not None and header["usage"]:
         state.usage = Usage.load(header["usage"], state.site.fair_share)
-    state.ranks = _load_ranks(header["ranks"], state)
+    state.ranking = _load_ranks(header["ranks"], state)
     most = 2 * settings.hole_failures
     state.failures = {name: deque(failures, most) for name, failures in state.failures.items()}
     first = 0
@@ -286,23 +286,23 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         first += n
     foreseen = header.get("outlook")
     if settings.predict and foreseen is not None:
-        state.outlook = RunTimePredictor.load(foreseen, arrays_below("outlook", arrays))
-    review(state)
+        state.predictor = RunTimePredictor.load(foreseen, arrays_below("outlook", arrays))
+    review_predictions(state)
     return state
 
 
-def _save_ranks(ranks: Ranks) -> dict[str, Any]:
+def _save_ranks(ranks: RankingProgress) -> dict[str, Any]:
     seen = ranks.demand
     return {
         "factors": [[list(path), factor] for path, factor in seen.factors.items()],
         "pressures": dict(seen.pressures),
         "demand": [seen.tree is not None, seen.shortest, seen.relaxed],
-        "rest": [ranks.again, ranks.matter, ranks.left, ranks.tries, ranks.anew],
+        "rest": [ranks.next_at, ranks.has_effect, ranks.slots_to_rank, ranks.slots_to_try, ranks.rerank_all],
     }
 
 
-def _load_ranks(saved: dict[str, Any], state: EngineState) -> Ranks:
+def _load_ranks(saved: dict[str, Any], state: EngineState) -> RankingProgress:
     used, shortest, relaxed = saved["demand"]
     factors = {tuple(path): factor for path, factor in saved["factors"]}
     tree = state.site.fair_share if used else None
-    return Ranks(Demand(tree, factors, saved["pressures"], shortest, relaxed), *saved["rest"])
+    return RankingProgress(Demand(tree, factors, saved["pressures"], shortest, relaxed), *saved["rest"])

@@ -21,10 +21,10 @@ from schedd.wire import JobFacts, NodeChanged, Reserve
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from schedd.engine.facts.intake import Understood
+    from schedd.engine.facts.intake import ParsedRequest
     from schedd.engine.facts.records import Cause, JobRecord
     from schedd.engine.facts.state import EngineState
-    from schedd.engine.show.view import Published
+    from schedd.engine.show.view import PlanSnapshot
 
 __all__ = [
     "AlertKind",
@@ -36,11 +36,13 @@ __all__ = [
     "awaits",
     "blocks_of_components",
     "claim_of_components",
+    "component_handlers",
+    "component_slots",
+    "component_wait",
     "components",
     "confinement_of_components",
     "empty_parts",
     "fork_parts",
-    "handlers_of_components",
     "last_place_checks",
     "lasting_fields",
     "leave_components",
@@ -54,9 +56,7 @@ __all__ = [
     "rebuilt_part",
     "save_parts",
     "slots_named",
-    "slots_of_components",
     "unmovable_jobs",
-    "wait_of_components",
     "withdraw_nodes",
 ]
 
@@ -94,7 +94,7 @@ class PricedUse:
 
     key: str
     facts: JobFacts
-    understood: "Understood"
+    understood: "ParsedRequest"
     share: float
 
 
@@ -172,11 +172,11 @@ class Component(Generic[_S]):
     state, and then ``limits_changed``, when they are others than before."""
     must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | None] | None = None
     """Called before a job gets a place in the plan: what it must wait for; None: it may be planned."""
-    must_wait_in_what_if: Callable[["Published", JobFacts, "Understood", str], WaitingFor | None] | None = (
-        None
-    )
+    must_wait_in_what_if: (
+        Callable[["PlanSnapshot", JobFacts, "ParsedRequest", str], WaitingFor | None] | None
+    ) = None
     """The same for a job that is only asked about, instead of the job with this id (empty: of none)."""
-    must_wait_if_named: Callable[["Published", JobFacts], WaitingFor | None] | None = None
+    must_wait_if_named: Callable[["PlanSnapshot", JobFacts], WaitingFor | None] | None = None
     """For a job that is only asked about: why what it names leaves it without a planned start; None: it does
     not."""
     goes_last: Callable[["EngineState", str], bool] | None = None
@@ -213,7 +213,7 @@ class Component(Generic[_S]):
     """Slots of the plan that the component holds: each takes nodes for a time, and is no job."""
     slot_names: Callable[["EngineState"], Mapping[int, str]] | None = None
     """By slot: its name for readers."""
-    slots_named: Callable[["Published", str, str], Sequence[int] | None] | None = None
+    slots_named: Callable[["PlanSnapshot", str, str], Sequence[int] | None] | None = None
     """The slots of what a caller has under a name, for a question without it; None: nothing of this name."""
     node_blocks: Callable[["EngineState"], Iterable[Reserve]] | None = None
     """Nodes that are kept free, or for some jobs, for a time, as readers see them."""
@@ -253,12 +253,12 @@ def last_place_checks() -> tuple[Callable[["EngineState", str], bool], ...]:
 
 
 @cache
-def handlers_of_components() -> Mapping[type[Any], Callable[["EngineState", Any], None]]:
+def component_handlers() -> Mapping[type[Any], Callable[["EngineState", Any], None]]:
     """By type of event: the handler of a component."""
     return {kind: handler for one in components() for kind, handler in one.handlers.items()}
 
 
-def wait_of_components(state: "EngineState", record: "JobRecord") -> WaitingFor | None:
+def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | None:
     """What a job must wait for before it may be planned; None: no component lets it wait."""
     for one in components():
         wait = one.must_wait(state, record) if one.must_wait is not None else None
@@ -291,7 +291,7 @@ def reason_to_replan(state: "EngineState", record: "JobRecord") -> "tuple[Cause,
     return None
 
 
-def slots_named(published: "Published", name: str, caller: str) -> Sequence[int] | None:
+def slots_named(published: "PlanSnapshot", name: str, caller: str) -> Sequence[int] | None:
     """The slots of what a caller has under a name; None: no component knows anything of this name."""
     for one in components():
         found = one.slots_named(published, name, caller) if one.slots_named is not None else None
@@ -347,7 +347,7 @@ def claim_of_components(state: "EngineState", event: Any) -> NodeClaim | None:
     return None
 
 
-def slots_of_components(state: "EngineState") -> list[int]:
+def component_slots(state: "EngineState") -> list[int]:
     """The slots that components hold."""
     return [slot for one in components() if one.slots is not None for slot in one.slots(state)]
 

@@ -8,26 +8,26 @@ shadow mode, what-if and production run this same class.
 from collections.abc import Iterable, Mapping, Sequence
 
 from schedd.engine import checkpoint
-from schedd.engine.checkpoint import Frozen
+from schedd.engine.checkpoint import FrozenState
 from schedd.engine.component import components
 from schedd.engine.facts.alerts import close_alerts
-from schedd.engine.facts.arrivals import taken
-from schedd.engine.facts.foresight import judge
-from schedd.engine.facts.kept_jobs import KeptJob
-from schedd.engine.facts.order import in_order
+from schedd.engine.facts.arrivals import pop_arrivals
+from schedd.engine.facts.foresight import alert_inaccurate_estimates
+from schedd.engine.facts.kept_jobs import CarriedJob
+from schedd.engine.facts.order import sort_events
 from schedd.engine.facts.records import Outcome
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
-from schedd.engine.failing import pass_over
-from schedd.engine.handlers import apply_all, take_site
+from schedd.engine.failing import apply_skipped_batches
+from schedd.engine.handlers import apply_all, apply_site_policy
 from schedd.engine.lasting_facts import load_lasting_facts
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
-from schedd.engine.machine.reconcile import accept_loss, ask_again
+from schedd.engine.machine.reconcile import accept_loss, request_snapshot_again
 from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
 from schedd.engine.rank.promises import restore_promises
 from schedd.engine.run.outcomes import note_adapter_contact
 from schedd.engine.run.reevaluation import reevaluate_slice
-from schedd.engine.set_back import set_back
+from schedd.engine.set_back import apply_clock_setback
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
 from schedd.policy.fair_share import Usage
@@ -61,7 +61,7 @@ class Engine:
         self.state.decision_number = decided
         self.log = BatchLog(settings.log_batches, settings.log_weight)
         self.forgotten = now
-        self.base: Frozen | bytes = Frozen(self.state, {"forgotten": now})
+        self.base: FrozenState | bytes = FrozenState(self.state, {"forgotten": now})
 
     def handle(self, batch: Iterable[Event], now: int) -> Outcome:
         """Take over a batch of events at ``now`` (seconds; a clock that went back stands still until a
@@ -73,47 +73,47 @@ class Engine:
         events: Sequence[Event] = tuple(batch)
         state.now = max(now, state.now)
         state.generation += 1
-        state.decisions, state.moves, state.taken = [], [], {}
-        state.due = None
+        state.decisions, state.moves, state.jobs_moved_by = [], [], {}
+        state.next_due = None
         state.plan.limit_work()
         self.log.append(LoggedBatch(state.now, tuple(events), None, state.decision_number))
         first = events[0].id if events else f"clock:{state.now}"
         state.at_job = state.at_step = ""
         state.at_event = first
-        events = in_order(events)
-        if set_back(state, events):
+        events = sort_events(events)
+        if apply_clock_setback(state, events):
             self.forgotten = state.now
-        pass_over(state, events)  # first of all: what is set aside is not to fail again
-        if state.now >= self.forgotten + _FORGET_EVERY and state.begins("what is past"):
+        apply_skipped_batches(state, events)  # first of all: what is set aside is not to fail again
+        if state.now >= self.forgotten + _FORGET_EVERY and state.starts_step("what is past"):
             self._forget()
-        if state.site_changed and state.begins("the site's policy"):
-            take_site(state, first)
+        if state.site_changed and state.starts_step("the site's policy"):
+            apply_site_policy(state, first)
         state.at_step = ""
-        if state.out and events:
+        if state.dispatched and events:
             note_adapter_contact(state, events)
         for one in components():
-            if one.before_events is not None and state.begins(one.name):
+            if one.before_events is not None and state.starts_step(one.name):
                 one.before_events(state, first)
         state.at_step = ""
         apply_all(state, events)
-        ask_again(state, first)
+        request_snapshot_again(state, first)
         state.at_event = first
         if state.arriving and not any(isinstance(event, Snapshot) for event in events):
-            apply_all(state, taken(state), of_snapshot=True)
+            apply_all(state, pop_arrivals(state), of_snapshot=True)
             if not state.arriving:
-                state.kept.clear()
-        if state.rereading and state.begins("requests that read differently"):
+                state.carried_jobs.clear()
+        if state.to_reevaluate and state.starts_step("requests that read differently"):
             reevaluate_slice(state, first)
         if state.kept_places:
             end_kept_places(state, first)
         settle(state, first)
-        if state.outlook is not None:
-            state.outlook.advance_clock(state.now)
-            judge(state, first)
+        if state.predictor is not None:
+            state.predictor.advance_clock(state.now)
+            alert_inaccurate_estimates(state, first)
         close_alerts(state)
         if state.settings.validate:
             check(state)
-        return Outcome(tuple(state.decisions), tuple(state.moves), state.taken)
+        return Outcome(tuple(state.decisions), tuple(state.moves), state.jobs_moved_by)
 
     def _forget(self) -> None:
         """Drop what is past, now and then."""
@@ -135,13 +135,13 @@ class Engine:
         """When ``handle`` must be called again though nothing happened; None: not before the next event."""
         return next_wake(self.state)
 
-    def freeze(self) -> Frozen:
+    def freeze(self) -> FrozenState:
         """The whole state, from which ``restore`` goes on exactly; the log of batches begins anew.
 
         To be called between two batches; any thread may make bytes of it while the engine goes on. Format
         and version stand in the first line: see ``checkpoint.py``.
         """
-        self.base = frozen = Frozen(self.state, {"forgotten": self.forgotten})
+        self.base = frozen = FrozenState(self.state, {"forgotten": self.forgotten})
         self.log.clear()
         self.state.diverged = {}
         return frozen
@@ -160,7 +160,7 @@ class Engine:
 
         Raises AssertionError when the state breaks an invariant, and CheckpointError: work is half done.
         """
-        new = Engine.restore(Frozen(self.state, {"forgotten": self.forgotten}).encode())
+        new = Engine.restore(FrozenState(self.state, {"forgotten": self.forgotten}).encode())
         check(new.state)
         return new
 
@@ -191,20 +191,20 @@ class Engine:
         engine = cls(settings, 0)
         engine.state, unread = load_lasting_facts(data, settings)
         engine.forgotten = engine.state.now
-        engine.base = Frozen(engine.state, {"forgotten": engine.forgotten})
+        engine.base = FrozenState(engine.state, {"forgotten": engine.forgotten})
         return engine, unread
 
     @property
     def has_learned(self) -> bool:
         """Whether run times are predicted, and were learned from at least one job that ended."""
-        return self.state.outlook is not None and self.state.outlook.learner.run_times.ends > 0
+        return self.state.predictor is not None and self.state.predictor.learner.run_times.ends > 0
 
     def learn(self, learned: RunTimes) -> None:
         """Predict by these run times from now on. To be called before the first job is known."""
-        if self.state.outlook is not None:
-            self.state.outlook = RunTimePredictor(Learner(learned))
+        if self.state.predictor is not None:
+            self.state.predictor = RunTimePredictor(Learner(learned))
 
-    def restore_promises(self, found: Mapping[str, KeptJob]) -> None:
+    def restore_promises(self, found: Mapping[str, CarriedJob]) -> None:
         """Put promises that were recorded in place of those that following the log led to. To be called
         between two batches.
         """
@@ -239,6 +239,6 @@ class Engine:
         self.state.paused = why
         if not why:
             self.state.foreign = ""
-            self.state.by_hand = []
+            self.state.unexplained_starts = []
             accept_loss(self.state)
         self.log.append(LoggedBatch(self.state.now, (), why, self.state.decision_number))

@@ -9,20 +9,20 @@ from dataclasses import fields, replace
 from typing import Final
 
 from schedd.engine.component import components, rebuild_components, rebuilt_part
-from schedd.engine.facts.intake import Understood, holds_resources
-from schedd.engine.facts.jobs_to_keep import jobs_to_keep
-from schedd.engine.facts.kept_jobs import KeptJob
-from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.intake import ParsedRequest, holds_resources
+from schedd.engine.facts.jobs_to_keep import carry_jobs
+from schedd.engine.facts.kept_jobs import CarriedJob
+from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import block
+from schedd.engine.machine.nodes import block_nodes
 from schedd.engine.place.placement import displace_for
 from schedd.engine.rank.quarantine import quarantine
 from schedd.engine.run.running import fix_shares
 from schedd.plan.columns import FIXED
 from schedd.wire import BatchSkipped, Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted
 
-__all__ = ["begin_anew", "hold_all_the_same", "pass_over", "stays_aside"]
+__all__ = ["apply_skipped_batches", "keep_cores", "rebuild_state", "stays_quarantined"]
 
 _AGAIN = 3600
 """Seconds for which a job that the planner did not come back from is not looked at again."""
@@ -36,29 +36,57 @@ _WHY = "the planner did not come back from it"
 CARRIED: Final = frozenset(
     {
         *("settings", "now", "policy", "site", "usage", "configured", "policy_version", "paused", "foreign"),
-        *("adapter_mode", "aside", "left_out", "generation", "decisions", "moves", "taken"),
+        *("adapter_mode", "aside", "skipped_steps", "generation", "decisions", "moves", "jobs_moved_by"),
         *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),
         *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
-        *("diverged", "unsure", "by_hand", "unresolved"),
-        *("lives", "holes", "failures", "alerts", "frees", "at_event", "at_job", "at_step"),
-        *("told_at", "told_then", "started_at", "started_then", "started_on"),
+        *("diverged", "unsure_until", "unexplained_starts", "unresolved"),
+        *("lives", "black_holes", "failures", "alerts", "frees", "at_event", "at_job", "at_step"),
+        *("write_second", "writes_in_second", "start_second", "starts_in_second", "starts_by_node"),
     }
 )
 """Fields of the state that stay when the plan is rebuilt: what people have set, and what counts on."""
-ADAPTED: Final = frozenset({"kept", "outlook", "limits", "intake", "stale", "parts"})
-"""Those of which a part stays; ``begin_anew`` says which."""
+ADAPTED: Final = frozenset({"carried_jobs", "predictor", "limits", "requests", "stale", "parts"})
+"""Those of which a part stays; ``rebuild_state`` says which."""
 REBUILT: Final = frozenset(
     {
-        *("plan", "records", "numbers", "by_slot", "slotless", "unheard", "ranks", "applicants"),
-        *("promise", "bound", "told", "told_when", "tell_due", "changed", "last_move", "born", "expected"),
-        *("expected_by", "rank", "waits_since", "due_by", "whole_end", "array_of", "owner_of"),
+        *("plan", "records", "numbers", "by_slot", "slotless", "unexplained", "ranking", "applicants"),
+        *(
+            "promise",
+            "bound",
+            "published_start",
+            "published_at",
+            "update_due",
+            "changed",
+            "last_move",
+            "first_change",
+            "expected",
+        ),
+        *("expected_by", "rank", "waits_since", "due_by", "bag_end", "array_hash", "owner_number"),
         *("array_members", "dependents"),
-        *("chained", "without_place", "queue", "assumed", "out", "risks", "ends", "capped", "costs_due"),
+        *(
+            "chained",
+            "without_place",
+            "queue",
+            "assumed",
+            "dispatched",
+            "risks",
+            "ends",
+            "capped",
+            "cost_check_due",
+        ),
         *("node_facts", "counted", "uncounted", "queues", "server", "gates"),
         *("down_since", "blocked"),
-        *("arriving", "rereading", "doubted", "since", "adapter_run", "back", "told_halt"),
-        *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "due"),
-        *("flaky", "thrifty", "spending", "tariff", "nevers", "bare", "site_changed"),
+        *(
+            "arriving",
+            "to_reevaluate",
+            "doubted_loss",
+            "first_snapshot",
+            "adapter_run",
+            "adapter_returned",
+            "halt_published_until",
+        ),
+        *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "next_due"),
+        *("failure_rates", "row_watts", "economy_in_force", "tariff", "nevers", "bare", "site_changed"),
     }
 )
 """All others: what the plan, its jobs and nodes are, which a snapshot tells again, and what follows from it.
@@ -67,84 +95,86 @@ Each field of the state stands in one of the three: a test sees to it.
 """
 
 
-def pass_over(state: EngineState, events: Iterable[Event]) -> None:
+def apply_skipped_batches(state: EngineState, events: Iterable[Event]) -> None:
     """Set aside what made calls fail, as the ``PassedOver`` among ``events`` say."""
     for event in events:
         if isinstance(event, BatchSkipped):
-            _pass_over(state, event)
+            _apply_skipped_batch(state, event)
 
 
-def _pass_over(state: EngineState, event: BatchSkipped) -> None:
+def _apply_skipped_batch(state: EngineState, event: BatchSkipped) -> None:
     state.decision_number = max(state.decision_number, event.decided)
     state.lose_track()
     told = [f"the planner could not handle batch {event.batch} of events and skipped it ({event.why})"]
     for step in event.steps:
-        until, before = state.left_out.get(step, (0, 0))
+        until, before = state.skipped_steps.get(step, (0, 0))
         most = _LEAVE_OUT if step == _STARTS else _LEAVE_OUT_MOST
         wait = min(2 * before, most) if before and state.now < until + before else _LEAVE_OUT
-        state.left_out[step] = (state.now + wait, wait)
+        state.skipped_steps[step] = (state.now + wait, wait)
         told.append(f'the step "{step}" is skipped for {wait} s')
     if event.anew:
-        out = {job: state.records[job].attempt.expires for job in state.out if job in state.records}
+        out = {job: state.records[job].attempt.expires for job in state.dispatched if job in state.records}
         for job, until in event.out.items():
             out[job] = max(until, out.get(job, -1))
-        begin_anew(state, out)
+        rebuild_state(state, out)
         told.append("the plan is rebuilt from a snapshot")
     for job_id in event.jobs:
         state.aside[job_id] = state.now
         told.append(f"job {job_id} is set aside and not planned")
-        _set_aside(state, job_id, event.id)
+        _quarantine_job(state, job_id, event.id)
     for job_id, until in event.out.items():
         record = state.records.get(job_id)
         if record is None:  # its arrival may be in the batch that was lost, too
-            known = state.kept.get(job_id, KeptJob())
-            state.kept[job_id] = replace(known, open_until=max(until, known.open_until))
+            known = state.carried_jobs.get(job_id, CarriedJob())
+            state.carried_jobs[job_id] = replace(known, open_until=max(until, known.open_until))
         elif record.phase in (Phase.WAITING, Phase.BLOCKED):
             # The decision is of a batch that was lost: it may still be carried out.
             until = max(record.back_off.until, until + state.settings.answer_grace + 1)
-            state.put(after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=until)))
+            state.store_record(
+                apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=until))
+            )
             if record.slot >= 0:
                 state.plan.set_ready(record.slot, until)
-            state.keep_unresolved(record, event.out[job_id])
+            state.hold_unresolved_start(record, event.out[job_id])
     state.alert(event.id, "passed_over", "; ".join(told))
-    state.ask_for_snapshot(event.id, "the planner skipped a batch of events")
+    state.request_snapshot(event.id, "the planner skipped a batch of events")
 
 
-def _set_aside(state: EngineState, job_id: str, event: str) -> None:
+def _quarantine_job(state: EngineState, job_id: str, event: str) -> None:
     record = state.records.get(job_id)
     if record is None:
         return
     if record.phase is Phase.DISPATCHED:
-        state.keep_unresolved(record, record.attempt.expires)
-        state.out.pop(job_id, None)
-        record = after(record, Step.VOID)
+        state.hold_unresolved_start(record, record.attempt.expires)
+        state.dispatched.pop(job_id, None)
+        record = apply_step(record, Step.VOID)
     quarantine(state, record, event, _WHY)
 
 
-def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
+def rebuild_state(state: EngineState, out: Mapping[str, int]) -> None:
     """Forget all but what people have set and what counts on; the next credible snapshot tells the rest.
 
     ``out`` are jobs whose run decisions may still be carried out, each until when.
     """
     kept = {
         job: replace(one, open_until=out.get(job, -1), eligible_since=min(one.eligible_since, state.now))
-        for job, one in jobs_to_keep(state).items()
+        for job, one in carry_jobs(state).items()
     }
-    kept |= {job: KeptJob(open_until=until) for job, until in out.items() if job not in kept}
+    kept |= {job: CarriedJob(open_until=until) for job, until in out.items() if job not in kept}
     for job, until in out.items():
         if job in state.records:
-            state.keep_unresolved(state.records[job], until)
+            state.hold_unresolved_start(state.records[job], until)
     new = EngineState.empty(state.settings, state.now)
-    if state.outlook is not None:
-        new.outlook = state.outlook.without_jobs()
-    new.kept = state.kept
+    if state.predictor is not None:
+        new.predictor = state.predictor.without_jobs()
+    new.carried_jobs = state.carried_jobs
     new.parts = {one.state: rebuilt_part(one, state.part(one.state)) for one in components()}
     new.gather_limits()
-    new.intake.set_shared(new.limits.shared)
+    new.requests.set_shared(new.limits.shared)
     for field in fields(state):
         if field.name not in CARRIED:
             setattr(state, field.name, getattr(new, field.name))
-    state.kept = kept
+    state.carried_jobs = kept
     state.stale = "the plan is made anew"
     rebuild_components(state)
 
@@ -152,7 +182,7 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
 # ---- jobs that are set aside ----------------------------------------------------------------------
 
 
-def stays_aside(state: EngineState, event: Event, job_id: str) -> bool:
+def stays_quarantined(state: EngineState, event: Event, job_id: str) -> bool:
     """Whether an event of a job that is set aside is not to be looked into; then what it says is kept.
 
     One that is over, or that is altered or released an hour later at the earliest, is set aside no more.
@@ -164,17 +194,17 @@ def stays_aside(state: EngineState, event: Event, job_id: str) -> bool:
         return False
     record = state.records.get(job_id)
     if record is None:
-        nothing = Understood(None, state.settings.default_walltime, True, _WHY)
+        nothing = ParsedRequest(None, state.settings.default_walltime, True, _WHY)
         record = JobRecord(facts, nothing, -1, Phase.BLOCKED)
         quarantine(state, record, event.id, _WHY)
         record = state.records[job_id]
-    record = state.put(after(record, Step.DESCRIBED, facts=facts))
+    record = state.store_record(apply_step(record, Step.DESCRIBED, facts=facts))
     if holds_resources(facts) and record.phase is not Phase.RUNNING:
-        block(state, record, event.id, f"job {job_id} runs there, which was set aside")
+        block_nodes(state, record, event.id, f"job {job_id} runs there, which was set aside")
     return True
 
 
-def hold_all_the_same(state: EngineState, event: Event, job_id: str) -> None:
+def keep_cores(state: EngineState, event: Event, job_id: str) -> None:
     """Keep the cores of a job that runs by an event that could not be handled. It holds them where it got as
     far as that; else its nodes are blocked.
     """
@@ -186,8 +216,8 @@ def hold_all_the_same(state: EngineState, event: Event, job_id: str) -> None:
             fix_shares(state, record)
             displace_for(state, [record.slot], event.id, Cause.ADMIN, f"job {job_id} was started there")
         return
-    record = state.put(after(record, Step.DESCRIBED, facts=facts))
-    block(state, record, event.id, f"job {job_id} runs there, and its start could not be handled")
+    record = state.store_record(apply_step(record, Step.DESCRIBED, facts=facts))
+    block_nodes(state, record, event.id, f"job {job_id} runs there, and its start could not be handled")
 
 
 def _facts(state: EngineState, event: Event, job_id: str) -> JobFacts | None:

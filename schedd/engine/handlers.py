@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from schedd.engine import improve
-from schedd.engine.component import components, handlers_of_components
-from schedd.engine.facts.arrivals import put_off, taken_first
+from schedd.engine.component import component_handlers, components
+from schedd.engine.facts.arrivals import defer_arrivals, pop_arrival
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.foresight import told_starts
-from schedd.engine.facts.intake import Understood, holds_resources
-from schedd.engine.facts.later import WAITS
+from schedd.engine.facts.foresight import on_starts_expected
+from schedd.engine.facts.intake import ParsedRequest, holds_resources
+from schedd.engine.facts.later import WAITING_PHASES
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.failing import hold_all_the_same, stays_aside
+from schedd.engine.failing import keep_cores, stays_quarantined
 from schedd.engine.machine import nodes, reconcile, transfers
 from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.placement import displace_in_lowered_pools
@@ -52,7 +52,7 @@ from schedd.wire import (
     TransferWithdrawal,
 )
 
-__all__ = ["apply_all", "take_site"]
+__all__ = ["apply_all", "apply_site_policy"]
 
 _DIGITS: Final = re.compile(r"\d")
 
@@ -65,46 +65,46 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
     """
     together: list[Any] = []
     for event in events:
-        if state.arriving and (first := taken_first(state, event)) is not None:
+        if state.arriving and (first := pop_arrival(state, event)) is not None:
             _guarded(state, first, jobs.on_job_queued, first, True)
-        if together and _alike(together[-1], event):
+        if together and _are_batched(together[-1], event):
             together.append(event)
             continue
-        _take_together(state, together, of_snapshot)
+        _apply_batched(state, together, of_snapshot)
         together = []
-        if _alike(event, event):
+        if _are_batched(event, event):
             together.append(event)
             continue
-        _guarded(state, event, _handler_of(event), event, of_snapshot)
-        if state.limits.lowered and state.begins("limits"):
+        _guarded(state, event, _find_handler(event), event, of_snapshot)
+        if state.limits.lowered and state.starts_step("limits"):
             displace_in_lowered_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
-    _take_together(state, together, of_snapshot)
+    _apply_batched(state, together, of_snapshot)
 
 
-def _handler_of(event: Event) -> Callable[[EngineState, Any], None]:
+def _find_handler(event: Event) -> Callable[[EngineState, Any], None]:
     kind = type(event)
-    return _HANDLERS[kind] if kind in _HANDLERS else handlers_of_components()[kind]
+    return _HANDLERS[kind] if kind in _HANDLERS else component_handlers()[kind]
 
 
-def _alike(one: Event, other: Event) -> bool:
+def _are_batched(one: Event, other: Event) -> bool:
     """Whether two events that follow each other are taken together."""
     if isinstance(one, NodeChanged):
         return isinstance(other, NodeChanged)
     return isinstance(one, holds.Held) and isinstance(other, holds.Held)
 
 
-def _take_together(state: EngineState, together: list[Any], of_snapshot: bool) -> None:
+def _apply_batched(state: EngineState, together: list[Any], of_snapshot: bool) -> None:
     if not together:
         return
     if isinstance(together[0], NodeChanged):
-        _take_nodes(state, together, of_snapshot)
+        _apply_nodes(state, together, of_snapshot)
     else:
         _guarded(state, together[-1], holds.held_or_released, together, of_snapshot)
 
 
-def _take_nodes(state: EngineState, together: list[NodeChanged], of_snapshot: bool) -> None:
+def _apply_nodes(state: EngineState, together: list[NodeChanged], of_snapshot: bool) -> None:
     known = {event.node.name: state.node_facts.get(event.node.name) for event in together}
-    if not _guarded(state, together[-1], _nodes, together, of_snapshot):
+    if not _guarded(state, together[-1], _change_nodes, together, of_snapshot):
         for name, facts in known.items():
             if facts is not None:  # so that the next snapshot differs from what is believed
                 state.node_facts[name] = facts
@@ -124,7 +124,7 @@ def _guarded(
     """
     facts = getattr(event, "job", None)
     job_id = facts.id if facts is not None else getattr(event, "job_id", "")
-    if job_id in state.aside and stays_aside(state, event, job_id):
+    if job_id in state.aside and stays_quarantined(state, event, job_id):
         return True
     queues, server = (None, None) if job_id else (dict(state.queues), state.server)
     state.at_job, state.at_event = job_id, event.id
@@ -142,18 +142,18 @@ def _guarded(
             state.remove(job_id)  # whatever failed, what it held is free
             record = None
         if record is None and facts is not None and not over:
-            nothing = Understood(None, state.settings.default_walltime, True, repr(error))
+            nothing = ParsedRequest(None, state.settings.default_walltime, True, repr(error))
             record = JobRecord(facts, nothing, -1, Phase.BLOCKED)
         if record is not None:
             quarantine(state, record, event.id, repr(error))
-            hold_all_the_same(state, event, job_id)
+            keep_cores(state, event, job_id)
         else:
             words = f"event {event.type} of {job_id or 'the cluster'} could not be handled: {error!r}"
             state.alert(event.id, "error", words)
             if queues is not None and server is not None:
                 state.queues, state.server = queues, server
             if not of_snapshot:
-                state.ask_for_snapshot(event.id, f"{event.type} failed")
+                state.request_snapshot(event.id, f"{event.type} failed")
         state.at_job = ""
         return False
     state.at_job = ""
@@ -166,12 +166,12 @@ def _is_over(event: Event) -> bool:
     return isinstance(event, JobEnded | JobDeleted) or (facts is not None and facts.state == "C")
 
 
-def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
+def _change_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     new = nodes.new_nodes(state, events)
     for one in components():
         if one.nodes_reported is not None:
             one.nodes_reported(state, events)
-    if nodes.take_nodes(state, events):
+    if nodes.apply_node_changes(state, events):
         reevaluate_waiting(state, events[-1].id, None, "the cluster has other nodes or resources than before")
         note_untyped(state, events[-1].id)
     if state.note_power():
@@ -183,7 +183,7 @@ def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
         hold_new_node(state, events[-1].id, new)
 
 
-def _queue(state: EngineState, event: QueueChanged) -> None:
+def _change_queue(state: EngineState, event: QueueChanged) -> None:
     queue = event.queue
     before = state.queues.get(queue.name)
     state.queues[queue.name] = queue
@@ -193,14 +193,14 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
     if before is None or before.defaults != queue.defaults:
         reevaluate_waiting(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
     if queue.priority != (before.priority if before is not None else 0):
-        state.ranks.again, state.ranks.matter, state.ranks.anew = state.now, True, True
+        state.ranking.next_at, state.ranking.has_effect, state.ranking.rerank_all = state.now, True, True
     if queue.started == (before is None or before.started):
         return
     words = f"queue {queue.name} was {'started' if queue.started else 'stopped'}"
     follow_queue(state, event.id, queue.name, words)
 
 
-def _server(state: EngineState, event: ServerChanged) -> None:
+def _change_server(state: EngineState, event: ServerChanged) -> None:
     before, state.server = state.server, event.server
     typed = before.resources != event.server.resources
     if typed or before.limits != event.server.limits:
@@ -209,7 +209,7 @@ def _server(state: EngineState, event: ServerChanged) -> None:
             odd += state.limits.read_queue(queue)
         what = "types of resources" if typed else "limits"
         limits_changed(state, event.id, f"the server's {what} were changed", odd)
-    if state.intake.set_types(state.limits.types):
+    if state.requests.set_types(state.limits.types):
         state.nevers.clear()  # they say amounts in the units of their types
         reevaluate_waiting(state, event.id, None, "the types of the server's resources were changed")
     note_untyped(state, event.id)
@@ -217,7 +217,7 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         reevaluate_waiting(state, event.id, None, "the server's defaults were changed")
 
 
-def _policy(state: EngineState, event: PolicyChanged) -> None:
+def _change_policy(state: EngineState, event: PolicyChanged) -> None:
     """Plan under another policy of the site; one that cannot be read changes nothing."""
     back = state.configured if state.policy_version else state.settings.site
     plain = event.site if event.version else back
@@ -231,40 +231,40 @@ def _policy(state: EngineState, event: PolicyChanged) -> None:
         state.configured = state.settings.site
     state.set_site(site, plain)
     state.policy_version = event.version
-    take_site(state, event.id)
+    apply_site_policy(state, event.id)
 
 
-def take_site(state: EngineState, event: str) -> None:
+def apply_site_policy(state: EngineState, event: str) -> None:
     """Plan under the site's policy as it is now, which is another than before."""
     state.site_changed = False
-    state.ranks.again, state.ranks.matter, state.ranks.anew = state.now, True, True
+    state.ranking.next_at, state.ranking.has_effect, state.ranking.rerank_all = state.now, True, True
     for one in components():
         if one.site_changed is not None:
             one.site_changed(state)
     state.gather_limits()
     state.plan.spare_scarce(state.site.spare_scarce)
-    state.intake.set_shared(state.limits.shared)
+    state.requests.set_shared(state.limits.shared)
     words = "the site's policy was changed"
     state.note_power()
-    nodes.show_all(state)
+    nodes.refresh_all_nodes(state)
     for record in list(state.records.values()):
-        if record.phase not in WAITS:  # who waits is looked at in slices
+        if record.phase not in WAITING_PHASES:  # who waits is looked at in slices
             refresh_request(state, record)
     reevaluate_waiting(state, event, None, words)
     limits_changed(state, event, words)
 
 
-def _snapshot(state: EngineState, event: Snapshot) -> None:
-    _heed(state, event)
-    doubt = reconcile.doubt(state, event)
+def _apply_snapshot(state: EngineState, event: Snapshot) -> None:
+    _note_adapter_mode(state, event)
+    doubt = reconcile.find_doubt(state, event)
     if doubt:
         if _DIGITS.sub("", doubt) != _DIGITS.sub("", state.stale):  # the same, though numbers move
             state.alert(event.id, "snapshot", f"a snapshot of the server was rejected: {doubt}")
         state.stale = doubt
         return
     state.stale = state.lost = ""
-    if state.since < 0:
-        state.since = event.time
+    if state.first_snapshot < 0:
+        state.first_snapshot = event.time
     # What happened while no adapter was there is news to everybody, and no sign that one missed anything.
     began, state.adapter_run = state.adapter_run, event.id.partition(":")[0]
     arriving, state.arriving = state.arriving, {}
@@ -272,13 +272,13 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
     words = (
         ""
         if began != state.adapter_run or _is_young(state, event)
-        else reconcile.format_limit([one for one in found if _job_of(one) not in arriving])
+        else reconcile.format_differences([one for one in found if _queued_job(one) not in arriving])
     )
-    apply_all(state, put_off(state, found), of_snapshot=True)
+    apply_all(state, defer_arrivals(state, found), of_snapshot=True)
     if event.server_age is not None:
         nodes.await_reports(state, event.time - event.server_age + state.settings.server_grace)
     if not state.arriving:
-        state.kept.clear()
+        state.carried_jobs.clear()
     if words:
         state.alert(event.id, "snapshot", words, "differences")
 
@@ -288,11 +288,11 @@ def _is_young(state: EngineState, event: Snapshot) -> bool:
     return event.server_age is not None and event.server_age < state.settings.server_grace
 
 
-def _job_of(event: Event) -> str:
+def _queued_job(event: Event) -> str:
     return event.job.id if isinstance(event, JobQueued) else ""
 
 
-def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
+def _end_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     jobs.on_job_gone(state, event)  # first of all: what it holds is free
     with Bookkeeping(state, event.job_id, "the end of what was handed over"):
         transfers.note_end(state, event)
@@ -302,17 +302,17 @@ def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
                 one.job_gone(state, event.job_id, event.id)
 
 
-def _lost(state: EngineState, event: LogLost) -> None:
+def _note_lost_log(state: EngineState, event: LogLost) -> None:
     """A part of the log or the state is missing: no job is started before the next snapshot."""
     state.decision_number = max(state.decision_number, event.decided)
     state.lose_track()
     what = "the planner's state was rebuilt" if event.state_only else "a part of the log is lost"
     state.lost = state.stale = f"{what}: {event.why}"
     state.alert(event.id, "log", f"{state.lost}; no jobs are started until the server has been read again")
-    state.ask_for_snapshot(event.id, state.lost)
+    state.request_snapshot(event.id, state.lost)
 
 
-def _heed(state: EngineState, event: Snapshot) -> None:
+def _note_adapter_mode(state: EngineState, event: Snapshot) -> None:
     """Take over what the adapter does with decisions; of the two modes the more careful one counts."""
     if event.mode == state.adapter_mode:
         return
@@ -329,19 +329,19 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     JobAltered: jobs.on_job_altered,
     JobHeld: jobs.on_job_held,
     JobReleased: jobs.on_job_released,
-    JobDeleted: _job_gone,
-    JobEnded: _job_gone,
+    JobDeleted: _end_job,
+    JobEnded: _end_job,
     JobStarted: jobs.on_job_started,
     RunAccepted: outcomes.on_run_accepted,
     RunRefused: outcomes.on_run_refused,
-    QueueChanged: _queue,
-    ServerChanged: _server,
-    PolicyChanged: _policy,
-    Snapshot: _snapshot,
-    PlanImproved: improve.improved,
-    PlanChosen: improve.chosen,
-    StartsExpected: told_starts,
-    LogLost: _lost,
+    QueueChanged: _change_queue,
+    ServerChanged: _change_server,
+    PolicyChanged: _change_policy,
+    Snapshot: _apply_snapshot,
+    PlanImproved: improve.on_plan_improved,
+    PlanChosen: improve.on_plan_chosen,
+    StartsExpected: on_starts_expected,
+    LogLost: _note_lost_log,
     TransferRequest: transfers.submit_held,
     TransferRelease: transfers.release,
     TransferWithdrawal: transfers.withdraw,

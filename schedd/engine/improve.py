@@ -8,7 +8,7 @@ import numpy as np
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.rank.promises import note_moves
+from schedd.engine.rank.promises import record_plan_moves
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.plan.latest_starts import latest_starts
@@ -18,26 +18,26 @@ from schedd.plan.rebase import rebase
 from schedd.plan.records import Moves, no_moves
 from schedd.wire import PlaceFacts, PlanChosen, PlanImproved, UnitsFacts
 
-__all__ = ["chosen", "improved", "improvement", "movable", "places_told"]
+__all__ = ["improvement_event", "movable_slots", "on_plan_chosen", "on_plan_improved", "place_facts"]
 
 _WORDS = "the plan was improved"
 
 
-def movable(state: EngineState) -> Ints:
+def movable_slots(state: EngineState) -> Ints:
     """The slots that a search could move: of planned jobs that do not start now."""
     jobs = state.plan.jobs
     found: Ints = np.flatnonzero((jobs.states == PLANNED) & (jobs.starts > state.now))
     return found
 
 
-def improvement(
+def improvement_event(
     event: str, now: int, plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]
 ) -> PlanImproved:
     """The event that tells of ``places`` on ``plan``, or a fork of it; ``jobs``: the ids of jobs by slot."""
-    return PlanImproved(id=event, time=now, places=places_told(plan, jobs, places))
+    return PlanImproved(id=event, time=now, places=place_facts(plan, jobs, places))
 
 
-def places_told(plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]) -> tuple[PlaceFacts, ...]:
+def place_facts(plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]) -> tuple[PlaceFacts, ...]:
     """``places`` on ``plan`` as events tell them; ``jobs``: the ids of jobs by slot."""
     return tuple(_place_facts(plan, jobs[place.slot], place) for place in places)
 
@@ -47,27 +47,27 @@ def _place_facts(plan: Plan, job_id: str, place: Allocation) -> PlaceFacts:
     return PlaceFacts(job_id, place.start, tuple(units))
 
 
-def improved(state: EngineState, event: PlanImproved) -> None:
+def on_plan_improved(state: EngineState, event: PlanImproved) -> None:
     """Move jobs to the places that the search found for them: see ``rebase``. No promise is broken by it."""
-    _note_taken(state, event, Cause.IMPROVED, _WORDS, _taken_over(state, event, must_gain=True))
+    _note_moves(state, event, Cause.IMPROVED, _WORDS, _apply_places(state, event, must_gain=True))
 
 
-def chosen(state: EngineState, event: PlanChosen) -> None:
+def on_plan_chosen(state: EngineState, event: PlanChosen) -> None:
     """Move jobs to the places of the plan that an admin chose, all of those that wait still, or none. No
     promise is broken by it.
     """
     words = f"{event.by} chose another plan" if event.by else Cause.CHOSEN.value
-    _note_taken(state, event, Cause.CHOSEN, words, _taken_over(state, event, must_gain=False))
+    _note_moves(state, event, Cause.CHOSEN, words, _apply_places(state, event, must_gain=False))
 
 
-def _note_taken(
+def _note_moves(
     state: EngineState, event: PlanImproved | PlanChosen, cause: Cause, words: str, moves: Moves
 ) -> None:
-    note_moves(state, event.id, cause, words, moves)
-    state.taken[event.id] = len(moves)
+    record_plan_moves(state, event.id, cause, words, moves)
+    state.jobs_moved_by[event.id] = len(moves)
 
 
-def _taken_over(state: EngineState, event: PlanImproved | PlanChosen, *, must_gain: bool) -> Moves:
+def _apply_places(state: EngineState, event: PlanImproved | PlanChosen, *, must_gain: bool) -> Moves:
     """Who moved."""
     places = [place for facts in event.places if (place := _place(state, facts)) is not None]
     if state.policy is not None or not places:
@@ -88,7 +88,7 @@ def _taken_over(state: EngineState, event: PlanImproved | PlanChosen, *, must_ga
         use=use,
         must_gain=must_gain,
     )
-    state.due = None
+    state.next_due = None
     return rebased.moves
 
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine.component import Component, components, lasting_fields, rebuild_components
-from schedd.engine.facts.jobs_to_keep import kept_job
-from schedd.engine.facts.kept_jobs import load_kept_job, save_kept_job
+from schedd.engine.facts.jobs_to_keep import carry_job
+from schedd.engine.facts.kept_jobs import load_carried_job, save_carried_job
 from schedd.engine.facts.records import TransferRecord
 from schedd.engine.facts.saved import known_fields, load_facts, save_facts
 from schedd.engine.facts.settings import EngineSettings
@@ -95,8 +95,8 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
     yield b"," + _member("nodes", list(map(save_facts, state.node_facts.values())))
     yield b',"jobs":'
     yield from _jobs(state)
-    if state.outlook is not None:
-        yield from _run_times(state.outlook)
+    if state.predictor is not None:
+        yield from _run_times(state.predictor)
     yield b"}"
 
 
@@ -132,13 +132,13 @@ def _policy(state: EngineState) -> dict[str, Any] | None:
 
 def _jobs(state: EngineState) -> Iterator[bytes]:
     opening = "{"
-    found = {name: save_kept_job(one) for name, one in state.kept.items()}
+    found = {name: save_carried_job(one) for name, one in state.carried_jobs.items()}
     records = list(state.records.values())
     for first in range(0, len(records) + 1, _JOBS):
         for record in records[first : first + _JOBS]:
-            kept = kept_job(state, record)
+            kept = carry_job(state, record)
             if kept is not None:
-                found[record.id] = save_kept_job(kept)
+                found[record.id] = save_carried_job(kept)
         if found:
             yield (opening + _text(found)[1:-1]).encode("utf-8", "surrogatepass")
             opening, found = ",", {}
@@ -175,22 +175,22 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
 
     read("policy", policy)
     for name in _FIELDS:
-        read(name, partial(_take_field, state, name))
+        read(name, partial(_load_field, state, name))
     for one in components():
         for name in lasting_fields(one):
-            read(f"{one.name}.{name}", partial(_take_component_field, state, one, name))
+            read(f"{one.name}.{name}", partial(_load_component_field, state, one, name))
         if one.without_plan is not None:
             one.without_plan(state.part(one.state))
         if one.begin is not None:
             one.begin(state)
     state.gather_limits()
-    state.intake.set_shared(state.limits.shared)
-    read("usage", lambda saved: _take_usage(state, saved))
-    read("jobs", lambda saved: _take_jobs(state, saved))
-    read(RUN_TIMES, lambda saved: _take_run_times(state, saved))
+    state.requests.set_shared(state.limits.shared)
+    read("usage", lambda saved: _load_usage(state, saved))
+    read("jobs", lambda saved: _load_jobs(state, saved))
+    read(RUN_TIMES, lambda saved: _load_run_times(state, saved))
     decided = state.decision_number
     for name, make in _CLUSTER.items():
-        read(name, partial(_tell, state, make))
+        read(name, partial(_apply_section, state, make))
     rebuild_components(state)
     state.decisions, state.moves, state.decision_number = [], [], decided
     state.stale = "the plan is rebuilt"
@@ -198,7 +198,7 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     return state, unread
 
 
-def _take_field(state: EngineState, name: str, saved: Any) -> None:
+def _load_field(state: EngineState, name: str, saved: Any) -> None:
     _set_field(state, name, _field(name, saved))
 
 
@@ -208,7 +208,7 @@ def _saved(kind: type[Any], part: Any, name: str) -> Any:
     return list(map(how.each, saved)) if how.each is not None else saved
 
 
-def _take_component_field(state: EngineState, one: Component[Any], name: str, saved: Any) -> None:
+def _load_component_field(state: EngineState, one: Component[Any], name: str, saved: Any) -> None:
     how, part = field_rule(one.state, name), state.part(one.state)
     if how.kind is not None:
         saved = [known_fields(how.kind, each) for each in saved]
@@ -230,26 +230,26 @@ def _field(name: str, saved: Any) -> Any:
     return field_rule(EngineState, name).load(saved)
 
 
-def _take_usage(state: EngineState, saved: Any) -> None:
+def _load_usage(state: EngineState, saved: Any) -> None:
     if state.site.fair_share is not None:
         state.usage = Usage.load(saved, state.site.fair_share)
 
 
-def _take_jobs(state: EngineState, saved: Any) -> None:
-    state.kept = {name: load_kept_job(one) for name, one in saved.items()}
+def _load_jobs(state: EngineState, saved: Any) -> None:
+    state.carried_jobs = {name: load_carried_job(one) for name, one in saved.items()}
 
 
-def _take_run_times(state: EngineState, saved: Any) -> None:
-    if state.outlook is None:
+def _load_run_times(state: EngineState, saved: Any) -> None:
+    if state.predictor is None:
         return
     arrays = {
         name: np.frombuffer(base64.b64decode(text, validate=True), "<i8").reshape(shape).astype(np.int64)
         for name, (shape, text) in saved["arrays"].items()
     }
-    state.outlook = RunTimePredictor.load(saved["plain"], arrays)
+    state.predictor = RunTimePredictor.load(saved["plain"], arrays)
 
 
-def _tell(state: EngineState, make: Callable[[int, Any], list[Event]], saved: Any) -> None:
+def _apply_section(state: EngineState, make: Callable[[int, Any], list[Event]], saved: Any) -> None:
     apply_all(state, make(state.now, saved))
 
 

@@ -10,14 +10,14 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.wire import Alert, Event, PlanningHeld
 
-__all__ = ["InTheWay", "Moved", "Preview", "preview"]
+__all__ = ["ConflictingJob", "Preview", "PreviewedMove", "preview"]
 
 _ROUNDS = 2_000
 """Calls in which the copy comes to rest: a slice of repair each."""
 
 
 @dataclass(frozen=True, slots=True)
-class InTheWay:
+class ConflictingJob:
     """A running job that still holds nodes when they are to be reserved; nothing is done to it."""
 
     job: str
@@ -28,7 +28,7 @@ class InTheWay:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PreviewedMove:
     """A waiting job whose planned start would be another; null: it would have, or has, none."""
 
     job: str
@@ -45,8 +45,8 @@ class Moved:
 class Preview:
     """What would follow; jobs whose promise would be at risk come first, then by their present start."""
 
-    moved: tuple[Moved, ...]
-    running: tuple[InTheWay, ...]
+    moved: tuple[PreviewedMove, ...]
+    running: tuple[ConflictingJob, ...]
     alerts: tuple[str, ...]
     """What an admin would be told."""
 
@@ -65,7 +65,7 @@ def preview(
     before = {record.id: _starts(state, record) for record in _waiting(state)}
     claims = [claim for event in events if (claim := claim_of_components(state, event)) is not None]
     claims += [_claim_of_hold(event) for event in events if isinstance(event, PlanningHeld)]
-    running = tuple(one for claim in claims for one in _in_the_way(state, claim))
+    running = tuple(one for claim in claims for one in _conflicting_jobs(state, claim))
     decisions = engine.handle(events, now).decisions
     _rest(engine, now, go_on)
     moved = []
@@ -74,7 +74,7 @@ def preview(
         old, promised = before.get(record.id, (None, None))
         if new != old:
             broken = _late(new, promised) and not _late(old, promised)
-            moved.append(Moved(record.id, record.facts.owner, old, new, promised, broken))
+            moved.append(PreviewedMove(record.id, record.facts.owner, old, new, promised, broken))
     moved.sort(key=lambda one: (not one.broken, one.before if one.before is not None else FOREVER, one.job))
     return Preview(tuple(moved), running, tuple(one.text for one in decisions if isinstance(one, Alert)))
 
@@ -109,7 +109,7 @@ def _claim_of_hold(event: PlanningHeld) -> NodeClaim:
     return NodeClaim(frozenset({event.name} if event.kind == "node" else ()), event.time)
 
 
-def _in_the_way(state: EngineState, claim: NodeClaim) -> list[InTheWay]:
+def _conflicting_jobs(state: EngineState, claim: NodeClaim) -> list[ConflictingJob]:
     """Jobs that run on the claimed nodes beyond the start, except those of the access list."""
     found = []
     for record in state.records.values():
@@ -120,5 +120,5 @@ def _in_the_way(state: EngineState, claim: NodeClaim) -> list[InTheWay]:
         admitted = claim.access.admits(facts.owner, facts.group, facts.account, facts.queue)
         begins_late = claim.end is not None and record.run.started >= claim.end
         if nodes and until > claim.start and not admitted and not begins_late:
-            found.append(InTheWay(record.id, facts.owner, nodes, until))
+            found.append(ConflictingJob(record.id, facts.owner, nodes, until))
     return found

@@ -8,13 +8,21 @@ import numpy as np
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
-from schedd.engine.improve import movable
+from schedd.engine.improve import movable_slots
 from schedd.plan.columns import Ints
 from schedd.plan.startable import startable
 
-__all__ = ["MOST_MOVED", "Due", "SearchHistory", "Why", "asked_for", "due", "first_due"]
+__all__ = [
+    "MOST_MOVED",
+    "DueSearch",
+    "SearchHistory",
+    "SearchReason",
+    "due_search",
+    "next_search",
+    "requested_search",
+]
 
-Why = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
+SearchReason = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
 
 MOST_MOVED: Final = 500
 """A search ends when it has moved so many jobs: taking over more would hold up events for too long."""
@@ -51,14 +59,14 @@ class SearchHistory:
         whole = self.whole + min(settings.search_pause, every)
         return min(whole, self.tried + newcomers) if newcomers else whole
 
-    def begun(self, search: "Due") -> "SearchHistory":
+    def begun(self, search: "DueSearch") -> "SearchHistory":
         """As ``search`` begins."""
         seen = replace(self, newest=search.change, tried_frees=search.frees)
         if search.newcomers is not None:
             return seen
         return replace(seen, change=search.change, frees=search.frees, unfinished=False)
 
-    def ended(self, search: "Due", now: float, *, unfinished: bool = False) -> "SearchHistory":
+    def ended(self, search: "DueSearch", now: float, *, unfinished: bool = False) -> "SearchHistory":
         """As ``search`` ended at ``now``; ``unfinished``: it moved as many jobs as one search may."""
         if search.newcomers is not None:
             return replace(self, tried=now)
@@ -66,7 +74,7 @@ class SearchHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueSearch:
     """A search that is due.
 
     ``why``: ``periodic``, ``room was freed``, ``jobs came`` or ``jobs fit`` (then ``newcomers`` are the slots
@@ -76,29 +84,29 @@ class Due:
     that number, with room come back ``frees`` times.
     """
 
-    why: Why
+    why: SearchReason
     seconds: float
     change: int
     frees: int
     newcomers: Ints | None = None
 
 
-def asked_for(state: EngineState) -> Due | None:
+def requested_search(state: EngineState) -> DueSearch | None:
     """A search of the whole plan at once; None where fewer than two jobs could be moved."""
-    return _whole(state, "asked for") if _movable(state).shape[0] >= 2 else None
+    return _full_search(state, "asked for") if _movable(state).shape[0] >= 2 else None
 
 
-def due(state: EngineState, seen: SearchHistory, now: float) -> Due | None:
+def due_search(state: EngineState, seen: SearchHistory, now: float) -> DueSearch | None:
     """The search that is due at ``now``, or None. One of the whole plan goes before one of newcomers."""
     return next((search for moment, search in _coming(state, seen) if moment <= now), None)
 
 
-def first_due(state: EngineState, seen: SearchHistory) -> float | None:
+def next_search(state: EngineState, seen: SearchHistory) -> float | None:
     """When a search is due, though nothing else happens until then; None: not before something does."""
     return min((moment for moment, _ in _coming(state, seen)), default=None)
 
 
-def _coming(state: EngineState, seen: SearchHistory) -> list[tuple[float, Due]]:
+def _coming(state: EngineState, seen: SearchHistory) -> list[tuple[float, DueSearch]]:
     """The searches to come while nothing changes, with the moments from which on they are due; first who goes
     first.
     """
@@ -106,35 +114,37 @@ def _coming(state: EngineState, seen: SearchHistory) -> list[tuple[float, Due]]:
     slots = _movable(state)
     if settings.search_every == 0 or slots.shape[0] < 2:
         return []
-    coming: list[tuple[float, Due]] = []
+    coming: list[tuple[float, DueSearch]] = []
     every = settings.search_every
     pause = min(settings.search_pause, every)
     if seen.unfinished:
-        coming.append((seen.whole + pause, _whole(state, "not at its end")))
+        coming.append((seen.whole + pause, _full_search(state, "not at its end")))
     if state.change_number != seen.change:
-        coming.append((seen.whole + every, _whole(state, "periodic")))
+        coming.append((seen.whole + every, _full_search(state, "periodic")))
         if state.frees != seen.frees:
-            coming.append((seen.whole + pause, _whole(state, "room was freed")))
+            coming.append((seen.whole + pause, _full_search(state, "room was freed")))
     if settings.search_newcomers:
         came, fit = _newcomers(state, seen, slots)
-        why: Why = "jobs came" if came.shape[0] else "jobs fit"
+        why: SearchReason = "jobs came" if came.shape[0] else "jobs fit"
         newcomers = np.union1d(came, fit)
         if newcomers.shape[0]:
-            coming.append((seen.tried + settings.search_newcomers, _of(state, why, _SHARE, newcomers)))
+            coming.append(
+                (seen.tried + settings.search_newcomers, _make_search(state, why, _SHARE, newcomers))
+            )
     return coming
 
 
-def _whole(state: EngineState, why: Why) -> Due:
-    return _of(state, why, 1.0, None)
+def _full_search(state: EngineState, why: SearchReason) -> DueSearch:
+    return _make_search(state, why, 1.0, None)
 
 
-def _of(state: EngineState, why: Why, share: float, newcomers: Ints | None) -> Due:
-    return Due(why, state.settings.search_seconds * share, state.change_number, state.frees, newcomers)
+def _make_search(state: EngineState, why: SearchReason, share: float, newcomers: Ints | None) -> DueSearch:
+    return DueSearch(why, state.settings.search_seconds * share, state.change_number, state.frees, newcomers)
 
 
 def _movable(state: EngineState) -> Ints:
     """Under a queue policy there is no plan to improve."""
-    return movable(state) if state.policy is None else np.empty(0, np.int64)
+    return movable_slots(state) if state.policy is None else np.empty(0, np.int64)
 
 
 def _newcomers(state: EngineState, seen: SearchHistory, slots: Ints) -> tuple[Ints, Ints]:

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.state import EngineState
-from schedd.engine.failing import begin_anew
+from schedd.engine.failing import rebuild_state
 from schedd.model import FOREVER
 from schedd.wire import ClockSet, Event
 
-__all__ = ["set_back"]
+__all__ = ["apply_clock_setback"]
 
 
-def set_back(state: EngineState, events: Iterable[Event]) -> bool:
+def apply_clock_setback(state: EngineState, events: Iterable[Event]) -> bool:
     """Go on at the time that a ``ClockSet`` among ``events`` tells, if there is one; whether there is.
 
     Run decisions that are out stay so for as long as they were to: their jobs are not started meanwhile. A
@@ -26,7 +26,7 @@ def set_back(state: EngineState, events: Iterable[Event]) -> bool:
     found = False
     for event in events:
         if isinstance(event, ClockSet) and event.time < state.now:
-            _set_back(state, event)
+            _restart_at(state, event)
             found = True
     return found
 
@@ -37,21 +37,21 @@ def _shifted(alert: OpenAlert, ahead: int) -> OpenAlert:
     return replace(alert, since=alert.since - ahead, last=alert.last - ahead, until=until)
 
 
-def _set_back(state: EngineState, event: ClockSet) -> None:
+def _restart_at(state: EngineState, event: ClockSet) -> None:
     ahead = state.now - event.time
-    out = {job: max(0, state.records[job].attempt.expires - state.now) for job in state.out}
+    out = {job: max(0, state.records[job].attempt.expires - state.now) for job in state.dispatched}
     for record in state.records.values():
         if record.slot >= 0 and state.promise[record.slot] >= state.now:
             state.promise[record.slot] = FOREVER
     state.now = event.time
     state.unresolved = {job: replace(one, until=one.until - ahead) for job, one in state.unresolved.items()}
     state.alerts = {name: _shifted(one, ahead) for name, one in state.alerts.items()}
-    state.by_hand = []
+    state.unexplained_starts = []
     state.aside = dict.fromkeys(state.aside, state.now)
-    state.left_out = {}
+    state.skipped_steps = {}
     state.lose_track()  # what the server starts now may have been decided before
-    begin_anew(state, {job: state.now + left for job, left in out.items()})
+    rebuild_state(state, {job: state.now + left for job, left in out.items()})
     words = f"the clock was set back by {ahead} s; the plan is rebuilt from a snapshot"
     state.stale = words
     state.alert(event.id, "clock", words)
-    state.ask_for_snapshot(event.id, "the clock was set back")
+    state.request_snapshot(event.id, "the clock was set back")

@@ -5,14 +5,14 @@ import numpy as np
 from schedd.engine.component import components
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import lost_nodes, returns
+from schedd.engine.machine.nodes import is_to_return, leave_lost_nodes
 from schedd.engine.place.backfilling import is_backfilling, next_backfill, run_backfill
 from schedd.engine.place.budgets import apply_cost_limits
 from schedd.engine.place.costs import next_cost_check
 from schedd.engine.place.deadlines import remove_lost_deadlines
 from schedd.engine.place.placement import follow_dependencies
-from schedd.engine.rank.deadlines import next_loss
-from schedd.engine.rank.promises import next_unkept, note_moves, unkept
+from schedd.engine.rank.deadlines import next_lost_deadline
+from schedd.engine.rank.promises import break_overdue_promises, next_overdue_promise, record_plan_moves
 from schedd.engine.rank.ranking import next_rerank, rank_all
 from schedd.engine.run.dispatch import dispatch_by_policy, dispatch_jobs, move_late_jobs
 from schedd.engine.run.job_attributes import next_write, write_attributes
@@ -30,68 +30,68 @@ def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
     # 1. What time alone has done: edges, overruns, nodes given up, decisions gone void.
     for one in components():
-        if one.time_passed is not None and state.begins(one.name):
+        if one.time_passed is not None and state.starts_step(one.name):
             one.time_passed(state, event)
-    if state.begins("overruns"):
+    if state.starts_step("overruns"):
         extend_overruns(state, event)
-    if state.down_since and state.begins("lost nodes"):
-        lost_nodes(state, event)
-    if state.out and state.begins("outcomes"):
+    if state.down_since and state.starts_step("lost nodes"):
+        leave_lost_nodes(state, event)
+    if state.dispatched and state.starts_step("outcomes"):
         void_unanswered(state, event)
-    if state.site.weights.deadline_lost == "hold" and state.begins("deadlines"):
+    if state.site.weights.deadline_lost == "hold" and state.starts_step("deadlines"):
         remove_lost_deadlines(state, event)
-    if state.chained and state.begins("dependencies"):
+    if state.chained and state.starts_step("dependencies"):
         follow_dependencies(state, event)
     for one in components():
-        if one.before_dispatch is not None and state.begins(one.name):
+        if one.before_dispatch is not None and state.starts_step(one.name):
             one.before_dispatch(state, event)
     state.plan.protect_tiers(state.keeps_speed)
     if state.policy is not None:
-        if state.begins("dispatch"):
+        if state.starts_step("dispatch"):
             dispatch_by_policy(state, event)
         state.plan.discard_freed()  # nobody repairs
         state.at_step = ""
         return
-    if next_cost_check(state) <= state.now and state.begins("limits of cost"):
+    if next_cost_check(state) <= state.now and state.starts_step("limits of cost"):
         apply_cost_limits(state, event)
     # 2. Jobs whose moment went by long ago.
-    if state.begins("late starts"):
+    if state.starts_step("late starts"):
         move_late_jobs(state, event)
-    if state.begins("promises"):
-        unkept(state, event)
+    if state.starts_step("promises"):
+        break_overdue_promises(state, event)
     # 3. Who can start now because of what was freed; then start all that is due, before anything slow.
-    if is_backfilling(state) and state.begins("backfill"):
+    if is_backfilling(state) and state.starts_step("backfill"):
         run_backfill(state, event)
-    later = state.rereading and state.generation % _REPAIRED
-    if state.plan.freed and not later and state.begins("repair"):
+    later = state.to_reevaluate and state.generation % _REPAIRED
+    if state.plan.freed and not later and state.starts_step("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
         moves = state.plan.repair_now(state.now, state.arrays)
         if len(moves):
-            note_moves(state, trigger, Cause.FREED, words, moves)
-            state.due = None
-        if state.begins("dispatch"):
+            record_plan_moves(state, trigger, Cause.FREED, words, moves)
+            state.next_due = None
+        if state.starts_step("dispatch"):
             dispatch_jobs(state, event)
         # 4. One slice of the repair.
         state.at_step = "repair"
         moves, done = state.plan.repair(state.now, state.settings.repair_slice, state.arrays)
         if len(moves):
-            note_moves(state, trigger, Cause.FREED, words, moves)
-            state.due = None
+            record_plan_moves(state, trigger, Cause.FREED, words, moves)
+            state.next_due = None
         state.freed_by = ("", "") if done else (trigger, words)
     elif not state.plan.freed:
         state.freed_by = ("", "")
     # 5. Priorities, every few minutes.
     rerank = next_rerank(state)
-    if rerank is not None and rerank <= state.now and state.begins("priorities"):
+    if rerank is not None and rerank <= state.now and state.starts_step("priorities"):
         rank_all(state, event)
-    if state.begins("dispatch"):
+    if state.starts_step("dispatch"):
         dispatch_jobs(state, event)
     # 6. What components do when jobs were started.
     for one in components():
-        if one.settle is not None and state.begins(one.name):
+        if one.settle is not None and state.starts_step(one.name):
             one.settle(state, event)
     # 7. What moved is told.
-    if state.tells and state.begins("told starts"):
+    if state.publishes_starts and state.starts_step("told starts"):
         write_attributes(state, event)
     state.at_step = ""
 
@@ -99,14 +99,14 @@ def settle(state: EngineState, event: str) -> None:
 def next_wake(state: EngineState) -> int | None:
     """When the shell must call again though nothing happened; None: not before the next event."""
     now, settings = state.now, state.settings
-    waits = {step for step, (until, _) in state.left_out.items() if now < until}
-    if state.arriving or (state.rereading and "requests that read differently" not in waits):
+    waits = {step for step, (until, _) in state.skipped_steps.items() if now < until}
+    if state.arriving or (state.to_reevaluate and "requests that read differently" not in waits):
         return now
     if state.site_changed and "the site's policy" not in waits:
         return now
     if state.policy is None and state.plan.freed and "repair" not in waits:
         return now
-    moments: list[int] = [state.left_out[step][0] for step in waits]
+    moments: list[int] = [state.skipped_steps[step][0] for step in waits]
     for one in components():
         if one.next_wake is not None and one.name not in waits:
             moment = one.next_wake(state)
@@ -114,16 +114,16 @@ def next_wake(state: EngineState) -> int | None:
                 return now
             moments.append(moment)
     if state.policy is None:
-        due = state.soonest()
+        due = state.next_due_start()
         if due < FOREVER:
             moments.append(due + state.lateness + 1 if state.halted else due)
         if "backfill" not in waits:
             moments.append(next_backfill(state))
         if "promises" not in waits:
-            moments.append(next_unkept(state))
+            moments.append(next_overdue_promise(state))
         if "limits of cost" not in waits:
             moments.append(next_cost_check(state))
-        if state.tells:
+        if state.publishes_starts:
             moments.append(next_write(state))
         rerank = next_rerank(state)
         if rerank is not None:
@@ -136,12 +136,14 @@ def next_wake(state: EngineState) -> int | None:
         if ready.shape[0]:
             moments.append(int(ready.min()))
     if "deadlines" not in waits:
-        moments.append(next_loss(state))
+        moments.append(next_lost_deadline(state))
     if state.ends:
         moments.append(state.ends[0][0])
     moments += [
-        since + settings.node_grace for name, since in state.down_since.items() if not returns(state, name)
+        since + settings.node_grace
+        for name, since in state.down_since.items()
+        if not is_to_return(state, name)
     ]
-    moments += [void_after(state, state.records[job]) + 1 for job in state.out]
+    moments += [void_after(state, state.records[job]) + 1 for job in state.dispatched]
     soonest = min(moments, default=FOREVER)
     return max(soonest, now + 1) if soonest < FOREVER else None

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from schedd.engine.component import slots_of_components
+from schedd.engine.component import component_slots
 from schedd.engine.facts.displayed_start import are_outdated
 from schedd.engine.facts.intake import slot_limited
-from schedd.engine.facts.phases import fault_of
+from schedd.engine.facts.phases import find_fault
 from schedd.engine.facts.pools import PLENTY
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -31,7 +31,7 @@ def check(state: EngineState) -> None:
         _check_record(state, record)
         if record.slot >= 0:
             slots.add(record.slot)
-    slots.update(slots_of_components(state))
+    slots.update(component_slots(state))
     used = np.flatnonzero(state.plan.jobs.states != VACANT)
     assert set(used.tolist()) == slots, f"slots in use {set(used.tolist()) ^ slots} belong to nobody"
     assert state.policy is not None or not state.queue
@@ -82,13 +82,13 @@ def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints,
 
 def _pending(state: EngineState) -> list[int]:
     """The slots of jobs that are still to be looked at since limits were changed."""
-    found = [state.records[job].slot for job in state.rereading if job in state.records]
+    found = [state.records[job].slot for job in state.to_reevaluate if job in state.records]
     return [slot for slot in found if slot >= 0]
 
 
 def _check_record(state: EngineState, record: JobRecord) -> None:
     slot, phase, now = record.slot, record.phase, state.now
-    assert not fault_of(record), f"{record.id}: {fault_of(record)}"
+    assert not find_fault(record), f"{record.id}: {find_fault(record)}"
     assert state.records[record.id] is record
     assert (record.id in state.slotless) == (slot < 0), f"{record.id}: slotless or not"
     if slot < 0:
@@ -97,15 +97,15 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         return
     assert state.by_slot[slot] is record, f"{record.id}: its slot has another record"
     stand, start = state.plan.state(slot), state.plan.start(slot)
-    assert state.tell_due[slot] in (0, 1)
+    assert state.update_due[slot] in (0, 1)
     if phase in (Phase.RUNNING, Phase.DISPATCHED):
         assert stand == FIXED, f"{record.id}: {phase} but not fixed"
         assert record.answer is None
-        assert (record.id in state.out) == (phase is Phase.DISPATCHED)
+        assert (record.id in state.dispatched) == (phase is Phase.DISPATCHED)
         return
-    assert record.id not in state.out
-    if state.tells and state.policy is None and not state.tell_due[slot]:
-        told, at = state.told[slot : slot + 1], np.array([start])
+    assert record.id not in state.dispatched
+    if state.publishes_starts and state.policy is None and not state.update_due[slot]:
+        told, at = state.published_start[slot : slot + 1], np.array([start])
         off = are_outdated(told, at, state.settings.tell_threshold).any()
         assert not off, f"{record.id}: told another start, for good"
     if phase is Phase.BLOCKED:
@@ -131,7 +131,7 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         # The reverse does not hold: a queue may promise nothing, or have promised nothing before a reload.
         assert record.eligible_since >= 0 or promised == FOREVER, f"{record.id}: promise {promised}"
         due = max(start, state.plan.ready(slot))
-        left = state.left_out.get("late starts", (0, 0))[0]  # nothing moves late jobs on meanwhile
+        left = state.skipped_steps.get("late starts", (0, 0))[0]  # nothing moves late jobs on meanwhile
         late = state.lateness if now > left + state.lateness else FOREVER
         assert due >= now - late, f"{record.id}: planned start {start} is long gone"
         asked, wanted = state.plan.request(slot), record.understood.request

@@ -6,7 +6,7 @@ from sys import intern
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.dialect.accounting import EndedRun, RunReader, is_record, parse_ended_run
-from schedd.engine.facts.arrays import whole_name
+from schedd.engine.facts.arrays import array_name
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
 
@@ -88,7 +88,7 @@ def _job(run: EndedRun) -> TraceJob:
         select_spec=values.get("Resource_List.select"),
         wait=run.start - run.eligible,
         status=status,
-        name=intern(whole_name(run.id, values.get("jobname", ""))),
+        name=intern(array_name(run.id, values.get("jobname", ""))),
     )
 
 

@@ -14,7 +14,7 @@ from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
 from schedd.alternatives.thrift_tiers import set_thrift_tiers
 from schedd.engine import Engine, Outcome
 from schedd.engine.facts.state import EngineState
-from schedd.engine.improve import movable, places_told
+from schedd.engine.improve import movable_slots, place_facts
 from schedd.engine.place.dependencies import last_starts
 from schedd.model import FOREVER
 from schedd.plan.latest_starts import latest_starts
@@ -81,14 +81,14 @@ class AlternativeRuns:
 
     def next_search(self, engine: Engine) -> int | None:
         """Return the time of the next search without other events."""
-        if movable(engine.state).shape[0] < _LEAST:
+        if movable_slots(engine.state).shape[0] < _LEAST:
             return None
         return max(self._last + self.every, engine.state.now + 1)
 
     def improve(self, engine: Engine) -> PlanChosen | None:
         """Return the best plan if a search is due and found a better one than the live plan."""
         state = engine.state
-        if state.now < self._last + self.every or movable(state).shape[0] < _LEAST:
+        if state.now < self._last + self.every or movable_slots(state).shape[0] < _LEAST:
             return None
         self._last = state.now
         how = ParetoSettings(seconds=None, evaluations=self.evaluations, seed=self.seed + self._number)
@@ -100,7 +100,7 @@ class AlternativeRuns:
         best = found.plans[0]
         jobs = {record.slot: record.id for record in state.records.values()}
         self.chosen.append((state.now, len(best.places)))
-        places = places_told(plan, jobs, best.places)
+        places = place_facts(plan, jobs, best.places)
         return PlanChosen(id=f"choice:{self._number}", time=state.now, places=places, by="schedd")
 
     def totals(self) -> SearchTotals:

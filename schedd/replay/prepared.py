@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from schedd.engine.facts.intake import Intake, node_of
+from schedd.engine.facts.intake import RequestReader, planner_node
 from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Request
 from schedd.plan.plan import Plan
@@ -99,9 +99,9 @@ class _Judge:
 
     def __init__(self, site: ReplaySite) -> None:
         self._site = site
-        nodes = [node_of(node) for node in site.nodes]
+        nodes = [planner_node(node) for node in site.nodes]
         self._plan = Plan(nodes, 0)
-        self._intake = Intake(EngineSettings())
+        self._intake = RequestReader(EngineSettings())
         self._intake.set_nodes(self._plan.nodes)
         self._known: dict[object, tuple[TraceRequest, str, bool]] = {}
         self.unread = 0

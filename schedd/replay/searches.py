@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 from schedd.engine import Engine, EngineSettings, Outcome
-from schedd.engine.improve import improvement
+from schedd.engine.improve import improvement_event
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_due
+from schedd.engine.searching import MOST_MOVED, DueSearch, SearchHistory, due_search, next_search
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
 from schedd.plan.evaluate import parse_criteria
 from schedd.replay.result import SearchTotals
@@ -89,7 +89,7 @@ class PeriodicSearches:
 
     search: SearchSettings
     seen: SearchHistory
-    last: Due | None = None
+    last: DueSearch | None = None
     """The last search, until its result is applied."""
     reports: list[SearchReport] = field(default_factory=list)
     moved: int = 0
@@ -101,14 +101,14 @@ class PeriodicSearches:
 
     def next_search(self, engine: Engine) -> int | None:
         """When the next search begins though nothing else happens; None where nothing is left to search."""
-        moment = first_due(engine.state, self.seen)
+        moment = next_search(engine.state, self.seen)
         return None if moment is None else max(int(moment), engine.state.now + 1)
 
     def improve(self, engine: Engine) -> PlanImproved | None:
         """What a search on the engine's plan finds, if one is due; None otherwise."""
         state = engine.state
         self._record_applied(engine)
-        search = due(state, self.seen, state.now)
+        search = due_search(state, self.seen, state.now)
         if search is None:
             return None
         self.seen = self.seen.begun(search)
@@ -126,7 +126,7 @@ class PeriodicSearches:
             self._record_applied(engine)
             return None
         jobs = {record.slot: record.id for record in state.records.values()}
-        return improvement(self._name, state.now, state.plan, jobs, found.places)
+        return improvement_event(self._name, state.now, state.plan, jobs, found.places)
 
     @property
     def _name(self) -> str:

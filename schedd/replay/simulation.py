@@ -131,7 +131,7 @@ class Simulation:
         self._power: NodePowerSimulation | None = None
         if boards is not None:
             self._power = NodePowerSimulation(boards, self._engine.state.node_facts, first)
-            self._engine.state.since = first  # as after a snapshot: running jobs are known
+            self._engine.state.first_snapshot = first  # as after a snapshot: running jobs are known
         self._start = np.full(len(self._jobs), -1, np.int64)
         self._end = np.full(len(self._jobs), -1, np.int64)
         self._told = np.full(len(self._jobs), -1, np.int64)
@@ -227,7 +227,7 @@ class Simulation:
             promise_breaches=self._engine.state.breaches + self._late,
             plan=self._plan,
             searched=self._searches.totals() if self._searches is not None else SearchTotals(),
-            inversions=self._inverted if self._engine.state.ranks.matter else None,
+            inversions=self._inverted if self._engine.state.ranking.has_effect else None,
             power=self._power.use(int(self._end.max())) if self._power is not None else None,
         )
 
@@ -355,7 +355,7 @@ class Simulation:
             # In addition to the engine's own count: did the job start by its promise?
             state = self._engine.state
             self._late += t > int(state.promise[state.records[decision.job_id].slot])
-            self._inverted += state.ranks.matter and self._passes_over(job, t)
+            self._inverted += state.ranking.has_effect and self._passes_over(job, t)
             if self._start[job] >= 0:
                 raise ReplayDefectError(
                     f"job {self._jobs[job].id} was started twice, at {t - self._offset} again"

@@ -10,9 +10,9 @@ from dataclasses import replace
 import structlog
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.improve import movable
-from schedd.engine.show.foretelling import foretell, outset
-from schedd.engine.show.view import publish
+from schedd.engine.improve import movable_slots
+from schedd.engine.show.foretelling import compute_expected_starts, expected_starts_input
+from schedd.engine.show.view import publish_snapshot
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, CriterionWeights
 from schedd.plan.kernel_status import count_compiled
@@ -150,16 +150,16 @@ def _without_policy() -> None:
     ]
     _run(engine, steps)
     RunTimes().grow()
-    copy = fork_plan(engine.state, publish(engine.state))
+    copy = fork_plan(engine.state, publish_snapshot(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluate_criteria(copy)
     state = engine.state
-    given = outset(state)
+    given = expected_starts_input(state)
     assert given is not None
-    foretell(given)
+    compute_expected_starts(given)
     latest = latest_starts(state.plan, state.bound, state.columns, state.now)
-    startable(state.plan, movable(state), state.now)
-    for newcomers in (None, movable(state)):
+    startable(state.plan, movable_slots(state), state.now)
+    for newcomers in (None, movable_slots(state)):
         settings = SearchSettings(moves=50)
         PlanSearch(state.plan.fork(), state.columns, latest, state.now, settings, newcomers=newcomers).run()
     plan = state.plan.fork()
@@ -169,6 +169,6 @@ def _without_policy() -> None:
     plan.set_pools(int(plan.planned()[0]), {}, state.now)
     sooner = [
         replace(current_allocation(plan, slot), start=plan.start(slot) - 1)
-        for slot in movable(state).tolist()
+        for slot in movable_slots(state).tolist()
     ]
     rebase(plan, sooner, state.columns, latest, state.now, CriterionWeights(DEFAULT_WEIGHTS))

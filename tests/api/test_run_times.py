@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from schedd.cli.main import main
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.read.run_times import PastError, past_error
@@ -122,7 +122,7 @@ def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
         NodeFacts(name="n2", cpus=4, properties=("old",)),
     ]
     engine.handle([NodeChanged(id=one.name, time=T, node=one) for one in nodes], T)
-    published = publish(engine.state)
+    published = publish_snapshot(engine.state)
     some = [
         past("ann@login", 1_320, "n1", **RATES),  # of 1,200 predicted
         past("ann@login", 5_400, "n2", **RATES),  # of 6,000

@@ -6,7 +6,7 @@ from typing import Any
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import JobView, job_view
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.model import FOREVER
 from schedd.wire import (
     Alert,
@@ -121,7 +121,7 @@ class Cluster:
         return self.engine.state.records[job_id]
 
     def view(self, job_id: str) -> JobView:
-        view = job_view(publish(self.engine.state), job_id)
+        view = job_view(publish_snapshot(self.engine.state), job_id)
         assert view is not None
         return view
 

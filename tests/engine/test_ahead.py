@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.place.backfilling import backfill_rule
-from schedd.engine.show.foretelling import foretell, outset
+from schedd.engine.show.foretelling import compute_expected_starts, expected_starts_input
 from schedd.plan.columns import FIXED, Ints
 from schedd.plan.plan import Plan
 from schedd.plan.projection import project_plan
@@ -66,7 +66,7 @@ def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
     jobs: list[tuple[int, int, int, float, int]],
 ) -> None:
     cluster = filled(jobs)
-    given = outset(cluster.engine.state)
+    given = expected_starts_input(cluster.engine.state)
     assert given is not None
     before = given.plan.tables.jobs.copy()
     found = project_plan(with_room(given.plan.fork()), lasts_of(cluster), given.now, MUCH)
@@ -104,9 +104,9 @@ def test_the_rule_goes_by_what_was_predicted_at_the_submission_as_the_engine_doe
     for job, walltime in (("a", 1_800), ("b", 1_700)):
         cluster.submit(job, walltime=walltime, owner="bob@login")
     cluster.at(200)
-    given = outset(cluster.engine.state)
+    given = expected_starts_input(cluster.engine.state)
     assert given is not None
-    scene = foretell(given).scene
+    scene = compute_expected_starts(given).scene
     order = scene.order.tolist()
     assert scene.median_run_times[order].tolist() == [60] * 5 + [1_800]
     found = project_plan(given.plan.fork(), lasts_of(cluster), given.now, MUCH, rule=scene.rule)
@@ -122,7 +122,7 @@ def test_what_the_work_leaves_over_is_decoded_and_what_was_reached_stays(
 ) -> None:
     """With no more work than for some events, those started are the first of those that much work starts."""
     cluster = filled(jobs)
-    given = outset(cluster.engine.state)
+    given = expected_starts_input(cluster.engine.state)
     assert given is not None
     lasts = lasts_of(cluster)
     order = waiting_slots(given.plan, given.since)
@@ -151,7 +151,7 @@ def test_the_same_state_draws_the_same() -> None:
     cluster = filled([(1, 4, 1_000, 0.2, 0)] * 9)
     rounds = []
     for _ in range(2):
-        given = outset(cluster.engine.state)
+        given = expected_starts_input(cluster.engine.state)
         assert given is not None
         scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
         rounds.append(np.stack([one.starts[scene.order] for one in scene.sample_plans()]))
@@ -161,7 +161,7 @@ def test_the_same_state_draws_the_same() -> None:
 
 def test_a_question_for_some_jobs_gets_what_a_round_for_all_finds() -> None:
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
-    given = outset(cluster.engine.state)
+    given = expected_starts_input(cluster.engine.state)
     assert given is not None
     scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
     whole = start_quantiles(np.stack([one.starts[scene.order] for one in scene.sample_plans()]))
@@ -173,7 +173,7 @@ def test_a_question_for_some_jobs_gets_what_a_round_for_all_finds() -> None:
 def test_of_what_is_decoded_as_much_as_the_question_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedd.predict.start_sampler._WORK_SEGMENTS", 0)
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
-    given = outset(cluster.engine.state)
+    given = expected_starts_input(cluster.engine.state)
     assert given is not None
     scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
     whole = np.stack([one.starts for one in scene.sample_plans()])
@@ -193,7 +193,7 @@ def test_of_what_is_decoded_as_much_as_the_question_takes(monkeypatch: pytest.Mo
 
 def test_where_no_work_is_left_all_is_decoded() -> None:
     cluster = filled([(3, 4, 1_000, 0.2, 0)] * 3)
-    given = outset(cluster.engine.state)
+    given = expected_starts_input(cluster.engine.state)
     assert given is not None
     order = waiting_slots(given.plan, given.since)
     lasts = lasts_of(cluster)
@@ -206,7 +206,7 @@ def test_where_no_work_is_left_all_is_decoded() -> None:
 
 def test_a_plan_that_is_stopped_ends_the_run() -> None:
     cluster = filled([(3, 4, 1_000, 0.2, 0)] * 3)
-    given = outset(cluster.engine.state)
+    given = expected_starts_input(cluster.engine.state)
     assert given is not None
     given.plan.stop()
     assert (project_plan(given.plan, lasts_of(cluster), given.now, MUCH).started == -1).all()

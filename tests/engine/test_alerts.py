@@ -4,7 +4,7 @@ import re
 
 from schedd.engine import Engine
 from schedd.engine.facts.alerts import FADES, alert_kinds
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.features.reservations.state import reservations_of
 from schedd.wire import JobEnded, JobStarted, NodeChanged, ShareFacts, Snapshot
 from tests.conftest import ROOT
@@ -12,7 +12,7 @@ from tests.engine.cluster import Cluster, T
 
 
 def opened(cluster: Cluster) -> list[tuple[str, str]]:
-    return [(alert.kind, alert.about) for alert in publish(cluster.engine.state).alerts]
+    return [(alert.kind, alert.about) for alert in publish_snapshot(cluster.engine.state).alerts]
 
 
 def fail_on_n1(cluster: Cluster) -> None:
@@ -28,7 +28,7 @@ def test_a_black_hole_is_open_until_somebody_looked_after_the_node() -> None:
     cluster = Cluster(nodes=2)
     fail_on_n1(cluster)
     assert opened(cluster) == [("black_hole", "n1")]
-    (alert,) = publish(cluster.engine.state).alerts
+    (alert,) = publish_snapshot(cluster.engine.state).alerts
     assert "n1" in alert.text
     assert (alert.times, alert.since, alert.until) == (1, cluster.server.now, None)
     cluster.at(2 * FADES)
@@ -43,9 +43,9 @@ def test_a_black_hole_is_open_until_somebody_looked_after_the_node() -> None:
 def test_open_alerts_survive_a_checkpoint() -> None:
     cluster = Cluster(nodes=2)
     fail_on_n1(cluster)
-    before = publish(cluster.engine.state).alerts
+    before = publish_snapshot(cluster.engine.state).alerts
     again = Engine.restore(cluster.engine.checkpoint())
-    assert publish(again.state).alerts == before != ()
+    assert publish_snapshot(again.state).alerts == before != ()
 
 
 def test_an_alert_of_a_moment_is_over_when_it_was_not_raised_for_a_while() -> None:
@@ -59,7 +59,7 @@ def test_an_alert_of_a_moment_is_over_when_it_was_not_raised_for_a_while() -> No
     assert opened(cluster) == [("unknown_job", "")]
     cluster.at(FADES - 1)
     stranger(2)
-    (alert,) = publish(cluster.engine.state).alerts
+    (alert,) = publish_snapshot(cluster.engine.state).alerts
     assert (alert.since, alert.last, alert.times, alert.until) == (T, T + FADES - 1, 2, T + 2 * FADES - 1)
     cluster.at(2 * FADES)
     cluster.tell()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.facts.arrays import array_number
+from schedd.engine.facts.arrays import hash_array
 from schedd.wire import BagEndReported, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
@@ -58,21 +58,21 @@ def test_it_is_switched_while_the_daemon_runs(*, on: bool) -> None:
 def test_a_restored_engine_knows_the_arrays(*, older: bool) -> None:
     cluster = story({"coordinate_arrays": True})
     state = cluster.engine.state
-    known = state.array_of.copy()
+    known = state.array_hash.copy()
     if older:  # one that was saved before arrays had numbers
-        state.array_of[:] = 0
+        state.array_hash[:] = 0
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
-    assert cluster.engine.state.array_of.tolist() == known.tolist()
+    assert cluster.engine.state.array_hash.tolist() == known.tolist()
     cluster.at(101)
     assert starts(cluster) == [500, 1000, 2000, 100]
 
 
 def test_arrays_have_one_number_each() -> None:
     names = [f"{number}[].server" for number in range(2000)]
-    assert array_number("") == 0
-    assert len({array_number(name) for name in names}) == 2000
-    assert all(0 < array_number(name) < 1 << 63 for name in names)
-    assert array_number("17[].server") == 6832625573852148541  # the same in every process
+    assert hash_array("") == 0
+    assert len({hash_array(name) for name in names}) == 2000
+    assert all(0 < hash_array(name) < 1 << 63 for name in names)
+    assert hash_array("17[].server") == 6832625573852148541  # the same in every process
 
 
 def share(*, told: int = 0, late: bool = False) -> Cluster:

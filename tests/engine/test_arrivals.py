@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts.arrivals import SLICE, put_off
+from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL, defer_arrivals
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.wire import (
@@ -27,7 +27,7 @@ from schedd.wire import (
 
 NOW = 1_000_000
 GIB = 1 << 20
-MANY = 3 * SLICE
+MANY = 3 * ARRIVALS_PER_CALL
 
 
 def facts(number: int, **other: object) -> JobFacts:
@@ -52,7 +52,7 @@ def engine() -> Engine:
 def settled(one: Engine, now: int = NOW) -> list[Decision]:
     """Until nothing is to be done at once."""
     made: list[Decision] = []
-    for _ in range(10 * MANY // SLICE + 100):
+    for _ in range(10 * MANY // ARRIVALS_PER_CALL + 100):
         if one.next_wake is None or one.next_wake > now:
             return made
         made += one.handle([], now).decisions
@@ -70,7 +70,7 @@ def test_a_snapshot_with_many_new_jobs_is_handled_before_they_are_planned() -> N
     assert not made
     assert one.next_wake == NOW
     one.handle([], NOW)
-    assert (len(one.state.records), len(one.state.arriving)) == (SLICE, MANY - SLICE)
+    assert (len(one.state.records), len(one.state.arriving)) == (ARRIVALS_PER_CALL, MANY - ARRIVALS_PER_CALL)
     settled(one)
     assert len(one.state.records) == MANY
     assert min(starts(one).values()) >= NOW
@@ -93,8 +93,8 @@ def test_the_plan_is_the_same_as_when_they_come_one_by_one() -> None:
 def test_nothing_is_started_before_all_that_runs_is_known() -> None:
     one = engine()
     busy = [running(i, f"n{i}") for i in range(40)]
-    more = [running(1_000 + i, f"n{i % 40}") for i in range(SLICE)]
-    waiting = [facts(100 + i) for i in range(SLICE)]
+    more = [running(1_000 + i, f"n{i % 40}") for i in range(ARRIVALS_PER_CALL)]
+    waiting = [facts(100 + i) for i in range(ARRIVALS_PER_CALL)]
     # Who runs stands last, and there are more of them than go into one slice.
     one.handle([snapshot(*waiting, *busy, *(replace(job, shares=()) for job in more))], NOW)
     made: list[Decision] = []
@@ -134,7 +134,7 @@ def test_the_next_snapshot_wins_over_what_still_waits_and_nobody_is_told_of_a_di
     one.handle([], NOW)
     now = [facts(i, queue="other") for i in range(MANY - 3)]
     made = list(one.handle([snapshot(*now, number=2)], NOW).decisions)
-    assert len(one.state.arriving) == MANY - 3 - SLICE
+    assert len(one.state.arriving) == MANY - 3 - ARRIVALS_PER_CALL
     made += settled(one)
     assert not [d for d in made if d.type == "alert" and "job queued" in d.text]
     assert {record.facts.queue for record in one.state.records.values()} == {"other"}
@@ -165,11 +165,11 @@ def test_other_defaults_of_a_queue_with_thousands_of_jobs_are_followed_in_slices
     settled(one)
     after = QueueChanged(id="q:2", time=NOW + 1, queue=replace(before, defaults={"mem": "2gb"}))
     one.handle([after], NOW + 1)
-    waiting = len(one.state.rereading)
-    assert waiting > SLICE
+    waiting = len(one.state.to_reevaluate)
+    assert waiting > ARRIVALS_PER_CALL
     assert one.next_wake == NOW + 1
     one.handle([JobDeleted(id="e:1", time=NOW, job_id=f"{MANY - 1}.s")], NOW + 1)
-    assert len(one.state.rereading) == waiting - SLICE
+    assert len(one.state.to_reevaluate) == waiting - ARRIVALS_PER_CALL
     other = Engine.restore(one.checkpoint())
     assert settled(other, NOW + 1) == settled(one, NOW + 1)
     assert starts(one) == starts(other)
@@ -181,7 +181,7 @@ def test_other_defaults_of_a_queue_with_thousands_of_jobs_are_followed_in_slices
     assert asked == {2 * GIB}
 
 
-@pytest.mark.parametrize("count", [SLICE, SLICE + 1])
+@pytest.mark.parametrize("count", [ARRIVALS_PER_CALL, ARRIVALS_PER_CALL + 1])
 def test_only_new_jobs_are_put_off_and_only_where_they_are_many(count: int) -> None:
     state = EngineState.empty(EngineSettings(), NOW)
     known = JobQueued(id="e:0", time=NOW, job=facts(0))
@@ -189,7 +189,9 @@ def test_only_new_jobs_are_put_off_and_only_where_they_are_many(count: int) -> N
     other = QueueChanged(id="e:q", time=NOW, queue=QueueFacts(name="q"))
     new = [JobQueued(id=f"e:{i}", time=NOW, job=facts(i)) for i in range(1, count)]
     new.append(JobQueued(id="e:r", time=NOW, job=running(count, "n1")))
-    late = count > SLICE
-    assert list(put_off(state, [known, other, *new])) == ([known, other] if late else [known, other, *new])
+    late = count > ARRIVALS_PER_CALL
+    assert list(defer_arrivals(state, [known, other, *new])) == (
+        [known, other] if late else [known, other, *new]
+    )
     assert list(state.arriving)[:1] == ([f"{count}.s"] if late else []), "what holds resources stands first"
     assert len(state.arriving) == (count if late else 0)

@@ -256,8 +256,8 @@ def test_expected_starts_follow_the_backfill_rule_during_reevaluation_but_not_wh
     cluster = shortest()
     state = cluster.engine.state
     assert (is_backfilling(state), backfill_rule(state) is not None) == (True, True)
-    state.rereading = {"a queue": ()}
+    state.to_reevaluate = {"a queue": ()}
     assert (is_backfilling(state), backfill_rule(state) is not None) == (False, True)
-    state.rereading = {}
+    state.to_reevaluate = {}
     cluster.engine.pause("upgrade")
     assert (is_backfilling(state), backfill_rule(state) is not None) == (False, False)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.intake import ParsedRequest
 from schedd.engine.facts.pools import binding, claim_of
 from schedd.model import Chunk, Request
 from schedd.wire import JobFacts, ShareFacts
@@ -36,11 +36,11 @@ def test_what_limits_count_of_a_job() -> None:
         Chunk(1, cpus=4, resources=(("fpga", 1), ("lic", 1))),
     )
     facts = JobFacts(id="1", owner="ann@x", queue="q", submitted=1, resources={"lic": "5"})
-    found = claim_of(facts, Understood(Request(chunks), 60, assumed=False), ("lic",)).amounts
+    found = claim_of(facts, ParsedRequest(Request(chunks), 60, assumed=False), ("lic",)).amounts
     assert found == {
         "jobs": 1, "lic": 5, "cpus": 10, "nodes": 3, "gpus": 2, "mem": 20, "fpga": 5,
         "walltime": 60, "cpu_seconds": 600,
     }  # fmt: skip
     held = replace(facts, shares=(ShareFacts("n1", 4), ShareFacts("n2", 2)))
-    found = claim_of(held, Understood(None, 60, assumed=False), ()).amounts
+    found = claim_of(held, ParsedRequest(None, 60, assumed=False), ()).amounts
     assert found == {"jobs": 1, "cpus": 6, "nodes": 2, "walltime": 60, "cpu_seconds": 360}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import schedd.engine.checkpoint as checkpoint_module
 import schedd.engine.engine as engine_module
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident, Outcome
-from schedd.engine.checkpoint import FORMAT, Frozen
+from schedd.engine.checkpoint import FORMAT, FrozenState
 from schedd.engine.facts import saved
 from schedd.engine.facts.state import EngineState, _column
 from schedd.engine.incident import IncidentError, dump, read, rerun
@@ -127,10 +127,10 @@ class Forked(Twins):
     """The same with a fork."""
 
     def twin_of(self, engine: Engine) -> Engine:
-        before = Frozen(engine.state, {}).encode()
+        before = FrozenState(engine.state, {}).encode()
         # What is tried on a fork changes nothing here.
         engine.fork().handle([], engine.state.now + 1000)
-        assert Frozen(engine.state, {}).encode() == before
+        assert FrozenState(engine.state, {}).encode() == before
         return engine.fork()
 
 
@@ -169,7 +169,7 @@ def test_a_repair_that_was_cut_short_comes_to_the_same_end_from_a_checkpoint_or_
 @given(seed=st.integers(0, 1 << 32))
 def test_what_was_frozen_stays_as_it_was_while_the_engine_goes_on(seed: int) -> None:
     world = Chaos()
-    frozen: list[tuple[Frozen, bytes]] = []
+    frozen: list[tuple[FrozenState, bytes]] = []
     handle = world.engine.handle
 
     def watched(batch: list[Event], now: int) -> Outcome:
@@ -248,7 +248,7 @@ def test_a_field_of_a_type_that_nobody_knows_to_keep_is_an_error_at_once() -> No
         seen: set[str]
 
     with pytest.raises(TypeError, match="seen"):
-        saved._ways([More])
+        saved._codecs([More])
 
 
 def _some_engine() -> Engine:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.facts.shares import takes_of
+from schedd.engine.facts.shares import takes_for_shares
 from schedd.model import Chunk, Request
 from schedd.plan.columns import MEM
 from schedd.wire import ResourceFacts, Run, ServerFacts, ShareFacts
@@ -73,11 +73,11 @@ def test_what_the_server_does_not_tell_is_that_of_the_units_on_each_node() -> No
     plan = cluster.engine.state.plan
     scratch = plan.resource_columns["scratch"]
     request = Request((Chunk(cpus=1), Chunk(cpus=0, mem=GIB, resources=(("scratch", 1000),))))
-    one, other = takes_of(plan, request, [ShareFacts("n1", 1), ShareFacts("n2", 0)])
+    one, other = takes_for_shares(plan, request, [ShareFacts("n1", 1), ShareFacts("n2", 0)])
     assert (one.amounts[MEM], one.amounts[scratch]) == (0, 0)
     assert (other.amounts[MEM], other.amounts[scratch]) == (GIB, 1000)
     alone = replace(request, chunks=request.chunks[1:])
-    [take] = takes_of(plan, alone, [ShareFacts("n2", 0)])
+    [take] = takes_for_shares(plan, alone, [ShareFacts("n2", 0)])
     assert (take.amounts[MEM], take.amounts[scratch]) == (GIB, 1000)
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from schedd.engine import handlers
-from schedd.engine.component import Component, components, handlers_of_components, lasting_fields
+from schedd.engine.component import Component, component_handlers, components, lasting_fields
 from schedd.engine.facts.alerts import alert_kinds
 from schedd.plan.schema import field_rule
 from schedd.wire import Event, NodeChanged, PlanningHeld, PlanningReleased
@@ -30,7 +30,7 @@ print(*starts)
 
 
 def test_each_type_of_event_has_one_handler() -> None:
-    of_components = handlers_of_components()
+    of_components = component_handlers()
     own = handlers._HANDLERS
     assert not own.keys() & of_components.keys()
     kinds = set(get_args(Event)) - {NodeChanged, PlanningHeld, PlanningReleased}

@@ -7,15 +7,15 @@ import numpy as np
 
 from schedd.engine import Engine
 from schedd.engine.facts.displayed_start import are_outdated, displayed_start, next_update
-from schedd.engine.show.job_view import job_history, job_view, record_of
-from schedd.engine.show.view import publish
+from schedd.engine.show.job_view import job_history, job_view, published_record
+from schedd.engine.show.view import publish_snapshot
 from schedd.wire import NodeChanged, WriteAttributes
 from tests.engine.cluster import Cluster, T
 
 
 def starts(cluster: Cluster, job: str) -> tuple[int | None, int | None]:
     """The planned and the told start of a job, after T."""
-    view = job_view(publish(cluster.engine.state), job)
+    view = job_view(publish_snapshot(cluster.engine.state), job)
     assert view is not None
     assert view.planned_start is not None
     assert view.displayed_start is not None
@@ -45,8 +45,8 @@ def test_flickering_start_is_displayed_after_the_pause() -> None:
     cluster.at(60)
     assert starts(cluster, "2") == (7000, 7000)
     assert [told.planned_start for told in cluster.tells("2")] == [T + 5000, T + 7000]
-    published = publish(cluster.engine.state)
-    record = record_of(published, "2")
+    published = publish_snapshot(cluster.engine.state)
+    record = published_record(published, "2")
     assert record is not None
     moves = [(move.before, move.after) for move in job_history(published, record)]
     times = [(T + a, T + b) for a, b in ((7800, 7000), (5000, 7800), (6300, 5000), (5000, 6300))]
@@ -58,7 +58,7 @@ def test_a_small_move_is_not_shown_and_the_text_says_what_is_shown() -> None:
     cluster.at(100)
     cluster.ask("1", walltime="5060")
     assert starts(cluster, "2") == (5060, 5000)
-    view = job_view(publish(cluster.engine.state), "2")
+    view = job_view(publish_snapshot(cluster.engine.state), "2")
     assert view is not None
     assert view.why.startswith("planned start 2023-11-14 23:36:40 UTC")
     cluster.ask("1", walltime="5061")
@@ -108,7 +108,7 @@ def test_displayed_starts_survive_a_restart() -> None:
 def test_a_job_that_lost_its_start_shows_none_and_the_new_one_at_once() -> None:
     cluster = flickering(tell_pause=600)
     cluster.tell(*cluster.server.hold("2"))
-    view = job_view(publish(cluster.engine.state), "2")
+    view = job_view(publish_snapshot(cluster.engine.state), "2")
     assert view is not None
     assert (view.planned_start, view.displayed_start) == (None, None)
     cluster.at(5)

@@ -139,7 +139,7 @@ def test_each_of_these_steps_is_taken_at_an_end(
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(rules, "_cost"), (running, "began"), (state_module, "foresee")],
+    [(rules, "_cost"), (running, "judge_start"), (state_module, "update_prediction")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_start_holds_its_cores_whatever_cannot_be_noted_of_it(

@@ -58,16 +58,16 @@ def test_a_plan_that_is_rebuilt_keeps_what_was_learned_and_what_is_known_of_bad_
     for number in range(30):
         cluster.submit(f"{number}.s", walltime=1_000, runtime=10)
     cluster.at(400)
-    state.holes["n2"] = "jobs fail there"
+    state.black_holes["n2"] = "jobs fail there"
     cluster.tell(ResourceCounted(id="c", time=cluster.server.now, name="sw", amount=3, number=5))
     cluster.submit("a", walltime=1_000)
-    assert state.outlook is not None
-    expected = state.outlook.learner.prediction("a").p50
+    assert state.predictor is not None
+    expected = state.predictor.learner.prediction("a").p50
     passed(cluster, anew=True)
     cluster.tell(cluster.server.snapshot())
     cluster.submit("b", walltime=1_000)
-    assert state.outlook is not None
-    assert state.outlook.learner.prediction("b").p50 == expected < 100
+    assert state.predictor is not None
+    assert state.predictor.learner.prediction("b").p50 == expected < 100
     assert state.plan.nodes["n2"].state is NodeState.DRAIN
     counts = licence_counts(state)
     assert (counts.counted["sw"][0], counts.lent) == (3, {"sw": 5})
@@ -125,21 +125,21 @@ def test_a_step_that_fails_again_is_left_out_for_longer() -> None:
     waits = []
     for _ in range(8):
         passed(cluster, steps=("priorities",))
-        until, wait = state.left_out["priorities"]
+        until, wait = state.skipped_steps["priorities"]
         assert until == cluster.server.now + wait
         waits.append(wait)
         cluster.server.now = until
     assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
     cluster.server.now += 7_201
     passed(cluster, steps=("priorities",))
-    assert state.left_out["priorities"][1] == 60
+    assert state.skipped_steps["priorities"][1] == 60
 
 
 def test_starting_jobs_is_tried_again_after_a_minute_however_often_it_failed() -> None:
     cluster = Cluster()
     for _ in range(5):
         passed(cluster, steps=("dispatch",))
-        assert cluster.engine.state.left_out["dispatch"] == (cluster.server.now + 60, 60)
+        assert cluster.engine.state.skipped_steps["dispatch"] == (cluster.server.now + 60, 60)
         cluster.server.now += 60
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from schedd.engine import CheckpointError, Engine
-from schedd.engine.show.foretelling import foretell, outset
-from schedd.engine.show.view import publish
+from schedd.engine.show.foretelling import compute_expected_starts, expected_starts_input
+from schedd.engine.show.view import publish_snapshot
 from schedd.predict import ExpectedStart, RunTimePredictor
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
@@ -25,8 +25,8 @@ class Foreseen(Cluster):
 
     @property
     def outlook(self) -> RunTimePredictor:
-        assert self.engine.state.outlook is not None
-        return self.engine.state.outlook
+        assert self.engine.state.predictor is not None
+        return self.engine.state.predictor
 
     def habit(self, runs: int = 20, length: int = 60, **more: Any) -> None:
         """Jobs that ask for an hour and take a minute, one after another."""
@@ -36,10 +36,10 @@ class Foreseen(Cluster):
 
     def foretell(self) -> dict[str, tuple[int, int, str]]:
         """One round; what was told, in seconds after the beginning."""
-        given = outset(self.engine.state)
+        given = expected_starts_input(self.engine.state)
         assert given is not None
         self.rounds += 1
-        events = list(foretell(given).events(f"round:{self.rounds}"))
+        events = list(compute_expected_starts(given).events(f"round:{self.rounds}"))
         self.tell(*events)
         return {one.job_id: (one.start - T, one.by - T, one.kind) for event in events for one in event.jobs}
 
@@ -184,7 +184,7 @@ def test_a_queue_that_is_left_out_counts_with_walltimes_and_is_told_nothing() ->
 def test_where_prediction_is_off_nothing_is_kept_of_it() -> None:
     cluster = Foreseen(predict=False)
     queue_of(cluster, "a", "b")
-    assert outset(cluster.engine.state) is None
+    assert expected_starts_input(cluster.engine.state) is None
     told = ExpectedFacts("b", T + 1, T + 2, T + HOUR, "submission")
     cluster.tell(StartsExpected(id="x", time=T, jobs=(told,)))
     assert cluster.told("b") is None
@@ -271,7 +271,7 @@ def test_an_admin_hears_of_it_when_too_few_or_too_many_start_as_told() -> None:
     )
     cluster.at(500)
     assert len(cluster.alerts("expected")) == 1
-    assert publish(cluster.engine.state).expected_held["hour"][0] == 120
+    assert publish_snapshot(cluster.engine.state).expected_held["hour"][0] == 120
     for i in range(300):
         hours.record_estimate(str(i), now, ExpectedStart(now + 900, now + (900 if i % 10 else 450)), now, -1)
         hours.record_start(str(i), now + 600)
@@ -323,7 +323,7 @@ def test_switched_off_it_is_forgotten_wholly_or_of_a_queue() -> None:
     settings = cluster.engine.state.settings
     cluster.engine = Engine.restore(saved, replace(settings, predict=False))
     assert cluster.told("b") is None
-    assert cluster.engine.state.outlook is None
+    assert cluster.engine.state.predictor is None
     cluster.engine = Engine.restore(saved, replace(settings, queue_predict={"batch": False}))
     assert cluster.told("b") is None
     assert cluster.outlook.learner.renew_predictions(cluster.engine.state.now) == {}

@@ -4,7 +4,7 @@ from typing import Literal
 
 from schedd.engine import Engine
 from schedd.engine.preview import preview
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.wire import PlanningHeld, PlanningReleased
 from tests.engine.cluster import Cluster, T
 
@@ -28,14 +28,14 @@ def test_on_a_held_node_running_jobs_go_on_and_nothing_new_is_planned_until_it_i
     assert [cluster.start(job) for job in "34"] == [200, 100]
     assert cluster.where("3") == cluster.where("4") == ["n2"]
     assert cluster.at_risk("3") == "an admin's order"
-    assert publish(cluster.engine.state).nodes["n1"].state == "drain"
+    assert publish_snapshot(cluster.engine.state).nodes["n1"].state == "drain"
     cluster.at(150)
     assert cluster.server.jobs["4"].shares[0].node == "n2"
     assert cluster.start("3") == 200
     cluster.tell(release(cluster, "node", "n1"))
     cluster.at(151)
     assert (cluster.view("3").state, cluster.where("3"), cluster.start("3")) == ("running", ["n1"], 150)
-    assert publish(cluster.engine.state).nodes["n1"].state == "up"
+    assert publish_snapshot(cluster.engine.state).nodes["n1"].state == "up"
 
 
 def test_job_that_needs_a_held_node_waits_with_the_reason() -> None:
@@ -52,7 +52,7 @@ def test_held_node_stays_held_when_it_goes_down_and_returns() -> None:
     cluster = Cluster(nodes=1)
     cluster.tell(hold(cluster, "node", "n1"))
     cluster.node("n1", state="down")
-    assert publish(cluster.engine.state).nodes["n1"].state == "down"
+    assert publish_snapshot(cluster.engine.state).nodes["n1"].state == "down"
     cluster.node("n1", state="up")
     cluster.submit("1")
     assert cluster.start("1") is None

@@ -122,7 +122,7 @@ def test_request_that_was_not_understood_shows_the_reason() -> None:
     cluster.ask("1", nodes="1:ppn=0+1")
     assert len(cluster.tells("1")) == 2
     cluster.ask("1", nodes="1:ppn=4")
-    assert (len(cluster.tells("1")), cluster.engine.state.unheard) == (2, {})
+    assert (len(cluster.tells("1")), cluster.engine.state.unexplained) == (2, {})
 
 
 @pytest.mark.parametrize(("mode", "promised"), [("scheduler", T + 2500), ("adviser", None)])

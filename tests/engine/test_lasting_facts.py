@@ -66,8 +66,8 @@ def test_promises_and_ages_and_starts_stay_as_they_were_when_the_plan_is_rebuilt
                 cluster.promise(name),
                 cluster.record(name).eligible_since,
                 cluster.start(name),
-                int(state.told[slot]),
-                int(state.told_when[slot]),
+                int(state.published_start[slot]),
+                int(state.published_at[slot]),
             )
             for name, slot in zip(waiting, slots, strict=True)
         ]
@@ -109,7 +109,7 @@ def test_breaches_and_quarantine_and_returns_are_remembered() -> None:
     cluster.node("n1", state="down")
     cluster.at(2_000)
     state = cluster.engine.state
-    state.records["3"] = state.put(replace(cluster.record("3"), quarantine="it was too hard"))
+    state.records["3"] = state.store_record(replace(cluster.record("3"), quarantine="it was too hard"))
     broken = cluster.record("2").breaches
     assert broken
     assert not rebuild(cluster)
@@ -255,7 +255,7 @@ def taught() -> Cluster:
 
 
 def predicted(cluster: Cluster, job: str) -> list[int]:
-    outlook = cluster.engine.state.outlook
+    outlook = cluster.engine.state.predictor
     assert outlook is not None
     return list(outlook.learner.prediction(job).quantiles)
 
@@ -265,10 +265,10 @@ def test_learned_run_times_outlive_a_rebuild() -> None:
     cluster.submit("before", walltime=1_000)
     learned = predicted(cluster, "before")
     assert min(learned) < 300, "as earlier jobs ran"
-    ends = cluster.engine.state.outlook
+    ends = cluster.engine.state.predictor
     assert ends is not None
     assert not rebuild(cluster)
-    outlook = cluster.engine.state.outlook
+    outlook = cluster.engine.state.predictor
     assert outlook is not None
     assert outlook.learner.run_times.ends == ends.learner.run_times.ends == 30
     cluster.tell(cluster.server.snapshot())
@@ -348,7 +348,7 @@ def test_fields_of_another_version_are_left_out() -> None:
 
     assert rebuild(cluster, later) == []
     assert set(bookings_of(cluster.engine.state)) == {"demo"}
-    assert cluster.engine.state.kept["1"].promised < FOREVER
+    assert cluster.engine.state.carried_jobs["1"].promised < FOREVER
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"now": "soon"}', b"\xff\xfe"])

@@ -5,7 +5,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.facts.records import Cause
 from schedd.engine.show.job_view import job_view
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.wire import JobFacts, JobStarted, QueueFacts, ServerFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -193,7 +193,7 @@ def test_limits_survive_a_checkpoint() -> None:
     cluster.engine = engine
     cluster.submit("3")
     assert cluster.start("3") == 200
-    view = job_view(publish(engine.state), "3")
+    view = job_view(publish_snapshot(engine.state), "3")
     assert view is not None
     assert view.limited_by == ("at most 1 job of user ann at once",)
 

@@ -5,7 +5,7 @@ import pytest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import missing_starts
 from schedd.engine.place.missing_starts import describe_closed_node
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.features.reservations.state import reservations_of
 from schedd.wire import JobEnded, JobStarted, NodeChanged, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -217,11 +217,11 @@ def test_a_node_on_which_jobs_of_two_users_fail_gets_no_new_jobs() -> None:
     cluster = Cluster(nodes=2)
     for i in range(4):
         _fail(cluster, f"a{i}", "ann@x")
-    assert cluster.engine.state.holes == {}
+    assert cluster.engine.state.black_holes == {}
     _fail(cluster, "b", "bob@x")
-    assert list(cluster.engine.state.holes) == ["n1"]
+    assert list(cluster.engine.state.black_holes) == ["n1"]
     assert len(cluster.alerts("black_hole")) == 1
-    shown = publish(cluster.engine.state)
+    shown = publish_snapshot(cluster.engine.state)
     assert shown.closed == {"n1": "not used, since jobs fail on it"}
     assert (shown.nodes["n1"].state, shown.nodes["n2"].state) == ("drain", "up")
     cluster.submit("next", "n1:ppn=4")
@@ -231,14 +231,14 @@ def test_a_node_on_which_jobs_of_two_users_fail_gets_no_new_jobs() -> None:
     cluster.node("n1", state="drain")
     cluster.node("n1", state="up")
     assert cluster.where("next") == ["n1"]
-    assert publish(cluster.engine.state).closed == {}
+    assert publish_snapshot(cluster.engine.state).closed == {}
 
 
 def test_one_users_failures_say_nothing_about_a_node() -> None:
     cluster = Cluster()
     for i in range(9):
         _fail(cluster, f"a{i}", "ann@x")
-    assert cluster.engine.state.holes == {}
+    assert cluster.engine.state.black_holes == {}
 
 
 @pytest.mark.parametrize(("after", "status"), [(5, 0), (61, 1), (5, 271)])
@@ -249,7 +249,7 @@ def test_a_success_a_long_run_or_a_deletion_clears_the_count(after: int, status:
     _fail(cluster, "good", "bob", after, status)
     for i, owner in enumerate(["ann", "bob", "ann", "bob"]):
         _fail(cluster, f"c{i}", owner)
-    assert cluster.engine.state.holes == {}
+    assert cluster.engine.state.black_holes == {}
 
 
 def test_a_job_on_a_node_that_nobody_knows_is_taken_as_it_is() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.facts.records import Cause
-from schedd.engine.improve import movable, places_told
+from schedd.engine.improve import movable_slots, place_facts
 from schedd.plan.placements import current_allocation
 from schedd.wire import JobDeleted, JobFacts, JobQueued, NodeChanged, NodeFacts, PlanChosen, PlanImproved, Run
 
@@ -62,7 +62,7 @@ def test_how_many_jobs_a_search_or_a_chosen_plan_moved_is_told_by_its_event() ->
     one = engine()
     plan, jobs = one.state.plan, {record.slot: record.id for record in one.state.records.values()}
     assert one.handle([PlanImproved(id="nothing", time=T, places=())], T).taken == {"nothing": 0}
-    slots = movable(one.state).tolist()
+    slots = movable_slots(one.state).tolist()
     assert len(slots) == 2
     # The two that wait change their turns.
     starts = {slot: plan.start(slot) for slot in slots}
@@ -70,7 +70,7 @@ def test_how_many_jobs_a_search_or_a_chosen_plan_moved_is_told_by_its_event() ->
         replace(current_allocation(plan, slot), start=starts[other])
         for slot, other in zip(slots, reversed(slots), strict=True)
     ]
-    chosen = PlanChosen(id="choice", time=T, places=places_told(plan, jobs, turned), by="root")
+    chosen = PlanChosen(id="choice", time=T, places=place_facts(plan, jobs, turned), by="root")
     made = one.handle([chosen], T)
     assert made.taken == {"choice": 2}
     assert sum(change.slots.shape[0] for change in made.moves if change.cause is Cause.CHOSEN) == 2

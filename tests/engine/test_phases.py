@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.engine.facts.intake import Understood
-from schedd.engine.facts.phases import TABLE, IllegalStep, Step, after, begins_as, fault_of
+from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.phases import TABLE, IllegalStep, Step, apply_step, find_fault, initial_value
 from schedd.engine.facts.records import (
     BackOff,
     Breach,
     Cause,
-    Choice,
-    Ended,
+    CurrentRun,
+    DependencyLink,
+    EndedPromise,
     JobRecord,
-    Link,
     Phase,
+    PlacementChoice,
     Risk,
-    RunSoFar,
     StartAttempt,
 )
 from schedd.model import WaitingFor
@@ -32,9 +32,9 @@ from tests.engine.chaos.lives import Chaos, play
 from tests.engine.cluster import Cluster
 from tests.engine.test_failing import passed
 
-_GROUPS = {"attempt": StartAttempt, "back_off": BackOff, "run": RunSoFar}
+_GROUPS = {"attempt": StartAttempt, "back_off": BackOff, "run": CurrentRun}
 _FACTS = JobFacts(id="1", owner="ada@hub", queue="batch", state="Q", submitted=0)
-_READ = Understood(None, 60, False, "no request")
+_READ = ParsedRequest(None, 60, False, "no request")
 
 
 def _full(phase: Phase) -> JobRecord:
@@ -48,15 +48,15 @@ def _full(phase: Phase) -> JobRecord:
         eligible_since=7,
         attempt=StartAttempt("d1", 8, 9, accepted=True),
         back_off=BackOff(1, 2, 3, "no", 4, ("n1",)),
-        run=RunSoFar(5, 6),
+        run=CurrentRun(5, 6),
         weak=True,
         lost=Cause.NODE_LOST,
         risk=Risk(1, "e", Cause.OVERRUN),
         quarantine="broken",
         breaches=(Breach(1, "e", Cause.OVERRUN, 2, 3),),
-        ended=Ended(1, "e", "held", 2),
-        behind=(Link("afterok", "2"),),
-        choice=Choice(1, 2, 3.0),
+        ended=EndedPromise(1, "e", "held", 2),
+        behind=(DependencyLink("afterok", "2"),),
+        choice=PlacementChoice(1, 2, 3.0),
     )
 
 
@@ -68,15 +68,15 @@ _SET: dict[str, Any] = {
     "eligible_since": 70,
     "attempt": StartAttempt("d2", 80, 90),
     "back_off": BackOff(10, 20, 30, "not now", 40, ("n2",)),
-    "run": RunSoFar(50, 60),
+    "run": CurrentRun(50, 60),
     "weak": False,
     "lost": Cause.LICENCE,
     "risk": Risk(10, "f", Cause.LICENCE),
     "quarantine": "broken again",
     "breaches": (),
-    "ended": Ended(10, "f", "moved", 20),
-    "behind": (Link("afterany", "3"),),
-    "choice": Choice(10, 20, 30.0),
+    "ended": EndedPromise(10, "f", "moved", 20),
+    "behind": (DependencyLink("afterany", "3"),),
+    "choice": PlacementChoice(10, 20, 30.0),
 }
 _LEAVES = [
     name
@@ -100,9 +100,9 @@ def test_a_step_clears_and_sets_what_its_row_says_and_nothing_else(what: Step, p
     sets = {name: _SET[name] for name in rule.sets}
     if phase not in rule.of:
         with pytest.raises(IllegalStep, match=f"it is {phase.value}"):
-            after(before, what, **sets)
+            apply_step(before, what, **sets)
         return
-    now = after(before, what, **sets)
+    now = apply_step(before, what, **sets)
     for leaf in _LEAVES:
         found, was = attrgetter(leaf)(now), attrgetter(leaf)(before)
         if leaf == "phase":
@@ -111,7 +111,7 @@ def test_a_step_clears_and_sets_what_its_row_says_and_nothing_else(what: Step, p
             wanted = sets[leaf.partition(".")[0]]
             assert found == (attrgetter(leaf.partition(".")[2])(wanted) if "." in leaf else wanted)
         elif _covers(rule.clears, leaf):
-            assert found == begins_as(leaf), f"{leaf} survived"
+            assert found == initial_value(leaf), f"{leaf} survived"
             assert found != was, "or this shows nothing"
         else:
             assert found == was, f"{leaf} is none of its business"
@@ -123,18 +123,18 @@ def test_a_step_must_be_told_just_what_it_sets(what: Step) -> None:
     record = _full(min(rule.of))
     sets = {name: _SET[name] for name in rule.sets}
     with pytest.raises(IllegalStep, match="sets"):
-        after(record, what, **sets, unheard_of=1)
+        apply_step(record, what, **sets, unheard_of=1)
     for name in sets:
         with pytest.raises(IllegalStep, match="sets"):
-            after(record, what, **{one: value for one, value in sets.items() if one != name})
+            apply_step(record, what, **{one: value for one, value in sets.items() if one != name})
 
 
 _PLAIN = {
     "answer": st.just(WaitingFor("hold", "its owner")),
     "attempt": st.builds(StartAttempt, st.just("d1"), st.integers(0, 9), st.integers(10, 19), st.booleans()),
     "back_off": st.builds(BackOff, st.integers(0, 9), st.integers(0, 9)),
-    "behind": st.sampled_from([(), (Link("afterok", "2"),)]),
-    "run": st.builds(RunSoFar, st.integers(0, 9), st.integers(0, 3)),
+    "behind": st.sampled_from([(), (DependencyLink("afterok", "2"),)]),
+    "run": st.builds(CurrentRun, st.integers(0, 9), st.integers(0, 3)),
 }
 _ALWAYS = {**{name: st.just(value) for name, value in _SET.items()}, **_PLAIN}
 
@@ -142,7 +142,7 @@ _ALWAYS = {**{name: st.just(value) for name, value in _SET.items()}, **_PLAIN}
 @given(st.data())
 def test_whatever_happens_a_record_fits_its_phase(data: st.DataObject) -> None:
     record = JobRecord(_FACTS, _READ, 3, Phase.WAITING)
-    assert not fault_of(record)
+    assert not find_fault(record)
     for _ in range(12):
         possible = [what for what in Step if record.phase in TABLE[what].of]
         if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
@@ -151,8 +151,8 @@ def test_whatever_happens_a_record_fits_its_phase(data: st.DataObject) -> None:
         sets = {name: data.draw(_ALWAYS[name]) for name in TABLE[what].sets}
         if what is Step.ANSWERED and record.phase is Phase.WAITING and record.answer is None:
             continue
-        record = after(record, what, **sets)
-        assert not fault_of(record), what
+        record = apply_step(record, what, **sets)
+        assert not find_fault(record), what
 
 
 def test_all_phases_can_be_reached_and_left() -> None:
@@ -167,7 +167,7 @@ def test_all_phases_can_be_reached_and_left() -> None:
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (replace(_full(Phase.WAITING), run=RunSoFar()), "waiting with a run decision"),
+        (replace(_full(Phase.WAITING), run=CurrentRun()), "waiting with a run decision"),
         (replace(_full(Phase.WAITING), attempt=StartAttempt()), "waiting with a run"),
         (JobRecord(_FACTS, _READ, 3, Phase.BLOCKED), "blocked with no answer"),
         (JobRecord(_FACTS, _READ, 3, Phase.DISPATCHED), "dispatched with no run decision"),
@@ -182,7 +182,7 @@ def test_all_phases_can_be_reached_and_left() -> None:
     ],
 )
 def test_what_does_not_fit_its_phase_is_told(record: JobRecord, words: str) -> None:
-    assert fault_of(record) == words
+    assert find_fault(record) == words
 
 
 def _refused() -> None:
@@ -279,7 +279,7 @@ def test_the_engine_takes_the_rare_steps_when_their_time_has_come(
 
 
 def test_the_engine_takes_all_other_steps_of_the_table(taken: set[Step]) -> None:
-    """A cluster at random, with every invariant checked after each batch, ``fault_of`` among them."""
+    """A cluster at random, with every invariant checked after each batch, ``find_fault`` among them."""
     for seed in range(3):
         play(Chaos(), Random(seed), 150)
     assert set(Step) - taken <= set().union(*_STORIES.values())

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now
+from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.wire import QueueFacts
 from tests.engine.cluster import Cluster, T
 
 
 def points(cluster: Cluster, job_id: str) -> dict[str, float]:
     state = cluster.engine.state
-    found = breakdown_of(state, state.records[job_id], demand_now(state))
+    found = priority_breakdown(state, state.records[job_id], current_demand(state))
     return {term.name: term.points for term in found.terms}
 
 
@@ -30,7 +30,7 @@ def test_terms_see_what_the_server_says_of_a_job() -> None:
         resources={"mem": "8gb", "x.deadline": "+1:00:00"},
     )
     state = cluster.engine.state
-    one = applicant_of(state, state.records["1"])
+    one = make_applicant(state, state.records["1"])
     assert (one.owner, one.group, one.account, one.queue) == ("ann@login", "phys", "a1", "urgent")
     assert (one.queue_priority, one.priority) == (70, -5)
     assert (one.cpus, one.nodes, one.mem, one.walltime) == (4, 2, 8 << 20, 600)
@@ -44,8 +44,8 @@ def test_what_terms_see_follows_what_is_altered() -> None:
     state = cluster.engine.state
 
     def seen() -> tuple[int, int, int, int, str]:
-        one = applicant_of(state, state.records["1"])
-        assert applicant_of(state, state.records["1"]) is one
+        one = make_applicant(state, state.records["1"])
+        assert make_applicant(state, state.records["1"]) is one
         return one.priority, one.queue_priority, one.cpus, one.walltime, one.queue
 
     assert seen() == (1, 0, 2, 100, "batch")
@@ -85,7 +85,7 @@ def test_licences_are_what_limits_of_server_and_site_count_for_all() -> None:
     cluster.submit("2", "1:ppn=4", walltime=10_000, owner="eve")
     assert cluster.engine.state.limits.copies == {"matlab": 4}
     # 0 runs; 1 asks for more than its user may have, so it waits for the limit and does not count.
-    assert demand_now(cluster.engine.state).pressures == {"matlab": 0.25}
+    assert current_demand(cluster.engine.state).pressures == {"matlab": 0.25}
 
 
 def test_who_has_used_more_has_less_of_the_points_of_fair_share() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.rank.priorities import breakdown_of, demand_now
+from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.rank.ranking import next_rerank
 from schedd.wire import PolicyChanged, QueueFacts
 from tests.engine.cluster import Cluster
@@ -193,7 +193,11 @@ def test_users_of_another_class_start_at_another_time(mode: str) -> None:
     assert starts(cluster, "234") == [100, 200, 300]
     assert ranks(cluster, "234") == [100, 50, 0]
     state = cluster.engine.state
-    (term,) = (one for one in breakdown_of(state, state.records["2"], demand_now(state)).terms if one.points)
+    (term,) = (
+        one
+        for one in priority_breakdown(state, state.records["2"], current_demand(state)).terms
+        if one.points
+    )
     assert (term.name, term.value, term.points) == ("class", 100.0, 100.0)
     moved = cluster.view("4").last_change
     assert moved is not None

@@ -14,7 +14,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job
 from schedd.engine.run import reevaluation
 from schedd.engine.show.job_view import job_view
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.wire import (
     Event,
     JobFacts,
@@ -36,7 +36,7 @@ from schedd.wire import (
 from tests.engine.cluster import Cluster
 
 NOW = 1_000_000
-SLICE = arrivals.SLICE
+SLICE = arrivals.ARRIVALS_PER_CALL
 MANY = 3 * SLICE
 Q, OTHER = QueueFacts(name="q"), QueueFacts(name="other")
 
@@ -91,7 +91,7 @@ def test_large_queue_is_stopped_and_started_in_slices() -> None:
     assert MANY - planned(one) == SLICE
     assert settled(one) == MANY // SLICE - 1
     assert planned(one) == 0
-    view = job_view(publish(one.state), "5.s")
+    view = job_view(publish_snapshot(one.state), "5.s")
     assert view is not None
     assert (view.answer, view.why) == ("waiting", "waiting for queue q, which is stopped")
     one.handle([queue(2, started=True)], NOW)
@@ -140,7 +140,7 @@ def test_lowered_limit_holds_in_the_plan_and_at_each_start(seed: int) -> None:
     one.resume()
     per_user = random.choice(["3", "8", "20"])
     made = list(one.handle([limits(1, max_run=f"[u:PBS_GENERIC={per_user}]")], NOW).decisions)
-    assert one.state.rereading
+    assert one.state.to_reevaluate
     calls = 0
     while one.next_wake == NOW:
         made += one.handle([], NOW).decisions
@@ -191,7 +191,7 @@ def test_a_checkpoint_between_two_slices_leads_to_the_same() -> None:
     one.handle([limits(1, max_run="[u:PBS_GENERIC=5]"), queue(1, started=True)], NOW)
     one.handle([], NOW)
     other = Engine.restore(one.checkpoint())
-    assert list(other.state.rereading.items()) == list(one.state.rereading.items())
+    assert list(other.state.to_reevaluate.items()) == list(one.state.to_reevaluate.items())
     settled(one)
     settled(other)
     assert {n: one.state.plan.start(r.slot) for n, r in one.state.records.items()} == {
@@ -205,7 +205,7 @@ def test_event_of_a_job_is_handled_between_slices(monkeypatch: pytest.MonkeyPatc
     one.handle([limits(1, max_run="[u:PBS_GENERIC=2]")], NOW)
     new = facts(9_999, queue="other", owner="new@x")
     one.handle([JobQueued(id="new", time=NOW, job=new)], NOW)
-    assert one.state.rereading
+    assert one.state.to_reevaluate
     assert one.state.plan.start(one.state.records["9999.s"].slot) >= NOW
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import JobFacts, ResourceFacts, ServerFacts
@@ -137,6 +137,6 @@ def test_a_what_if_compares_by_the_types_of_the_server() -> None:
     state = cluster.engine.state
     resources = {"select": "1:ncpus=1:RACK=13", "walltime": "100"}
     facts = JobFacts(id="new", owner="ann", queue="batch", submitted=T, family="openpbs", resources=resources)
-    answer = fork_plan(state, publish(state)).what_if(facts, T).answer
+    answer = fork_plan(state, publish_snapshot(state)).what_if(facts, T).answer
     assert isinstance(answer, StartKnown)
     assert [share.node for share in answer.placement.shares] == ["n2"]

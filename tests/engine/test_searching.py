@@ -2,8 +2,8 @@
 
 import pytest
 
-from schedd.engine.improve import movable
-from schedd.engine.searching import Due, SearchHistory, asked_for, due, first_due
+from schedd.engine.improve import movable_slots
+from schedd.engine.searching import DueSearch, SearchHistory, due_search, next_search, requested_search
 from tests.engine.cluster import Cluster
 
 NOW = 1_000.0
@@ -21,8 +21,8 @@ def cluster() -> Cluster:
     return cluster
 
 
-def searched(cluster: Cluster, search: Due | None = None) -> SearchHistory:
-    search = search or asked_for(cluster.engine.state)
+def searched(cluster: Cluster, search: DueSearch | None = None) -> SearchHistory:
+    search = search or requested_search(cluster.engine.state)
     assert search is not None
     return HISTORY.begun(search).ended(search, NOW)
 
@@ -31,7 +31,7 @@ def reasons(cluster: Cluster, seen: SearchHistory) -> list[tuple[float, str]]:
     """What is due at each second after the last search, as far as it changes."""
     found: list[tuple[float, str]] = []
     for second in range(400):
-        search = due(cluster.engine.state, seen, NOW + second)
+        search = due_search(cluster.engine.state, seen, NOW + second)
         why = search.why if search is not None else ""
         if why != (found[-1][1] if found else ""):
             found.append((second, why))
@@ -41,15 +41,15 @@ def reasons(cluster: Cluster, seen: SearchHistory) -> list[tuple[float, str]]:
 def test_nothing_is_due_in_a_plan_that_was_searched_as_it_is(cluster: Cluster) -> None:
     seen = searched(cluster)
     assert reasons(cluster, seen) == []
-    assert first_due(cluster.engine.state, seen) is None
+    assert next_search(cluster.engine.state, seen) is None
 
 
 def test_a_job_that_came_is_tried_soon_and_the_whole_plan_after_the_period(cluster: Cluster) -> None:
     seen = searched(cluster)
     cluster.submit("4", walltime=60)
     assert reasons(cluster, seen) == [(5, "jobs came"), (300, "periodic")]
-    assert first_due(cluster.engine.state, seen) == NOW + 5
-    search = due(cluster.engine.state, seen, NOW + 5)
+    assert next_search(cluster.engine.state, seen) == NOW + 5
+    search = due_search(cluster.engine.state, seen, NOW + 5)
     assert search is not None
     assert search.newcomers is not None
     assert search.newcomers.tolist() == [cluster.record("4").slot]
@@ -67,7 +67,7 @@ def test_room_that_came_back_lets_a_search_begin_after_the_pause(cluster: Cluste
 
 
 def test_a_search_that_moved_as_many_jobs_as_one_may_goes_on_after_the_pause(cluster: Cluster) -> None:
-    search = asked_for(cluster.engine.state)
+    search = requested_search(cluster.engine.state)
     assert search is not None
     seen = HISTORY.begun(search).ended(search, NOW, unfinished=True)
     assert reasons(cluster, seen) == [(30, "not at its end")]
@@ -95,12 +95,12 @@ def test_with_one_job_to_move_or_under_a_queue_policy_nothing_is_due() -> None:
     one = Cluster()
     one.submit("1")
     one.submit("2")
-    assert movable(one.engine.state).shape[0] == 1
+    assert movable_slots(one.engine.state).shape[0] == 1
     easy = Cluster(policy="easy")
     for number in "1234":
         easy.submit(number)
     for cluster in (one, easy):
-        assert asked_for(cluster.engine.state) is None
+        assert requested_search(cluster.engine.state) is None
         assert reasons(cluster, HISTORY) == []
 
 
@@ -110,9 +110,9 @@ def test_no_search_is_due_before_the_earliest_moment_and_one_is_at_the_first(clu
         for unfinished in (False, True):
             seen = SearchHistory(whole=NOW, tried=NOW + 3 * step, unfinished=unfinished)
             state = cluster.engine.state
-            first, earliest = first_due(state, seen), seen.earliest(state.settings)
+            first, earliest = next_search(state, seen), seen.earliest(state.settings)
             assert first is not None
             assert earliest is not None
             assert earliest <= first
-            assert due(state, seen, first - 0.001) is None
-            assert due(state, seen, first) is not None
+            assert due_search(state, seen, first - 0.001) is None
+            assert due_search(state, seen, first) is not None

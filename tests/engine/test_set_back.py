@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.features.reservations.state import reservations_of
 from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -37,11 +37,11 @@ def test_a_clock_that_was_set_forward_and_back_leaves_the_plan_as_it_was(seconds
     assert cluster.engine.state.now == cluster.server.now == T + 50
     assert [cluster.start(number) for number in "2345"] == planned == [100, 100, 200, 200]
     assert [cluster.promise(number) for number in "2345"] == promised  # though broken meanwhile
-    assert [one.kind for one in publish(cluster.engine.state).alerts] == ["clock"]
+    assert [one.kind for one in publish_snapshot(cluster.engine.state).alerts] == ["clock"]
     cluster.at(250)
     assert [cluster.runs(number) for number in "012345"] == [[0], [0], [100], [100], [200], [200]]
     cluster.at(2_000)
-    assert publish(cluster.engine.state).alerts == ()
+    assert publish_snapshot(cluster.engine.state).alerts == ()
 
 
 def test_who_came_while_the_clock_was_ahead_is_promised_anew() -> None:
@@ -99,7 +99,7 @@ def test_a_start_seen_after_the_clock_was_set_back_is_no_stranger_s() -> None:
     jump(cluster, -DAY)
     cluster.at(10)
     cluster.tell(*cluster.server.run(run))
-    assert [one.kind for one in publish(cluster.engine.state).alerts] == ["clock"]
+    assert [one.kind for one in publish_snapshot(cluster.engine.state).alerts] == ["clock"]
     assert cluster.start("1") == 10
 
 
@@ -119,7 +119,10 @@ def test_starts_stamped_by_the_clock_that_was_ahead_are_no_strangers_though_told
     cluster.tell(replace(before, time=cluster.server.now))
     cluster.at(50)
     cluster.tell(*late)
-    assert {one.kind for one in publish(cluster.engine.state).alerts} & {"by_hand", "foreign"} == set()
+    assert {one.kind for one in publish_snapshot(cluster.engine.state).alerts} & {
+        "by_hand",
+        "foreign",
+    } == set()
     assert not cluster.engine.state.halted
 
 
@@ -141,7 +144,10 @@ def test_starts_of_which_nothing_is_known_are_not_suspected_right_after_the_cloc
             id=f"s{number}", time=T + stamped, job_id=number, shares=(ShareFacts(f"n{number}", 4),)
         )
         cluster.tell(started)
-    assert {one.kind for one in publish(cluster.engine.state).alerts} & {"by_hand", "foreign"} == set()
+    assert {one.kind for one in publish_snapshot(cluster.engine.state).alerts} & {
+        "by_hand",
+        "foreign",
+    } == set()
     assert cluster.engine.state.foreign == ""
 
 

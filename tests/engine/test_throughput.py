@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from schedd.dialect.throughput import Work
-from schedd.engine.facts.throughput import measured, rate_on, run_time, with_measured
-from schedd.engine.show.foretelling import foretell, outset
+from schedd.engine.facts.throughput import measured_run_times, rate_on, run_time, with_measured_run_times
+from schedd.engine.show.foretelling import compute_expected_starts, expected_starts_input
 from schedd.predict import LEVELS, Prediction
 from schedd.wire import NodeChanged, NodeFacts
 from tests.engine.cluster import Cluster, T
@@ -49,7 +49,7 @@ def test_what_a_throughput_says_of_a_running_job_is_of_its_whole_run() -> None:
     width = LEVELS.shape[0]
     ends = np.full(width, 900, np.int64)
     one = Prediction(1_000, ends, np.zeros(width), np.ones(6, np.int64), elapsed=300)
-    found = with_measured({"1": one, "2": one}, {"1": 100})
+    found = with_measured_run_times({"1": one, "2": one}, {"1": 100})
     assert (found["1"].p50, found["1"].elapsed) == (100, 0)
     assert found["2"] is one
 
@@ -67,7 +67,7 @@ class Site(Cluster):
 
     def seconds(self) -> dict[str, int]:
         state = self.engine.state
-        return measured(state.by_slot, state.plan, state.site.throughput)
+        return measured_run_times(state.by_slot, state.plan, state.site.throughput)
 
 
 RATES = {"x.work_units": "1000", "x.work_rate": "epyc/10+old/4"}
@@ -95,9 +95,9 @@ def test_expected_starts_behind_it_follow_its_throughput_and_the_plan_its_wallti
     site.submit("1", "2:ppn=4", 3_600, resources={"x.work_units": "2000", "x.work_rate": "epyc/10+old/4"})
     site.submit("2", "2:ppn=4", 3_600)
     assert site.start("2") == 3_600
-    given = outset(site.engine.state)
+    given = expected_starts_input(site.engine.state)
     assert given is not None
-    found = foretell(given)
+    found = compute_expected_starts(given)
     assert (found.measured, found.predictions["1"].p50, found.predictions["1"].p90) == ({"1": 500}, 500, 550)
     assert 400 <= found.starts["2"] - T <= 600
 
@@ -105,9 +105,9 @@ def test_expected_starts_behind_it_follow_its_throughput_and_the_plan_its_wallti
 def test_a_prediction_is_never_longer_than_the_walltime() -> None:
     site = Site()
     site.submit("1", "1:old:ppn=4", 100, resources=RATES)
-    given = outset(site.engine.state)
+    given = expected_starts_input(site.engine.state)
     assert given is not None
-    assert foretell(given).measured == {"1": 250}
+    assert compute_expected_starts(given).measured == {"1": 250}
     assert given.predictions["1"].p90 == 100
 
 
@@ -116,6 +116,6 @@ def test_the_site_says_rates_of_an_application_and_what_is_not_known_is_left_to_
     site.submit("1", "1:old:ppn=4", 3_600, resources={"x.work_units": "100", "x.work_app": "emo"})
     site.submit("2", "1:epyc:ppn=4", 3_600, resources={"x.work_units": "100", "x.work_app": "emo"})
     assert site.seconds() == {"1": 50}
-    given = outset(site.engine.state)
+    given = expected_starts_input(site.engine.state)
     assert given is not None
     assert set(given.predictions) == {"1", "2"}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.job_view import Change, JobView, job_history, job_view, record_of
-from schedd.engine.show.view import Published, publish
+from schedd.engine.show.job_view import Change, JobView, job_history, job_view, published_record
+from schedd.engine.show.view import PlanSnapshot, publish_snapshot
 from schedd.wire import (
     Event,
     JobAltered,
@@ -36,7 +36,7 @@ class Cluster:
         self.runs: list[Run] = []
         self.tell(*(NodeChanged(id="", time=T, node=node) for node in nodes))
 
-    def tell(self, *events: Event, now: int = T) -> Published:
+    def tell(self, *events: Event, now: int = T) -> PlanSnapshot:
         numbered = []
         for event in events:
             self.n += 1
@@ -45,9 +45,9 @@ class Cluster:
         while self.engine.next_wake == now:
             decisions += self.engine.handle([], now).decisions
         self.runs += [decision for decision in decisions if isinstance(decision, Run)]
-        return publish(self.engine.state)
+        return publish_snapshot(self.engine.state)
 
-    def queue(self, *ids: str, **resources: str) -> Published:
+    def queue(self, *ids: str, **resources: str) -> PlanSnapshot:
         return self.tell(*(queued(job_id, **resources) for job_id in ids))
 
 
@@ -61,7 +61,7 @@ def node(name: str, cpus: int = 4, mem: int = 8 * GIB) -> NodeFacts:
     return NodeFacts(name=name, cpus=cpus, mem=mem)
 
 
-def row(published: Published, job_id: str) -> JobView:
+def row(published: PlanSnapshot, job_id: str) -> JobView:
     view = job_view(published, job_id)
     assert view is not None
     return view
@@ -159,8 +159,8 @@ def test_entries_find_what_each_slot_holds() -> None:
     assert entries == published.held_by(int(slots[0])) + published.held_by(int(slots[1]))
 
 
-def moves_of(published: Published, job: str, most: int = 100) -> tuple[Change, ...]:
-    record = record_of(published, job)
+def moves_of(published: PlanSnapshot, job: str, most: int = 100) -> tuple[Change, ...]:
+    record = published_record(published, job)
     assert record is not None
     return job_history(published, record, most)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts.intake import Intake
+from schedd.engine.facts.intake import RequestReader
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.wire import JobDeleted, JobFacts
 from tests.engine.cluster import Cluster
@@ -77,7 +77,7 @@ def test_room_counts_as_early_only_before_the_plan_had_it_free() -> None:
 
 
 def test_a_job_with_a_soft_walltime_is_planned_for_that_long_whatever_was_read_before() -> None:
-    intake = Intake(EngineSettings())
+    intake = RequestReader(EngineSettings())
     for soft, wanted in (("", 36_000), ("01:00:00", 3_600), ("00:30:00", 1_800)):
         resources = {"select": "1:ncpus=1", "walltime": "10:00:00"} | (
             {"soft_walltime": soft} if soft else {}

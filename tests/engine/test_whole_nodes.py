@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedd.engine.facts.shares import shares_of
+from schedd.engine.facts.shares import planned_shares
 from tests.engine.cluster import Cluster
 
 
@@ -17,5 +17,5 @@ def test_a_job_that_has_whole_nodes_is_shown_with_what_it_asked_for(
     cluster.submit("1", family="openpbs", resources=asked)
     found = [(share.cpus, share.gpus) for share in cluster.view("1").planned_nodes]
     assert found == shares
-    asked_of_server = shares_of(cluster.engine.state.plan, cluster.record("1").slot)
+    asked_of_server = planned_shares(cluster.engine.state.plan, cluster.record("1").slot)
     assert [(share.cpus, share.gpus) for share in asked_of_server] == shares, "a run decision names these"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.pools import PLENTY, room_of
 from schedd.engine.show.job_view import job_view
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.policy.limits import Limit
 from schedd.policy.site import site_policy
 from tests.engine.cluster import Cluster, T
@@ -118,7 +118,7 @@ def test_room_as_readers_see_it_is_that_of_the_plan() -> None:
     cluster.submit("1", walltime=3 * HOUR)
     state = cluster.engine.state
     (pool,) = state.limits.pools
-    published = publish(state)
+    published = publish_snapshot(state)
     moments, free = room_of(
         state.limits.pools[pool], *published.pool_use(state.plan.pools[pool]), T, T + 10 * HOUR
     )
@@ -144,7 +144,7 @@ def restored(cluster: Cluster, **settings_: Any) -> Engine:
 
 
 def starts(engine: Engine, *jobs: str) -> list[int]:
-    views = [job_view(publish(engine.state), job) for job in jobs]
+    views = [job_view(publish_snapshot(engine.state), job) for job in jobs]
     return [view.planned_start - T for view in views if view is not None and view.planned_start is not None]
 
 

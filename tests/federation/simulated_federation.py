@@ -17,7 +17,7 @@ from research.federations.wires import EngineWire
 from schedd.api.transfers import transfer_view
 from schedd.client import Unreachable
 from schedd.dialect import family_of
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.features.bookings.state import bookings_of
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.bookings.decisions import LIVE
@@ -151,7 +151,7 @@ class SimulatedCluster(Cluster):
         return {name: self.began[job] for name, job in self.handed.items() if job in self.began}
 
     def report(self) -> ClusterReport:
-        published = publish(self.engine.state)
+        published = publish_snapshot(self.engine.state)
         found = {}
         for name, record in published.transfers.items():
             seen = transfer_view(published, record)
@@ -184,7 +184,7 @@ class SimulatedConnection(EngineWire):
 
     def _fork(self) -> PlanFork:
         state = self._at.engine.state
-        return PlanFork(state.plan.fork(), publish(state), state.limits.copy(), state.columns)
+        return PlanFork(state.plan.fork(), publish_snapshot(state), state.limits.copy(), state.columns)
 
     def do_with_booking(self, name: str, act: Act) -> dict[str, Any]:
         if act == self._region.lost:

@@ -8,8 +8,8 @@ from typing import Any
 import structlog
 
 from schedd.engine import EngineSettings
-from schedd.engine.show.job_view import JobView, view_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import JobView, render_job
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import new_engine
@@ -81,7 +81,7 @@ def planner(
         loop.stop()
 
 
-def views(published: Published, **options: Any) -> Page[JobView]:
+def views(published: PlanSnapshot, **options: Any) -> Page[JobView]:
     """A page of jobs in full."""
     page = job_listing(published, **options)
-    return Page(tuple(view_of(published, record) for record in page.records), page.next)
+    return Page(tuple(render_job(published, record) for record in page.records), page.next)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.model import Never, StartKnown
 from schedd.plan.plan import WorkSpent
 from schedd.service.questions.open_questions import OpenQuestions
@@ -19,7 +19,7 @@ T = 1_000_000
 def make_fork(*nodes: NodeFacts) -> PlanFork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
-    return fork_plan(engine.state, publish(engine.state))
+    return fork_plan(engine.state, publish_snapshot(engine.state))
 
 
 def run_what_if(copy: PlanFork, select: str = "1:ncpus=1") -> object:

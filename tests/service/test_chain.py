@@ -8,8 +8,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from schedd.engine.show.job_view import record_of
-from schedd.engine.show.view import publish
+from schedd.engine.show.job_view import published_record
+from schedd.engine.show.view import publish_snapshot
 from schedd.plan.placements import Allocation, free_at
 from schedd.plan.views import blocking_chain
 from schedd.service.access.roles import Bearer
@@ -74,7 +74,7 @@ def busy(draw: st.DrawFn) -> list[Event]:
 
 def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
     """Whether the planned nodes of a job are free at each of the moments, without the job itself."""
-    record = record_of(copy.published, job_id)
+    record = published_record(copy.published, job_id)
     assert record is not None
     plan = copy.copy()
     takes = plan.takes(record.slot)
@@ -114,13 +114,13 @@ def test_the_chain_covers_every_moment_between_now_and_the_start(events: list[Ev
 def _is_true(copy: PlanFork, job_id: str, link: Any) -> None:
     """What the link names is on a planned node of the job, or within a limit of it, at that time."""
     published = copy.published
-    record = record_of(published, job_id)
+    record = published_record(published, job_id)
     assert record is not None
     mine = {entry.row for entry in published.held_by(record.slot)}
     length = int(published.durations[record.slot])
     assert link.count == 0 or link.jobs
     for one in link.jobs:
-        other = record_of(published, one.id)
+        other = published_record(published, one.id)
         assert other is not None
         assert mine & {entry.row for entry in published.held_by(other.slot)}
         start, end = (
@@ -234,7 +234,7 @@ def test_refused_start_is_explained_with_the_next_attempt() -> None:
     [run] = [one for one in cluster.decisions if isinstance(one, Run)]
     cluster.tell(*cluster.server.refuse(run, 15043, "hook says no"))
     state = cluster.engine.state
-    found = explain(fork_plan(state, publish(state)), "1", T)
+    found = explain(fork_plan(state, publish_snapshot(state)), "1", T)
     assert found is not None
     assert found.planned_start is not None
     assert "refused by the server (code 15043): hook says no; the next try is not due before" in found.why
@@ -245,7 +245,7 @@ def test_a_limit_is_a_link_whoever_uses_it() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)
     state = cluster.engine.state
-    found = explain(fork_plan(state, publish(state)), "1", T)
+    found = explain(fork_plan(state, publish_snapshot(state)), "1", T)
     assert found is not None
     assert [(one.kind, one.start, one.until) for one in found.chain] == [("limit", T, T + 14_400)]
     assert found.chain[0].name.startswith("at most 4 cpus of user ann at once")
@@ -266,8 +266,8 @@ def test_a_plan_that_is_not_tight_says_that_it_is_being_repaired() -> None:
     cluster.submit("1", "1:ppn=4", walltime=600)
     cluster.submit("2", "1:ppn=4", walltime=600)
     state = cluster.engine.state
-    copy = fork_plan(state, publish(state))
-    record = record_of(copy.published, "2")
+    copy = fork_plan(state, publish_snapshot(state))
+    record = published_record(copy.published, "2")
     assert record is not None
     plan = copy.copy()
     takes = plan.takes(record.slot)

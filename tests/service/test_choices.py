@@ -11,7 +11,7 @@ import pytest
 
 from schedd.alternatives.pareto_search import ParetoSettings
 from schedd.engine import EngineSettings
-from schedd.engine.show.job_view import JobView, job_history, job_view, record_of
+from schedd.engine.show.job_view import JobView, job_history, job_view, published_record
 from schedd.service.background.alternatives import (
     AlternativeSet,
     LivePlanChanged,
@@ -83,7 +83,7 @@ def test_live_plan_stays_until_an_alternative_is_applied() -> None:
         assert {one: after[one] for one in unmoved} == {one: before[one] for one in unmoved}
         told = {one.objective: one.after for one in changes}
         assert {name: told[name] for name in best.values} == pytest.approx(dict(best.values))
-        record = record_of(loop.published, best.moves[0].job)
+        record = published_record(loop.published, best.moves[0].job)
         assert record is not None
         last = job_history(loop.published, record)[0]
         assert (last.cause, last.words) == ("an admin chose another plan", "ann chose another plan")
@@ -191,7 +191,7 @@ def test_best_plan_is_applied_automatically_when_due() -> None:
         assert starts(loop) != before
         assert choices.latest is not None
         assert choices.latest.by == "schedd"
-        record = record_of(loop.published, "4")
+        record = published_record(loop.published, "4")
         assert record is not None
         assert "schedd chose another plan" in str(job_history(loop.published, record))
         assert not chooser.run_once(), "it is not due again"
@@ -271,7 +271,7 @@ def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
     again = daemon()
     try:
         assert starts(again["main"]) == chosen
-        record = record_of(again["main"].published, found.plans[0].moves[0].job)
+        record = published_record(again["main"].published, found.plans[0].moves[0].job)
         assert record is not None
         assert "ann chose another plan" in str(job_history(again["main"].published, record))
         assert again.alternatives["main"].latest is None, "the set itself is kept in memory alone"

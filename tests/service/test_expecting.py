@@ -28,7 +28,7 @@ def taught(loop: PlanLoop, *users: str) -> None:
     """The jobs of these users ran for a minute of their hour, a hundred of each."""
 
     def teach(engine: Engine) -> None:
-        outlook = engine.state.outlook
+        outlook = engine.state.predictor
         assert outlook is not None
         for user in users:
             for i in range(100):

@@ -7,8 +7,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.facts.pools import LimitBook
-from schedd.engine.show.job_view import record_of
-from schedd.engine.show.view import publish
+from schedd.engine.show.job_view import published_record
+from schedd.engine.show.view import publish_snapshot
 from schedd.model import StartKnown
 from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.kernels.layout import USABLE
@@ -39,12 +39,12 @@ def start_without_blockers(fork: PlanFork, job_id: str, gone: Iterable[Blocker])
     """When a job like this one would start if these, and itself, were not there."""
     published = fork.published
     plan = fork.copy()
-    record = record_of(published, job_id)
+    record = published_record(published, job_id)
     assert record is not None
     plan.drop_job(record.slot, T)
     for one in gone:
         if one.kind == "job":
-            other = record_of(published, one.name)
+            other = published_record(published, one.name)
             assert other is not None
             plan.drop_job(other.slot, T)
         elif one.kind == "reservation":
@@ -228,7 +228,7 @@ def test_a_quota_that_leaves_no_room_is_named_though_nobody_uses_it() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)
     state = cluster.engine.state
-    found = explain(fork_plan(state, publish(state)), "1", T)
+    found = explain(fork_plan(state, publish_snapshot(state)), "1", T)
     assert found is not None
     assert (found.planned_start, found.earliest, found.blockers) == (T + 14_400, T + 14_400, ())
     assert found.why.startswith("at most 4 cpus of user ann at once from ")

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.plan_feed import JobSummary, PlanFeed, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, JobDeleted, JobHeld, JobReleased
@@ -13,7 +13,7 @@ WAIT = 120
 ALL = lambda _id, _owner: True  # noqa: E731
 
 
-def lines(published: Published) -> dict[str, JobSummary]:
+def lines(published: PlanSnapshot) -> dict[str, JobSummary]:
     records = (*published.records, *published.slotless.values())
     return {record.id: summarise_job(published, record) for record in records if record is not None}
 

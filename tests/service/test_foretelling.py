@@ -110,13 +110,13 @@ def test_learned_run_times_are_rebuilt_from_the_log() -> None:
         fill(loop)
         ExpectedStartWorker(loop).run_once()
         calls = loop.call_between_batches(lambda engine: list(engine.log)).result(WAIT)
-        live = loop.call_between_batches(lambda engine: _saved(engine.state.outlook)).result(WAIT)
+        live = loop.call_between_batches(lambda engine: _saved(engine.state.predictor)).result(WAIT)
     for i, call in enumerate(calls):
         for engine in engines:
             engine.handle(call.events, call.now)
         if i == len(calls) // 2:
             engines[1] = Engine.restore(engines[1].checkpoint())
-    assert _saved(engines[0].state.outlook) == _saved(engines[1].state.outlook) == live
+    assert _saved(engines[0].state.predictor) == _saved(engines[1].state.predictor) == live
 
 
 def _saved(outlook: RunTimePredictor | None) -> object:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.model import Never, StartKnown, WaitingFor
 from schedd.plan.plan import WorkSpent
 from schedd.service.questions import open_questions
@@ -23,7 +23,7 @@ def run_what_if(copy: PlanFork, nodes: str) -> object:
 def make_fork(*nodes: NodeFacts) -> PlanFork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
-    return fork_plan(engine.state, publish(engine.state))
+    return fork_plan(engine.state, publish_snapshot(engine.state))
 
 
 def test_chunks_that_only_fit_separately_are_never_planned() -> None:

@@ -110,7 +110,7 @@ def test_own_starts_are_recognised_after_an_error_in_the_replay(
         assert len(alerts(loop, "passed_over")) == 1
         assert loop.published.foreign == ""
         state = loop._planner.engine.state
-        assert state.by_hand == []
+        assert state.unexplained_starts == []
         decided = [state.records[run.job_id].attempt.decision for run in runs]
         assert decided == ([run.id for run in runs] if times == 3 else ["", "", ""])
         monkeypatch.undo()

@@ -98,9 +98,9 @@ def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None
     log = tmp_path / "log"
     now = int(SystemClock().now())
     log.write_text("".join(record(now - DAY + 100 * i) for i in range(30)))
-    plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.outlook
+    plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.predictor
     store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
-    recovered = LogFollower(store, "main", settings(log), now).engine.state.outlook
+    recovered = LogFollower(store, "main", settings(log), now).engine.state.predictor
     assert plain is not None
     assert recovered is not None
     told = plain.learner.run_times.predict(ASK).quantiles.tolist()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.read.plan_lists import CursorError, bars_in_window, count_jobs, node_views
 from schedd.wire import JobStarted, ShareFacts
 from tests.service.build import T, event_id, job, node, planner, views
@@ -11,7 +11,7 @@ WAIT = 120
 
 
 @pytest.fixture(scope="module")
-def published() -> Published:
+def published() -> PlanSnapshot:
     with planner(tell=False, end_allowance=0) as loop:
         loop.submit(
             [
@@ -30,13 +30,13 @@ def published() -> Published:
         return loop.published
 
 
-def test_jobs_are_listed_by_start_with_unplanned_jobs_last(published: Published) -> None:
+def test_jobs_are_listed_by_start_with_unplanned_jobs_last(published: PlanSnapshot) -> None:
     rows = views(published).rows
     assert [row.id for row in rows] == ["1", "4", "2", "3", "5", "6"]
     assert [row.state for row in rows] == ["running", "starting", "planned", "planned", "never", "never"]
 
 
-def test_pages_add_up_to_the_complete_list(published: Published) -> None:
+def test_pages_add_up_to_the_complete_list(published: PlanSnapshot) -> None:
     seen: list[str] = []
     cursor: str | None = None
     while True:
@@ -60,19 +60,19 @@ def test_pages_add_up_to_the_complete_list(published: Published) -> None:
         ({"owner": "nobody"}, []),
     ],
 )
-def test_filters(published: Published, asked: dict[str, str], ids: list[str]) -> None:
+def test_filters(published: PlanSnapshot, asked: dict[str, str], ids: list[str]) -> None:
     assert [row.id for row in views(published, **asked).rows] == ids
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "1.", ".1", "-1.2", "1.2.3", "9" * 50 + ".1", "١.١"])
-def test_a_cursor_that_no_page_gave_out_is_refused(published: Published, cursor: str) -> None:
+def test_a_cursor_that_no_page_gave_out_is_refused(published: PlanSnapshot, cursor: str) -> None:
     with pytest.raises(CursorError):
         views(published, cursor=cursor)
     with pytest.raises(CursorError):
         bars_in_window(published, T, T + 10, cursor=cursor)
 
 
-def test_time_window_includes_overlapping_jobs(published: Published) -> None:
+def test_time_window_includes_overlapping_jobs(published: PlanSnapshot) -> None:
     assert [bar.job for bar in bars_in_window(published, T, T + 1).rows] == ["1", "4"]
     assert [bar.job for bar in bars_in_window(published, T + 3600, T + 3601).rows] == ["2"]
     first = bars_in_window(published, T, T + 86_400, limit=3)
@@ -80,7 +80,7 @@ def test_time_window_includes_overlapping_jobs(published: Published) -> None:
     assert [bar.job for bar in first.rows + rest.rows] == ["1", "4", "2", "3"]
 
 
-def test_counts_and_nodes_agree_with_the_jobs(published: Published) -> None:
+def test_counts_and_nodes_agree_with_the_jobs(published: PlanSnapshot) -> None:
     found = count_jobs(published)
     assert (found.running, found.starting, found.planned, found.without_start) == (1, 1, 2, 2)
     first, second = node_views(published)

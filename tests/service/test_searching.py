@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine.show.job_view import JobView, job_history, job_view, record_of
+from schedd.engine.show.job_view import JobView, job_history, job_view, published_record
 from schedd.optimize import PlanSearch, SearchEndReason
 from schedd.service.background.plan_metrics_log import MemoryPlanMetricsLog, SearchRun
 from schedd.service.background.search_worker import SearchWorker
@@ -66,7 +66,7 @@ def test_search_moves_a_short_job_first_within_the_promise_of_a_long_job() -> No
         assert run.report.gain > 0
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
         assert view(loop, "2").promised_start == T + 3900
-        record = record_of(loop.published, "3")
+        record = published_record(loop.published, "3")
         assert record is not None
         last = job_history(loop.published, record)[0]
         assert (last.cause, last.words) == ("the plan was improved", "the plan was improved")

@@ -91,7 +91,7 @@ def assert_equal_state(found: Engine, expected: Engine) -> None:
     one, other = found.state, expected.state
     assert one.records == other.records
     assert (one.now, one.decision_number, one.breaches) == (other.now, other.decision_number, other.breaches)
-    for name in ("promise", "told", "tell_due"):
+    for name in ("promise", "published_start", "update_due"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
     tables, others = one.plan.tables, other.plan.tables
     # Where in the table of allocations a job's stand may differ: a saved plan has no gaps there.

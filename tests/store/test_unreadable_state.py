@@ -252,7 +252,7 @@ def test_with_its_facts_a_rebuilt_plan_starts_no_job_later(store: Store) -> None
 
 
 def learned_run_times(follower: LogFollower) -> RunTimes:
-    outlook = follower.engine.state.outlook
+    outlook = follower.engine.state.predictor
     assert outlook is not None
     return outlook.learner.run_times
 
@@ -301,8 +301,8 @@ def test_starts_of_another_version_are_no_foreign_starts(
     state = follower.engine.state
     assert sum(record.phase.value == "running" for record in state.records.values()) >= 1
     assert state.foreign == ""
-    assert state.by_hand == []
-    assert state.unsure > state.now  # decisions of that version may still be carried out
+    assert state.unexplained_starts == []
+    assert state.unsure_until > state.now  # decisions of that version may still be carried out
 
 
 def planned(daemon: InProcessDaemon) -> dict[str, int]:

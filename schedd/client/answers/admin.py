@@ -12,6 +12,7 @@ __all__ = [
     "AlertsView",
     "ClusterView",
     "ClustersView",
+    "ConflictingJob",
     "CriterionChange",
     "CriterionValue",
     "DispatchState",
@@ -19,9 +20,7 @@ __all__ = [
     "EvaluationView",
     "HoldView",
     "HoldsView",
-    "InTheWay",
     "JobCostView",
-    "Moved",
     "NodeCost",
     "ObjectiveChange",
     "ObjectiveValue",
@@ -29,6 +28,7 @@ __all__ = [
     "PolicyPreview",
     "PolicyView",
     "PreviewView",
+    "PreviewedMove",
     "ReservationResult",
     "ResourceFacts",
     "SearchResult",
@@ -127,7 +127,7 @@ class ReservationResult(TypedDict):
     at_risk: int
 
 
-class Moved(TypedDict):
+class PreviewedMove(TypedDict):
     """A waiting job whose planned start would be another; null: it would have, or has, none."""
 
     job: str
@@ -138,7 +138,7 @@ class Moved(TypedDict):
     broken: bool
 
 
-class InTheWay(TypedDict):
+class ConflictingJob(TypedDict):
     """A running job that still holds nodes when they are to be reserved; nothing is done to it."""
 
     job: str
@@ -153,10 +153,10 @@ class PreviewView(TypedDict):
     as_of: int
     generation: int
     stale: str
-    moved: list[Moved]
+    moved: list[PreviewedMove]
     moves: int
     broken: int
-    running: list[InTheWay]
+    running: list[ConflictingJob]
     alerts: list[str]
 
 
@@ -233,10 +233,10 @@ class PolicyPreview(TypedDict):
     as_of: int
     generation: int
     stale: str
-    moved: list[Moved]
+    moved: list[PreviewedMove]
     moves: int
     broken: int
-    running: list[InTheWay]
+    running: list[ConflictingJob]
     alerts: list[str]
     search: SearchView | None
 

@@ -13,8 +13,8 @@ __all__ = [
     "ChainJob",
     "ChainLink",
     "Change",
-    "Ended",
     "EndedJobView",
+    "EndedPromise",
     "Explanation",
     "JobColumns",
     "JobCounts",
@@ -147,7 +147,7 @@ class JobColumns(TypedDict):
     jobs: dict[str, list[Any]]
 
 
-class Ended(TypedDict):
+class EndedPromise(TypedDict):
     """A promise that ended without being broken: the job was held, enlarged, moved or requeued."""
 
     time: int
@@ -196,7 +196,7 @@ class StartHistory(TypedDict):
     promised_start: int | None
     at_risk: Risk | None
     breaches: list[Breach]
-    promise_ended: Ended | None
+    promise_ended: EndedPromise | None
     past: EndedJobView | None
 
 

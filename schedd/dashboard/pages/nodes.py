@@ -15,7 +15,7 @@ from schedd.dashboard.cluster_load import measure_load
 from schedd.dashboard.ended_jobs import recently_ended
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
-from schedd.engine.show.job_view import JobView, view_of
+from schedd.engine.show.job_view import JobView, render_job
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -121,7 +121,7 @@ def _jobs_on(cluster: PlanLoop, visibility: JobVisibility, name: str) -> tuple[l
     records = [record for slot in on if (record := published.records[slot]) is not None]
     shown = [record for record in records if visibility.shows(record)]
     shown.sort(key=lambda record: int(published.starts[record.slot]))
-    views = [visibility.redact_view(view_of(published, record), published) for record in shown[:_MAX_JOBS]]
+    views = [visibility.redact_view(render_job(published, record), published) for record in shown[:_MAX_JOBS]]
     return views, len(records) - len(shown)
 
 

@@ -17,7 +17,7 @@ from schedd.dashboard.rendering import render_page
 from schedd.dashboard.start_changes import group_changes
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.engine.facts.records import Phase
-from schedd.engine.show.job_view import job_history, view_of
+from schedd.engine.show.job_view import job_history, render_job
 from schedd.service.questions.explain import explain
 from schedd.service.read.plan_lists import find_record
 
@@ -91,7 +91,7 @@ async def show_job(
         "job",
         viewer,
         cluster,
-        job=visibility.redact_view(view_of(published, record), published),
+        job=visibility.redact_view(render_job(published, record), published),
         history=history,
         folds=group_changes(history),
         ended=record.ended,

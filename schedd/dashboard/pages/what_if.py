@@ -18,7 +18,7 @@ from schedd.api.what_if import answer_what_if, stopped_queues
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.dialect.units import format_walltime
-from schedd.engine.show.job_view import JobView, view_of
+from schedd.engine.show.job_view import JobView, render_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 
@@ -142,5 +142,7 @@ async def _run_question(
         raise ProblemError("invalid", f"job {job.id} runs already")
     expecting = request.app.state.clusters.expected_start_workers[cluster.name].latest
     found = await run_question(request, answer_what_if, copy, expecting, question, job, cluster.now(), who)
-    view = visibility.redact_view(view_of(copy.published, job), copy.published) if job is not None else None
+    view = (
+        visibility.redact_view(render_job(copy.published, job), copy.published) if job is not None else None
+    )
     return found, view

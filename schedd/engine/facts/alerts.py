@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
 from schedd.engine.component import components
-from schedd.engine.facts.foresight import off_the_mark
+from schedd.engine.facts.foresight import inaccurate_estimates
 
 __all__ = ["FADES", "OpenAlert", "alert_kinds", "close_alerts", "raise_alert"]
 
@@ -80,8 +80,8 @@ def _in_quarantine(state: "EngineState", about: str) -> bool:
 
 
 _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
-    "black_hole": lambda state, about: about in state.holes,
-    "expected": lambda state, about: about in off_the_mark(state),
+    "black_hole": lambda state, about: about in state.black_holes,
+    "expected": lambda state, about: about in inaccurate_estimates(state),
     "foreign": lambda state, _: bool(state.foreign),
     "limit": lambda _state, _: True,  # until the limits are read again
     "resource": lambda _state, _: True,  # until the types are looked at again

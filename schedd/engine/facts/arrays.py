@@ -4,29 +4,29 @@ import re
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["array_number", "array_of", "index_of", "whole_name"]
+__all__ = ["array_id", "array_index", "array_name", "hash_array"]
 
 _INDEX: Final = re.compile(r"\[(\d+)\]")
 
 
-def array_of(job: str) -> str:
+def array_id(job: str) -> str:
     """`7[].server` of `7[3].server`, as both families write it; the same of a job of no array."""
     return _INDEX.sub("[]", job, count=1)
 
 
-def index_of(job: str) -> int:
+def array_index(job: str) -> int:
     """3 of `7[3].server`; 0 of a job of no array."""
     found = _INDEX.search(job)
     return int(found.group(1)) if found is not None else 0
 
 
-def whole_name(job: str, name: str) -> str:
+def array_name(job: str, name: str) -> str:
     """`relax`, as who submitted an array named it: some servers call `7[3].server` `relax-3`."""
     found = _INDEX.search(job)
     return name.removesuffix(f"-{found.group(1)}") if found is not None else name
 
 
-def array_number(array: str) -> int:
+def hash_array(array: str) -> int:
     """A positive number for an array's id, the same in every process; 0 for the empty id of a job of none.
 
     63 bits of a hash: were two of a million arrays to share one (once in ten million such sites), the only

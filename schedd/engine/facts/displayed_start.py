@@ -32,40 +32,46 @@ LATE_S: Final = 5
 _WAITS: Final = (Phase.WAITING, Phase.BLOCKED)
 
 
-def are_outdated(told: Ints, planned: Ints, threshold: int) -> npt.NDArray[np.bool_]:
+def are_outdated(published: Ints, planned: Ints, threshold: int) -> npt.NDArray[np.bool_]:
     """Return where the published start is outdated: it moved by more than the threshold, was lost, or is
     new.
     """
-    found: npt.NDArray[np.bool_] = (np.abs(planned - told) > threshold) | ((planned < 0) != (told < 0))
+    found: npt.NDArray[np.bool_] = (np.abs(planned - published) > threshold) | (
+        (planned < 0) != (published < 0)
+    )
     return found
 
 
-def is_outdated(told: int, planned: int, threshold: int) -> bool:
+def is_outdated(published: int, planned: int, threshold: int) -> bool:
     """Return the same for one job."""
-    return abs(planned - told) > threshold or (planned < 0) != (told < 0)
+    return abs(planned - published) > threshold or (planned < 0) != (published < 0)
 
 
 def next_update(
-    told: Ints, told_when: Ints, planned: Ints, now: int, pause: int, *, dispatching: bool
+    published: Ints, published_at: Ints, planned: Ints, now: int, pause: int, *, dispatching: bool
 ) -> Ints:
     """Return from when on each published start may be replaced; ``dispatching``: due jobs start here."""
-    steady = (told > now) & (planned > now + NEAR)
-    near = (told > now) & (told <= now + NEAR) & (planned >= 0) & ~steady
+    steady = (published > now) & (planned > now + NEAR)
+    near = (published > now) & (published <= now + NEAR) & (planned >= 0) & ~steady
     soon = (planned > now - LATE_S) & (planned <= now + _SOON_S)
-    update = np.where(steady, told_when + pause, np.where(near, told_when + min(pause, _NEAR_PAUSE_S), now))
+    update = np.where(
+        steady, published_at + pause, np.where(near, published_at + min(pause, _NEAR_PAUSE_S), now)
+    )
     return np.where(soon, planned + LATE_S, update) if dispatching else update
 
 
-def displayed_start(told: int, planned: int, now: int) -> int:
+def displayed_start(published: int, planned: int, now: int) -> int:
     """Return the start to display for a planned job; -1: none."""
-    return told if planned > now and told > now else planned
+    return published if planned > now and published > now else planned
 
 
 def mark_requeued(state: "EngineState", before: JobRecord, record: JobRecord) -> None:
     """Mark a job that waits again: nothing was published during its start, and its start may have moved
     before.
     """
-    if state.tells and record.phase in _WAITS and before.phase not in _WAITS:
+    if state.publishes_starts and record.phase in _WAITS and before.phase not in _WAITS:
         slot = slice(record.slot, record.slot + 1)
         planned = np.array([state.plan.start(record.slot)])
-        state.tell_due[slot] |= are_outdated(state.told[slot], planned, state.settings.tell_threshold)
+        state.update_due[slot] |= are_outdated(
+            state.published_start[slot], planned, state.settings.tell_threshold
+        )

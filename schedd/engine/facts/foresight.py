@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from schedd.engine.facts.arrays import whole_name
-from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.arrays import array_name
+from schedd.engine.facts.intake import ParsedRequest
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.predict import ExpectedStart, JobFeatures, RunTimePredictor
 from schedd.wire import JobFacts, StartsExpected
@@ -18,7 +18,15 @@ _ENOUGH: Final = 100
 _COVERED: Final = (0.80, 0.97)
 """Of ten jobs nine are to start by P90; beyond these bounds an admin is told."""
 
-__all__ = ["ask_of", "foresee", "judge", "off_the_mark", "ran_to_its_end", "review", "told_starts"]
+__all__ = [
+    "alert_inaccurate_estimates",
+    "inaccurate_estimates",
+    "job_features",
+    "on_starts_expected",
+    "record_run_end",
+    "review_predictions",
+    "update_prediction",
+]
 
 
 _WHEN: Final = {
@@ -28,15 +36,15 @@ _WHEN: Final = {
 }
 
 
-def ask_of(facts: JobFacts, understood: Understood) -> JobFeatures:
+def job_features(facts: JobFacts, understood: ParsedRequest) -> JobFeatures:
     """What a job's run time is predicted from. Hosts of owners are left out: people log in anywhere."""
     request = understood.request
     cpus = request.cpus if request is not None else sum(share.cpus for share in facts.shares)
-    name = whole_name(facts.id, facts.name)
+    name = array_name(facts.id, facts.name)
     return JobFeatures(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, name)
 
 
-def foresee(
+def update_prediction(
     state: "EngineState", outlook: RunTimePredictor, before: JobRecord | None, record: JobRecord
 ) -> None:
     """A job is new (``before``: None) or changed: predict it, note that it runs, or that it waits again."""
@@ -44,47 +52,49 @@ def foresee(
     runs, ran = record.phase is Phase.RUNNING, before is not None and before.phase is Phase.RUNNING
     if not state.settings.predicts(record.facts.queue):
         if job in outlook.learner:
-            _untold(state, record)
+            _discard_expected_start(state, record)
             outlook.forget(job, now)
         return
     if job not in outlook.learner or (before is not None and not runs and _differs(before, record)):
         if job in outlook.learner:
-            _untold(state, record)
+            _discard_expected_start(state, record)
             outlook.discard_estimates(job)
-        outlook.learner.predict_job(job, ask_of(record.facts, record.understood), now)
+        outlook.learner.predict_job(job, job_features(record.facts, record.understood), now)
     if runs:
         if before is None or not ran or before.run.started != record.run.started:
             outlook.record_start(job, now, record.run.started, counts=before is not None)
-            _untold(state, record)
+            _discard_expected_start(state, record)
         return
     if ran:
         outlook.learner.record_requeue(job, now)
     if record.phase is Phase.BLOCKED and (before is None or before.phase is not Phase.BLOCKED):
         outlook.discard_estimates(job)
-        _untold(state, record)
+        _discard_expected_start(state, record)
 
 
 def _differs(before: JobRecord, record: JobRecord) -> bool:
     same = before.understood is record.understood and before.facts.name == record.facts.name
-    return not same and ask_of(before.facts, before.understood) != ask_of(record.facts, record.understood)
+    return not same and job_features(before.facts, before.understood) != job_features(
+        record.facts, record.understood
+    )
 
 
-def _untold(state: "EngineState", record: JobRecord) -> None:
+def _discard_expected_start(state: "EngineState", record: JobRecord) -> None:
     if record.slot >= 0:
         state.expected[record.slot] = state.expected_by[record.slot] = -1
 
 
-def ran_to_its_end(state: "EngineState", record: JobRecord, at: int) -> None:
+def record_run_end(state: "EngineState", record: JobRecord, at: int) -> None:
     """A running job ended by itself, at its walltime, or by its owner's wish: that is how long it held its
     nodes. Not to be called for one that ended with its node.
     """
-    if state.outlook is not None:
-        state.outlook.record_end(record.id, state.now, max(at, record.run.started))
+    if state.predictor is not None:
+        state.predictor.record_end(record.id, state.now, max(at, record.run.started))
 
 
-def told_starts(state: "EngineState", event: StartsExpected) -> None:
+def on_starts_expected(state: "EngineState", event: StartsExpected) -> None:
     """Tell these starts from now on, of jobs that still wait as they did; see ``Outlook``."""
-    outlook = state.outlook
+    outlook = state.predictor
     if outlook is None:
         return
     outlook.as_of = max(outlook.as_of, event.time)
@@ -97,8 +107,8 @@ def told_starts(state: "EngineState", event: StartsExpected) -> None:
         slot = record.slot
         state.expected[slot], state.expected_by[slot] = facts.start, facts.by
         state.changed[slot] = state.generation
-        if state.tells and not state.silent:
-            state.tell_due[slot] = 1
+        if state.publishes_starts and not state.silent:
+            state.update_due[slot] = 1
         if facts.kind:
             told = ExpectedStart(facts.start, facts.by)
             outlook.calibrations[facts.kind].record_estimate(
@@ -106,37 +116,37 @@ def told_starts(state: "EngineState", event: StartsExpected) -> None:
             )
 
 
-def off_the_mark(state: "EngineState") -> dict[str, float]:
+def inaccurate_estimates(state: "EngineState") -> dict[str, float]:
     """The kinds of told starts of which too many, or too few, came true lately, with the share that did."""
-    if state.outlook is None:
+    if state.predictor is None:
         return {}
     known = {
         kind: one.coverage[1]
-        for kind, one in state.outlook.calibrations.items()
+        for kind, one in state.predictor.calibrations.items()
         if len(one.recent_hits) >= _ENOUGH
     }
     return {kind: share for kind, share in known.items() if not _COVERED[0] <= share <= _COVERED[1]}
 
 
-def judge(state: "EngineState", event: str) -> None:
+def alert_inaccurate_estimates(state: "EngineState", event: str) -> None:
     """Tell the admin of kinds of told starts that do not come true as often as they should."""
-    for kind, share in off_the_mark(state).items():
+    for kind, share in inaccurate_estimates(state).items():
         if f"expected {kind}" not in state.alerts:
             held = f"{100 * share:.0f} % of the latest jobs started by the 90 % time"
             words = f"expected starts are inaccurate: {held}"
             state.alert(event, "expected", f"{words} ({_WHEN[kind]})", kind)
 
 
-def review(state: "EngineState") -> None:
+def review_predictions(state: "EngineState") -> None:
     """The settings may be others than those under which the state was saved, or it knew no predictions."""
     if not state.settings.predict:
-        state.outlook = None
+        state.predictor = None
         state.expected = np.full_like(state.expected, -1)
         state.expected_by = np.full_like(state.expected_by, -1)
         return
-    if state.outlook is None:
-        state.outlook = RunTimePredictor()
+    if state.predictor is None:
+        state.predictor = RunTimePredictor()
     for record in state.records.values():
         off = not state.settings.predicts(record.facts.queue)
-        if off or record.id not in state.outlook.learner:
-            foresee(state, state.outlook, None, record)
+        if off or record.id not in state.predictor.learner:
+            update_prediction(state, state.predictor, None, record)

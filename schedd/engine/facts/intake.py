@@ -21,19 +21,19 @@ from schedd.policy.access import Access
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
 
 __all__ = [
-    "Intake",
-    "Understood",
-    "as_planned",
+    "ParsedRequest",
+    "RequestReader",
+    "as_planned_request",
+    "find_uncounted",
+    "first_waiting_reason",
     "held_by_limit",
     "holds_resources",
     "is_eligible",
-    "node_of",
-    "not_counted",
-    "passes",
+    "open_gates",
+    "planner_node",
+    "queue_stop_reason",
     "slot_limited",
-    "waits",
-    "waits_for",
-    "why_stopped",
+    "waiting_reasons",
 ]
 
 _CACHE = 50_000
@@ -41,7 +41,7 @@ _ANY_WALLTIME = "1000000000"
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class ParsedRequest:
     """A job's request, or why it is not understood; ``walltime`` (s) is ``assumed`` when nobody named one."""
 
     request: Request | None
@@ -50,12 +50,12 @@ class Understood:
     problem: str = ""
 
 
-class Intake:
+class RequestReader:
     """Reads requests, remembering the texts already read."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
-        self._known: dict[object, Understood] = {}
+        self._known: dict[object, ParsedRequest] = {}
         self._requests: dict[object, Request] = {}
         self._nodes: frozenset[str] = frozenset()
         self._generic: frozenset[str] = frozenset()
@@ -65,9 +65,9 @@ class Intake:
         self._known_nodes: tuple[Node, ...] = ()
         self._levels: dict[str, tuple[int, ...]] = {}
 
-    def copy(self) -> "Intake":
+    def copy(self) -> "RequestReader":
         """One that knows the same nodes, for a copy of the engine; texts are read anew."""
-        new = Intake(self._settings)
+        new = RequestReader(self._settings)
         new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
         new._kinds, new._types = self._kinds, self._types
         new._known_nodes, new._levels = self._known_nodes, self._levels
@@ -125,7 +125,7 @@ class Intake:
 
     def read(
         self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
-    ) -> Understood:
+    ) -> ParsedRequest:
         """What the job asks for; defaults of the queue go before those of the server."""
         queue_defaults = queue.defaults if queue is not None else {}
         resources = facts.resources
@@ -152,7 +152,7 @@ class Intake:
         queue: QueueFacts | None,
         server_defaults: Mapping[str, str],
         rest: tuple[object, ...],
-    ) -> Understood | None:
+    ) -> ParsedRequest | None:
         """A request that differs from others in nothing but its walltime is read once for all of them."""
         text = facts.resources.get("walltime", _ANY_WALLTIME)
         if text == _ANY_WALLTIME or is_shrinkable(facts.resources):
@@ -167,9 +167,9 @@ class Intake:
             found = self.read(replace(facts, resources=resources), queue, server_defaults)
         if found.request is None or walltime < 1 or found.walltime != int(_ANY_WALLTIME):
             return None  # its length is not its walltime: a shorter one is expected
-        return Understood(found.request, walltime, False)
+        return ParsedRequest(found.request, walltime, False)
 
-    def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> Understood:
+    def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> ParsedRequest:
         settings = self._settings
         try:
             request = dialect_of(facts.family).read(
@@ -187,16 +187,16 @@ class Intake:
                 ),
             )
         except RequestError as error:
-            return Understood(None, settings.default_walltime, True, error.comment)
+            return ParsedRequest(None, settings.default_walltime, True, error.comment)
         if request.walltime is None:
-            return Understood(request, settings.default_walltime, True)
+            return ParsedRequest(request, settings.default_walltime, True)
         # The walltime is kept apart, so that jobs of one shape share it whatever their length.
         alike = replace(request, walltime=None)
         alike = self._requests.setdefault((alike, alike.notes), alike)
-        return Understood(alike, request.walltime, False)
+        return ParsedRequest(alike, request.walltime, False)
 
 
-def node_of(facts: NodeFacts) -> Node:
+def planner_node(facts: NodeFacts) -> Node:
     """The planner's view of a node."""
     return Node(
         name=facts.name,
@@ -221,7 +221,7 @@ def held_by_limit(holds: str) -> bool:
     return holds_in(holds) == (Hold.SLOT_LIMIT,)
 
 
-def not_counted(request: Request, uncounted: Collection[str]) -> Never | None:
+def find_uncounted(request: Request, uncounted: Collection[str]) -> Never | None:
     """Why a request can never be planned that asks for a resource of nodes which the plan does not count."""
     asked = (name for chunk in request.chunks for name, _ in chunk.resources) if uncounted else ()
     left = next((name for name in asked if name in uncounted), "")
@@ -235,7 +235,7 @@ def slot_limited(facts: JobFacts) -> bool:
     return facts.slot_limit is not None and facts.state == "H" and held_by_limit(facts.holds)
 
 
-def passes(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
+def open_gates(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
     """The gates that are open to a job."""
     who = (facts.owner, facts.group, facts.account, facts.queue)
     walltime = _walltime(facts) if any(access.shorter for access in gates.values()) else 0
@@ -250,12 +250,12 @@ def _walltime(facts: JobFacts) -> int:
         return 0
 
 
-def as_planned(
+def as_planned_request(
     request: Request, facts: JobFacts, gates: Mapping[str, Access], node_sets: NodeSets | None
 ) -> Request:
     """The request with the gates that are open to the job, and the site's sets of nodes."""
     if gates:
-        request = replace(request, passes=passes(gates, facts))
+        request = replace(request, passes=open_gates(gates, facts))
     if node_sets is not None and request.together is None and request.units > 1:
         request = replace(request, together=node_sets)
     return request
@@ -267,7 +267,7 @@ def is_eligible(facts: JobFacts, now: int) -> bool:
     return free and (facts.not_before or 0) <= now
 
 
-def why_stopped(queue: QueueFacts | None, hold: PlanningHeld | None) -> str:
+def queue_stop_reason(queue: QueueFacts | None, hold: PlanningHeld | None) -> str:
     """Why a queue starts nothing (``which is stopped``); empty where it does. ``hold``: an admin's, on it."""
     if hold is not None:
         return f"which is held: {hold.reason}"
@@ -276,7 +276,7 @@ def why_stopped(queue: QueueFacts | None, hold: PlanningHeld | None) -> str:
     return "which is stopped" if queue is not None and not queue.started else ""
 
 
-def waits(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
+def waiting_reasons(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
     """All that must happen before the job may be planned, as (kind, words).
 
     ``stopped`` tells why its queue starts nothing; empty where it does. A job that waits for a moment
@@ -300,12 +300,12 @@ def waits(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
     return found
 
 
-def waits_for(facts: JobFacts, stopped: str, *, chained: bool = False) -> tuple[str, str] | None:
+def first_waiting_reason(facts: JobFacts, stopped: str, *, chained: bool = False) -> tuple[str, str] | None:
     """What must happen first before the job may be planned, as (kind, words); None for a job that may.
 
     ``chained``: it is planned behind the jobs that it waits for.
     """
-    found = [one for one in waits(facts, stopped) if not (chained and one[0] == "dependency")]
+    found = [one for one in waiting_reasons(facts, stopped) if not (chained and one[0] == "dependency")]
     if not found:
         return None
     kind = found[0][0]

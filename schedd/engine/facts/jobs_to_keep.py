@@ -1,31 +1,31 @@
 """Which facts about the jobs of a state are kept while the plan is rebuilt."""
 
-from schedd.engine.facts.kept_jobs import KeptJob, size_of
+from schedd.engine.facts.kept_jobs import CarriedJob, request_size
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 
-__all__ = ["jobs_to_keep", "kept_job"]
+__all__ = ["carry_job", "carry_jobs"]
 
 
-def kept_job(state: EngineState, record: JobRecord) -> KeptJob | None:
+def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
     """What is to be kept of a job; None: nothing."""
     slot, facts, understood = record.slot, record.facts, record.understood
     there, runs = slot >= 0, record.phase is Phase.RUNNING
     promised = int(state.promise[slot]) if there else FOREVER
-    told = int(state.told[slot]) if there else -1
+    published = int(state.published_start[slot]) if there else -1
     out = record.phase is Phase.DISPATCHED
-    counts = record.eligible_since >= 0 or promised < FOREVER or told >= 0 or out
+    counts = record.eligible_since >= 0 or promised < FOREVER or published >= 0 or out
     if not (counts or record.quarantine or record.breaches or record.back_off.returns):
         return None
-    return KeptJob(
+    return CarriedJob(
         promised=promised,
         eligible_since=record.eligible_since,
         weak=record.weak,
         planned=state.plan.start(slot) if there and not runs else -1,
         open_until=record.attempt.expires if out else -1,
-        told=told,
-        told_when=int(state.told_when[slot]) if there else 0,
+        published_start=published,
+        published_at=int(state.published_at[slot]) if there else 0,
         started=record.run.started,
         quarantine=record.quarantine,
         returns=record.back_off.returns,
@@ -34,15 +34,15 @@ def kept_job(state: EngineState, record: JobRecord) -> KeptJob | None:
         owner=facts.owner,
         submitted=facts.submitted,
         queue=facts.queue,
-        size=size_of(understood.request, understood.walltime),
+        size=request_size(understood.request, understood.walltime),
     )
 
 
-def jobs_to_keep(state: EngineState) -> dict[str, KeptJob]:
+def carry_jobs(state: EngineState) -> dict[str, CarriedJob]:
     """What is to be kept of each job, by its id; what is still kept from before included."""
-    found = dict(state.kept)
+    found = dict(state.carried_jobs)
     for record in state.records.values():
-        kept = kept_job(state, record)
+        kept = carry_job(state, record)
         if kept is not None:
             found[record.id] = kept
     return found

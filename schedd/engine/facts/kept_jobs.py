@@ -8,16 +8,16 @@ from schedd.engine.facts.records import Breach, Cause
 from schedd.model import FOREVER, Request
 from schedd.plan.schema import FieldRule
 
-__all__ = ["KEPT_JOBS", "KeptJob", "load_kept_job", "save_kept_job", "size_of"]
+__all__ = ["CARRIED_JOBS", "CarriedJob", "load_carried_job", "request_size", "save_carried_job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptJob:
+class CarriedJob:
     """Facts about one job that the server does not know. Times are seconds since the epoch, -1: none.
 
     ``planned`` is the start in the plan before the rebuild; ``open_until``: until then a run decision may
-    still be carried out. ``owner``, ``submitted``, ``queue`` and ``size`` (see ``size_of``) tell whether the
-    job that the server lists is still the same; an empty one is not compared.
+    still be carried out. ``owner``, ``submitted``, ``queue`` and ``size`` (see ``request_size``) tell whether
+    the job that the server lists is still the same; an empty one is not compared.
     """
 
     promised: int = FOREVER
@@ -25,8 +25,8 @@ class KeptJob:
     weak: bool = False
     planned: int = -1
     open_until: int = -1
-    told: int = -1
-    told_when: int = 0
+    published_start: int = -1
+    published_at: int = 0
     started: int = -1
     quarantine: str = ""
     returns: int = 0
@@ -50,7 +50,7 @@ class KeptJob:
         )
 
 
-def size_of(request: Request | None, walltime: int) -> tuple[int, ...]:
+def request_size(request: Request | None, walltime: int) -> tuple[int, ...]:
     """Walltime, chunks, CPUs, GPUs and memory of a request in all; empty where it is not understood."""
     if request is None:
         return ()
@@ -64,12 +64,14 @@ def size_of(request: Request | None, walltime: int) -> tuple[int, ...]:
     )
 
 
-_DEFAULTS: Final[Mapping[str, Any]] = {one.name: one.default for one in fields(KeptJob)}
+_DEFAULTS: Final[Mapping[str, Any]] = {one.name: one.default for one in fields(CarriedJob)}
 _OLD: Final = ("promised", "eligible_since", "weak", "open_until")
-"""A kept job used to be a list of these."""
+"""A carried job used to be a list of these."""
+_RENAMED: Final = {"told": "published_start", "told_when": "published_at"}
+"""Earlier names of fields."""
 
 
-def save_kept_job(kept: KeptJob) -> dict[str, Any]:
+def save_carried_job(kept: CarriedJob) -> dict[str, Any]:
     """As plain values; what is as it begins is left out."""
     values = {name: getattr(kept, name) for name in _DEFAULTS}
     values = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
@@ -78,23 +80,26 @@ def save_kept_job(kept: KeptJob) -> dict[str, Any]:
     return values
 
 
-def load_kept_job(saved: Any) -> KeptJob:
-    """The way back; fields that this version does not know are left out. Raises TypeError and ValueError."""
+def load_carried_job(saved: Any) -> CarriedJob:
+    """Return the job that ``save_carried_job`` saved; unknown fields are ignored. Raises TypeError and
+    ValueError.
+    """
     if isinstance(saved, list):
         saved = dict(zip(_OLD, saved, strict=False))
-    values = {name: value for name, value in saved.items() if name in _DEFAULTS}
+    values = {_RENAMED.get(name, name): value for name, value in saved.items()}
+    values = {name: value for name, value in values.items() if name in _DEFAULTS}
     values["weak"] = bool(values.get("weak", False))
     values["size"] = tuple(values.get("size", ()))
     values["breaches"] = tuple(
         Breach(time, event, Cause(cause), promised, planned)
         for time, event, cause, promised, planned in values.get("breaches", ())
     )
-    return KeptJob(**values)
+    return CarriedJob(**values)
 
 
-KEPT_JOBS: Final = FieldRule(
+CARRIED_JOBS: Final = FieldRule(
     dict,
-    lambda value: {name: save_kept_job(one) for name, one in value.items()},
-    lambda saved: {name: load_kept_job(one) for name, one in saved.items()},
+    lambda value: {name: save_carried_job(one) for name, one in value.items()},
+    lambda saved: {name: load_carried_job(one) for name, one in saved.items()},
 )
 """How a state keeps them."""

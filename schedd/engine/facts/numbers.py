@@ -1,9 +1,9 @@
 """Jobs by the number in their ids, for those who leave out the server's name."""
 
-__all__ = ["Numbers"]
+__all__ = ["JobNumbers"]
 
 
-class Numbers:
+class JobNumbers:
     """The ids in use by number: `123` is that of `123.server` and `123[].server`.
 
     One thread writes; any may read meanwhile.
@@ -12,9 +12,9 @@ class Numbers:
     def __init__(self) -> None:
         self._ids: dict[str, tuple[str, ...]] = {}
 
-    def copy(self) -> "Numbers":
+    def copy(self) -> "JobNumbers":
         """The same ids, for a copy of the engine."""
-        new = Numbers()
+        new = JobNumbers()
         new._ids = dict(self._ids)
         return new
 

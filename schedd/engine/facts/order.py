@@ -14,10 +14,10 @@ from schedd.wire import (
     StartsExpected,
 )
 
-__all__ = ["in_order"]
+__all__ = ["sort_events"]
 
 
-def in_order(events: Sequence[Event]) -> Sequence[Event]:
+def sort_events(events: Sequence[Event]) -> Sequence[Event]:
     """Ends, then state changes, then arrivals. What is told of one job keeps its order.
 
     Nothing passes a snapshot: it speaks of the moment at which it was taken.
@@ -46,10 +46,10 @@ def _sorted(events: list[Event]) -> list[Event]:
     if len(events) < 2:
         return events
     arriving = {event.job.id for event in events if isinstance(event, JobQueued)}
-    told = Counter(map(_job_of, events))
+    told = Counter(map(_job_id, events))
 
     def rank(event: Event) -> int:
-        job = _job_of(event)
+        job = _job_id(event)
         if isinstance(event, PlanImproved | PlanChosen | StartsExpected):
             return 3  # found on a plan that knew nothing of all this
         if job in arriving:
@@ -59,6 +59,6 @@ def _sorted(events: list[Event]) -> list[Event]:
     return sorted(events, key=rank)
 
 
-def _job_of(event: Event) -> str:
+def _job_id(event: Event) -> str:
     job = getattr(event, "job", None)
     return job.id if job is not None else getattr(event, "job_id", "")

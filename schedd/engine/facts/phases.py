@@ -10,9 +10,9 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
-from schedd.engine.facts.records import BackOff, JobRecord, Phase, RunSoFar, StartAttempt
+from schedd.engine.facts.records import BackOff, CurrentRun, JobRecord, Phase, StartAttempt
 
-__all__ = ["TABLE", "IllegalStep", "Rule", "Step", "after", "begins_as", "fault_of"]
+__all__ = ["TABLE", "IllegalStep", "Rule", "Step", "apply_step", "find_fault", "initial_value"]
 
 
 class IllegalStep(AssertionError):
@@ -107,13 +107,13 @@ TABLE: Final[Mapping[Step, Rule]] = {
 }
 """Every step there is. A record's other fields stay as they are."""
 
-_GROUPS: Final[Mapping[str, Any]] = {"attempt": StartAttempt(), "back_off": BackOff(), "run": RunSoFar()}
+_GROUPS: Final[Mapping[str, Any]] = {"attempt": StartAttempt(), "back_off": BackOff(), "run": CurrentRun()}
 _BEGINS: Final[Mapping[str, Any]] = {
     one.name: one.default for one in fields(JobRecord) if one.default is not MISSING
 }
 
 
-def begins_as(name: str) -> Any:
+def initial_value(name: str) -> Any:
     """What a field of a record, or of a group in it, begins as. Raises KeyError."""
     group, _, inner = name.partition(".")
     return getattr(_GROUPS[group], inner) if inner else _BEGINS[name]
@@ -121,14 +121,14 @@ def begins_as(name: str) -> Any:
 
 def _cleared(rule: Rule) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """What a row clears: whole fields, and by group those in a group."""
-    whole = {name: begins_as(name) for name in rule.clears if "." not in name}
+    whole = {name: initial_value(name) for name in rule.clears if "." not in name}
     if rule.to is not None:
         whole["phase"] = rule.to
     grouped: dict[str, dict[str, Any]] = {}
     for name in rule.clears:
         group, _, inner = name.partition(".")
         if inner:
-            grouped.setdefault(group, {})[inner] = begins_as(name)
+            grouped.setdefault(group, {})[inner] = initial_value(name)
     return whole, grouped
 
 
@@ -138,7 +138,7 @@ _PLACE: Final = {name: place for place, name in enumerate(_NAMES)}
 _CLEARED: Final = {one: _cleared(rule) for one, rule in TABLE.items()}
 
 
-def after(record: JobRecord, what: Step, **sets: Any) -> JobRecord:
+def apply_step(record: JobRecord, what: Step, **sets: Any) -> JobRecord:
     """The record after a step; ``sets`` are exactly the fields that the step sets. Raises IllegalStep."""
     rule = TABLE[what]
     if record.phase not in rule.of:
@@ -157,7 +157,7 @@ def after(record: JobRecord, what: Step, **sets: Any) -> JobRecord:
     return JobRecord(*values)
 
 
-def fault_of(record: JobRecord) -> str:
+def find_fault(record: JobRecord) -> str:
     """What of a record does not fit its phase; empty when all does."""
     phase, attempt = record.phase, record.attempt
     if phase is Phase.DISPATCHED:
@@ -174,7 +174,7 @@ def fault_of(record: JobRecord) -> str:
     else:
         wrong = {
             "a run decision": bool(attempt.decision) or attempt.accepted,
-            "a run": record.run != RunSoFar(),
+            "a run": record.run != CurrentRun(),
             "no answer": phase is Phase.BLOCKED and record.answer is None,
         }
     return "; ".join(f"{phase.value} with {what}" for what, is_so in wrong.items() if is_so)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from schedd.dialect.shared import shared_amounts
-from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.intake import ParsedRequest
 from schedd.model import FOREVER, Place, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
@@ -43,7 +43,7 @@ PLENTY = 1 << 44
 
 def claim_of(
     facts: JobFacts,
-    understood: Understood,
+    understood: ParsedRequest,
     shared: Collection[str] = (),
     types: ResourceTypes = NO_TYPES,
 ) -> Claim:
@@ -201,7 +201,7 @@ class LimitBook:
                 found[limit.what] = min(limit.amount, found.get(limit.what, limit.amount))
         return found
 
-    def needs(self, plan: Plan, facts: JobFacts, understood: Understood, now: int) -> dict[str, int]:
+    def needs(self, plan: Plan, facts: JobFacts, understood: ParsedRequest, now: int) -> dict[str, int]:
         """What a job takes of which pools; those that the plan does not have yet are made."""
         any_limit = (
             self.server or self.site or self.of_components or self.caps or self.queues.get(facts.queue)

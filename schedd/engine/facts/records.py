@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.intake import ParsedRequest
 from schedd.model import Never, WaitingFor
 from schedd.policy.demand import Demand
 from schedd.wire import Decision, JobFacts, ShareFacts
@@ -19,15 +19,15 @@ __all__ = [
     "Breach",
     "Cause",
     "ChangeSet",
-    "Choice",
-    "Ended",
+    "CurrentRun",
+    "DependencyLink",
+    "EndedPromise",
     "JobRecord",
-    "Link",
     "Outcome",
     "Phase",
-    "Ranks",
+    "PlacementChoice",
+    "RankingProgress",
     "Risk",
-    "RunSoFar",
     "StartAttempt",
     "TransferPhase",
     "TransferRecord",
@@ -110,7 +110,7 @@ class Breach:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedPromise:
     """A promise that ended without being broken: the job was held, enlarged, moved or requeued."""
 
     time: int
@@ -150,7 +150,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class DependencyLink:
     """A part of a dependency: ``afterok`` of a job, or of an array."""
 
     kind: str
@@ -158,7 +158,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PlacementChoice:
     """A job was planned to ``start`` on nodes of at least this ``speed``, though it could have had another
     place at ``instead``, which is sooner.
     """
@@ -169,7 +169,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Ranks:
+class RankingProgress:
     """How far working out all ranks anew has come.
 
     ``demand`` is what was asked for when it last began, ``again`` when it begins next. ``left`` are slots
@@ -179,20 +179,20 @@ class Ranks:
     """
 
     demand: Demand = field(default_factory=Demand)
-    again: int = 0
-    matter: bool = False
-    left: list[int] = field(default_factory=list)
-    tries: list[int] = field(default_factory=list)
-    anew: bool = True
+    next_at: int = 0
+    has_effect: bool = False
+    slots_to_rank: list[int] = field(default_factory=list)
+    slots_to_try: list[int] = field(default_factory=list)
+    rerank_all: bool = True
 
     @property
-    def under_way(self) -> bool:
+    def in_progress(self) -> bool:
         """Whether it has begun and not come to its end."""
-        return bool(self.left or self.tries)
+        return bool(self.slots_to_rank or self.slots_to_try)
 
-    def copy(self) -> "Ranks":
+    def copy(self) -> "RankingProgress":
         """With lists of its own."""
-        return replace(self, left=list(self.left), tries=list(self.tries))
+        return replace(self, slots_to_rank=list(self.slots_to_rank), slots_to_try=list(self.slots_to_try))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class BackOff:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSoFar:
+class CurrentRun:
     """The run of a job that runs: when it ``started`` (-1: it does not), and how often it was given longer
     than its walltime and allowance.
     """
@@ -258,23 +258,23 @@ class JobRecord:
     """
 
     facts: JobFacts
-    understood: Understood
+    understood: ParsedRequest
     slot: int
     phase: Phase
     answer: WaitingFor | Never | None = None
     eligible_since: int = -1
     attempt: StartAttempt = StartAttempt()
     back_off: BackOff = BackOff()
-    run: RunSoFar = RunSoFar()
+    run: CurrentRun = CurrentRun()
     weak: bool = False
     lost: Cause | None = None
     risk: Risk | None = None
     quarantine: str = ""
     breaches: tuple[Breach, ...] = ()
-    ended: Ended | None = None
-    behind: tuple[Link, ...] = ()
+    ended: EndedPromise | None = None
+    behind: tuple[DependencyLink, ...] = ()
     """What a dependency holds the job for: it is planned behind that, on condition."""
-    choice: Choice | None = None
+    choice: PlacementChoice | None = None
     """Why it is not planned into its earliest gap; of no meaning any more once its start is another."""
 
     @property

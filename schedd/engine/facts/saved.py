@@ -16,18 +16,18 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 import numpy as np
 
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.intake import ParsedRequest
 from schedd.engine.facts.records import (
     BackOff,
     Breach,
     Cause,
-    Choice,
-    Ended,
+    CurrentRun,
+    DependencyLink,
+    EndedPromise,
     JobRecord,
-    Link,
     Phase,
+    PlacementChoice,
     Risk,
-    RunSoFar,
     StartAttempt,
     TransferRecord,
     UnresolvedStart,
@@ -176,10 +176,10 @@ def _load_mapping(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 _KINDS: Final = (JobFacts, NodeFacts, QueueFacts, ServerFacts, Reserve, PlanningHeld)
-"""Messages of which whole objects are kept. Their fields are saved by their types: see ``_ways``."""
+"""Messages of which whole objects are kept. Their fields are saved by their types: see ``_codecs``."""
 
 
-def _ways(kinds: Iterable[Any]) -> tuple[dict[str, _Plain], dict[str, _Plain]]:
+def _codecs(kinds: Iterable[Any]) -> tuple[dict[str, _Plain], dict[str, _Plain]]:
     """How fields are saved and loaded, by name, where JSON does not do it. Raises TypeError.
 
     A field of a type that is not known here is an error at import: else it would be another after a restart.
@@ -202,7 +202,7 @@ def _ways(kinds: Iterable[Any]) -> tuple[dict[str, _Plain], dict[str, _Plain]]:
 
 
 _PLAIN: Final = (str, int, float, bool)
-_SAVE, _LOAD = _ways(_KINDS)
+_SAVE, _LOAD = _codecs(_KINDS)
 
 
 def save_facts(
@@ -269,7 +269,7 @@ def save_records(records: Sequence[JobRecord]) -> _Bit[tuple[dict[str, Any], _Ar
         "reads": len(understood.rows),
         "read": (
             yield from _save_columns(
-                "read.", understood.rows, [field.name for field in fields(Understood)], how, arrays
+                "read.", understood.rows, [field.name for field in fields(ParsedRequest)], how, arrays
             )
         ),
         "requests": requests.rows,
@@ -293,7 +293,7 @@ def load_records(saved: dict[str, Any], arrays: _Arrays) -> list[JobRecord]:
         **dict.fromkeys(("facts", "understood", *_GROUPS), _same),
     }
     facts = _load_columns(JobFacts, n, saved["facts"], how, arrays)
-    read = _load_columns(Understood, saved["reads"], saved["read"], how, arrays)
+    read = _load_columns(ParsedRequest, saved["reads"], saved["read"], how, arrays)
     understood = [read[i] for i in arrays["understood"].tolist()]
     groups = {
         name: _load_columns(kind, n, saved["groups"][name], how, arrays) for name, kind in _GROUPS.items()
@@ -302,10 +302,10 @@ def load_records(saved: dict[str, Any], arrays: _Arrays) -> list[JobRecord]:
     return _load_columns(JobRecord, n, columns, how, arrays)
 
 
-_GROUPS: Final[dict[str, type[StartAttempt] | type[BackOff] | type[RunSoFar]]] = {
+_GROUPS: Final[dict[str, type[StartAttempt] | type[BackOff] | type[CurrentRun]]] = {
     "attempt": StartAttempt,
     "back_off": BackOff,
-    "run": RunSoFar,
+    "run": CurrentRun,
 }
 """Groups in a record, each saved as columns of its own."""
 
@@ -333,7 +333,7 @@ def _load_breaches(saved: list[list[Any]]) -> tuple[Breach, ...]:
     )
 
 
-def _save_ended(ended: Ended | None) -> list[Any] | None:
+def _save_ended(ended: EndedPromise | None) -> list[Any] | None:
     return [ended.time, ended.event, ended.words, ended.promised] if ended is not None else None
 
 
@@ -345,16 +345,16 @@ def _load_risk(saved: list[Any] | None) -> Risk | None:
     return Risk(saved[0], saved[1], Cause(saved[2])) if saved is not None else None
 
 
-def _load_ended(saved: list[Any] | None) -> Ended | None:
-    return Ended(*saved) if saved is not None else None
+def _load_ended(saved: list[Any] | None) -> EndedPromise | None:
+    return EndedPromise(*saved) if saved is not None else None
 
 
-def _save_choice(choice: Choice | None) -> list[Any] | None:
+def _save_choice(choice: PlacementChoice | None) -> list[Any] | None:
     return [choice.start, choice.instead, choice.speed] if choice is not None else None
 
 
-def _load_choice(saved: list[Any] | None) -> Choice | None:
-    return Choice(*saved) if saved is not None else None
+def _load_choice(saved: list[Any] | None) -> PlacementChoice | None:
+    return PlacementChoice(*saved) if saved is not None else None
 
 
 def _load_cause(saved: str | None) -> Cause | None:
@@ -378,7 +378,7 @@ _LOAD_RECORD: dict[str, _Plain] = {
     "lost": _load_cause,
     "risk": _load_risk,
     "choice": _load_choice,
-    "behind": lambda links: tuple(Link(*link) for link in links),
+    "behind": lambda links: tuple(DependencyLink(*link) for link in links),
     "failed_on": tuple,
 }
 

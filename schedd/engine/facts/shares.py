@@ -8,7 +8,7 @@ from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, WHOLE
 from schedd.plan.plan import Plan, Take
 from schedd.wire import ShareFacts
 
-__all__ = ["BLOCK", "block_takes", "merged", "shares_of", "takes_of"]
+__all__ = ["BLOCK", "block_takes", "merge_shares", "planned_shares", "takes_for_shares"]
 
 BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 """The request of a slot that takes whole nodes from jobs."""
@@ -24,15 +24,15 @@ def _amount(chunk: Chunk, name: str) -> int:
     return dict(chunk.resources).get(name, 0)
 
 
-def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) -> list[Take]:
+def takes_for_shares(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) -> list[Take]:
     """What the plan must count for a job on these shares; nodes that it does not know are left out.
 
     What the server does not tell (memory, node-locked resources) is the request's: of the units that can be
     on each share, or, where that is not plain, divided by cpus. Shares of one node count as one.
     """
-    known = merged(share for share in shares if share.node in plan.node_rows)
+    known = merge_shares(share for share in shares if share.node in plan.node_rows)
     cpus = sum(share.cpus for share in known)
-    units = _units_of(request, known) if request is not None and not request.exclusive else None
+    units = _units_by_share(request, known) if request is not None and not request.exclusive else None
     takes = []
     for number, share in enumerate(known):
         row = plan.node_rows[share.node]
@@ -61,12 +61,12 @@ def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
     Jobs to which the gate is open may then use the nodes.
     """
     if not gate:
-        return takes_of(plan, BLOCK, [ShareFacts(name, 0) for name in names])
+        return takes_for_shares(plan, BLOCK, [ShareFacts(name, 0) for name in names])
     amounts = plan.amounts({gate: WHOLE})
     return [Take(plan.node_rows[name], 0, 1, amounts) for name in names]
 
 
-def _units_of(request: Request, shares: Sequence[ShareFacts]) -> list[list[Chunk]] | None:
+def _units_by_share(request: Request, shares: Sequence[ShareFacts]) -> list[list[Chunk]] | None:
     """The units on each share, where chunks differ; None where cores do not tell, or there are too many."""
     chunks = request.chunks
     if len(chunks) < 2 and all(chunk.cpus for chunk in chunks):
@@ -92,7 +92,7 @@ def _units_of(request: Request, shares: Sequence[ShareFacts]) -> list[list[Chunk
     return None if any(cpus for cpus, _, _ in left) else found
 
 
-def merged(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
+def merge_shares(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
     """One share for each node, in the order in which the nodes come."""
     found: dict[str, ShareFacts] = {}
     for one in shares:
@@ -103,7 +103,7 @@ def merged(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
     return list(found.values())
 
 
-def shares_of(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
+def planned_shares(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
     """The nodes of a planned job with what it asks of each, in the order of its chunks. Each node comes once,
     also where unlike chunks are on it.
     """
@@ -119,4 +119,4 @@ def shares_of(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
                 take.units * need[GPUS],
             )
         )
-    return tuple(merged(shares))
+    return tuple(merge_shares(shares))

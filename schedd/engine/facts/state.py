@@ -15,19 +15,25 @@ from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component import components, empty_parts, fork_parts, limits_of_components, measured_draws
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
-from schedd.engine.facts.arrays import array_number
+from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.dependents import Dependents
 from schedd.engine.facts.displayed_start import mark_requeued
-from schedd.engine.facts.foresight import foresee
-from schedd.engine.facts.intake import Intake, Understood, as_planned, holds_resources, why_stopped
-from schedd.engine.facts.kept_jobs import KEPT_JOBS, KeptJob
-from schedd.engine.facts.numbers import Numbers
+from schedd.engine.facts.foresight import update_prediction
+from schedd.engine.facts.intake import (
+    ParsedRequest,
+    RequestReader,
+    as_planned_request,
+    holds_resources,
+    queue_stop_reason,
+)
+from schedd.engine.facts.kept_jobs import CARRIED_JOBS, CarriedJob
+from schedd.engine.facts.numbers import JobNumbers
 from schedd.engine.facts.pools import LimitBook, caps_of
 from schedd.engine.facts.records import (
     ChangeSet,
     JobRecord,
-    Ranks,
+    RankingProgress,
     TransferRecord,
     UnresolvedStart,
 )
@@ -50,7 +56,7 @@ from schedd.engine.facts.saved import (
     facts_by_name,
 )
 from schedd.engine.facts.settings import EngineSettings
-from schedd.engine.facts.shares import shares_of
+from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import VACANT, Ints
@@ -126,7 +132,7 @@ class EngineState:
     settings: EngineSettings = declared(SHARED)
     plan: Plan = declared(FieldRule(lambda plan: plan.fork(), saved=False))
     now: int = declared(NUMBER)
-    intake: Intake = declared(OWN)
+    requests: RequestReader = declared(OWN)
     policy: QueuePolicy | None = declared(SHARED)
     site: SitePolicy = declared(SHARED)
     usage: Usage | None = declared(FieldRule(lambda usage: usage and usage.copy(), saved=False))
@@ -135,7 +141,7 @@ class EngineState:
         FieldRule(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse()
     )
     """Of the latest runs, what they used of their walltimes."""
-    outlook: RunTimePredictor | None = declared(
+    predictor: RunTimePredictor | None = declared(
         FieldRule(lambda found: found and found.copy(), saved=False), default=None
     )
     """How long jobs run and when they start, as far as that is predicted; None where nothing is."""
@@ -150,24 +156,24 @@ class EngineState:
 
     # ---- jobs -----------------------------------------------------------------------------------
     records: dict[str, JobRecord] = declared(FOUND, make=dict)
-    numbers: Numbers = declared(OWN, make=Numbers)
+    numbers: JobNumbers = declared(OWN, make=JobNumbers)
     """Of the same jobs."""
     by_slot: list[JobRecord | None] = declared(OWN, make=list)
     slotless: dict[str, JobRecord] = declared(FOUND, make=dict)
     """Jobs that have no slot, since their request was not understood."""
-    unheard: dict[str, None] = declared(KEYS, make=dict)
+    unexplained: dict[str, None] = declared(KEYS, make=dict)
     """Those of them whose owner was not told why."""
     promise: Ints = _column(FOREVER)
     bound: Ints = _column(FOREVER)
     """The latest start that the plan may give: what is promised or, while that is at risk, what had to be."""
-    told: Ints = _column(-1)
+    published_start: Ints = _column(-1)
     """The start that was told last; -1: none was, or that there is none."""
-    told_when: Ints = _column(0)
-    tell_due: Ints = _column(0)
+    published_at: Ints = _column(0)
+    update_due: Ints = _column(0)
     changed: Ints = _column(0)
     last_move: Ints = _column(-1)
     """The number of the change set that last moved the slot's job; -1: none did."""
-    born: Ints = _column(0)
+    first_change: Ints = _column(0)
     """The number of the next change set when the slot was given to its job: what is older is not its own."""
     expected: Ints = _column(-1)
     """When the slot's job starts in half of the cases, as was told of it; -1: nothing was."""
@@ -175,16 +181,16 @@ class EngineState:
     """By when it starts in nine of ten."""
     rank: Ints = _column(0)
     """The total of the job's priority when it was last worked out."""
-    ranks: Ranks = declared(OWN, make=Ranks)
+    ranking: RankingProgress = declared(OWN, make=RankingProgress)
     waits_since: Ints = _column(0)
     """Since when the slot's job waits: since it is eligible, or was submitted."""
     due_by: Ints = _column(FOREVER)
     """When it should have ended; FOREVER without a deadline."""
-    whole_end: Ints = _column(0)
+    bag_end: Ints = _column(0)
     """Of a job of an array that is a share of something larger: when that ends as a whole; 0: not told."""
-    array_of: Ints = _column(0)
+    array_hash: Ints = _column(0)
     """A number for the array of the slot's job, the same wherever it is made; 0: it is of none."""
-    owner_of: Ints = _column(-1)
+    owner_number: Ints = _column(-1)
     owners: dict[str, int] = declared(NAMES, make=dict)
     """A number for every owner of a job there was."""
     chained: dict[str, None] = declared(KEYS, make=dict)
@@ -195,7 +201,7 @@ class EngineState:
     """Under a queue policy: waiting slots in order of arrival."""
     assumed: set[int] = declared(FieldRule(set, sorted, set), make=set)
     """Slots of jobs whose walltime is assumed."""
-    out: dict[str, None] = declared(KEYS, make=dict)
+    dispatched: dict[str, None] = declared(KEYS, make=dict)
     """Jobs whose run decision is out."""
     unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
     """By job: run decisions that are followed no longer, though they may still be carried out."""
@@ -227,41 +233,41 @@ class EngineState:
     """Who else seems to start jobs, by the first sign of it; empty when nobody does."""
     adapter_mode: Mode | None = declared(NUMBER, default=None)
     """What the adapter last said that it does with decisions; None before it said anything."""
-    back: int = declared(NUMBER, default=-1)
+    adapter_returned: int = declared(NUMBER, default=-1)
     """When the adapter was first heard after run decisions had gone void while nobody was here."""
-    by_hand: list[int] = declared(LIST, make=list)
+    unexplained_starts: list[int] = declared(LIST, make=list)
     """When jobs started of late that nobody here started, and nobody said who did."""
-    unsure: int = declared(NUMBER, default=-1)
+    unsure_until: int = declared(NUMBER, default=-1)
     """Jobs that started until then may be ours, though nothing here knows of it: a part of what was
     decided is lost, or was passed over.
     """
-    since: int = declared(NUMBER, default=-1)
+    first_snapshot: int = declared(NUMBER, default=-1)
     """When the first snapshot was taken: what ran then is nobody's secret."""
     adapter_run: str = declared(NUMBER, default="")
     """Which run of the adapter sent the last snapshot that was believed: the epoch of its event."""
     failures: dict[str, deque[tuple[str, str]]] = declared(FAILURES, make=dict)
     """By node: jobs that failed there soon after their start, one after another, with their owners."""
-    holes: dict[str, str] = declared(NAMES, make=dict)
+    black_holes: dict[str, str] = declared(NAMES, make=dict)
     """Nodes that get no new jobs since jobs fail there, with why."""
     lives: dict[str, Life] = declared(LIVES, make=dict)
     """By node: how long it was up, and how often it failed."""
-    flaky: tuple[int, dict[int, float]] | None = declared(MOMENT, default=None)
+    failure_rates: tuple[int, dict[int, float]] | None = declared(MOMENT, default=None)
     """Failures per second by row, and of which moment; made when needed."""
-    thrifty: dict[str, dict[int, float]] | None = declared(MOMENT, default=None)
+    row_watts: dict[str, dict[int, float]] | None = declared(MOMENT, default=None)
     """What nodes draw for work of a kind, by row; made when needed."""
-    spending: Economy | None = declared(MOMENT, default=None)
+    economy_in_force: Economy | None = declared(MOMENT, default=None)
     """What the site says of watts and prices, with what was measured; made when needed."""
-    told_halt: int = declared(NUMBER, default=-1)
+    halt_published_until: int = declared(NUMBER, default=-1)
     """Those that are to start by then were told that nothing is started; -1: starts go on."""
     stale: str = declared(NUMBER, default="")
     """Why the plan is not believed to show the server's present state; empty when it is."""
     arriving: dict[str, JobQueued] = declared(ARRIVING, make=dict)
     """New jobs of a snapshot that are not taken in yet; those that hold resources stand first."""
-    rereading: dict[str, Sequence[str]] = declared(REREADING, make=dict)
+    to_reevaluate: dict[str, Sequence[str]] = declared(REREADING, make=dict)
     """Jobs that ask for other things since defaults or nodes changed, each with the event and why."""
     lost: str = declared(NUMBER, default="")
     """What of the log is missing; empty when nothing is, or a snapshot has told how things are."""
-    doubted: tuple[int, frozenset[str]] | None = declared(DOUBTED, default=None)
+    doubted_loss: tuple[int, frozenset[str]] | None = declared(DOUBTED, default=None)
     """Since when snapshots insist on a loss that was not believed, and what was lost."""
 
     # ---- jobs that a federation handed over ------------------------------------------------------
@@ -280,7 +286,7 @@ class EngineState:
     # ---- prices -----------------------------------------------------------------------------------
     capped: dict[str, None] = declared(KEYS, make=dict)
     """Jobs whose hard limit of cost matters for where they are planned."""
-    costs_due: int = declared(NUMBER, default=0)
+    cost_check_due: int = declared(NUMBER, default=0)
     """When earlier places are looked for that they can pay for."""
     tariff: Tariff | None = declared(MOMENT, default=None)
     """The prices of nodes, as far as they were needed today."""
@@ -296,9 +302,9 @@ class EngineState:
     come again where the same calls are made again."""
     aside: dict[str, int] = declared(NAMES, make=dict)
     """Jobs that the planner did not come back from, each with when it was set aside."""
-    left_out: dict[str, Sequence[int]] = declared(NAMES, make=dict)
+    skipped_steps: dict[str, Sequence[int]] = declared(NAMES, make=dict)
     """Steps that failed: until when each is left out, and for how long that was."""
-    kept: dict[str, KeptJob] = declared(KEPT_JOBS, make=dict)
+    carried_jobs: dict[str, CarriedJob] = declared(CARRIED_JOBS, make=dict)
     """Jobs that were known before the plan was rebuilt and that the server has not listed since."""
 
     # ---- what happened --------------------------------------------------------------------------
@@ -307,7 +313,7 @@ class EngineState:
     decision_number: int = declared(NUMBER, default=0)
     moves: list[ChangeSet] = declared(FieldRule(lambda _: [], saved=False), make=list)
     """What this call of the engine moved."""
-    taken: dict[str, int] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
+    jobs_moved_by: dict[str, int] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """By event: how many jobs what a search found, or a plan that was chosen, moved in this call."""
     changes: deque[ChangeSet] = declared(OWN, make=deque)
     changes_kept: int = declared(SHARED, default=0)
@@ -321,13 +327,13 @@ class EngineState:
     breaches: int = declared(NUMBER, default=0)
     alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)
     """Those that are open, by kind and what they are about."""
-    due: int | None = declared(SHARED, default=None)
+    next_due: int | None = declared(SHARED, default=None)
     """When the first planned job is due; None: to be found again."""
-    told_at: int = declared(NUMBER, default=0)
-    told_then: int = declared(NUMBER, default=0)
-    started_at: int = declared(NUMBER, default=0)
-    started_then: int = declared(NUMBER, default=0)
-    started_on: dict[str, int] = declared(NAMES, make=dict)
+    write_second: int = declared(NUMBER, default=0)
+    writes_in_second: int = declared(NUMBER, default=0)
+    start_second: int = declared(NUMBER, default=0)
+    starts_in_second: int = declared(NUMBER, default=0)
+    starts_by_node: dict[str, int] = declared(NAMES, make=dict)
     """Run decisions of the second ``started_at``: how many, and how many on each node."""
     freed_by: tuple[str, str] = declared(FieldRule(load=tuple), default=("", ""))
     """The event that first freed something since the last repair ended, and its words."""
@@ -352,17 +358,17 @@ class EngineState:
         site = site_policy(settings.site)
         tree = site.fair_share
         usage = Usage(tree.interval, tree.depth) if tree is not None else None
-        state = cls(settings, Plan([], now), now, Intake(settings), policy, site, usage)
+        state = cls(settings, Plan([], now), now, RequestReader(settings), policy, site, usage)
         state.limits.set_site(site.limits)
         state.plan.spare_scarce(site.spare_scarce)
         state.fit_columns()
-        state.outlook = RunTimePredictor() if settings.predict else None
+        state.predictor = RunTimePredictor() if settings.predict else None
         state.parts = empty_parts()
         for one in components():
             if one.begin is not None:
                 one.begin(state)
         state.gather_limits()
-        state.intake.set_shared(state.limits.shared)
+        state.requests.set_shared(state.limits.shared)
         return state
 
     def part(self, kind: type[_Part]) -> _Part:
@@ -378,7 +384,7 @@ class EngineState:
 
     # ---- records and columns --------------------------------------------------------------------
 
-    def put(self, record: JobRecord) -> JobRecord:
+    def store_record(self, record: JobRecord) -> JobRecord:
         """Keep ``record`` as the job's present one."""
         before = self.records.get(record.facts.id)
         if before is None:
@@ -396,15 +402,15 @@ class EngineState:
             self.changed[record.slot] = self.generation
             self.describe(record)
             self.slotless.pop(record.id, None)
-            self.unheard.pop(record.id, None)
+            self.unexplained.pop(record.id, None)
             if before is not None:
                 mark_requeued(self, before, record)
         else:
             self.slotless[record.id] = record
-            self.unheard[record.id] = None
-        if self.outlook is not None:
+            self.unexplained[record.id] = None
+        if self.predictor is not None:
             with Bookkeeping(self, record.id, "its predicted run time"):
-                foresee(self, self.outlook, before, record)
+                update_prediction(self, self.predictor, before, record)
         return record
 
     def note_array(self, before: JobRecord | None, record: JobRecord | None) -> None:
@@ -424,14 +430,14 @@ class EngineState:
         self.waits_since[slot] = since if since >= 0 else facts.submitted
         deadline = read_deadline(facts.resources, facts.submitted)
         self.due_by[slot] = FOREVER if deadline is None else deadline
-        self.array_of[slot] = array_number(facts.array)
-        self.whole_end[slot] = self.bag_ends.get(facts.array, 0) if facts.array else 0
-        self.owner_of[slot] = self.owners.setdefault(facts.owner, len(self.owners))
+        self.array_hash[slot] = hash_array(facts.array)
+        self.bag_end[slot] = self.bag_ends.get(facts.array, 0) if facts.array else 0
+        self.owner_number[slot] = self.owners.setdefault(facts.owner, len(self.owners))
 
     @property
     def columns(self) -> ScoringColumns:
         """What an evaluation must know of the jobs; it is not to be changed."""
-        return ScoringColumns(self.waits_since, self.due_by, self.owner_of)
+        return ScoringColumns(self.waits_since, self.due_by, self.owner_number)
 
     def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
         """A slot of the plan, with its columns set to their beginnings."""
@@ -440,7 +446,7 @@ class EngineState:
         self._reset(slot)
         return slot
 
-    def pools_for(self, facts: JobFacts, understood: Understood) -> dict[str, int]:
+    def pools_for(self, facts: JobFacts, understood: ParsedRequest) -> dict[str, int]:
         """What a job needs of the pools of its limits."""
         return self.limits.needs(self.plan, facts, understood, self.now)
 
@@ -458,21 +464,21 @@ class EngineState:
         self.site = site
         self.limits.set_site(site.limits)
         self.plan.spare_scarce(site.spare_scarce)
-        self.tariff, self.costs_due = None, self.now
-        self.thrifty = self.spending = None
+        self.tariff, self.cost_check_due = None, self.now
+        self.row_watts = self.economy_in_force = None
         self.capped |= {
             record.id: None
             for record in self.records.values()
             if record.slot >= 0 and read_cost_limit(record.facts.resources) is not None
         }
-        self.ranks = Ranks(matter=True, again=self.now)
+        self.ranking = RankingProgress(has_effect=True, next_at=self.now)
 
     @property
     def economy(self) -> Economy:
         """What the site says of watts and prices; what was measured goes before it."""
-        if self.spending is None:
-            self.spending = replace(self.site.economy, measured=measured_draws(self))
-        return self.spending
+        if self.economy_in_force is None:
+            self.economy_in_force = replace(self.site.economy, measured=measured_draws(self))
+        return self.economy_in_force
 
     def note_power(self) -> bool:
         """Know what power caps leave for jobs on the nodes there are; returns whether that is other than
@@ -480,9 +486,9 @@ class EngineState:
         """
         return self.limits.set_power(*caps_of(self.economy, self.node_facts.values()))
 
-    def as_planned(self, facts: JobFacts, request: Request) -> Request:
+    def planned_request(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates that are open to the job, and the site's sets of nodes."""
-        return as_planned(request, facts, self.gates, self.site.node_sets)
+        return as_planned_request(request, facts, self.gates, self.site.node_sets)
 
     def gather_limits(self) -> None:
         """Take over the limits that components add now."""
@@ -512,14 +518,14 @@ class EngineState:
         for name, begins in _columns(self):
             getattr(self, name)[slot] = begins
         self.changed[slot] = self.generation
-        self.born[slot] = self.change_number
+        self.first_change[slot] = self.change_number
 
-    def keep_unresolved(self, record: JobRecord, until: int) -> None:
+    def hold_unresolved_start(self, record: JobRecord, until: int) -> None:
         """Note that a run decision of a job, on the place that it has in the plan, may be carried out until
         then, though nobody follows it any more: nobody else is started on these nodes meanwhile.
         """
         if record.slot >= 0 and self.plan.start(record.slot) >= 0 and until >= self.now:
-            shares = shares_of(self.plan, record.slot)
+            shares = planned_shares(self.plan, record.slot)
             self.unresolved[record.id] = UnresolvedStart(record.attempt.decision, until, shares)
 
     def drop_slot(self, slot: int) -> None:
@@ -549,8 +555,8 @@ class EngineState:
         self.without_place.pop(job_id, None)
         self.chained.pop(job_id, None)
         self.slotless.pop(job_id, None)
-        self.unheard.pop(job_id, None)
-        self.out.pop(job_id, None)
+        self.unexplained.pop(job_id, None)
+        self.dispatched.pop(job_id, None)
         self.unresolved.pop(job_id, None)
         self.risks.pop(job_id, None)
         return record
@@ -569,16 +575,16 @@ class EngineState:
             Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text)
         )
 
-    def ask_for_snapshot(self, event: str, why: str) -> None:
+    def request_snapshot(self, event: str, why: str) -> None:
         """Let the adapter send the server's whole state: it does so at an alert of this kind."""
         self.alert(event, "snapshot", f"a full snapshot of the server was requested: {why}")
 
     # ---- work that fails ------------------------------------------------------------------------
 
-    def begins(self, step: str) -> bool:
+    def starts_step(self, step: str) -> bool:
         """Whether a step is to be done, which is not while it is left out. From here on failures are its."""
         self.at_step = step
-        return step not in self.left_out or self.now >= self.left_out[step][0]
+        return step not in self.skipped_steps or self.now >= self.skipped_steps[step][0]
 
     @property
     def mode(self) -> Mode:
@@ -611,10 +617,10 @@ class EngineState:
     @property
     def arrays(self) -> ArrayEnds | None:
         """What is known of arrays, by slot, where the site has them repaired as wholes."""
-        return ArrayEnds(self.array_of, self.whole_end) if self.site.coordinate_arrays else None
+        return ArrayEnds(self.array_hash, self.bag_end) if self.site.coordinate_arrays else None
 
     @property
-    def tells(self) -> bool:
+    def publishes_starts(self) -> bool:
         """Whether it is kept which starts are told."""
         return self.settings.tell
 
@@ -623,11 +629,11 @@ class EngineState:
         """Whether starts are told to people alone, not to the server."""
         return self.settings.silent or self.settings.mode == "shadow"
 
-    def soonest(self) -> int:
+    def next_due_start(self) -> int:
         """When the first planned job is due, its wait included; FOREVER when none is planned."""
-        if self.due is None:
-            self.due = self.plan.next_start()
-        return self.due
+        if self.next_due is None:
+            self.next_due = self.plan.next_start()
+        return self.next_due
 
     @property
     def lateness(self) -> int:
@@ -638,21 +644,21 @@ class EngineState:
 
     def lose_track(self) -> None:
         """Decisions until now may be unknown: what starts while they hold is not suspected."""
-        self.unsure = self.now + self.settings.decision_expiry + self.settings.answer_grace
+        self.unsure_until = self.now + self.settings.decision_expiry + self.settings.answer_grace
 
-    def why_stopped(self, queue: str) -> str:
+    def queue_stop_reason(self, queue: str) -> str:
         """Why the queue starts nothing; empty where it does."""
-        return why_stopped(self.queues.get(queue), self.holds.get(("queue", queue)))
+        return queue_stop_reason(self.queues.get(queue), self.holds.get(("queue", queue)))
 
     def set_nodes(self, nodes: Iterable[Node]) -> bool:
         """Take over nodes as the plan is to see them; returns whether requests may now read differently."""
         self.plan.set_nodes(nodes, self.now)
         self.nevers.clear()
-        self.tariff = self.flaky = self.thrifty = None
+        self.tariff = self.failure_rates = self.row_watts = None
         for one in components():
             if one.nodes_replaced is not None:
                 one.nodes_replaced(self)
-        return self.intake.set_nodes(self.plan.nodes, self.uncounted)
+        return self.requests.set_nodes(self.plan.nodes, self.uncounted)
 
     def find_unmet_requirement(self, request: Request) -> Never | None:
         """The first requirement that no configured node can meet; None when all can be met."""

@@ -17,17 +17,17 @@ from schedd.engine.facts.records import JobRecord
 from schedd.plan.plan import Plan
 from schedd.predict import LEVELS, Prediction
 
-__all__ = ["Apps", "Kind", "measured", "rate_on", "run_time", "with_measured"]
+__all__ = ["AppRates", "RatedNode", "measured_run_times", "rate_on", "run_time", "with_measured_run_times"]
 
-Kind = tuple[str, Iterable[str], float]
+RatedNode = tuple[str, Iterable[str], float]
 """A node's name, its properties, and its speed."""
-Apps = Mapping[str, Mapping[str, float]]
+AppRates = Mapping[str, Mapping[str, float]]
 """By application, its units a second by node or property; ``*``: on all others, of speed 1."""
 _SPREAD: Final = ((0.02, 0.1, 0.5, 0.9, 0.98), (0.8, 0.9, 1.0, 1.1, 1.2))
 """Probabilities, and run times over the predicted one: the thesis found mean errors of 7 to 9 %."""
 
 
-def rate_on(work: Work, node: Kind, apps: Apps) -> float | None:
+def rate_on(work: Work, node: RatedNode, apps: AppRates) -> float | None:
     """Units a second on a node: the largest rate of those that its name and properties have, else that of a
     node of speed 1 times its speed; None where neither is known. What the owner says goes before the site.
     """
@@ -43,7 +43,7 @@ def rate_on(work: Work, node: Kind, apps: Apps) -> float | None:
     return plain * speed if plain is not None else None
 
 
-def run_time(work: Work, nodes: Iterable[Kind], apps: Apps) -> int | None:
+def run_time(work: Work, nodes: Iterable[RatedNode], apps: AppRates) -> int | None:
     """Seconds on these nodes: all processes run at once, and the slowest ends last. None where a node's rate
     is not known, or there is no node.
     """
@@ -54,7 +54,7 @@ def run_time(work: Work, nodes: Iterable[Kind], apps: Apps) -> int | None:
     return max(1, math.ceil(min(LONGEST_TIME, work.units / min(known))))
 
 
-def measured(records: Iterable[JobRecord | None], plan: Plan, apps: Apps) -> dict[str, int]:
+def measured_run_times(records: Iterable[JobRecord | None], plan: Plan, apps: AppRates) -> dict[str, int]:
     """By job, how long it runs by its throughput on the nodes where it runs or is planned, in seconds."""
     found = {}
     for record in records:
@@ -70,7 +70,9 @@ def measured(records: Iterable[JobRecord | None], plan: Plan, apps: Apps) -> dic
     return found
 
 
-def with_measured(predictions: Mapping[str, Prediction], seconds: Mapping[str, int]) -> dict[str, Prediction]:
+def with_measured_run_times(
+    predictions: Mapping[str, Prediction], seconds: Mapping[str, int]
+) -> dict[str, Prediction]:
     """The predictions, with those of jobs whose throughput is known in place of what others like them did."""
     found = dict(predictions)
     shape = np.interp(LEVELS, *_SPREAD)

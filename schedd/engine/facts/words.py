@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
-__all__ = ["chosen", "moment_in_words", "notes", "refusal_of_server", "remarks", "why"]
+__all__ = ["explain_choice", "explain_job", "format_moment", "job_notes", "request_notes", "server_refusal"]
 
 _NAMED = 3
 
 
-def remarks(record: JobRecord) -> list[str]:
+def request_notes(record: JobRecord) -> list[str]:
     """What the plan makes of the job's request that its owner should know, and on what its start depends."""
     understood = record.understood
     found: list[str] = []
@@ -24,35 +24,35 @@ def remarks(record: JobRecord) -> list[str]:
     return found
 
 
-def chosen(record: JobRecord, start: int) -> str:
+def explain_choice(record: JobRecord, start: int) -> str:
     """Why the job is not planned for the first moment at which it could start; empty where it is."""
     choice = record.choice
     if choice is None or choice.start != start:
         return ""
     return (
         f"nodes of speed {choice.speed:g} are worth more by the site's criteria than a start at "
-        f"{moment_in_words(choice.instead)} on slower ones"
+        f"{format_moment(choice.instead)} on slower ones"
     )
 
 
-def notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[str]:
+def job_notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[str]:
     """What else is to be known of the job beside its start, its limits and what it waits for.
 
     ``start`` is the planned one, ``sets`` the sets of nodes that it is on.
     """
     found: list[str] = []
     if record.phase in (Phase.BLOCKED, Phase.WAITING) and record.answer is None:
-        if start >= 0 and (reason := chosen(record, start)):
+        if start >= 0 and (reason := explain_choice(record, start)):
             found.append(f"not sooner, since {reason}")
         if record.back_off.refusal and record.back_off.until > 0:
             found.append(f"its last start was refused by {record.back_off.refusal}{_tried_on(record)}")
-    found += remarks(record)
+    found += request_notes(record)
     if len(sets) > 1:
         found.append(f"on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time")
     return found
 
 
-def refusal_of_server(record: JobRecord) -> str:
+def server_refusal(record: JobRecord) -> str:
     """What the server said when it refused the last start for a reason that does not pass by itself, such as
     the message of a hook; empty where it did not.
     """
@@ -71,7 +71,7 @@ def _tried_on(record: JobRecord) -> str:
     return f"; other nodes than {', '.join(failed[:_NAMED])}{more} are tried first"
 
 
-def why(
+def explain_job(
     record: JobRecord,
     start: int,
     limits: Sequence[str] = (),
@@ -93,12 +93,12 @@ def why(
     elif isinstance(record.answer, WaitingFor):
         said, held = f"waiting for {record.answer.what}", []
     elif start >= 0:
-        said = f"planned start {moment_in_words(start if told is None else told)}"
+        said = f"planned start {format_moment(start if told is None else told)}"
     else:
         held = []
-    return "; ".join([said, *held, *notes(record, start, sets)])
+    return "; ".join([said, *held, *job_notes(record, start, sets)])
 
 
-def moment_in_words(moment: int) -> str:
+def format_moment(moment: int) -> str:
     """A moment in UTC, to the second."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"

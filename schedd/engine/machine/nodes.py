@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.engine.component import components, withdraw_nodes
-from schedd.engine.facts.intake import node_of
-from schedd.engine.facts.later import look_later_if_many
+from schedd.engine.facts.intake import planner_node
+from schedd.engine.facts.later import queue_if_many
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import (
@@ -23,19 +23,19 @@ from schedd.plan.columns import MOST_RESOURCES, WHOLE
 from schedd.wire import NodeChanged, NodeFacts
 
 __all__ = [
+    "apply_node_changes",
     "await_reports",
-    "block",
-    "last_good",
-    "lost_nodes",
+    "block_nodes",
+    "is_to_return",
+    "leave_lost_nodes",
     "new_nodes",
-    "note_end",
     "note_failure",
-    "refresh",
-    "refresh_all",
-    "returns",
-    "show_all",
-    "take_nodes",
-    "unblock",
+    "note_run_end",
+    "refresh_all_nodes",
+    "refresh_node",
+    "refresh_nodes",
+    "unblock_nodes",
+    "with_known_memory",
 ]
 
 
@@ -46,7 +46,7 @@ _SHOWN = 8
 # ---- nodes --------------------------------------------------------------------------------------
 
 
-def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
+def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
     """Take over what nodes are now; returns whether requests may read differently since.
 
     All at once, since understanding what a cluster offers costs as much for one changed node as for many.
@@ -54,20 +54,20 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
     latest: dict[str, NodeChanged] = {}
     for event in events:
         known = state.node_facts.get(event.node.name)
-        facts = last_good(known, event.node)
+        facts = with_known_memory(known, event.node)
         state.node_facts[facts.name] = facts
         _count(state, event.id, known, facts)
-        note_node_state(state, facts.name, facts.state, away=_away(state, facts.name))
+        note_node_state(state, facts.name, facts.state, away=_is_away(state, facts.name))
         latest[facts.name] = event
-        if facts.state == "down" and not _away(state, facts.name):
+        if facts.state == "down" and not _is_away(state, facts.name):
             state.down_since.setdefault(facts.name, state.now)
         else:
             state.down_since.pop(facts.name, None)
     before = {name: state.plan.nodes.get(name) for name in latest}
     for name, event in latest.items():
-        if event.node.state != "up" and state.holes.pop(name, None) is not None:
+        if event.node.state != "up" and state.black_holes.pop(name, None) is not None:
             state.failures.pop(name, None)  # somebody looks after it
-    changed = state.set_nodes(_shown(state, name) for name in latest)
+    changed = state.set_nodes(_planned_node(state, name) for name in latest)
     last = events[-1]
     if _follow(state, before, last.id):
         state.bare = None
@@ -95,20 +95,20 @@ def _count(state: EngineState, event: str, before: NodeFacts | None, facts: Node
         state.alert(event, "node", words)
 
 
-def last_good(before: NodeFacts | None, facts: NodeFacts) -> NodeFacts:
+def with_known_memory(before: NodeFacts | None, facts: NodeFacts) -> NodeFacts:
     """A silent node tells no memory: the last good value is kept."""
     if before is None or (facts.mem and facts.vmem):
         return facts
     return replace(facts, mem=facts.mem or before.mem, vmem=facts.vmem or before.vmem)
 
 
-def _shown(state: EngineState, name: str) -> Node:
+def _planned_node(state: EngineState, name: str) -> Node:
     """A node as the plan is to see it.
 
     One that is down, but known to return, is planned for. One that counts as blocked, or whose planning is
     held, gets no new jobs.
     """
-    node = node_of(state.node_facts[name])
+    node = planner_node(state.node_facts[name])
     if state.uncounted:
         counted = tuple(one for one in node.resources if one[0] not in state.uncounted)
         node = replace(node, resources=counted)
@@ -117,7 +117,7 @@ def _shown(state: EngineState, name: str) -> Node:
     if state.gates:
         gates = tuple((gate, WHOLE) for gate in state.gates)
         node = replace(node, resources=(*node.resources, *gates))
-    shunned = name in state.holes and node.state is NodeState.UP
+    shunned = name in state.black_holes and node.state is NodeState.UP
     if name in state.blocked or ("node", name) in state.holds or shunned:
         return replace(node, state=NodeState.DRAIN)
     for one in components():
@@ -125,21 +125,21 @@ def _shown(state: EngineState, name: str) -> Node:
             changed = one.planned_node(state, name, node)
             if changed is not node:
                 return changed
-    if node.state is not NodeState.UP and returns(state, name):
+    if node.state is not NodeState.UP and is_to_return(state, name):
         return replace(node, state=NodeState.UP)
     return node
 
 
-def _away(state: EngineState, name: str) -> bool:
+def _is_away(state: EngineState, name: str) -> bool:
     return any(one.is_away is not None and one.is_away(state, name) for one in components())
 
 
-def show_all(state: EngineState) -> None:
+def refresh_all_nodes(state: EngineState) -> None:
     """Let the plan see all nodes anew: there is a gate more, or other speeds."""
-    state.set_nodes([_shown(state, name) for name in state.node_facts])
+    state.set_nodes([_planned_node(state, name) for name in state.node_facts])
 
 
-def returns(state: EngineState, name: str) -> bool:
+def is_to_return(state: EngineState, name: str) -> bool:
     """Whether a node that cannot be used now is known to return."""
     return any(one.will_return is not None and one.will_return(state, name) for one in components())
 
@@ -153,7 +153,7 @@ def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -
     new = {name: state.plan.nodes[name] for name in old}
     closed = [name for name, node in new.items() if _became(NodeState.DRAIN, old[name], node)]
     back = [name for name, node in new.items() if _became(NodeState.UP, old[name], node)]
-    other = [name for name, node in new.items() if _offer(old[name]) != _offer(node)]
+    other = [name for name, node in new.items() if _offered_resources(old[name]) != _offered_resources(node)]
     gone = [name for name in other if not new[name].cpus]
     if closed:
         replan_jobs(
@@ -161,7 +161,7 @@ def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -
         )
     if back:
         state.frees += len(back)
-        _due_again(state, back)
+        _release_due_jobs(state, back)
     if gone:
         _refit(state, gone, event, Cause.NODE_LOST, f"{_are(gone, 'is', 'are')} gone")
     if len(other) > len(gone):
@@ -184,17 +184,17 @@ def _refit(state: EngineState, names: Sequence[str], event: str, cause: Cause, w
     """Nodes offer other things: those planned there that do not fit any more leave."""
     plan = state.plan
     on_them = plan.jobs_on_nodes(names)
-    if look_later_if_many(state, on_them, event, words, cause):
+    if queue_if_many(state, on_them, event, words, cause):
         return
     replan_overcommitted(state, np.ascontiguousarray(on_them[::-1]), event, cause, words)
     replan_jobs(state, plan.misplaced(plan.jobs_on_nodes(names)), event, cause, words)
 
 
-def _offer(node: Node) -> tuple[object, ...]:
+def _offered_resources(node: Node) -> tuple[object, ...]:
     return (node.cpus, node.mem, node.vmem, node.gpus, node.resources, node.features)
 
 
-def _due_again(state: EngineState, names: Sequence[str]) -> None:
+def _release_due_jobs(state: EngineState, names: Sequence[str]) -> None:
     """Due jobs that waited for the nodes need wait no longer."""
     for slot in state.plan.jobs_on_nodes(names).tolist():
         record = state.by_slot[slot]
@@ -214,13 +214,13 @@ def await_reports(state: EngineState, until: int) -> None:
         state.down_since[name] = max(since, latest)
 
 
-def lost_nodes(state: EngineState, event: str) -> None:
+def leave_lost_nodes(state: EngineState, event: str) -> None:
     """Planned jobs leave nodes that are down for longer than the grace."""
     grace = state.settings.node_grace
     lost = {
         name: since
         for name, since in state.down_since.items()
-        if state.now >= since + grace and not returns(state, name)
+        if state.now >= since + grace and not is_to_return(state, name)
     }
     if not lost:
         return
@@ -238,39 +238,39 @@ def lost_nodes(state: EngineState, event: str) -> None:
 # ---- nodes that count as blocked ----------------------------------------------------------------
 
 
-def block(state: EngineState, record: JobRecord, event: str, words: str) -> bool:
+def block_nodes(state: EngineState, record: JobRecord, event: str, words: str) -> bool:
     """A job should have ended long ago: its nodes get no new jobs while it stays. False: they got none."""
     new = False
     for share in record.facts.shares:
         if share.node in state.plan.nodes and record.id not in state.blocked.get(share.node, {}):
             new = True
             state.blocked.setdefault(share.node, {})[record.id] = None
-            state.set_nodes([_shown(state, share.node)])
+            state.set_nodes([_planned_node(state, share.node)])
             replan_jobs(state, state.plan.jobs_on_node(share.node), event, Cause.OVERRUN, words)
     return new
 
 
-def unblock(state: EngineState, job_id: str, event: str) -> None:
+def unblock_nodes(state: EngineState, job_id: str, event: str) -> None:
     """The job no longer blocks any node."""
     for name in [name for name, jobs in state.blocked.items() if job_id in jobs]:
         del state.blocked[name][job_id]
         if not state.blocked[name]:
             del state.blocked[name]
-            refresh(state, name, event, f"node {name} is no longer blocked")
+            refresh_node(state, name, event, f"node {name} is no longer blocked")
 
 
 # ---- use ----------------------------------------------------------------------------------------
 
 
-def refresh(state: EngineState, name: str, event: str, words: str) -> None:
+def refresh_node(state: EngineState, name: str, event: str, words: str) -> None:
     """A node's use changed without an event of its own."""
-    refresh_all(state, [name], event, words)
+    refresh_nodes(state, [name], event, words)
 
 
-def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
+def refresh_nodes(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
     """Let nodes be used as they may be by now."""
     before = {name: state.plan.nodes[name].state for name in names if name in state.plan.nodes}
-    state.set_nodes([_shown(state, name) for name in before])
+    state.set_nodes([_planned_node(state, name) for name in before])
     now = {name: state.plan.nodes[name].state for name in before}
     other = [name for name in before if now[name] is not before[name]]
     closed = [name for name in other if now[name] is NodeState.DRAIN]
@@ -286,7 +286,7 @@ def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str
 # ---- nodes on which jobs fail -------------------------------------------------------------------
 
 
-def note_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
+def note_run_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
     """A run is over. A node on which jobs of several users fail one after another gets no new jobs."""
     names = list(dict.fromkeys(share.node for share in record.facts.shares))
     if failed and state.now - record.run.started <= state.settings.hole_within:
@@ -309,16 +309,16 @@ def note_failure(state: EngineState, record: JobRecord, names: Iterable[str], ev
         failures.append(one)
         users = {owner for _, owner in failures}
         if len(failures) >= settings.hole_failures and len(users) >= settings.hole_users:
-            _shun(state, name, event, failures)
+            _close_node(state, name, event, failures)
 
 
-def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[str, str]]) -> None:
-    if name in state.holes:
+def _close_node(state: EngineState, name: str, event: str, failures: Iterable[tuple[str, str]]) -> None:
+    if name in state.black_holes:
         return
     jobs = ", ".join(job for job, _ in failures)
-    state.holes[name] = words = f"jobs fail on node {name} soon after they start: {jobs}"
+    state.black_holes[name] = words = f"jobs fail on node {name} soon after they start: {jobs}"
     state.alert(
         event, "black_hole", f"{words}; it gets no new jobs until it has been set offline or was down", name
     )
-    state.set_nodes([_shown(state, name)])
+    state.set_nodes([_planned_node(state, name)])
     replan_jobs(state, state.plan.jobs_on_node(name), event, Cause.NODE_LOST, words)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from schedd.engine.facts.intake import holds_resources
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import last_good
+from schedd.engine.machine.nodes import with_known_memory
 from schedd.wire import (
     Event,
     JobAltered,
@@ -22,7 +22,7 @@ from schedd.wire import (
     Snapshot,
 )
 
-__all__ = ["accept_loss", "ask_again", "differences", "doubt", "format_limit"]
+__all__ = ["accept_loss", "differences", "find_doubt", "format_differences", "request_snapshot_again"]
 
 START_SETTLES_S = 5
 """Seconds by which a server may correct when a run began: first it says when it sent the job to its node."""
@@ -35,7 +35,7 @@ _ALL_GONE_S = 3600
 jobs that are taken as gone lose their places and promises, and a federation sends them elsewhere."""
 
 
-def doubt(state: EngineState, snapshot: Snapshot) -> str:
+def find_doubt(state: EngineState, snapshot: Snapshot) -> str:
     """Why the snapshot should not be believed; empty when it should.
 
     The age of the server is no reason: a server that has just started reads its jobs from its disk before it
@@ -46,7 +46,7 @@ def doubt(state: EngineState, snapshot: Snapshot) -> str:
     if not snapshot.complete:
         return "the reply was cut short"
     if state.lost:  # what was believed counts for nothing
-        state.doubted = None
+        state.doubted_loss = None
         return ""
     there = {job.id for job in snapshot.jobs if job.state != "C"}
     known_nodes = {name for name, facts in state.node_facts.items() if facts.cpus}
@@ -61,9 +61,9 @@ def doubt(state: EngineState, snapshot: Snapshot) -> str:
             lost |= {f"{what} {name}" for name in gone}
             words.append(f"{len(gone)} of {len(known)} {what}")
     if not lost:
-        state.doubted = None
+        state.doubted_loss = None
         return ""
-    since, before = state.doubted if state.doubted is not None else (state.now, frozenset[str]())
+    since, before = state.doubted_loss if state.doubted_loss is not None else (state.now, frozenset[str]())
     # What was missing from the first may have ended in the meantime, but may not be back.
     known_names = {f"jobs {name}" for name in (*state.records, *state.arriving)} | {
         f"nodes {name}" for name in known_nodes
@@ -73,26 +73,26 @@ def doubt(state: EngineState, snapshot: Snapshot) -> str:
     age = snapshot.server_age
     emptied = bool(state.records) and not state.records.keys() & there
     if emptied and since > _ACCEPTED and age is not None and age < _ALL_GONE_S:
-        state.doubted = (since, frozenset(lost))
+        state.doubted_loss = (since, frozenset(lost))
         return f"it lacks all {len(state.records)} jobs since its restart; `schedd resume` if they are gone"
     if state.now - since >= settings.server_grace:
-        state.doubted = None
+        state.doubted_loss = None
         return ""
-    state.doubted = (since, frozenset(lost))
+    state.doubted_loss = (since, frozenset(lost))
     return f"it lacks {' and '.join(words)}"
 
 
 def accept_loss(state: EngineState) -> None:
     """An admin resumes: what the last snapshot lacked is gone, if the next one lacks it, too."""
-    if state.doubted is not None:
-        state.doubted = (_ACCEPTED, state.doubted[1])
+    if state.doubted_loss is not None:
+        state.doubted_loss = (_ACCEPTED, state.doubted_loss[1])
 
 
-def ask_again(state: EngineState, event: str) -> None:
+def request_snapshot_again(state: EngineState, event: str) -> None:
     """Ask for a snapshot after an admin has accepted a loss."""
-    if state.doubted is not None and state.doubted[0] == _ACCEPTED:
-        state.doubted = (_ACCEPTED - 1, state.doubted[1])
-        state.ask_for_snapshot(event, "an admin accepted what the last one lacked")
+    if state.doubted_loss is not None and state.doubted_loss[0] == _ACCEPTED:
+        state.doubted_loss = (_ACCEPTED - 1, state.doubted_loss[1])
+        state.request_snapshot(event, "an admin accepted what the last one lacked")
 
 
 def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
@@ -129,7 +129,11 @@ def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
 def _node_changes(state: EngineState, snapshot: Snapshot) -> list[Event]:
     known = state.node_facts
     there = {node.name for node in snapshot.nodes}
-    now = [node for node in snapshot.nodes if known.get(node.name) != last_good(known.get(node.name), node)]
+    now = [
+        node
+        for node in snapshot.nodes
+        if known.get(node.name) != with_known_memory(known.get(node.name), node)
+    ]
     # Adjacent, so that they are taken over together.
     gone = [_absent(facts) for name, facts in known.items() if name not in there and facts != _absent(facts)]
     return [NodeChanged(id=snapshot.id, time=snapshot.time, node=node) for node in now + gone]
@@ -152,13 +156,13 @@ def _job_changes(state: EngineState, snapshot: Snapshot, record: JobRecord, job:
         begun = JobStarted(id=event, time=moment, job_id=job.id, shares=job.shares, by=job.by)
         return [begun, altered]
     if record.phase is Phase.RUNNING or (
-        record.phase is Phase.DISPATCHED and _is_back(state, at, record, job)
+        record.phase is Phase.DISPATCHED and _failed_to_start(state, at, record, job)
     ):
         return [JobQueued(id=event, time=at, job=job)]
     return [JobAltered(id=event, time=at, job=job)] if record.facts != job else []
 
 
-def _is_back(state: EngineState, at: int, record: JobRecord, job: JobFacts) -> bool:
+def _failed_to_start(state: EngineState, at: int, record: JobRecord, job: JobFacts) -> bool:
     """Whether a job that was to start did not. If that was not accepted before the server was asked, the
     outcome is still to come.
     """
@@ -175,7 +179,7 @@ def _same_run(record: JobRecord, job: JobFacts) -> bool:
     )
 
 
-def format_limit(found: list[Event]) -> str:
+def format_differences(found: list[Event]) -> str:
     """The differences as a person would count them; empty when there is none."""
     counts = Counter(event.type.replace("_", " ") for event in found)
     listed = ", ".join(f"{n} x {what}" for what, n in sorted(counts.items()))

@@ -8,7 +8,7 @@ hands it over may do so at several clusters, and lets it run at one.
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.facts.arrays import array_number, array_of, index_of
+from schedd.engine.facts.arrays import array_id, array_index, hash_array
 from schedd.engine.facts.records import Cause, Phase, TransferPhase, TransferRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.held_placements import expired_placements
@@ -136,12 +136,12 @@ def bag_ends(state: EngineState, event: BagEndReported) -> None:
     site has arrays repaired as wholes.
     """
     state.bag_ends[event.array] = event.end
-    state.whole_end[state.array_of == array_number(event.array)] = event.end
+    state.bag_end[state.array_hash == hash_array(event.array)] = event.end
 
 
 def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
     """A job that was handed over is gone from the server."""
-    name = state.transfer_by_job.get(event.job_id) or state.transfer_by_job.get(array_of(event.job_id))
+    name = state.transfer_by_job.get(event.job_id) or state.transfer_by_job.get(array_id(event.job_id))
     record = state.transfers.get(name) if name is not None else None
     if record is None or record.phase in _OVER:
         return
@@ -156,7 +156,7 @@ def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
 def _task_gone(state: EngineState, record: TransferRecord, event: JobEnded | JobDeleted) -> None:
     """One job of an array is gone; the array is over with the last of them."""
     over = int(record.tasks_over or "0", 16)
-    bit = 1 << max(0, index_of(event.job_id) - record.first_task)
+    bit = 1 << max(0, array_index(event.job_id) - record.first_task)
     if over & bit:
         return  # a server that keeps what is over may be read again
     record = replace(record, tasks_over=f"{over | bit:x}")

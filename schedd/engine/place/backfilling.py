@@ -9,7 +9,7 @@ from schedd.engine.component import unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.rank.promises import note_moves
+from schedd.engine.rank.promises import record_plan_moves
 from schedd.model import FOREVER
 from schedd.plan.backfill import (
     EXPECTED_QUANTILE,
@@ -39,7 +39,7 @@ def is_backfilling(state: EngineState) -> bool:
     """Return whether backfilling is active; it pauses during a large intake, which the plan does not contain
     yet.
     """
-    return _is_enabled(state) and not (state.arriving or state.rereading)
+    return _is_enabled(state) and not (state.arriving or state.to_reevaluate)
 
 
 def _is_enabled(state: EngineState) -> bool:
@@ -60,7 +60,7 @@ def run_backfill(state: EngineState, event: str) -> None:
     """
     plan, now = state.plan, state.now
     changed = plan.freed or state.change_number != state.backfilled or state.backfill_due <= now
-    if not changed and state.soonest() > now:
+    if not changed and state.next_due_start() > now:
         return
     if state.last_backfill == now:  # at most once per second: repair uses the freed capacity
         if not event.startswith("clock:"):
@@ -70,8 +70,10 @@ def run_backfill(state: EngineState, event: str) -> None:
     slots = next_to_start(plan, _movable(state), now)
     moves = backfill(plan, _waiting(state, slots), now, state.settings.search_patience)
     if len(moves):
-        note_moves(state, event, Cause.IMPROVED, "jobs with a shorter expected run time go first", moves)
-        state.due = None
+        record_plan_moves(
+            state, event, Cause.IMPROVED, "jobs with a shorter expected run time go first", moves
+        )
+        state.next_due = None
     state.backfilled = state.change_number
 
 
@@ -141,7 +143,7 @@ def _latest(state: EngineState, slots: Ints) -> Ints:
 
 
 def _predicted(state: EngineState) -> Predicted:
-    return state.outlook.learner.find_prediction if state.outlook is not None else lambda _: None
+    return state.predictor.learner.find_prediction if state.predictor is not None else lambda _: None
 
 
 def _expected(

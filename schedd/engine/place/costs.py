@@ -58,7 +58,7 @@ def place_affordably(state: "EngineState", record: JobRecord, event: str) -> Wai
     if most is None:
         return None
     state.capped[record.id] = None
-    state.costs_due = state.costs_due or state.now + state.settings.priority_every
+    state.cost_check_due = state.cost_check_due or state.now + state.settings.priority_every
     slot, plan = record.slot, state.plan
     start, first = move_to_affordable_place(
         plan,
@@ -111,4 +111,4 @@ def move_earlier_affordably(state: "EngineState", record: JobRecord, event: str)
 
 def next_cost_check(state: "EngineState") -> int:
     """Return when earlier affordable placements are sought next; FOREVER: no job has an effective limit."""
-    return state.costs_due if state.capped else FOREVER
+    return state.cost_check_due if state.capped else FOREVER

@@ -4,19 +4,19 @@ from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.held_placements import has_held_placement
 from schedd.engine.place.placement import replan
-from schedd.engine.rank.deadlines import lost_deadline, lost_now
-from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.rank.deadlines import lost_deadline, lost_deadline_slots
+from schedd.engine.rank.quarantine import JobErrorGuard
 
 __all__ = ["remove_lost_deadlines"]
 
 
 def remove_lost_deadlines(state: EngineState, event: str) -> None:
     """Remove planned jobs that can no longer end by their deadlines; jobs that are about to start stay."""
-    for slot in lost_now(state):
+    for slot in lost_deadline_slots(state):
         record = state.by_slot[slot]
         if record is None or record.phase is not Phase.WAITING or lost_deadline(state, record) is None:
             continue
-        with Concerning(state, record.id, event):
+        with JobErrorGuard(state, record.id, event):
             if not has_held_placement(state, record):
                 state.frees += state.plan.start(slot) >= 0
                 replan(state, record, event, Cause.ADMIN, "it can no longer end by its deadline")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from schedd.dialect import Hold, Until, conditions, holds_in
-from schedd.engine.facts.records import JobRecord, Link, Phase
+from schedd.engine.facts.records import DependencyLink, JobRecord, Phase
 from schedd.model import WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
@@ -30,7 +30,7 @@ _PLANNED = frozenset({Until.STARTED, Until.SUCCEEDED, Until.ENDED})
 _DEEPEST = 10_000
 
 
-def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | WaitingFor:
+def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[DependencyLink, ...] | WaitingFor:
     """Return the links that hold the job, or the reason why it cannot be planned; empty: no dependency holds
     it.
     """
@@ -65,10 +65,10 @@ def may_be_planned(record: JobRecord) -> bool:
     return all(link.kind in _PLANNED for link in parse_dependencies(record.facts.depend))
 
 
-def parse_dependencies(depend: str) -> Iterator[Link]:
+def parse_dependencies(depend: str) -> Iterator[DependencyLink]:
     """Yield the links of a ``depend`` attribute."""
     for condition in conditions(depend):
-        yield Link(condition.until, condition.job)
+        yield DependencyLink(condition.until, condition.job)
 
 
 def met_at(state: "EngineState", kind: str, record: JobRecord) -> int | None:
@@ -84,13 +84,13 @@ def met_at(state: "EngineState", kind: str, record: JobRecord) -> int | None:
     return end if end > state.now else max(state.now + 1, state.plan.end(record.slot))
 
 
-def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
+def ready_after(state: "EngineState", links: tuple[DependencyLink, ...]) -> int:
     """Return when the last of these links is met in the current plan; links to removed jobs are met."""
     moments = [met_at(state, link.kind, one) for link in links for one in _jobs(state, link)]
     return max((moment for moment in moments if moment is not None), default=0)
 
 
-def again_at(state: "EngineState", links: tuple[Link, ...]) -> int | None:
+def again_at(state: "EngineState", links: tuple[DependencyLink, ...]) -> int | None:
     """When ``ready_after`` becomes another moment though nothing changes: jobs run beyond their walltimes.
     None: never.
     """
@@ -105,7 +105,7 @@ def again_at(state: "EngineState", links: tuple[Link, ...]) -> int | None:
     return min((max(end, state.now + 1) for end in ends), default=None)
 
 
-def without_start(state: "EngineState", links: tuple[Link, ...]) -> bool:
+def without_start(state: "EngineState", links: tuple[DependencyLink, ...]) -> bool:
     """Whether a job that is waited for has no start as planned now: nobody knows when its link is met."""
     return any(met_at(state, link.kind, one) is None for link in links for one in _jobs(state, link))
 
@@ -133,7 +133,7 @@ def last_starts(state: "EngineState") -> Ints:
     return latest
 
 
-def _jobs(state: "EngineState", link: Link) -> list[JobRecord]:
+def _jobs(state: "EngineState", link: DependencyLink) -> list[JobRecord]:
     """Return the known jobs that a link names: one job, or all jobs of an array."""
     one = state.records.get(link.job)
     if one is not None:
@@ -143,7 +143,7 @@ def _jobs(state: "EngineState", link: Link) -> list[JobRecord]:
     return []
 
 
-def _circle(state: "EngineState", job: str, links: tuple[Link, ...]) -> list[str]:
+def _circle(state: "EngineState", job: str, links: tuple[DependencyLink, ...]) -> list[str]:
     """Return a cycle of dependent jobs, first job repeated at the end; empty if there is none."""
     came: dict[str, str] = {}
     todo = [(link.job, job) for link in links]

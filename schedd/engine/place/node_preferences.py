@@ -39,9 +39,9 @@ def move_to_better_nodes(state: "EngineState", record: JobRecord, *, placed_now:
 def _draws(state: "EngineState", record: JobRecord) -> Mapping[int, float]:
     """Return by row the energy for the job's work or, close to its deadline, its relative run time."""
     key = _FAST if _is_urgent(state, record) else _gpus_per_core(record)
-    if state.thrifty is None or len(state.thrifty) >= _KEPT:
-        state.thrifty = {}
-    found = state.thrifty.get(key)
+    if state.row_watts is None or len(state.row_watts) >= _KEPT:
+        state.row_watts = {}
+    found = state.row_watts.get(key)
     if found is None:
         plan, economy = state.plan, state.economy
         speeds = {name: plan.nodes[name].speed for name in state.node_facts if name in plan.node_rows}
@@ -50,7 +50,7 @@ def _draws(state: "EngineState", record: JobRecord) -> Mapping[int, float]:
         else:
             draws = {name: economy.draw(name, state.node_facts[name].properties) for name in speeds}
             rates = joules_for_work(draws, speeds, float(key))
-        found = state.thrifty[key] = {plan.node_rows[name]: rate for name, rate in rates.items()}
+        found = state.row_watts[key] = {plan.node_rows[name]: rate for name, rate in rates.items()}
     return found
 
 

@@ -6,10 +6,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from schedd.engine.component import confinement_of_components, leave_components, wait_of_components
-from schedd.engine.facts.intake import is_eligible, not_counted, waits_for
-from schedd.engine.facts.later import are_many, look_later, look_later_if_many, units_of
-from schedd.engine.facts.phases import Step, after
+from schedd.engine.component import component_wait, confinement_of_components, leave_components
+from schedd.engine.facts.intake import find_uncounted, first_waiting_reason, is_eligible
+from schedd.engine.facts.later import are_many, count_units, queue_if_many, queue_reevaluation
+from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import dependencies
@@ -18,9 +18,9 @@ from schedd.engine.place.held_placements import has_held_placement
 from schedd.engine.place.missing_starts import explain_missing_start
 from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.engine.rank.deadlines import KIND, lost_deadline
-from schedd.engine.rank.promises import end_promise, make_promise, note, note_one
-from schedd.engine.rank.quarantine import Concerning, block, tell_of
-from schedd.engine.rank.ranking import forward
+from schedd.engine.rank.promises import end_promise, make_promise, record_move, record_moves
+from schedd.engine.rank.quarantine import JobErrorGuard, block_job, mark_for_update
+from schedd.engine.rank.ranking import advance_job
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
@@ -68,7 +68,7 @@ def replan(state: EngineState, record: JobRecord, event: str, cause: Cause, word
 def _note(state: EngineState, job_id: str, event: str, cause: Cause, words: str, old: int) -> None:
     slot = state.records[job_id].slot
     if slot >= 0:
-        note_one(state, event, cause, words, slot, old, state.plan.start(slot))
+        record_move(state, event, cause, words, slot, old, state.plan.start(slot))
 
 
 def replan_displaced(
@@ -83,7 +83,7 @@ def replan_displaced(
             place_job(state, record, event)
     new = state.plan.starts(slots)
     moved = new != old
-    note(state, event, cause, words, slots[moved], old[moved], new[moved])
+    record_moves(state, event, cause, words, slots[moved], old[moved], new[moved])
 
 
 def remove(state: EngineState, record: JobRecord) -> int:
@@ -105,7 +105,7 @@ def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool 
     ``ahead``: it may displace jobs of lower priority where that breaks no promise. A failure to plan the job
     quarantines it; other jobs are not affected.
     """
-    with Concerning(state, record.id, event):
+    with JobErrorGuard(state, record.id, event):
         _place_job(state, record, event, ahead=ahead)
 
 
@@ -117,10 +117,10 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     # A confined job is placed only when it may start; until then it stays unplanned.
     behind = links if isinstance(links, tuple) and state.policy is None and confined is None else ()
     if behind != record.behind:
-        record = after(record, Step.CHAINED, behind=behind)
+        record = apply_step(record, Step.CHAINED, behind=behind)
     wait = _find_obstacle(state, record)
     if wait is None:
-        wait = wait_of_components(state, record)
+        wait = component_wait(state, record)
     else:
         leave_components(state, record.id)
     if wait is not None:
@@ -131,7 +131,7 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         if isinstance(wait, WaitingFor) and wait.kind == KIND:
             record = end_promise(state, record, event, "it can no longer end by its deadline")
         state.queue.pop(record.slot, None)
-        block(state, after(record, Step.CHAINED, behind=()), wait)
+        block_job(state, apply_step(record, Step.CHAINED, behind=()), wait)
         return
     slot, eligible = record.slot, record.eligible_since
     if eligible < 0 and is_eligible(record.facts, state.now):
@@ -143,34 +143,45 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     state.plan.set_ready(slot, ready)
     if state.policy is not None:
         state.queue[slot] = None
-        state.put(after(after(record, Step.ELIGIBLE, eligible_since=eligible), Step.PLANNED, choice=None))
+        state.store_record(
+            apply_step(apply_step(record, Step.ELIGIBLE, eligible_since=eligible), Step.PLANNED, choice=None)
+        )
         return
-    asking = after(record, Step.ELIGIBLE, eligible_since=eligible)
+    asking = apply_step(record, Step.ELIGIBLE, eligible_since=eligible)
     if confined is not None:
         if confined.place(state, record):
-            make_promise(state, state.put(after(asking, Step.PLANNED, choice=None)), state.plan.start(slot))
+            make_promise(
+                state,
+                state.store_record(apply_step(asking, Step.PLANNED, choice=None)),
+                state.plan.start(slot),
+            )
         else:
-            block(state, asking, WaitingFor("reservation", confined.missing_room))
+            block_job(state, asking, WaitingFor("reservation", confined.missing_room))
         return
     start, choice = place_by_site_policy(state, asking, event, ahead=ahead)
     if start < 0:
         words = explain_missing_start(state, record)
         if isinstance(words, Never):
-            block(state, record, words)
+            block_job(state, record, words)
         else:
             state.without_place[record.id] = None
-            tell_of(state, record, words)
-            state.put(after(asking, Step.NO_PLACE, answer=words))
+            mark_for_update(state, record, words)
+            state.store_record(apply_step(asking, Step.NO_PLACE, answer=words))
         return
     dear = place_affordably(state, asking, event)
     if dear is not None:
         leave_components(state, record.id)
-        block(state, asking, dear)
+        block_job(state, asking, dear)
         return
     start = state.plan.start(slot)
-    if ahead and state.ranks.matter and record.id not in state.capped and forward(state, slot, event):
+    if (
+        ahead
+        and state.ranking.has_effect
+        and record.id not in state.capped
+        and advance_job(state, slot, event)
+    ):
         start = state.plan.start(slot)
-    make_promise(state, state.put(after(asking, Step.PLANNED, choice=choice)), start)
+    make_promise(state, state.store_record(apply_step(asking, Step.PLANNED, choice=choice)), start)
 
 
 def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
@@ -185,7 +196,7 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
             f"an administrator: it came back to its queue {record.back_off.returns} times ({last})",
         )
     request = record.understood.request
-    never = not_counted(request, state.uncounted) or state.find_unmet_requirement(request)
+    never = find_uncounted(request, state.uncounted) or state.find_unmet_requirement(request)
     if never is not None:
         return never
     too_much = state.limits.too_much(state.plan.pool_amounts(record.slot))
@@ -193,7 +204,9 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
         return too_much
     if has_held_placement(state, record):
         return None
-    wait = waits_for(record.facts, state.why_stopped(record.facts.queue), chained=bool(record.behind))
+    wait = first_waiting_reason(
+        record.facts, state.queue_stop_reason(record.facts.queue), chained=bool(record.behind)
+    )
     return WaitingFor(*wait) if wait is not None else lost_deadline(state, record)
 
 
@@ -203,7 +216,7 @@ def follow_dependencies(state: EngineState, event: str) -> None:
     index.take_over(state.records[job_id] for job_id in state.chained)
     index.note_plan(state.plan, state.by_slot)
     for job_id in index.due(state.now, list(state.chained)):
-        with Concerning(state, job_id, event):
+        with JobErrorGuard(state, job_id, event):
             if _follow_dependency(state, state.records[job_id], event):
                 index.note_plan(state.plan, state.by_slot)
 
@@ -222,8 +235,8 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
             replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
             return True
         if found != record.answer:
-            tell_of(state, record, found)
-            state.put(after(record, Step.ANSWERED, answer=found))
+            mark_for_update(state, record, found)
+            state.store_record(apply_step(record, Step.ANSWERED, answer=found))
         return False
     if state.plan.state(slot) != PLANNED:
         return False
@@ -299,7 +312,7 @@ def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cau
     plan = state.plan
     slots = jobs_on_same_rows(state, stay)
     crowd = _conflicting(state, stay, slots) if slots.shape[0] > _MOST_UNCHECKED else slots
-    if look_later_if_many(state, crowd, event, words, cause):
+    if queue_if_many(state, crowd, event, words, cause):
         return
     old = plan.jobs.starts.copy()
     gone = plan.remove_overcommitted(slots) if slots.shape[0] else slots
@@ -328,7 +341,7 @@ def remove_followers(state: EngineState, slots: Ints, since: int, starts: Ints) 
 
 def _limit_units(state: EngineState, slots: list[int]) -> Ints:
     """Return the first of these slots, fewer if the jobs are wide."""
-    units = list(accumulate(units_of(record) if (record := state.by_slot[s]) else 0 for s in slots))
+    units = list(accumulate(count_units(record) if (record := state.by_slot[s]) else 0 for s in slots))
     return np.array(slots[: bisect_right(units, _MOST_FOLLOWER_UNITS)], np.int64)
 
 
@@ -358,7 +371,7 @@ def replan_overcommitted(state: EngineState, slots: Ints, event: str, cause: Cau
 
 def replan_jobs(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
     """Replan these planned jobs, which may not stay; many of them in slices."""
-    if slots.shape[0] and not look_later_if_many(state, slots, event, words, cause):
+    if slots.shape[0] and not queue_if_many(state, slots, event, words, cause):
         replan_jobs_now(state, slots, event, cause, words)
 
 
@@ -389,7 +402,7 @@ def displace_in_lowered_pools(state: EngineState, event: str, cause: Cause, word
     """
     book, plan = state.limits, state.plan
     known = book.lowered & book.pools.keys() & plan.pools.keys()
-    lowered = sorted(pool for pool in known if not state.rereading or book.pools[pool].who == "array")
+    lowered = sorted(pool for pool in known if not state.to_reevaluate or book.pools[pool].who == "array")
     book.lowered = known.difference(lowered)
     for pool in lowered:
         slots = plan.jobs_in_pool(pool)
@@ -426,7 +439,7 @@ def remove_dependents(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
 def _plan_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:
     found = [record for record in records if record.slot >= 0]
     if are_many(found):
-        look_later(state, found, event, words, Cause.FREED)
+        queue_reevaluation(state, found, event, words, Cause.FREED)
     else:
         for record in found:
             plan_job(state, record, event, Cause.FREED, words)

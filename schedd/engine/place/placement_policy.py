@@ -1,10 +1,10 @@
 """Placement of an arriving or replanned job by the site's placement policy."""
 
-from schedd.engine.facts.records import Cause, Choice, JobRecord
+from schedd.engine.facts.records import Cause, JobRecord, PlacementChoice
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.node_preferences import move_to_better_nodes
-from schedd.engine.rank.promises import note_moves
+from schedd.engine.rank.promises import record_plan_moves
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
@@ -15,7 +15,7 @@ __all__ = ["place_by_site_policy"]
 
 def place_by_site_policy(
     state: EngineState, record: JobRecord, event: str, *, ahead: bool
-) -> tuple[int, Choice | None]:
+) -> tuple[int, PlacementChoice | None]:
     """Place an unplaced job. Return its start, or -1, and the reason if it is not the earliest start.
 
     ``ahead``: planned jobs with later deadlines may be displaced, if the site allows it; their moves are
@@ -41,9 +41,9 @@ def place_by_site_policy(
     if found is None:
         return -1, None
     if len(found.moves):
-        state.due = None
+        state.next_due = None
         words = f"job {record.id} with an earlier deadline goes before"
-        note_moves(state, event, Cause.DEADLINE, words, found.moves)
+        record_plan_moves(state, event, Cause.DEADLINE, words, found.moves)
     if found.start <= found.first:
         return found.start, None
-    return found.start, Choice(found.start, found.first, plan.slowest(found.tier))
+    return found.start, PlacementChoice(found.start, found.first, plan.slowest(found.tier))

@@ -34,15 +34,15 @@ def note_node_failure(state: "EngineState", name: str) -> None:
     if life is not None and life.fell:
         life = life.aged(state.now, state.site.reliability.half_life)
         state.lives[name] = replace(life, failures=life.failures + 1, fell=False)
-        state.flaky = None
+        state.failure_rates = None
 
 
 def failure_rates_by_row(state: "EngineState") -> dict[int, float]:
     """Return failures per second by row of the plan; empty where all nodes fail equally often."""
     block = state.now - state.now % _BLOCK
-    if state.flaky is None or state.flaky[0] != block:
+    if state.failure_rates is None or state.failure_rates[0] != block:
         rates = failure_rates(state.lives, block, state.site.reliability.half_life)
         rows = state.plan.node_rows
         found = {rows[name]: rate for name, rate in rates.items() if name in rows}
-        state.flaky = (block, found if any(found.values()) else {})
-    return state.flaky[1]
+        state.failure_rates = (block, found if any(found.values()) else {})
+    return state.failure_rates[1]

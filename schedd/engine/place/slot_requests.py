@@ -16,7 +16,7 @@ def refresh_request(state: EngineState, record: JobRecord) -> None:
     if slot < 0 or record.phase is Phase.RUNNING or record.understood.request is None:
         return
     before = plan.request(slot)
-    request = replace(state.as_planned(record.facts, record.understood.request), avoids=before.avoids)
+    request = replace(state.planned_request(record.facts, record.understood.request), avoids=before.avoids)
     if shape_key(before) == shape_key(request):
         return
     start, fixed = plan.start(slot), plan.state(slot) == FIXED

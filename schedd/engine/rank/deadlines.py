@@ -10,7 +10,7 @@ import numpy as np
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.facts.words import moment_in_words
+from schedd.engine.facts.words import format_moment
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.policy.priority import latest_start
@@ -18,7 +18,7 @@ from schedd.policy.priority import latest_start
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["KIND", "lost_deadline", "lost_now", "next_loss"]
+__all__ = ["KIND", "lost_deadline", "lost_deadline_slots", "next_lost_deadline"]
 
 KIND = "deadline"
 """Of ``WaitingFor``."""
@@ -34,12 +34,12 @@ def lost_deadline(state: "EngineState", record: JobRecord) -> WaitingFor | None:
         return None
     return WaitingFor(
         KIND,
-        f"its user or an admin, since it can no longer end by its deadline, {moment_in_words(deadline)}: "
+        f"its user or an admin, since it can no longer end by its deadline, {format_moment(deadline)}: "
         "set a later deadline or a shorter walltime (qalter)",
     )
 
 
-def lost_now(state: "EngineState") -> list[int]:
+def lost_deadline_slots(state: "EngineState") -> list[int]:
     """The slots of jobs that are planned, or are to be, though their deadlines are lost; the first to start
     first.
     """
@@ -49,7 +49,7 @@ def lost_now(state: "EngineState") -> list[int]:
     return found
 
 
-def next_loss(state: "EngineState") -> int:
+def next_lost_deadline(state: "EngineState") -> int:
     """The first second in which one more deadline is lost; FOREVER: none will be."""
     if state.site.weights.deadline_lost != "hold":
         return FOREVER

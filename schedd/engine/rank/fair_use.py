@@ -9,10 +9,10 @@ from schedd.policy.fair_share import Held, ShareRow, share_rows
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["book_run", "fair_shares", "running"]
+__all__ = ["charge_run", "fair_shares", "running_usage"]
 
 
-def book_run(state: "EngineState", record: JobRecord, end: int) -> None:
+def charge_run(state: "EngineState", record: JobRecord, end: int) -> None:
     """A run is over: what the job held until ``end`` is booked on whose job it is, and how much that was of
     what it asked for is noted.
     """
@@ -26,7 +26,7 @@ def book_run(state: "EngineState", record: JobRecord, end: int) -> None:
         state.usage.book(_held(state, record, max(end, record.run.started)))
 
 
-def running(state: "EngineState") -> Iterator[Held]:
+def running_usage(state: "EngineState") -> Iterator[Held]:
     """What runs, as far as it counts for fair share."""
     for record in state.records.values():
         if record.phase is Phase.RUNNING:
@@ -38,7 +38,7 @@ def fair_shares(state: "EngineState") -> list[ShareRow]:
     tree = state.site.fair_share
     if tree is None or state.usage is None:
         return []
-    used = state.usage.decayed(tree, state.now, running(state))
+    used = state.usage.decayed(tree, state.now, running_usage(state))
     return share_rows(tree, used, {tree.path(record.facts) for record in state.records.values()})
 
 

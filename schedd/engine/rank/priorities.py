@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.facts.intake import Understood, is_eligible
+from schedd.engine.facts.intake import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.rank.fair_use import running
+from schedd.engine.rank.fair_use import running_usage
 from schedd.model import FOREVER
 from schedd.policy.demand import Demand, demand
 from schedd.policy.priority import SiteWeights, priority
@@ -17,10 +17,10 @@ from schedd.wire import JobFacts, QueueFacts, ResourceTypes
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["applicant_of", "breakdown_of", "demand_now", "looks_around"]
+__all__ = ["current_demand", "depends_on_demand", "make_applicant", "priority_breakdown"]
 
 
-def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
+def make_applicant(state: "EngineState", record: JobRecord) -> Applicant:
     """A job as the terms of its priority see it; worked out again when anything that it hangs on is other."""
     facts, understood = record.facts, record.understood
     queue, shared = state.queues.get(facts.queue), state.limits.shared
@@ -34,7 +34,7 @@ def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
 
 def _applicant(
     facts: JobFacts,
-    understood: Understood,
+    understood: ParsedRequest,
     queue: QueueFacts | None,
     shared: frozenset[str],
     types: ResourceTypes,
@@ -61,29 +61,29 @@ def _applicant(
     )
 
 
-def demand_now(state: "EngineState") -> Demand:
+def current_demand(state: "EngineState") -> Demand:
     """What all jobs ask for together now, as far as the site's weights look at it."""
     site = state.site
-    if not looks_around(site.weights):
+    if not depends_on_demand(site.weights):
         return Demand()
     tree = site.fair_share if site.weights.fair_share else None
     return demand(
-        [applicant_of(state, record) for record in _in(state, Phase.WAITING)],
-        [applicant_of(state, record) for record in _in(state, Phase.RUNNING, Phase.DISPATCHED)],
+        [make_applicant(state, record) for record in _in(state, Phase.WAITING)],
+        [make_applicant(state, record) for record in _in(state, Phase.RUNNING, Phase.DISPATCHED)],
         copies=state.limits.copies,
         tree=tree,
-        used=state.usage.decayed(tree, state.now, running(state)) if tree and state.usage else None,
+        used=state.usage.decayed(tree, state.now, running_usage(state)) if tree and state.usage else None,
     )
 
 
-def looks_around(weights: SiteWeights) -> bool:
+def depends_on_demand(weights: SiteWeights) -> bool:
     """Whether a priority hangs on what other jobs ask for."""
     return bool(weights.licences or weights.short or weights.fair_share)
 
 
-def breakdown_of(state: "EngineState", record: JobRecord, shares: Demand) -> Breakdown:
+def priority_breakdown(state: "EngineState", record: JobRecord, shares: Demand) -> Breakdown:
     """The priority of a job at this moment, and what it is the sum of."""
-    return priority(applicant_of(state, record), state.now, shares, state.site.weights)
+    return priority(make_applicant(state, record), state.now, shares, state.site.weights)
 
 
 def _in(state: "EngineState", *phases: Phase) -> Iterable[JobRecord]:

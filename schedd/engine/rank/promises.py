@@ -16,9 +16,18 @@ import numpy as np
 
 from schedd.engine.facts.displayed_start import are_outdated, is_outdated
 from schedd.engine.facts.intake import slot_limited
-from schedd.engine.facts.kept_jobs import KeptJob
-from schedd.engine.facts.phases import Step, after
-from schedd.engine.facts.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord, Phase, Risk
+from schedd.engine.facts.kept_jobs import CarriedJob
+from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.records import (
+    MAY_BREAK,
+    Breach,
+    Cause,
+    ChangeSet,
+    EndedPromise,
+    JobRecord,
+    Phase,
+    Risk,
+)
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.engine.facts.state import EngineState
@@ -27,16 +36,16 @@ from schedd.plan.columns import Ints
 from schedd.plan.plan import Moves
 
 __all__ = [
-    "began",
+    "break_overdue_promises",
     "end_promise",
     "judge_restored",
+    "judge_start",
     "make_promise",
-    "next_unkept",
-    "note",
-    "note_moves",
-    "note_one",
+    "next_overdue_promise",
+    "record_move",
+    "record_moves",
+    "record_plan_moves",
     "restore_promises",
-    "unkept",
 ]
 
 _CHANGES_KEPT = 2_000_000
@@ -45,15 +54,17 @@ _SET_WEIGHT = 20
 _BREACHES_KEPT = 32
 
 
-def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints) -> None:
+def record_moves(
+    state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints
+) -> None:
     """Keep who moved and why; find the promises that are at risk, or no more, and the starts to tell."""
     if slots.shape[0] == 0:
         return
-    changes = _keep(state, event, cause, words, slots, old, new)
-    if state.tells:
-        due = are_outdated(state.told[slots], new, state.settings.tell_threshold)
+    changes = _add_change_set(state, event, cause, words, slots, old, new)
+    if state.publishes_starts:
+        due = are_outdated(state.published_start[slots], new, state.settings.tell_threshold)
         # Without a start there may be another reason to tell already: what it waits for.
-        state.tell_due[slots] = np.where(new < 0, state.tell_due[slots] | due, due)
+        state.update_due[slots] = np.where(new < 0, state.update_due[slots] | due, due)
     promised = state.promise[slots]
     matters = (new > promised) | (new < 0) | (old > promised) | (old < 0)
     hit = np.flatnonzero((promised < FOREVER) & matters)
@@ -61,21 +72,23 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
         _judge(state, changes, int(slots[i]), int(promised[i]), int(old[i]), int(new[i]))
 
 
-def note_one(state: EngineState, event: str, cause: Cause, words: str, slot: int, old: int, new: int) -> None:
+def record_move(
+    state: EngineState, event: str, cause: Cause, words: str, slot: int, old: int, new: int
+) -> None:
     """The same for one job; nothing when it did not move. By itself: each job of a long queue comes here."""
     if old == new:
         return
     arrays = [np.array([value], np.int64) for value in (slot, old, new)]
-    changes = _keep(state, event, cause, words, *arrays)
-    if state.tells:
-        due = is_outdated(int(state.told[slot]), new, state.settings.tell_threshold)
-        state.tell_due[slot] = due or (new < 0 and bool(state.tell_due[slot]))
+    changes = _add_change_set(state, event, cause, words, *arrays)
+    if state.publishes_starts:
+        due = is_outdated(int(state.published_start[slot]), new, state.settings.tell_threshold)
+        state.update_due[slot] = due or (new < 0 and bool(state.update_due[slot]))
     promised = int(state.promise[slot])
     if promised < FOREVER and (new > promised or new < 0 or old > promised or old < 0):
         _judge(state, changes, slot, promised, old, new)
 
 
-def _keep(
+def _add_change_set(
     state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints
 ) -> ChangeSet:
     state.changed[slots] = state.generation
@@ -92,9 +105,9 @@ def _keep(
     return changes
 
 
-def note_moves(state: EngineState, event: str, cause: Cause, words: str, moves: Moves) -> None:
+def record_plan_moves(state: EngineState, event: str, cause: Cause, words: str, moves: Moves) -> None:
     """The same for what a repair moved."""
-    note(state, event, cause, words, moves.slots, moves.old, moves.new)
+    record_moves(state, event, cause, words, moves.slots, moves.old, moves.new)
 
 
 def _judge(
@@ -107,7 +120,7 @@ def _judge(
     if 0 <= planned <= promised:  # it can be kept, perhaps again
         state.bound[slot] = promised
         if record.lost is not None or record.risk is not None:
-            state.put(after(record, Step.RISKED, lost=None, risk=None))
+            state.store_record(apply_step(record, Step.RISKED, lost=None, risk=None))
         return
     cause, bound = record.lost or changes.cause, int(state.bound[slot])
     if cause not in MAY_BREAK and (bound < state.now or 0 <= before < state.now):
@@ -117,26 +130,26 @@ def _judge(
             raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
         state.bound[slot] = _latest(state, slot, planned)
     risk = record.risk or Risk(state.now, changes.event, cause)
-    state.put(after(record, Step.RISKED, lost=cause if planned < 0 else None, risk=risk))
+    state.store_record(apply_step(record, Step.RISKED, lost=cause if planned < 0 else None, risk=risk))
 
 
 # ---- promises whose moment comes ------------------------------------------------------------------
 
 
-def unkept(state: EngineState, event: str) -> None:
+def break_overdue_promises(state: EngineState, event: str) -> None:
     """Promises whose moment went by are broken, each with the cause that put it at risk: the job waits still.
 
     While nobody knows how things stand on the server, nothing is said. Nor is it just after a start was
     refused: the server may refuse a job that is being deleted, and tell of that a little later.
     """
-    if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
+    if state.stale or state.arriving or not (state.risks or state.next_due_start() <= state.now):
         return
     for slot in state.plan.waiting_before(state.promise, state.now).tolist():
         record = state.by_slot[slot]
         if record is not None and _judged_after(state, record) < state.now:
             start = state.plan.start(slot)
-            risk = record.risk or Risk(state.now, event, _held_up(state, record))
-            _break(state, after(record, Step.RISKED, lost=None, risk=risk), start)
+            risk = record.risk or Risk(state.now, event, _delay_cause(state, record))
+            _break(state, apply_step(record, Step.RISKED, lost=None, risk=risk), start)
             if start >= 0:
                 # Of one that is overdue nobody knows when it can be started; its place is moved on by then.
                 soonest = start if start > state.now else state.now + state.lateness
@@ -145,9 +158,9 @@ def unkept(state: EngineState, event: str) -> None:
                 state.promise[slot] = state.bound[slot] = FOREVER
 
 
-def next_unkept(state: EngineState) -> int:
+def next_overdue_promise(state: EngineState) -> int:
     """When the next promise is broken if its job has not started by then; FOREVER: none is at risk."""
-    if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
+    if state.stale or state.arriving or not (state.risks or state.next_due_start() <= state.now):
         return FOREVER
     slots = state.plan.waiting_before(state.promise, FOREVER)
     promised = state.promise[slots]
@@ -166,13 +179,13 @@ def _judged_after(state: EngineState, record: JobRecord) -> int:
     return promised + state.settings.check_wait if record.back_off.refusal else promised
 
 
-def began(state: EngineState, record: JobRecord, event: str, started: int) -> JobRecord:
+def judge_start(state: EngineState, record: JobRecord, event: str, started: int) -> JobRecord:
     """A job has started: its promise was kept or, if not, that is recorded. Returns its record, not yet put.
 
     It counts as started when its run decision was made, if it runs within that decision's life.
     """
     if record.slot < 0:
-        return after(record, Step.RISKED, lost=None, risk=None)
+        return apply_step(record, Step.RISKED, lost=None, risk=None)
     promised, in_time = int(state.promise[record.slot]), started
     if (
         record.phase is Phase.DISPATCHED
@@ -180,10 +193,10 @@ def began(state: EngineState, record: JobRecord, event: str, started: int) -> Jo
     ):
         in_time = min(started, record.attempt.decided)
     if in_time > promised:
-        risk = record.risk or Risk(state.now, event, _held_up(state, record))
-        record = after(record, Step.RISKED, lost=record.lost, risk=risk)
+        risk = record.risk or Risk(state.now, event, _delay_cause(state, record))
+        record = apply_step(record, Step.RISKED, lost=record.lost, risk=risk)
         record = _break(state, record, started)
-    return after(record, Step.RISKED, lost=None, risk=None)
+    return apply_step(record, Step.RISKED, lost=None, risk=None)
 
 
 def _break(state: EngineState, record: JobRecord, planned: int) -> JobRecord:
@@ -194,10 +207,10 @@ def _break(state: EngineState, record: JobRecord, planned: int) -> JobRecord:
     if len(kept) >= _BREACHES_KEPT:
         kept = (kept[0], *kept[2:])
     state.breaches += 1
-    return state.put(after(record, Step.BROKEN, breaches=(*kept, breach)))
+    return state.store_record(apply_step(record, Step.BROKEN, breaches=(*kept, breach)))
 
 
-def _held_up(state: EngineState, record: JobRecord) -> Cause:
+def _delay_cause(state: EngineState, record: JobRecord) -> Cause:
     """Why a job has not been started though it was planned in time."""
     if record.lost in MAY_BREAK:
         return record.lost
@@ -216,9 +229,9 @@ def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
     if record.eligible_since < 0 or state.promise[slot] < FOREVER:
         return
     state.promise[slot] = state.bound[slot] = _latest(state, slot, start)
-    weak = bool(state.assumed) and _behind_assumed(state, slot)
+    weak = bool(state.assumed) and _follows_assumed_walltime(state, slot)
     if weak != record.weak:
-        state.put(after(record, Step.PROMISED, weak=weak))
+        state.store_record(apply_step(record, Step.PROMISED, weak=weak))
 
 
 def _latest(state: EngineState, slot: int, planned: int) -> int:
@@ -226,17 +239,17 @@ def _latest(state: EngineState, slot: int, planned: int) -> int:
     none.
     """
     record = state.by_slot[slot]
-    slack = slack_of(state.settings, record.facts.queue if record is not None else "")
+    slack = queue_slack(state.settings, record.facts.queue if record is not None else "")
     return slack.latest(planned, max(0, planned - int(state.waits_since[slot])))
 
 
-def slack_of(settings: EngineSettings, queue: str) -> Slack:
+def queue_slack(settings: EngineSettings, queue: str) -> Slack:
     """By how much the jobs of a queue may start later than was planned first."""
     own = settings.queue_slack.get(queue)
     return Slack(settings.slack, settings.slack_share) if own is None else Slack.parse(own)
 
 
-def restore_promises(state: EngineState, found: Mapping[str, KeptJob], event: str) -> None:
+def restore_promises(state: EngineState, found: Mapping[str, CarriedJob], event: str) -> None:
     """Promise what was promised before, by job, and not what an engine that followed the log promises now.
     ``eligible_since`` of each is when the promise was made.
 
@@ -246,9 +259,9 @@ def restore_promises(state: EngineState, found: Mapping[str, KeptJob], event: st
     for job, kept in found.items():
         record = state.records.get(job)
         if record is None:
-            before = state.kept.get(job)
+            before = state.carried_jobs.get(job)
             known = replace(before, promised=kept.promised, weak=kept.weak) if before is not None else kept
-            state.kept[job] = known
+            state.carried_jobs[job] = known
             continue
         if record.slot < 0 or not kept.is_same_job(record.facts.owner, record.facts.submitted):
             continue
@@ -256,10 +269,10 @@ def restore_promises(state: EngineState, found: Mapping[str, KeptJob], event: st
         if record.phase is not Phase.RUNNING and (record.eligible_since < 0 or ended):
             continue
         state.promise[record.slot] = state.bound[record.slot] = kept.promised
-        record = after(record, Step.BROKEN, breaches=kept.breaches)
+        record = apply_step(record, Step.BROKEN, breaches=kept.breaches)
         if record.weak != kept.weak and record.phase is Phase.WAITING:
-            record = after(record, Step.PROMISED, weak=kept.weak)
-        judge_restored(state, state.put(record), event)
+            record = apply_step(record, Step.PROMISED, weak=kept.weak)
+        judge_restored(state, state.store_record(record), event)
 
 
 def judge_restored(state: EngineState, record: JobRecord, event: str) -> None:
@@ -271,25 +284,25 @@ def judge_restored(state: EngineState, record: JobRecord, event: str) -> None:
         return
     start = state.plan.start(slot)
     if 0 <= start <= state.promise[slot]:
-        state.put(after(record, Step.RISKED, lost=None, risk=None))
+        state.store_record(apply_step(record, Step.RISKED, lost=None, risk=None))
         return
     if start >= 0:
         state.bound[slot] = _latest(state, slot, start)
     lost = Cause.OUTAGE if start < 0 else None
     risk = record.risk or Risk(state.now, event, Cause.OUTAGE)
-    state.put(after(record, Step.RISKED, lost=lost, risk=risk))
+    state.store_record(apply_step(record, Step.RISKED, lost=lost, risk=risk))
 
 
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:
     """End a job's promise, keeping why; returns the record to go on with, which is not yet put."""
     if record.slot < 0 or state.promise[record.slot] >= FOREVER:
-        return after(record, Step.UNPROMISED, ended=record.ended)
-    ended = Ended(state.now, event, words, int(state.promise[record.slot]))
+        return apply_step(record, Step.UNPROMISED, ended=record.ended)
+    ended = EndedPromise(state.now, event, words, int(state.promise[record.slot]))
     state.promise[record.slot] = state.bound[record.slot] = FOREVER
-    return after(record, Step.UNPROMISED, ended=ended)
+    return apply_step(record, Step.UNPROMISED, ended=ended)
 
 
-def _behind_assumed(state: EngineState, slot: int) -> bool:
+def _follows_assumed_walltime(state: EngineState, slot: int) -> bool:
     """Whether a job whose end nobody guarantees comes before this one on one of its nodes."""
     plan = state.plan
     others = np.fromiter(state.assumed, np.int64, len(state.assumed))

@@ -4,7 +4,7 @@ from types import TracebackType
 
 from schedd.engine.component import leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.promises import end_promise
@@ -12,12 +12,12 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import UNPLACED
 from schedd.plan.plan import WorkSpent
 
-__all__ = ["Concerning", "block", "quarantine", "tell_of"]
+__all__ = ["JobErrorGuard", "block_job", "mark_for_update", "quarantine"]
 
 
-class Concerning:
-    """``with Concerning(state, job, event):`` work on one job. An error in it quarantines the job and goes no
-    further.
+class JobErrorGuard:
+    """``with JobErrorGuard(state, job, event):`` work on one job. An error in it quarantines the job and goes
+    no further.
 
     What ends the work from outside goes through: then ``state.at_job`` tells at which job it was.
     """
@@ -69,17 +69,17 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
         leave_components(state, record.id)
     record = end_promise(state, record, event, "its planning failed")
     words = WaitingFor("quarantine", f"an administrator: planning it failed ({why})")
-    tell_of(state, record, words)
-    state.put(after(record, Step.SET_ASIDE, quarantine=why, answer=words))
+    mark_for_update(state, record, words)
+    state.store_record(apply_step(record, Step.SET_ASIDE, quarantine=why, answer=words))
 
 
-def block(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
+def block_job(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
     """A job may not be planned; it is told why."""
-    tell_of(state, record, words)
-    state.put(after(record, Step.BLOCKED, answer=words))
+    mark_for_update(state, record, words)
+    state.store_record(apply_step(record, Step.BLOCKED, answer=words))
 
 
-def tell_of(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
+def mark_for_update(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
     """A job that has no start is to be told why, unless it was told just that."""
     if words != record.answer and record.slot >= 0:
-        state.tell_due[record.slot] = 1
+        state.update_due[record.slot] = 1

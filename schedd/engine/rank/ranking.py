@@ -12,12 +12,17 @@ import numpy as np
 from schedd.engine.component import last_place_checks
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.rank.priorities import applicant_of, breakdown_of, demand_now, looks_around
-from schedd.engine.rank.promises import note
+from schedd.engine.rank.priorities import (
+    current_demand,
+    depends_on_demand,
+    make_applicant,
+    priority_breakdown,
+)
+from schedd.engine.rank.promises import record_moves
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 
-__all__ = ["forward", "next_rerank", "rank_all", "set_rank"]
+__all__ = ["advance_job", "next_rerank", "rank_all", "set_rank"]
 
 _MOST = 60
 """So many jobs make way for one at most."""
@@ -38,22 +43,22 @@ def _goes_last(state: EngineState, job: str) -> bool:
 def set_rank(state: EngineState, record: JobRecord) -> None:
     """Work out the job's rank anew."""
     if record.slot >= 0 and _goes_last(state, record.id):
-        state.ranks.matter = True
+        state.ranking.has_effect = True
         state.rank[record.slot] = -_HIGHEST
         return
     queue = state.queues.get(record.facts.queue)
-    if not state.ranks.matter:
-        state.ranks.matter = state.site.weights.active or (queue is not None and queue.priority != 0)
-    if state.ranks.matter and record.slot >= 0:
-        if state.site.weights.mode == "light" and state.now >= state.ranks.again:
-            _look_around(state)  # the rank is kept: it is not to come of what was asked for long ago
+    if not state.ranking.has_effect:
+        state.ranking.has_effect = state.site.weights.active or (queue is not None and queue.priority != 0)
+    if state.ranking.has_effect and record.slot >= 0:
+        if state.site.weights.mode == "light" and state.now >= state.ranking.next_at:
+            _renew_demand(state)  # the rank is kept: it is not to come of what was asked for long ago
         if state.site.weights.short and record.phase is Phase.WAITING:
-            state.ranks.demand = state.ranks.demand.beside(record.understood.walltime)
-        total = breakdown_of(state, record, state.ranks.demand).total
+            state.ranking.demand = state.ranking.demand.beside(record.understood.walltime)
+        total = priority_breakdown(state, record, state.ranking.demand).total
         state.rank[record.slot] = max(-_HIGHEST, min(total, _HIGHEST))
 
 
-def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False) -> bool:
+def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = False) -> bool:
     """Let a planned job start earlier where only jobs of lower rank are in its way, and none is late by that.
 
     An event waits for this, so few jobs are asked to make way, unless it is to be ``thorough``.
@@ -71,20 +76,20 @@ def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False
     )
     if not len(moves):
         return False
-    state.due = None
+    state.next_due = None
     theirs = moves.slots != slot
     cause = Cause.CLASS if breaks else Cause.PRIORITY
     name = record.id if record is not None else "a job"
-    words = f"job {name} of higher priority goes before{_most_by(state, record)}"
-    note(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
+    words = f"job {name} of higher priority goes before{_largest_term(state, record)}"
+    record_moves(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
     return True
 
 
-def _most_by(state: EngineState, record: JobRecord | None) -> str:
+def _largest_term(state: EngineState, record: JobRecord | None) -> str:
     """Which term gives the job most of its points; empty where none gives any."""
     if record is None:
         return ""
-    terms = breakdown_of(state, record, state.ranks.demand).terms
+    terms = priority_breakdown(state, record, state.ranking.demand).terms
     most = max(terms, key=lambda one: one.points, default=None)
     return f", most by {most.name.replace('_', ' ')}" if most is not None and most.points > 0 else ""
 
@@ -92,7 +97,7 @@ def _most_by(state: EngineState, record: JobRecord | None) -> str:
 def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
     classes = state.site.weights.classes.values()
     return any(one.breaks_promises for one in classes) and state.site.weights.breaks_promises(
-        applicant_of(state, record)
+        make_applicant(state, record)
     )
 
 
@@ -101,52 +106,54 @@ def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
 
 def next_rerank(state: EngineState) -> int | None:
     """When ranks are to be worked out again; None: not as long as nothing happens."""
-    if not state.ranks.matter or state.policy is not None or state.soonest() == FOREVER:
+    if not state.ranking.has_effect or state.policy is not None or state.next_due_start() == FOREVER:
         return None
-    ranks, weights = state.ranks, state.site.weights
-    if ranks.under_way:
+    ranks, weights = state.ranking, state.site.weights
+    if ranks.in_progress:
         return state.now
-    return ranks.again if weights.mode == "full" or ranks.anew or looks_around(weights) else None
+    return ranks.next_at if weights.mode == "full" or ranks.rerank_all or depends_on_demand(weights) else None
 
 
 def rank_all(state: EngineState, event: str) -> None:
     """Go on with working out all ranks, and then with the plan in their order, for one slice."""
-    ranks = state.ranks
-    if not ranks.under_way:
-        _look_around(state)
-        if state.site.weights.mode == "light" and not ranks.anew:
+    ranks = state.ranking
+    if not ranks.in_progress:
+        _renew_demand(state)
+        if state.site.weights.mode == "light" and not ranks.rerank_all:
             return
-        ranks.anew = bool(state.arriving)  # what all ask for is not known yet
-        ranks.left = [r.slot for r in state.records.values() if r.slot >= 0 and r.phase is Phase.WAITING]
-        ranks.left.reverse()
-    if ranks.left:
-        for slot in ranks.left[: -_SLICE - 1 : -1]:
+        ranks.rerank_all = bool(state.arriving)  # what all ask for is not known yet
+        ranks.slots_to_rank = [
+            r.slot for r in state.records.values() if r.slot >= 0 and r.phase is Phase.WAITING
+        ]
+        ranks.slots_to_rank.reverse()
+    if ranks.slots_to_rank:
+        for slot in ranks.slots_to_rank[: -_SLICE - 1 : -1]:
             record = state.by_slot[slot]
             if record is not None and record.phase is Phase.WAITING:
                 set_rank(state, record)
-        del ranks.left[-_SLICE:]
-        if not ranks.left:
-            ranks.tries = _hopeful(state)
+        del ranks.slots_to_rank[-_SLICE:]
+        if not ranks.slots_to_rank:
+            ranks.slots_to_try = _promotable_slots(state)
         return
     limit = state.plan.work + state.settings.repair_slice
-    while ranks.tries and state.plan.work < limit:
-        slot = ranks.tries.pop()
+    while ranks.slots_to_try and state.plan.work < limit:
+        slot = ranks.slots_to_try.pop()
         if state.plan.state(slot) != PLANNED:
             continue
         old = state.plan.start(slot)
-        if forward(state, slot, event, thorough=True):
+        if advance_job(state, slot, event, thorough=True):
             moved = (np.array([value], np.int64) for value in (slot, old, state.plan.start(slot)))
-            words = _WORDS + _most_by(state, state.by_slot[slot])
-            note(state, event, Cause.PRIORITY, words, *moved)
+            words = _WORDS + _largest_term(state, state.by_slot[slot])
+            record_moves(state, event, Cause.PRIORITY, words, *moved)
 
 
-def _look_around(state: EngineState) -> None:
+def _renew_demand(state: EngineState) -> None:
     """Know what all jobs ask for together."""
-    state.ranks.again = state.now + state.settings.priority_every
-    state.ranks.demand = demand_now(state)
+    state.ranking.next_at = state.now + state.settings.priority_every
+    state.ranking.demand = current_demand(state)
 
 
-def _hopeful(state: EngineState) -> list[int]:
+def _promotable_slots(state: EngineState) -> list[int]:
     """The planned jobs that stand behind one of lower rank that may be moved: the highest rank last."""
     jobs = state.plan.jobs
     slots = state.plan.planned()

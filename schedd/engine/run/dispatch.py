@@ -12,14 +12,14 @@ import numpy as np
 
 from schedd.engine.component import (
     Confinement,
+    component_slots,
     confinement_of_components,
     reason_to_replan,
-    slots_of_components,
 )
 from schedd.engine.facts.intake import slot_limited
-from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
-from schedd.engine.facts.shares import shares_of, takes_of
+from schedd.engine.facts.shares import planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.costs import over_limit
 from schedd.engine.place.held_placements import has_held_placement
@@ -33,8 +33,8 @@ from schedd.engine.place.placement import (
     replan,
     replan_displaced,
 )
-from schedd.engine.rank.promises import note, note_one
-from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.rank.promises import record_move, record_moves
+from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.reevaluation import reevaluate
 from schedd.engine.run.running import fix_until, walltime_to_set
@@ -97,9 +97,9 @@ def dispatch_jobs(state: EngineState, event: str) -> None:
     if state.halted:
         return
     for _ in range(_ROUNDS):
-        if state.soonest() > state.now:
+        if state.next_due_start() > state.now:
             return
-        state.due = None
+        state.next_due = None
         displaced = _Displaced()
         enough = False
         for slot in state.plan.due_jobs(state.now).tolist():
@@ -115,23 +115,23 @@ def dispatch_jobs(state: EngineState, event: str) -> None:
 
 def _too_many(state: EngineState) -> bool:
     """Return whether the start rate allows no further job in this second."""
-    if state.now != state.started_at:
-        state.started_at, state.started_then, state.started_on = state.now, 0, {}
-    return 0 < state.settings.start_rate <= state.started_then
+    if state.now != state.start_second:
+        state.start_second, state.starts_in_second, state.starts_by_node = state.now, 0, {}
+    return 0 < state.settings.start_rate <= state.starts_in_second
 
 
 def _dispatch(state: EngineState, slot: int, event: str, displaced: _Displaced) -> None:
     record = state.by_slot[slot]
     if record is None:
         return
-    with Concerning(state, record.id, event):
+    with JobErrorGuard(state, record.id, event):
         _try(state, record, event, displaced)
 
 
 def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displaced) -> None:
     slot = record.slot
-    if record.id in state.rereading and reevaluate(state, [record.id]):
-        state.due = None
+    if record.id in state.to_reevaluate and reevaluate(state, [record.id]):
+        state.next_due = None
         return
     record = state.records[record.id]
     if slot_limited(record.facts):
@@ -163,7 +163,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         state.plan.set_ready(slot, max(state.now + 1, max(down) + state.settings.node_grace))
         return
     most = state.settings.start_rate_node
-    if most and any(state.started_on.get(name, 0) >= most for name in names):
+    if most and any(state.starts_by_node.get(name, 0) >= most for name in names):
         state.plan.set_ready(slot, state.now + 1)
         return
     if not _has_room(state, record, confined, event, displaced):
@@ -177,19 +177,19 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         cause=event,
         time=state.now,
         job_id=record.id,
-        shares=shares_of(state.plan, slot),
+        shares=planned_shares(state.plan, slot),
         version=record.facts.version,
         expires=expires,
         walltime=walltime_to_set(record),
     )
     state.decisions.append(decision)
-    state.out[record.id] = None
-    state.started_then += 1
+    state.dispatched[record.id] = None
+    state.starts_in_second += 1
     if most:
-        state.started_on |= {name: state.started_on.get(name, 0) + 1 for name in names}
-    state.tell_due[slot] = 0
-    record = state.put(
-        after(record, Step.DISPATCHED, attempt=StartAttempt(decision.id, state.now, expires)),
+        state.starts_by_node |= {name: state.starts_by_node.get(name, 0) + 1 for name in names}
+    state.update_due[slot] = 0
+    record = state.store_record(
+        apply_step(record, Step.DISPATCHED, attempt=StartAttempt(decision.id, state.now, expires)),
     )
     fix_until(state, record, state.plan.end(slot))
     # it keeps its placement beyond its end until its outcome is known
@@ -217,12 +217,12 @@ def _has_room(
         if plan.state(slot) != PLANNED:
             return False
         words = f"it was started {now - planned} s later than planned"
-        note_one(state, event, Cause.OUTAGE, words, slot, planned, now)
+        record_move(state, event, Cause.OUTAGE, words, slot, planned, now)
     crowded = plan.overcommitted_now(slot, now, _timed(state), _unresolved(state, record.id))
     if not crowded:
         return True
     plan.set_ready(slot, now + _NO_ROOM_AGAIN)
-    state.due = None
+    state.next_due = None
     if f"no_room {crowded}" not in state.alerts:
         words = (
             f"job {record.id} is due, but others that run or may start hold more of {crowded} than planned"
@@ -233,7 +233,7 @@ def _has_room(
 
 def _timed(state: EngineState) -> list[int]:
     """Return the fixed slots other than jobs, which hold resources only from their start to their end."""
-    return slots_of_components(state)
+    return component_slots(state)
 
 
 def _unresolved(state: EngineState, job: str) -> list[Take]:
@@ -245,7 +245,7 @@ def _unresolved(state: EngineState, job: str) -> list[Take]:
             del state.unresolved[other]
         elif other != job and (record is None or record.phase is not Phase.DISPATCHED):
             request = record.understood.request if record is not None else None
-            found += takes_of(state.plan, request, one.shares)
+            found += takes_for_shares(state.plan, request, one.shares)
     return found
 
 
@@ -267,8 +267,8 @@ def _swap_with_sibling(state: EngineState, record: JobRecord, event: str) -> Non
             place_job(state, one, event)
         new = plan.starts(slots)
         moved = new != old
-        note(state, event, Cause.QUEUE, words, slots[moved], old[moved], new[moved])
-        state.due = None
+        record_moves(state, event, Cause.QUEUE, words, slots[moved], old[moved], new[moved])
+        state.next_due = None
         # If the other has no room now, the held one would be due again at once, forever.
         if plan.state(slot) == PLANNED and plan.start(slot) <= now:
             _replan_limited(state, state.records[record.id], event)
@@ -284,7 +284,7 @@ def _replan_limited(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def _postpone(state: EngineState, record: JobRecord) -> JobRecord:
-    return after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now + _AGAIN))
+    return apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now + _AGAIN))
 
 
 def _find_startable_sibling(state: EngineState, held: JobRecord) -> JobRecord | None:
@@ -312,9 +312,9 @@ def move_late_jobs(state: EngineState, event: str) -> None:
     previous starts; so is the job itself where it conflicts with a job that stays.
     """
     plan, now = state.plan, state.now
-    if state.soonest() >= now - state.lateness:
+    if state.next_due_start() >= now - state.lateness:
         return
-    state.due = None
+    state.next_due = None
     late = plan.due_jobs(now - 1)
     old = plan.jobs.starts.copy()
     kept: list[int] = []
@@ -334,6 +334,6 @@ def move_late_jobs(state: EngineState, event: str) -> None:
             kept.pop()
     slots = np.array(kept, np.int64)
     words = f"it was not started in time: {state.halted or 'the scheduler was not there'}"
-    note(state, event, Cause.OUTAGE, words, slots, old[slots], np.full(slots.shape[0], now))
+    record_moves(state, event, Cause.OUTAGE, words, slots, old[slots], np.full(slots.shape[0], now))
     lost = np.concatenate(gone)
     replan_displaced(state, lost, old[lost], event, Cause.OUTAGE, words)

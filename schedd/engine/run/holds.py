@@ -5,7 +5,7 @@ continue.
 from collections.abc import Sequence
 
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import refresh_all
+from schedd.engine.machine.nodes import refresh_nodes
 from schedd.engine.run.reevaluation import follow_queue
 from schedd.wire import PlanningHeld, PlanningReleased
 
@@ -31,7 +31,7 @@ def held_or_released(state: EngineState, events: Sequence[Held]) -> None:
     if nodes:
         last = list(nodes.values())[-1]
         state.frees += len(nodes)
-        refresh_all(state, nodes, last.id, _describe(last, len(nodes)))
+        refresh_nodes(state, nodes, last.id, _describe(last, len(nodes)))
 
 
 def _describe(event: Held, nodes: int = 1) -> str:

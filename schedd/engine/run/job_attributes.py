@@ -7,10 +7,10 @@ import numpy as np
 from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_update
 from schedd.engine.facts.pools import binding
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.facts.shares import shares_of
+from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import refusal_of_server, remarks, why
-from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.facts.words import explain_job, request_notes, server_refusal
+from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.policy.limits import format_limit
@@ -27,32 +27,32 @@ def write_attributes(state: EngineState, event: str) -> None:
     """Write due attributes within the rate limit: near starts first, then jobs without a published start,
     then the others; each group by start.
     """
-    if state.now > state.told_at:
-        state.told_at, state.told_then = state.now, 0
+    if state.now > state.write_second:
+        state.write_second, state.writes_in_second = state.now, 0
     _mark_for_halt(state)
     _mark_passed_starts(state)
-    while state.unheard and not state.silent and state.told_then < state.settings.tell_rate:
-        record = state.records[next(iter(state.unheard))]
-        del state.unheard[record.id]
+    while state.unexplained and not state.silent and state.writes_in_second < state.settings.tell_rate:
+        record = state.records[next(iter(state.unexplained))]
+        del state.unexplained[record.id]
         if record.phase in (Phase.WAITING, Phase.BLOCKED):
-            state.told_then += 1
-            with Concerning(state, record.id, event):
+            state.writes_in_second += 1
+            with JobErrorGuard(state, record.id, event):
                 state.decisions.append(
                     _make_write(state, record, event, None, (), comment_text(state, record))
                 )
-    if state.told_then >= state.settings.tell_rate:
+    if state.writes_in_second >= state.settings.tell_rate:
         return
-    due = np.flatnonzero(state.tell_due)
+    due = np.flatnonzero(state.update_due)
     due = due[_next_update(state, due) <= state.now]
     if not due.shape[0]:
         return
     starts = state.plan.starts(due)
     if state.silent:
         _note_written(state, due, starts)
-        state.tell_due[due] = 0
+        state.update_due[due] = 0
         return
     starts = np.where(starts < 0, FOREVER, starts)
-    later = (state.told[due] >= 0) & (starts > state.now + NEAR)
+    later = (state.published_start[due] >= 0) & (starts > state.now + NEAR)
     starts = starts + np.where(later, FOREVER, 0)
     # Only some of many are written per call, so only these are sorted; if some of them have started
     # since, fewer are written this second, and others follow in the next.
@@ -66,11 +66,11 @@ def write_attributes(state: EngineState, event: str) -> None:
     for slot in due[order].tolist():
         record = state.by_slot[slot]
         if record is None or record.phase not in (Phase.WAITING, Phase.BLOCKED):
-            state.tell_due[slot] = 0
-        elif state.told_then < state.settings.tell_rate:
-            state.tell_due[slot] = 0
-            state.told_then += 1
-            with Concerning(state, record.id, event):
+            state.update_due[slot] = 0
+        elif state.writes_in_second < state.settings.tell_rate:
+            state.update_due[slot] = 0
+            state.writes_in_second += 1
+            with JobErrorGuard(state, record.id, event):
                 _write_job(state, record, event)
         else:
             return
@@ -78,9 +78,9 @@ def write_attributes(state: EngineState, event: str) -> None:
 
 def next_write(state: EngineState) -> int:
     """Return when the next attribute write is due; FOREVER: none."""
-    if state.unheard and not state.silent:
+    if state.unexplained and not state.silent:
         return state.now + 1
-    due = np.flatnonzero(state.tell_due)
+    due = np.flatnonzero(state.update_due)
     next_update_at = int(_next_update(state, due).min()) if due.shape[0] else FOREVER
     return max(state.now + 1, min(next_update_at, _next_near_start_in_halt(state), _next_passed_start(state)))
 
@@ -89,8 +89,8 @@ def _next_update(state: EngineState, slots: Ints) -> Ints:
     planned = state.plan.starts(slots)
     dispatching = state.mode == "scheduler" and not state.halted
     return next_update(
-        state.told[slots],
-        state.told_when[slots],
+        state.published_start[slots],
+        state.published_at[slots],
         planned,
         state.now,
         state.settings.tell_pause,
@@ -100,29 +100,29 @@ def _next_update(state: EngineState, slots: Ints) -> Ints:
 
 def _note_written(state: EngineState, slots: Ints, starts: Ints) -> None:
     """Record these starts as published."""
-    state.told[slots], state.told_when[slots] = starts, state.now
+    state.published_start[slots], state.published_at[slots] = starts, state.now
     state.changed[slots] = state.generation
 
 
 def _mark_for_halt(state: EngineState) -> None:
     """Mark jobs with near starts while no jobs are started, and again when starts resume."""
     stands = bool(state.halted) and state.mode == "scheduler"
-    before, until = state.told_halt, state.now + NEAR
+    before, until = state.halt_published_until, state.now + NEAR
     if not stands and before < 0:
         return
-    state.told_halt = until if stands else -1
+    state.halt_published_until = until if stands else -1
     told = _written_starts(state)
-    state.tell_due[: told.shape[0]] |= (
+    state.update_due[: told.shape[0]] |= (
         (told > before) & (told <= until) if stands else (told >= 0) & (told <= before)
     )
 
 
 def _next_near_start_in_halt(state: EngineState) -> int:
     """Return when a start gets near while no jobs are started; FOREVER: none."""
-    if state.told_halt < 0:
+    if state.halt_published_until < 0:
         return FOREVER
     told = _written_starts(state)
-    later = told[told > state.told_halt]
+    later = told[told > state.halt_published_until]
     return int(later.min()) - NEAR if later.shape[0] else FOREVER
 
 
@@ -130,34 +130,38 @@ def _mark_passed_starts(state: EngineState) -> None:
     """Mark waiting jobs with a published start that has passed since it was written."""
     told = _written_starts(state)
     count = told.shape[0]
-    passed = (told >= 0) & (told <= state.now - LATE_S) & (state.told_when[:count] < told)
-    state.tell_due[:count] |= passed
+    passed = (told >= 0) & (told <= state.now - LATE_S) & (state.published_at[:count] < told)
+    state.update_due[:count] |= passed
 
 
 def _next_passed_start(state: EngineState) -> int:
     """Return when the next published start will have passed if its job still waits; else FOREVER."""
     told = _written_starts(state)
-    ahead = told[(told > state.now - LATE_S) & (state.told_when[: told.shape[0]] < told)]
+    ahead = told[(told > state.now - LATE_S) & (state.published_at[: told.shape[0]] < told)]
     return int(ahead.min()) + LATE_S if ahead.shape[0] else FOREVER
 
 
 def _written_starts(state: EngineState) -> Ints:
     """Return by slot the published start of a planned job; -1: none."""
     planned = state.plan.jobs.states == PLANNED
-    count = min(planned.shape[0], state.told.shape[0])
-    return np.where(planned[:count], state.told[:count], -1)
+    count = min(planned.shape[0], state.published_start.shape[0])
+    return np.where(planned[:count], state.published_start[:count], -1)
 
 
 def _write_job(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
     start = state.plan.start(slot)
-    state.told[slot], state.told_when[slot], state.changed[slot] = start, state.now, state.generation
+    state.published_start[slot], state.published_at[slot], state.changed[slot] = (
+        start,
+        state.now,
+        state.generation,
+    )
     if 0 <= start <= state.now - LATE_S:
         decision = _make_write(state, record, event, None, (), _overdue_text(state, record))
     elif start >= 0:
-        nodes = tuple(share.node for share in shares_of(state.plan, slot))
-        notes = [*filter(None, [refusal_of_server(record)]), *remarks(record)]
-        if start <= state.told_halt:
+        nodes = tuple(share.node for share in planned_shares(state.plan, slot))
+        notes = [*filter(None, [server_refusal(record)]), *request_notes(record)]
+        if start <= state.halt_published_until:
             notes.append(_HALT)
         decision = _make_write(state, record, event, start, nodes, "; ".join(notes))
     else:
@@ -169,7 +173,7 @@ def _overdue_text(state: EngineState, record: JobRecord) -> str:
     """Return the text for a job past its planned start."""
     if state.halted and state.mode == "scheduler":
         return f"{_DUE}; {_HALT}"
-    names = [share.node for share in shares_of(state.plan, record.slot)]
+    names = [share.node for share in planned_shares(state.plan, record.slot)]
     down = [name for name in names if state.node_facts[name].state != "up"]
     if down:
         return f"{_DUE}; it waits for {' and '.join(down[:3])}, which cannot be used at present"
@@ -201,7 +205,7 @@ def _make_write(
 
 
 def _runs_for(state: EngineState, record: JobRecord) -> int | None:
-    learner = state.outlook.learner if state.outlook is not None else None
+    learner = state.predictor.learner if state.predictor is not None else None
     found = learner.find_prediction(record.id) if learner is not None else None
     return found.p90 if found is not None and found.p90 < record.understood.walltime else None
 
@@ -209,7 +213,7 @@ def _runs_for(state: EngineState, record: JobRecord) -> int | None:
 def comment_text(state: EngineState, record: JobRecord) -> str:
     """Return the line for the job's comment: time and nodes of its start, or the reason for waiting."""
     start = state.plan.start(record.slot) if record.slot >= 0 else -1
-    return why(record, start, _limited_by(state, record) if start >= 0 else ())
+    return explain_job(record, start, _limited_by(state, record) if start >= 0 else ())
 
 
 def _limited_by(state: EngineState, record: JobRecord) -> list[str]:

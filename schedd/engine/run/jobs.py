@@ -6,13 +6,19 @@ from schedd.dialect import dialect_of
 from schedd.dialect.advres import read_advres
 from schedd.engine.component import components, leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.foresight import ran_to_its_end
-from schedd.engine.facts.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
-from schedd.engine.facts.kept_jobs import KeptJob, size_of
-from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.foresight import record_run_end
+from schedd.engine.facts.intake import (
+    ParsedRequest,
+    held_by_limit,
+    holds_resources,
+    is_eligible,
+    slot_limited,
+)
+from schedd.engine.facts.kept_jobs import CarriedJob, request_size
+from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import note_end, note_failure, unblock
+from schedd.engine.machine.nodes import note_failure, note_run_end, unblock_nodes
 from schedd.engine.place.avoided_nodes import failed_on, with_avoided
 from schedd.engine.place.placement import (
     place_job,
@@ -22,9 +28,9 @@ from schedd.engine.place.placement import (
     replan,
     replan_displaced,
 )
-from schedd.engine.rank.fair_use import book_run
-from schedd.engine.rank.promises import end_promise, judge_restored, note_one
-from schedd.engine.rank.ranking import forward, set_rank
+from schedd.engine.rank.fair_use import charge_run
+from schedd.engine.rank.promises import end_promise, judge_restored, record_move
+from schedd.engine.rank.ranking import advance_job, set_rank
 from schedd.engine.run.running import AHEAD, check_for_foreign_start, on_running_job_altered, start_running
 from schedd.model import FOREVER, NodeState, Request
 from schedd.plan.columns import PLANNED
@@ -74,23 +80,23 @@ def on_job_queued(state: EngineState, event: JobQueued) -> None:
         _return_to_queue(state, event.id, known, facts)
     else:
         # The outcome of its run decision is still to come.
-        state.put(after(known, Step.DESCRIBED, facts=facts))
+        state.store_record(apply_step(known, Step.DESCRIBED, facts=facts))
 
 
 def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
-    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
     slot = -1
     if understood.request is not None:
-        slot = _slot_for(state, facts, understood, state.as_planned(facts, understood.request))
+        slot = _slot_for(state, facts, understood, state.planned_request(facts, understood.request))
     record = JobRecord(facts, understood, slot, Phase.WAITING)
-    kept = state.kept.pop(facts.id, None)
+    kept = state.carried_jobs.pop(facts.id, None)
     if kept is not None and kept.is_same_job(facts.owner, facts.submitted):
         record = _restored(state, event, record, kept)
-    state.put(record)
+    state.store_record(record)
     if holds_resources(facts):
         started = facts.started if facts.started is not None else state.now
         # a start far in the future comes from a wrong clock and is unusable
-        if state.now + AHEAD >= started > state.since >= 0:
+        if state.now + AHEAD >= started > state.first_snapshot >= 0:
             check_for_foreign_start(state, event, record, started, facts.by)
         start_running(state, event, record, started, facts.shares)
         if kept is not None and kept.started >= 0:  # its promise was judged when it started
@@ -104,7 +110,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
             judge_restored(state, state.records[facts.id], event)
 
 
-def _restored(state: EngineState, event: str, record: JobRecord, kept: KeptJob) -> JobRecord:
+def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJob) -> JobRecord:
     """Return the record of a job that was known before the plan was rebuilt, with its promise; not yet
     stored.
     """
@@ -125,20 +131,20 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: KeptJob) 
     )
     promised = slot >= 0 and kept.promised < FOREVER and kept.started < 0
     if slot >= 0:
-        state.told[slot], state.told_when[slot] = kept.told, kept.told_when
-        state.tell_due[slot] = 1
+        state.published_start[slot], state.published_at[slot] = kept.published_start, kept.published_at
+        state.update_due[slot] = 1
     if promised:
         state.promise[slot] = state.bound[slot] = kept.promised
     understood = record.understood
     # These end the time of waiting, too, of a job to which nothing was promised yet.
-    if kept.started < 0 and not kept.fits(facts.queue, size_of(understood.request, understood.walltime)):
+    if kept.started < 0 and not kept.fits(facts.queue, request_size(understood.request, understood.walltime)):
         return end_promise(state, record, event, "it asks for more, or is in another queue, than before")
     if not runs and not is_eligible(facts, state.now):
         return end_promise(state, record, event, "it may not start now")
-    return after(record, Step.BLAMED, lost=Cause.OUTAGE) if promised else record
+    return apply_step(record, Step.BLAMED, lost=Cause.OUTAGE) if promised else record
 
 
-def _slot_for(state: EngineState, facts: JobFacts, understood: Understood, request: Request) -> int:
+def _slot_for(state: EngineState, facts: JobFacts, understood: ParsedRequest, request: Request) -> int:
     slot = state.new_slot(request, understood.walltime, state.pools_for(facts, understood))
     if understood.assumed:
         state.assumed.add(slot)
@@ -156,13 +162,13 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
     nodes = job_nodes(state, record)
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what its end says about its nodes"):
-            note_end(state, record, event, failed=ran < settings.returns_within)
+            note_run_end(state, record, event, failed=ran < settings.returns_within)
     else:  # a node refused what the server had accepted
         with Bookkeeping(state, record.id, "that its nodes refused it"):
             note_failure(state, record, nodes, event)
     not_before = _open_until(state, record)
     if not_before:
-        state.keep_unresolved(record, not_before)
+        state.hold_unresolved_start(record, not_before)
     back_off = BackOff(not_before, record.back_off.refusals)
     if ran < settings.returns_within:
         returns = record.back_off.returns + 1
@@ -175,7 +181,7 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
             failed_on=failed_on(record.back_off.failed_on, nodes),
         )
     # From here on it waits: if replanning fails, it holds nothing.
-    record = state.put(_ended_run(state, event, record, back_off, "it came back to its queue"))
+    record = state.store_record(_ended_run(state, event, record, back_off, "it came back to its queue"))
     replan_with_facts(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
 
 
@@ -190,11 +196,11 @@ def job_nodes(state: EngineState, record: JobRecord) -> tuple[str, ...]:
 
 def _ended_run(state: EngineState, event: str, record: JobRecord, back_off: BackOff, words: str) -> JobRecord:
     """Return the record after a run that ended while the job lives: as if just queued, its promise ended."""
-    state.out.pop(record.id, None)
+    state.dispatched.pop(record.id, None)
     with Bookkeeping(state, record.id, "that it blocks no node any more"):
-        unblock(state, record.id, event)
+        unblock_nodes(state, record.id, event)
     _note_run(state, record, state.now)
-    return after(end_promise(state, record, event, words), Step.CAME_BACK, back_off=back_off)
+    return apply_step(end_promise(state, record, event, words), Step.CAME_BACK, back_off=back_off)
 
 
 def _open_until(state: EngineState, record: JobRecord) -> int:
@@ -232,7 +238,7 @@ def apply_facts(
     if holds_resources(facts) and known.phase is not Phase.RUNNING:
         started = facts.started if facts.started is not None else state.now
         check_for_foreign_start(state, event, known, started, facts.by)
-        known = state.put(after(known, Step.DESCRIBED, facts=facts))
+        known = state.store_record(apply_step(known, Step.DESCRIBED, facts=facts))
         start_running(state, event, known, started, facts.shares)
     elif known.phase is Phase.RUNNING:
         on_running_job_altered(state, event, known, facts)
@@ -240,11 +246,11 @@ def apply_facts(
         # It keeps its placement until the outcome of its run decision is known.
         if facts.queue != known.facts.queue:
             known = end_promise(state, known, event, f"it was moved to queue {facts.queue}")
-        state.put(after(known, Step.DESCRIBED, facts=facts))
+        state.store_record(apply_step(known, Step.DESCRIBED, facts=facts))
     elif _bears_on_plan(state, known, facts):
-        replan_with_facts(state, event, after(known, Step.FORGIVEN), facts, cause, words)
+        replan_with_facts(state, event, apply_step(known, Step.FORGIVEN), facts, cause, words)
     else:
-        record = state.put(after(known, Step.DESCRIBED, facts=facts))
+        record = state.store_record(apply_step(known, Step.DESCRIBED, facts=facts))
         _apply_priority(state, event, record, known.facts.priority)
 
 
@@ -255,14 +261,14 @@ def _apply_priority(state: EngineState, event: str, record: JobRecord, before: i
         return
     set_rank(state, record)
     old = state.plan.start(slot)
-    if state.plan.state(slot) == PLANNED and forward(state, slot, event):
-        note_one(state, event, Cause.ALTERED, "its priority was raised", slot, old, state.plan.start(slot))
+    if state.plan.state(slot) == PLANNED and advance_job(state, slot, event):
+        record_move(state, event, Cause.ALTERED, "its priority was raised", slot, old, state.plan.start(slot))
 
 
 def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> bool:
     """Return whether the new facts affect the job's plan."""
     old = known.facts
-    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
     return (
         understood != known.understood
         or (old.state, old.holds, old.queue, old.not_before)
@@ -287,7 +293,7 @@ def replan_with_facts(
     keeps it.
     """
     before = record.facts
-    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
     if record.slot >= 0 and not _asks_no_more(
         understood, _slot_request(state, record), record.understood.walltime
     ):
@@ -303,10 +309,10 @@ def replan_with_facts(
     if facts.slot_limit != before.slot_limit:
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     if _on_lost_node(state, record):
-        record = after(record, Step.BLAMED, lost=Cause.NODE_LOST)
+        record = apply_step(record, Step.BLAMED, lost=Cause.NODE_LOST)
     old = remove(state, record)
     followers, before_them = remove_dependents(state, record.id) if state.chained else (None, None)
-    record = _fit_slot(state, after(record, Step.READ, facts=facts, understood=understood))
+    record = _fit_slot(state, apply_step(record, Step.READ, facts=facts, understood=understood))
     if (
         record.slot >= 0
         and record.facts.array
@@ -318,10 +324,10 @@ def replan_with_facts(
     slot = state.records[record.id].slot
     if slot >= 0:
         start = state.plan.start(slot)
-        note_one(state, event, cause, words, slot, old, start)
+        record_move(state, event, cause, words, slot, old, start)
         settled = state.records[record.id]
         if settled.lost is not None and start >= 0:
-            state.put(after(settled, Step.BLAMED, lost=None))
+            state.store_record(apply_step(settled, Step.BLAMED, lost=None))
     if followers is not None and before_them is not None:
         replan_displaced(
             state, followers, before_them, event, Cause.CHAIN, f"job {record.id} was planned anew"
@@ -337,7 +343,7 @@ def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
     return any(state.plan.nodes[name].state is not NodeState.UP for name in names)
 
 
-def _asks_no_more(after: Understood, before: Request, walltime: int) -> bool:
+def _asks_no_more(after: ParsedRequest, before: Request, walltime: int) -> bool:
     """Return whether a request needs nothing that the previous one did not."""
     request = after.request
     if request is None or after.walltime > walltime or len(request.chunks) != len(before.chunks):
@@ -365,7 +371,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     """Give an unplaced job a slot for its present request; its promise and its published start move along."""
     understood, slot = record.understood, record.slot
     request = understood.request
-    wanted = state.as_planned(record.facts, request) if request is not None else None
+    wanted = state.planned_request(record.facts, request) if request is not None else None
     if wanted is not None:
         wanted = with_avoided(state, record, wanted)
     if slot >= 0 and wanted is not None and shape_key(_slot_request(state, record)) == shape_key(wanted):
@@ -376,11 +382,13 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     new = _slot_for(state, record.facts, understood, wanted) if wanted is not None else -1
     if slot >= 0:
         if new >= 0:
-            state.promise[new], state.told[new] = state.promise[slot], state.told[slot]
-            state.bound[new], state.told_when[new] = state.bound[slot], state.told_when[slot]
-            state.tell_due[new] = state.tell_due[slot] or state.told[slot] >= 0  # it has no start yet
+            state.promise[new], state.published_start[new] = state.promise[slot], state.published_start[slot]
+            state.bound[new], state.published_at[new] = state.bound[slot], state.published_at[slot]
+            state.update_due[new] = (
+                state.update_due[slot] or state.published_start[slot] >= 0
+            )  # it has no start yet
         state.drop_slot(slot)
-    return after(record, Step.GIVEN_SLOT, slot=new)
+    return apply_step(record, Step.GIVEN_SLOT, slot=new)
 
 
 # ---- holds --------------------------------------------------------------------------------------
@@ -392,15 +400,15 @@ def on_job_held(state: EngineState, event: JobHeld) -> None:
     if record is None:
         return
     if record.phase is Phase.RUNNING:
-        state.put(after(record, Step.DESCRIBED, facts=replace(record.facts, holds=event.holds)))
+        state.store_record(apply_step(record, Step.DESCRIBED, facts=replace(record.facts, holds=event.holds)))
         return
     eligible = record.facts.eligible if held_by_limit(event.holds) else None
     facts = replace(record.facts, holds=event.holds, state="H", eligible=eligible)
     if record.phase is Phase.DISPATCHED or slot_limited(facts):
-        state.put(after(record, Step.DESCRIBED, facts=facts))
+        state.store_record(apply_step(record, Step.DESCRIBED, facts=facts))
         return
     record = end_promise(state, record, event.id, "it was held")
-    record = after(record, Step.DESCRIBED, facts=facts)
+    record = apply_step(record, Step.DESCRIBED, facts=facts)
     replan(state, record, event.id, Cause.ALTERED, "it was held")
 
 
@@ -412,15 +420,15 @@ def on_job_released(state: EngineState, event: JobReleased) -> None:
     eligible = record.facts.eligible if held_by_limit(record.facts.holds) else event.time
     facts = replace(record.facts, holds="", eligible=eligible)
     if record.phase is Phase.RUNNING:
-        state.put(after(record, Step.DESCRIBED, facts=facts))
+        state.store_record(apply_step(record, Step.DESCRIBED, facts=facts))
         return
     facts = replace(facts, state="Q")
     if record.phase is Phase.DISPATCHED:
-        state.put(after(record, Step.DESCRIBED, facts=facts))
+        state.store_record(apply_step(record, Step.DESCRIBED, facts=facts))
         return
-    record = after(after(record, Step.DESCRIBED, facts=facts), Step.FORGIVEN)
+    record = apply_step(apply_step(record, Step.DESCRIBED, facts=facts), Step.FORGIVEN)
     if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not _is_constrained(state, record):
-        state.put(record)  # it was not held, as far as known: repair may move it earlier
+        state.store_record(record)  # it was not held, as far as known: repair may move it earlier
         state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
         return
     replan(state, record, event.id, Cause.RELEASED, "it was released")
@@ -455,7 +463,7 @@ def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
         failed = dialect_of(record.facts.family).speaks_against_node(event.exit_status)
         _remove_job(state, event.id, event.job_id, "ended", event.time, by_itself=not failed)
         with Bookkeeping(state, record.id, "what its end says about its nodes"):
-            note_end(state, record, event.id, failed=failed)
+            note_run_end(state, record, event.id, failed=failed)
 
 
 def _remove_job(
@@ -473,22 +481,22 @@ def _remove_job(
     if not state.freed_by[0]:
         state.freed_by = (event, f"job {job_id} {how}")
     with Bookkeeping(state, job_id, "that it blocks no node any more"):
-        unblock(state, job_id, event)
+        unblock_nodes(state, job_id, event)
     _note_run(state, record, at)
     with Bookkeeping(state, job_id, "what is held for it"):
         leave_components(state, job_id)
     if by_itself:
         with Bookkeeping(state, job_id, "how long it ran"):
-            ran_to_its_end(state, record, at)
-    if state.outlook is not None:
+            record_run_end(state, record, at)
+    if state.predictor is not None:
         with Bookkeeping(state, job_id, "that it is not predicted any more"):
-            state.outlook.forget(job_id, state.now)
+            state.predictor.forget(job_id, state.now)
 
 
 def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
     """Record the use and the cost of a run that ended."""
     with Bookkeeping(state, record.id, "what it used"):
-        book_run(state, record, at)
+        charge_run(state, record, at)
     if record.phase is Phase.RUNNING:
         for one in components():
             if one.run_ended is not None:
@@ -506,9 +514,9 @@ def replan_after_failed_run(
 def is_unchanged(state: EngineState, record: JobRecord) -> bool:
     """Return whether a job with a failed run decision may still start at its placement."""
     facts = record.facts
-    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
     return (
         understood == record.understood
         and is_eligible(facts, state.now)
-        and not state.why_stopped(facts.queue)
+        and not state.queue_stop_reason(facts.queue)
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from schedd.dialect import dialect_of
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.phases import Step, after
+from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import note_failure
@@ -18,8 +18,8 @@ from schedd.engine.place.placement import (
     replan_jobs,
     replan_overcommitted,
 )
-from schedd.engine.rank.promises import note_one
-from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.rank.promises import record_move
+from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.jobs import is_unchanged, job_nodes, replan_after_failed_run
 from schedd.model import FOREVER, NodeState
 from schedd.plan.columns import PLANNED
@@ -97,7 +97,7 @@ def on_run_accepted(state: EngineState, event: RunAccepted) -> None:
     ):
         expires = state.now + state.settings.start_wait
         taken = replace(record.attempt, accepted=True, expires=expires)
-        state.put(after(record, Step.ACCEPTED, attempt=taken))
+        state.store_record(apply_step(record, Step.ACCEPTED, attempt=taken))
 
 
 def on_run_refused(state: EngineState, event: RunRefused) -> None:
@@ -117,7 +117,7 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
     before = replace(record.back_off, refusal=text)
     if dialect.is_busy(event.code) and before.busy < settings.busy_retries and is_unchanged(state, record):
         back_off = replace(before, busy=before.busy + 1, until=state.now + settings.busy_wait)
-        record = after(record, Step.REFUSED, back_off=back_off)
+        record = apply_step(record, Step.REFUSED, back_off=back_off)
         _undo_dispatch(state, record)
         _retry_in_place(state, record, event.id, Cause.REFUSED, words)
         return
@@ -134,7 +134,7 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
         if dialect.is_refused_by_node(event.code):
             with Bookkeeping(state, record.id, "that its nodes refused it"):
                 note_failure(state, record, nodes, event.id)
-    record = after(record, Step.REFUSED, back_off=back_off)
+    record = apply_step(record, Step.REFUSED, back_off=back_off)
     _undo_dispatch(state, record)
     replan_after_failed_run(state, event.id, record, Cause.REFUSED, words)
 
@@ -144,13 +144,13 @@ def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:
     unseen.
     """
     late = any(
-        state.back <= due < state.now - _PROMPT
+        state.adapter_returned <= due < state.now - _PROMPT
         for due in (
-            state.records[job_id].attempt.expires + state.settings.answer_grace for job_id in state.out
+            state.records[job_id].attempt.expires + state.settings.answer_grace for job_id in state.dispatched
         )
     )
     if late and any(not isinstance(event, _OF_OTHERS) for event in events):
-        state.back = state.now
+        state.adapter_returned = state.now
 
 
 def void_unanswered(state: EngineState, event: str) -> None:
@@ -159,19 +159,19 @@ def void_unanswered(state: EngineState, event: str) -> None:
     On those nodes they do no harm if the server carried out the decision after all.
     """
     silent = 0
-    for job_id in list(state.out):
+    for job_id in list(state.dispatched):
         record = state.records.get(job_id)
         if record is None or record.phase is not Phase.DISPATCHED:
-            del state.out[job_id]
+            del state.dispatched[job_id]
             continue
         if state.now <= void_after(state, record):
             continue
         silent += 1
-        with Concerning(state, job_id, event):
-            record = after(record, Step.VOID)
+        with JobErrorGuard(state, job_id, event):
+            record = apply_step(record, Step.VOID)
             _undo_dispatch(state, record)
             if is_unchanged(state, record):
-                record = after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=0))
+                record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=0))
                 _retry_in_place(state, record, event, Cause.OUTAGE, _SILENCE)
             else:
                 replan_after_failed_run(state, event, record, Cause.OUTAGE, _SILENCE)
@@ -187,16 +187,16 @@ def void_after(state: EngineState, record: JobRecord) -> int:
     """
     grace = state.settings.answer_grace
     due = record.attempt.expires + grace
-    if state.now <= due + _PROMPT and state.back <= due:
+    if state.now <= due + _PROMPT and state.adapter_returned <= due:
         return due
-    return max(due, state.back + grace) if state.back > due else FOREVER
+    return max(due, state.adapter_returned + grace) if state.adapter_returned > due else FOREVER
 
 
 def _undo_dispatch(state: EngineState, record: JobRecord) -> None:
     """Return a dispatched job to the queue; its placement gets the job's own length again."""
-    state.out.pop(record.id, None)
+    state.dispatched.pop(record.id, None)
     state.plan.unfix(record.slot)
-    state.put(record)
+    state.store_record(record)
     # drop the extension granted while its start was unknown
     state.plan.set_duration(record.slot, record.understood.walltime, state.now)
 
@@ -214,13 +214,13 @@ def _retry_in_place(state: EngineState, record: JobRecord, event: str, cause: Ca
         return
     plan, slot = state.plan, record.slot
     plan.set_ready(slot, record.back_off.until)
-    state.put(record)
+    state.store_record(record)
     again_at = max(state.now, record.back_off.until)
     if plan.end(slot) <= again_at:
         before = plan.start(slot)
         gone, old = move_and_displace(state, slot, again_at)
         if plan.state(slot) == PLANNED:
-            note_one(state, event, cause, words, slot, before, again_at)
+            record_move(state, event, cause, words, slot, before, again_at)
         replan_displaced(state, gone, old, event, cause, words)
         if plan.state(slot) != PLANNED or plan.start(slot) != again_at:
             return

@@ -3,7 +3,7 @@
 import numpy as np
 
 from schedd.engine.facts.state import EngineState
-from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.plan.columns import Ints
 from schedd.policy.queue_policies import Waiting
 
@@ -40,7 +40,7 @@ def start_by_policy(state: EngineState, event: str) -> list[int]:
         if policy.reserves(blocked):
             slot = int(slots[i])
             record = state.by_slot[slot]
-            with Concerning(state, record.id if record is not None else "", event):
+            with JobErrorGuard(state, record.id if record is not None else "", event):
                 plan.place(slot, state.now)
                 reserved.append(slot)
         blocked += 1

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.facts.arrivals import SLICE
-from schedd.engine.facts.intake import waits_for
-from schedd.engine.facts.later import WAITS, look_later
+from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL
+from schedd.engine.facts.intake import first_waiting_reason
+from schedd.engine.facts.later import WAITING_PHASES, queue_reevaluation
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import (
@@ -25,7 +25,7 @@ from schedd.engine.place.placement import (
     replan_overcommitted,
 )
 from schedd.engine.place.slot_requests import refresh_request
-from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.jobs import replan_with_facts
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED
@@ -41,7 +41,7 @@ __all__ = [
 
 _LIFTED: Final = ("limit", "deadline")
 """Kinds of waiting that another policy may end."""
-_LOOKS = 10 * SLICE
+_LOOKS = 10 * ARRIVALS_PER_CALL
 """Maximum number of jobs examined per call, if few of them are replanned."""
 _STEP = 40
 """Number of jobs between two checks of the work done."""
@@ -68,7 +68,7 @@ def limits_changed(state: EngineState, event: str, words: str, odd: Iterable[str
         state.alert(
             event, "limit", f"a limit of the server cannot be read and is not enforced: {line}", words
         )
-    if state.intake.set_shared(state.limits.shared):
+    if state.requests.set_shared(state.limits.shared):
         reevaluate_waiting(state, event, None, words)
     follow_limits(state, event, words)
 
@@ -76,7 +76,7 @@ def limits_changed(state: EngineState, event: str, words: str, odd: Iterable[str
 def follow_limits(state: EngineState, event: str, words: str) -> None:
     """Recount jobs after a change of limits, and replan jobs beyond the new limits."""
     for record in state.records.values():
-        if record.phase not in WAITS:
+        if record.phase not in WAITING_PHASES:
             state.refit(record)
     _reevaluate_soon(state, _waiting(state, None), event, words)
 
@@ -85,14 +85,14 @@ def _waiting(state: EngineState, queue: str | None) -> Iterable[JobRecord]:
     return (
         record
         for record in state.records.values()
-        if record.phase in WAITS and (queue is None or record.facts.queue == queue)
+        if record.phase in WAITING_PHASES and (queue is None or record.facts.queue == queue)
     )
 
 
 def _reevaluate_soon(state: EngineState, some: Iterable[JobRecord], event: str, words: str) -> None:
     """Queue jobs for re-evaluation; a few are examined at once."""
-    look_later(state, some, event, words)
-    if len(state.rereading) <= SLICE:
+    queue_reevaluation(state, some, event, words)
+    if len(state.to_reevaluate) <= ARRIVALS_PER_CALL:
         reevaluate_slice(state, event)
 
 
@@ -100,11 +100,13 @@ def reevaluate_slice(state: EngineState, event: str) -> None:
     """Examine the next queued jobs, and replan jobs with changed requests or disallowed placements."""
     looked = changed = 0
     enough = state.plan.work + _WORK
-    while state.rereading and looked < _LOOKS and changed < SLICE and state.plan.work < enough:
-        some = list(islice(state.rereading, min(_STEP, SLICE)))
+    while (
+        state.to_reevaluate and looked < _LOOKS and changed < ARRIVALS_PER_CALL and state.plan.work < enough
+    ):
+        some = list(islice(state.to_reevaluate, min(_STEP, ARRIVALS_PER_CALL)))
         changed += reevaluate(state, some)
         looked += len(some)
-    if not state.rereading:
+    if not state.to_reevaluate:
         state.limits.forget(state.plan.drop_idle_pools())
     if state.limits.lowered:
         displace_in_lowered_pools(state, event, Cause.QUEUE, "a limit was lowered")
@@ -115,10 +117,10 @@ def reevaluate(state: EngineState, jobs: Iterable[str]) -> int:
     changed = 0
     stay: dict[tuple[str, Cause, str], list[int]] = {}
     for job_id in jobs:
-        event, words, told = state.rereading.pop(job_id)
+        event, words, told = state.to_reevaluate.pop(job_id)
         record = state.records.get(job_id)
         if record is not None:
-            with Concerning(state, job_id, event):
+            with JobErrorGuard(state, job_id, event):
                 if _reevaluate_job(state, record, event, words, Cause(told)):
                     changed += 1
                 elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
@@ -152,12 +154,12 @@ def _node_cause(cause: Cause) -> Cause:
 
 def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: str, cause: Cause) -> bool:
     """Examine one job. Return whether it was replanned."""
-    if record.phase in WAITS and _reads_differently(state, record):
+    if record.phase in WAITING_PHASES and _reads_differently(state, record):
         replan_with_facts(state, event, record, record.facts, Cause.ADMIN, words)
         return True
     refresh_request(state, record)
     state.refit(record)
-    if record.phase not in WAITS or record.slot < 0:
+    if record.phase not in WAITING_PHASES or record.slot < 0:
         return False
     answer = record.answer
     waits = answer.kind if isinstance(answer, WaitingFor) else ""
@@ -191,14 +193,16 @@ def _reads_differently(state: EngineState, record: JobRecord) -> bool:
     if facts.id in state.aside:
         return False
     queue = state.queues.get(facts.queue)
-    return state.intake.read(facts, queue, state.server.defaults) != record.understood
+    return state.requests.read(facts, queue, state.server.defaults) != record.understood
 
 
 def _has_wrong_queue_state(state: EngineState, record: JobRecord, waits: str) -> bool:
     """Return whether a job has a start in a stopped queue, or none in a queue that runs again."""
     if record.phase is Phase.BLOCKED and waits != "queue":
         return False  # it waits for something else first
-    wait = waits_for(record.facts, state.why_stopped(record.facts.queue), chained=bool(record.behind))
+    wait = first_waiting_reason(
+        record.facts, state.queue_stop_reason(record.facts.queue), chained=bool(record.behind)
+    )
     if record.phase is Phase.WAITING:
         return wait is not None and wait[0] == "queue"
     return wait is None or WaitingFor(*wait) != record.answer

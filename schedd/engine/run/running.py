@@ -7,15 +7,15 @@ from dataclasses import replace
 from schedd.dialect import dialect_of
 from schedd.engine.component import components
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.intake import Understood
-from schedd.engine.facts.phases import Step, after
-from schedd.engine.facts.records import Cause, JobRecord, Phase, RunSoFar
-from schedd.engine.facts.shares import shares_of, takes_of
+from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
+from schedd.engine.facts.shares import planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import block, unblock
+from schedd.engine.machine.nodes import block_nodes, unblock_nodes
 from schedd.engine.place.placement import displace_for
-from schedd.engine.rank.promises import began
-from schedd.engine.rank.quarantine import Concerning
+from schedd.engine.rank.promises import judge_start
+from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
 
@@ -63,17 +63,17 @@ def start_running(
     if ours and (walltime := walltime_to_set(record)) is not None:
         facts = replace(facts, resources={**facts.resources, "walltime": str(walltime)})
     # It may have been altered while its run decision was out.
-    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
     altered = _without_notes(understood) != _without_notes(record.understood)
     planned = state.plan.start(record.slot) if record.slot >= 0 else -1
-    as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
+    as_planned = ours and not altered and _same_nodes(planned_shares(state.plan, record.slot), shares)
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)  # no dependency holds it any more
-    state.out.pop(record.id, None)
+    state.dispatched.pop(record.id, None)
     with Bookkeeping(state, record.id, "whether its promise was kept"):
-        record = began(state, record, event, started)
-    record = after(record, Step.STARTED, facts=facts, understood=understood, run=RunSoFar(started))
-    record = state.put(_with_slot(state, record))
+        record = judge_start(state, record, event, started)
+    record = apply_step(record, Step.STARTED, facts=facts, understood=understood, run=CurrentRun(started))
+    record = state.store_record(_with_slot(state, record))
     beyond = walltime_end(record) - state.plan.end(record.slot)  # seconds not covered by its placement
     if as_planned and planned <= started and beyond <= min(_PROMPT_S, state.settings.end_allowance):
         _fix_and_watch(state, record, state.plan.end(record.slot))
@@ -91,7 +91,7 @@ def walltime_to_set(record: JobRecord) -> int | None:
     return record.understood.walltime if shrinkable and not record.understood.assumed else None
 
 
-def _without_notes(understood: Understood) -> Understood:
+def _without_notes(understood: ParsedRequest) -> ParsedRequest:
     request = understood.request
     return understood if request is None else replace(understood, request=replace(request, notes=()))
 
@@ -125,7 +125,7 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
     # A start in the future comes from a wrong clock: it says neither when the job started nor that a decision
     # had expired.
     ahead = started > state.now + AHEAD
-    unsure = (state.now if ahead else started) <= state.unsure
+    unsure = (state.now if ahead else started) <= state.unsure_until
     if record.facts.state == "S" or (not by and (state.diverged or unsure)):
         return
     if record.attempt.decided >= 0 and (ahead or started <= record.attempt.expires + settings.answer_grace):
@@ -134,13 +134,15 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
     state.alert(event, "by_hand", f"job {record.id} was started by {who}, not by this scheduler")
     if by or not settings.alone or state.foreign:
         return
-    state.by_hand = [at for at in state.by_hand if at > state.now - settings.alone_within] + [state.now]
-    if len(state.by_hand) < settings.alone_starts:
+    state.unexplained_starts = [
+        at for at in state.unexplained_starts if at > state.now - settings.alone_within
+    ] + [state.now]
+    if len(state.unexplained_starts) < settings.alone_starts:
         return
     words = f"job {record.id} was started by somebody else"
-    if len(state.by_hand) > 1:
-        seconds = state.now - state.by_hand[0]
-        words += f", as {len(state.by_hand) - 1} others were within {seconds} s before"
+    if len(state.unexplained_starts) > 1:
+        seconds = state.now - state.unexplained_starts[0]
+        words += f", as {len(state.unexplained_starts) - 1} others were within {seconds} s before"
     state.foreign = words
     state.alert(event, "foreign", f"{state.foreign}: another scheduler is active; no more jobs are started")
 
@@ -151,7 +153,7 @@ def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
         request = Request((Chunk(cpus=0),), Place.FREE)
         pools = state.pools_for(record.facts, record.understood)
         slot = state.new_slot(request, max(1, record.understood.walltime), pools)
-        record = after(record, Step.GIVEN_SLOT, slot=slot)
+        record = apply_step(record, Step.GIVEN_SLOT, slot=slot)
     else:
         state.refit(record)
     if record.understood.assumed:
@@ -178,7 +180,7 @@ def fix_shares(state: EngineState, record: JobRecord) -> None:
     state.queue.pop(slot, None)
     state.plan.remove(slot, state.now)
     state.plan.set_duration(slot, end - start, state.now)
-    state.plan.fix(slot, start, takes_of(state.plan, record.understood.request, record.facts.shares))
+    state.plan.fix(slot, start, takes_for_shares(state.plan, record.understood.request, record.facts.shares))
     heapq.heappush(state.ends, (end, slot, record.id))
 
 
@@ -198,7 +200,7 @@ def fix_until(state: EngineState, record: JobRecord, end: int) -> None:
 
 def on_running_job_altered(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
     """Apply the server's present description of a running job, with its walltime and shares."""
-    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
     shares = facts.shares or record.facts.shares
     told = facts.started if facts.started is not None else record.run.started
     started = _correct_start(state, record, told)
@@ -206,11 +208,13 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     facts = replace(facts, shares=shares, started=started, state=letter)
     same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started
     if same_place and understood.walltime == record.understood.walltime:
-        state.put(after(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=record.run))
+        state.store_record(
+            apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=record.run)
+        )
         return
-    unblock(state, record.id, event)
-    new = after(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=RunSoFar(started))
-    new = state.put(_with_slot(state, new))
+    unblock_nodes(state, record.id, event)
+    new = apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=CurrentRun(started))
+    new = state.store_record(_with_slot(state, new))
     fix_shares(state, new)
     words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
     displace_for(state, [new.slot], event, Cause.ADMIN, words)
@@ -242,7 +246,7 @@ def extend_overruns(state: EngineState, event: str) -> None:
         heapq.heappop(state.ends)  # a job that ended earlier is removed at once
         if record is None or not holds:
             continue
-        with Concerning(state, job_id, event):
+        with JobErrorGuard(state, job_id, event):
             found = _past_end(state, record, event)
             if found is not None:
                 cause, words = found
@@ -279,11 +283,13 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
     if over < settings.overrun_blocked:
         # the time at which its nodes count as blocked must not be missed
         step = min(step, settings.overrun_blocked - over)
-    record = state.put(after(record, Step.OVERRAN, run=replace(record.run, overruns=record.run.overruns + 1)))
+    record = state.store_record(
+        apply_step(record, Step.OVERRAN, run=replace(record.run, overruns=record.run.overruns + 1))
+    )
     _extend(state, record, step)
     # A job without walltime is ended by no one: an overrun says nothing about its nodes.
     late = over >= settings.overrun_blocked and not record.understood.assumed
-    if late and block(state, record, event, words):
+    if late and block_nodes(state, record, event, words):
         nodes = ", ".join(share.node for share in record.facts.shares)
         past = f"job {record.id} is {over} s past its walltime: {nodes} counts as blocked"
         state.alert(event, "overrun", past, record.id)

@@ -7,7 +7,7 @@ import numpy as np
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.throughput import Apps, measured, with_measured
+from schedd.engine.facts.throughput import AppRates, measured_run_times, with_measured_run_times
 from schedd.engine.place.backfilling import backfill_rule_outline, with_expected_run_times
 from schedd.plan.backfill import BackfillRule
 from schedd.plan.columns import Ints
@@ -28,7 +28,13 @@ from schedd.predict import (
 )
 from schedd.wire import ExpectedFacts, StartsExpected
 
-__all__ = ["Foretold", "Outset", "foretell", "outset", "within"]
+__all__ = [
+    "ExpectedStarts",
+    "ExpectedStartsInput",
+    "cap_at_promise",
+    "compute_expected_starts",
+    "expected_starts_input",
+]
 
 _WORK = 20_000_000_000
 """Segments of the plan that a round visits at most: some minutes of a processor."""
@@ -37,7 +43,7 @@ _SLICE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Outset:
+class ExpectedStartsInput:
     """What a round begins with, copied between two batches; it is the caller's own, who leaves it as it
     is.
     """
@@ -45,7 +51,7 @@ class Outset:
     plan: Plan
     now: int
     by_slot: tuple[JobRecord | None, ...]
-    apps: Apps
+    apps: AppRates
     queued: frozenset[int]
     """Slots of jobs that a queue policy has waiting."""
     since: Ints
@@ -68,12 +74,12 @@ class Outset:
     @property
     def measured(self) -> Mapping[str, int]:
         """How long jobs run by their throughput, where they are planned, in seconds."""
-        return measured(self.by_slot, self.plan, self.apps)
+        return measured_run_times(self.by_slot, self.plan, self.apps)
 
     @property
     def predictions(self) -> Mapping[str, Prediction]:
         """How long each job runs, by what was known then."""
-        return with_measured(self.open_jobs.renew_predictions(), self.measured)
+        return with_measured_run_times(self.open_jobs.renew_predictions(), self.measured)
 
     @property
     def rule(self) -> BackfillRule | None:
@@ -84,7 +90,7 @@ class Outset:
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
+class ExpectedStarts:
     """What a round found: all starts by predicted run times, and those that are to be told.
 
     ``plan`` is the plan decoded with the medians of predicted run times; ``scene`` and ``drawn`` are what
@@ -109,14 +115,14 @@ class Foretold:
             yield StartsExpected(id=f"{name}:{first // _SLICE}", time=self.as_of, jobs=part)
 
 
-def outset(state: EngineState) -> Outset | None:
+def expected_starts_input(state: EngineState) -> ExpectedStartsInput | None:
     """To be called between two batches; None where nothing is predicted."""
-    outlook = state.outlook
+    outlook = state.predictor
     if outlook is None:
         return None
     plan = state.plan.fork()
     plan.limit_work(all_of_them=_WORK)
-    return Outset(
+    return ExpectedStartsInput(
         plan=plan,
         now=state.now,
         by_slot=tuple(state.by_slot),
@@ -133,10 +139,12 @@ def outset(state: EngineState) -> Outset | None:
     )
 
 
-def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> Foretold:
+def compute_expected_starts(
+    given: ExpectedStartsInput, ready: Callable[[Plan], None] = lambda _: None
+) -> ExpectedStarts:
     """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
     now, ids, seconds = given.now, given.ids, given.measured
-    predictions = with_measured(given.open_jobs.renew_predictions(), seconds)
+    predictions = with_measured_run_times(given.open_jobs.renew_predictions(), seconds)
     scene = StartSampler.from_plan(
         given.plan,
         now,
@@ -163,12 +171,16 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
             continue
         starts[job] = start
         kind, counts = classify_estimate(given.kinds, job, now, int(given.since[slot]), start)
-        new = within(given.kinds[kind].estimate(now, start, by_plan, late), now, int(given.promise[slot]))
+        new = cap_at_promise(
+            given.kinds[kind].estimate(now, start, by_plan, late), now, int(given.promise[slot])
+        )
         p50 = int(given.expected[slot])
         old = ExpectedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not is_unchanged(old, new, now):
             told.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
-    return Foretold(now, plan, scene, tuple(drawn), starts, tuple(told), predictions, seconds, given.kinds)
+    return ExpectedStarts(
+        now, plan, scene, tuple(drawn), starts, tuple(told), predictions, seconds, given.kinds
+    )
 
 
 def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:
@@ -176,7 +188,7 @@ def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:
     return ArrayEnds(arrays.number.copy(), arrays.end.copy()) if arrays is not None else None
 
 
-def within(expected: ExpectedStart, now: int, promised: int) -> ExpectedStart:
+def cap_at_promise(expected: ExpectedStart, now: int, promised: int) -> ExpectedStart:
     """No later than promised, unless that has passed."""
     if promised <= now or expected.p90 <= promised:
         return expected

@@ -11,10 +11,10 @@ from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.displayed_start import displayed_start
 from schedd.engine.facts.pools import binding, room_of
 from schedd.engine.facts.records import Breach, ChangeSet, JobRecord, Phase, Risk
-from schedd.engine.facts.shares import merged
-from schedd.engine.facts.words import notes, why
-from schedd.engine.show.node_sets import sets_of, together_of
-from schedd.engine.show.view import Published
+from schedd.engine.facts.shares import merge_shares
+from schedd.engine.facts.words import explain_job, job_notes
+from schedd.engine.show.node_sets import find_node_sets, required_node_sets
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, MEM
 from schedd.policy.limits import format_limit
@@ -23,21 +23,21 @@ from schedd.wire import ShareFacts
 __all__ = [
     "Change",
     "ExpectedStart",
+    "JobStatus",
     "JobView",
-    "Standing",
-    "expected_of",
+    "job_displayed_start",
+    "job_expected_start",
     "job_history",
+    "job_promised_start",
+    "job_shares",
+    "job_status",
     "job_view",
     "last_change",
-    "promised_of",
-    "record_of",
-    "shares_of",
-    "standing_of",
-    "told_of",
-    "view_of",
+    "published_record",
+    "render_job",
 ]
 
-Standing = Literal["running", "starting", "planned", "waiting", "never"]
+JobStatus = Literal["running", "starting", "planned", "waiting", "never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class JobView:
     queue: str
     job_state: str
     """The server's letter: Q queued, H held, W waiting, R running, E exiting, T, S."""
-    state: Standing
+    state: JobStatus
     """Where the job stands with the planner: `running`; `starting` (told to the server); `planned`;
     `waiting` for something whose end is not known; `never` to run on this cluster as it is."""
     priority: int
@@ -147,7 +147,7 @@ class JobView:
     """Why the plan may not show the server's present state; empty when it does."""
 
 
-def record_of(published: Published, job_id: str) -> JobRecord | None:
+def published_record(published: PlanSnapshot, job_id: str) -> JobRecord | None:
     """The published record of a job; None when it is not known."""
     record = published.slotless.get(job_id)
     if record is not None:
@@ -163,11 +163,11 @@ def record_of(published: Published, job_id: str) -> JobRecord | None:
     return next((r for r in published.records if r is not None and r.id == job_id), None)
 
 
-def told_of(published: Published, record: JobRecord, start: int) -> int:
+def job_displayed_start(published: PlanSnapshot, record: JobRecord, start: int) -> int:
     """The start that people are shown of a job that is planned for ``start``, or started then; -1: none."""
-    if record.slot < 0 or standing_of(record, start) != "planned":
+    if record.slot < 0 or job_status(record, start) != "planned":
         return start
-    return displayed_start(int(published.told[record.slot]), start, published.as_of)
+    return displayed_start(int(published.published_start[record.slot]), start, published.as_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class ExpectedStart:
 _NOT_EXPECTED = ExpectedStart()
 
 
-def expected_of(published: Published, record: JobRecord) -> ExpectedStart:
+def job_expected_start(published: PlanSnapshot, record: JobRecord) -> ExpectedStart:
     """What is told of a job that is planned, or that a queue policy has waiting."""
     slot = record.slot
     if slot < 0 or record.phase is not Phase.WAITING or published.expected[slot] < 0:
@@ -194,19 +194,19 @@ def expected_of(published: Published, record: JobRecord) -> ExpectedStart:
     )
 
 
-def promised_of(published: Published, record: JobRecord) -> int | None:
+def job_promised_start(published: PlanSnapshot, record: JobRecord) -> int | None:
     """The latest start that is promised; None: nothing is."""
     promised = int(published.promise[record.slot]) if record.slot >= 0 else FOREVER
     return promised if promised < FOREVER else None
 
 
-def job_view(published: Published, job_id: str) -> JobView | None:
+def job_view(published: PlanSnapshot, job_id: str) -> JobView | None:
     """The job as it stood after the published batch; None when it is not known."""
-    record = record_of(published, job_id)
-    return view_of(published, record) if record is not None else None
+    record = published_record(published, job_id)
+    return render_job(published, record) if record is not None else None
 
 
-def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | None = None) -> JobView:
+def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str] | None = None) -> JobView:
     """The row of a job; ``record`` must be the published one.
 
     Where ``only`` some fields are wanted, the others may be empty: those that take long to find.
@@ -218,18 +218,18 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
     facts, slot = record.facts, record.slot
     start = int(published.starts[slot]) if slot >= 0 else -1
     walltime = record.understood.walltime
-    standing = standing_of(record, start)
-    told = told_of(published, record, start)
-    expected = expected_of(published, record)
+    standing = job_status(record, start)
+    told = job_displayed_start(published, record, start)
+    expected = job_expected_start(published, record)
     deadline = read_deadline(facts.resources, facts.submitted)
     needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
     limits = _limited_by(published, record) if needs_limits else ()
-    together = together_of(record, published.node_sets)
+    together = required_node_sets(record, published.node_sets)
     needs_sets = together is not None and (wants("node_sets") or wants("notes") or wants("why"))
-    shares = shares_of(published, record) if start >= 0 and (wants("planned_nodes") or needs_sets) else ()
+    shares = job_shares(published, record) if start >= 0 and (wants("planned_nodes") or needs_sets) else ()
     sets: tuple[str, ...] = ()
     if needs_sets and together is not None and shares:
-        sets = sets_of(together, published.nodes, [share.node for share in shares])
+        sets = find_node_sets(together, published.nodes, [share.node for share in shares])
     return JobView(
         id=record.id,
         name=facts.name,
@@ -258,7 +258,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         expected_start=expected.start,
         expected_by=expected.by,
         expected_as_of=expected.as_of,
-        promised_start=promised_of(published, record),
+        promised_start=job_promised_start(published, record),
         limited_by=limits,
         deadline=deadline,
         deadline_state=_deadline_state(deadline, walltime, start, standing, published.as_of),
@@ -267,8 +267,8 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
         requirement=record.answer.requirement if isinstance(record.answer, Never) else "",
-        notes=tuple(notes(record, start, sets)) if wants("notes") else (),
-        why=why(record, start, limits, sets, told) if wants("why") else "",
+        notes=tuple(job_notes(record, start, sets)) if wants("notes") else (),
+        why=explain_job(record, start, limits, sets, told) if wants("why") else "",
         at_risk=record.risk,
         breaches=record.breaches,
         last_change=last_change(published, slot) if slot >= 0 and wants("last_change") else None,
@@ -280,7 +280,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
 
 
 def _deadline_state(
-    deadline: int | None, walltime: int, start: int, standing: Standing, now: int
+    deadline: int | None, walltime: int, start: int, standing: JobStatus, now: int
 ) -> Literal["", "on_track", "at_risk", "missed"]:
     if deadline is None:
         return ""
@@ -290,7 +290,7 @@ def _deadline_state(
     return "at_risk" if soonest <= deadline and standing != "never" else "missed"
 
 
-def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
+def _limited_by(published: PlanSnapshot, record: JobRecord) -> tuple[str, ...]:
     """The limits that leave a planned job no room before its start."""
     slot = record.slot
     start, end = int(published.starts[slot]), int(published.starts[slot] + published.durations[slot])
@@ -306,7 +306,7 @@ def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
     return tuple(found)
 
 
-def standing_of(record: JobRecord, start: int) -> Standing:
+def job_status(record: JobRecord, start: int) -> JobStatus:
     """Where a job with this (planned) start stands."""
     if record.phase is Phase.RUNNING:
         return "running"
@@ -317,7 +317,7 @@ def standing_of(record: JobRecord, start: int) -> Standing:
     return "never" if isinstance(record.answer, Never) else "waiting"
 
 
-def shares_of(published: Published, record: JobRecord) -> tuple[ShareFacts, ...]:
+def job_shares(published: PlanSnapshot, record: JobRecord) -> tuple[ShareFacts, ...]:
     """What a placed job holds of each node; what it asks for where it holds whole nodes."""
     if record.phase is Phase.RUNNING:
         return record.facts.shares
@@ -334,10 +334,10 @@ def shares_of(published: Published, record: JobRecord) -> tuple[ShareFacts, ...]
             mem = sum(n * chunk.mem for n, chunk in zip(counts, asked, strict=True))
             gpus = sum(n * chunk.gpus for n, chunk in zip(counts, asked, strict=True))
         shares.append(ShareFacts(published.names[row], cpus, mem, gpus))
-    return tuple(merged(shares))
+    return tuple(merge_shares(shares))
 
 
-def last_change(published: Published, slot: int) -> Change | None:
+def last_change(published: PlanSnapshot, slot: int) -> Change | None:
     """The last move of the planned start of the job that has this slot."""
     number = int(published.last_move[slot])
     if number < 0:
@@ -369,7 +369,7 @@ def _change(found: ChangeSet, slot: int) -> Change:
     )
 
 
-def job_history(published: Published, record: JobRecord, most: int = 100) -> tuple[Change, ...]:
+def job_history(published: PlanSnapshot, record: JobRecord, most: int = 100) -> tuple[Change, ...]:
     """The latest moves of a job's planned start, the newest first; ``record`` must be the published one.
 
     A job that was altered so that it asks for other nodes begins a new history. The log is bounded: the
@@ -381,7 +381,7 @@ def job_history(published: Published, record: JobRecord, most: int = 100) -> tup
     found: list[Change] = []
     # The engine appends meanwhile; a copy of a deque is taken at once.
     for change in reversed(published.changes.copy()):
-        if len(found) == most or change.number < published.born[slot]:
+        if len(found) == most or change.number < published.first_change[slot]:
             break
         if change.generation <= published.generation and (change.slots == slot).any():
             found.append(_change(change, slot))

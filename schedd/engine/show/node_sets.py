@@ -6,10 +6,10 @@ from schedd.engine.facts.records import JobRecord
 from schedd.model import NodeSets, Place
 from schedd.wire import NodeFacts
 
-__all__ = ["sets_of", "together_of"]
+__all__ = ["find_node_sets", "required_node_sets"]
 
 
-def together_of(record: JobRecord, site: NodeSets | None) -> NodeSets | None:
+def required_node_sets(record: JobRecord, site: NodeSets | None) -> NodeSets | None:
     """The sets on one of which the job is to be kept: its own wish, or the site's; None where it cannot
     be apart anyway.
     """
@@ -19,7 +19,9 @@ def together_of(record: JobRecord, site: NodeSets | None) -> NodeSets | None:
     return request.together or site
 
 
-def sets_of(together: NodeSets, nodes: Mapping[str, NodeFacts], names: Collection[str]) -> tuple[str, ...]:
+def find_node_sets(
+    together: NodeSets, nodes: Mapping[str, NodeFacts], names: Collection[str]
+) -> tuple[str, ...]:
     """The sets that nodes of these names are in: one where it has all of them, else all that have any."""
     mine = {name: {name, *nodes[name].properties} if name in nodes else {name} for name in names}
     if together.by:

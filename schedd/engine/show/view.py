@@ -1,7 +1,7 @@
 """What readers see: frozen copies of the plan's columns per batch. `job_view` renders rows of them.
 
 Publishing copies whole columns and lists; no Python statement runs per job. Readers in other threads hold a
-`Published` as long as they like and never wait for the engine.
+`PlanSnapshot` as long as they like and never wait for the engine.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ from schedd.engine.component import (
     published_parts,
 )
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.facts.intake import why_stopped
-from schedd.engine.facts.numbers import Numbers
+from schedd.engine.facts.intake import queue_stop_reason
+from schedd.engine.facts.numbers import JobNumbers
 from schedd.engine.facts.records import ChangeSet, JobRecord, TransferRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
@@ -33,14 +33,14 @@ from schedd.policy.limits import Limit
 from schedd.policy.reliability import Life
 from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
 
-__all__ = ["Published", "publish"]
+__all__ = ["PlanSnapshot", "publish_snapshot"]
 
 
 _Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PlanSnapshot:
     """The plan as it was after one batch. Columns are by slot and read-only.
 
     ``ids``, ``numbers`` and ``changes`` are the engine's own and may be ahead: what is found there counts
@@ -59,7 +59,7 @@ class Published:
     server: ServerFacts
     plan: PlanReadView
     promise: Ints
-    told: Ints
+    published_start: Ints
     """The start that was told last of each job: see ``schedd.engine.facts.displayed_start``."""
     expected: Ints
     expected_by: Ints
@@ -70,13 +70,13 @@ class Published:
     """When the expected starts were last worked out; -1: never."""
     changed: Ints
     last_move: Ints
-    born: Ints
-    array_of: Ints
+    first_change: Ints
+    array_hash: Ints
     """The number of each one's array, as ``schedd.engine.facts.arrays`` gives it; 0: of none."""
     records: tuple[JobRecord | None, ...]
     slotless: Mapping[str, JobRecord]
     ids: Mapping[str, JobRecord]
-    numbers: Numbers
+    numbers: JobNumbers
     changes: deque[ChangeSet]
     names: Mapping[int, str]
     nodes: Mapping[str, NodeFacts]
@@ -149,10 +149,10 @@ class Published:
         """What the component publishes whose values are of this type."""
         return cast("_Part", self.parts[kind])
 
-    def why_stopped(self, queue: str) -> str:
+    def queue_stop_reason(self, queue: str) -> str:
         """Why the queue starts nothing; empty where it does."""
         hold = next((one for one in self.holds if (one.kind, one.name) == ("queue", queue)), None)
-        return why_stopped(self.queues.get(queue), hold)
+        return queue_stop_reason(self.queues.get(queue), hold)
 
     @property
     def starts(self) -> Ints:
@@ -195,7 +195,7 @@ def _blocks(state: EngineState) -> dict[int, str]:
 
 def _closed(state: EngineState) -> dict[str, str]:
     held = (name for kind, name in state.holds if kind == "node")
-    closed = {name: describe_closed_node(state, name) for name in (*state.blocked, *state.holes, *held)}
+    closed = {name: describe_closed_node(state, name) for name in (*state.blocked, *state.black_holes, *held)}
     for one in components():
         if one.closing is not None:
             closed = {**one.closing(state), **closed}
@@ -211,14 +211,14 @@ def _nodes(state: EngineState, closed: Iterable[str]) -> dict[str, NodeFacts]:
 
 
 def _held(state: EngineState) -> dict[str, tuple[int, float, float]]:
-    kinds = state.outlook.calibrations if state.outlook is not None else {}
+    kinds = state.predictor.calibrations if state.predictor is not None else {}
     return {kind: (len(one.recent_hits), *one.coverage) for kind, one in kinds.items() if one.recent_hits}
 
 
-def publish(state: EngineState) -> Published:
+def publish_snapshot(state: EngineState) -> PlanSnapshot:
     """The state as readers may see it; to be called between batches, by the thread that owns the state."""
     closed = _closed(state)
-    return Published(
+    return PlanSnapshot(
         settings=state.settings,
         generation=state.generation,
         as_of=state.now,
@@ -230,15 +230,15 @@ def publish(state: EngineState) -> Published:
         server=state.server,
         plan=state.plan.read_view(),
         promise=_frozen(state.promise),
-        told=_frozen(state.told),
+        published_start=_frozen(state.published_start),
         expected=_frozen(state.expected),
         expected_by=_frozen(state.expected_by),
         expected_held=_held(state),
-        expected_as_of=state.outlook.as_of if state.outlook is not None else -1,
+        expected_as_of=state.predictor.as_of if state.predictor is not None else -1,
         changed=_frozen(state.changed),
         last_move=_frozen(state.last_move),
-        born=_frozen(state.born),
-        array_of=_frozen(state.array_of),
+        first_change=_frozen(state.first_change),
+        array_hash=_frozen(state.array_hash),
         records=tuple(state.by_slot),
         slotless=dict(state.slotless),
         ids=state.records,
@@ -258,10 +258,10 @@ def publish(state: EngineState) -> Published:
         measured_draws=measured_draws(state),
         node_details=node_details(state),
         lives=dict(state.lives),
-        pressures=dict(state.ranks.demand.pressures),
+        pressures=dict(state.ranking.demand.pressures),
         copies=state.limits.copies,
         blocks=_blocks(state),
-        starting=tuple(state.out),
+        starting=tuple(state.dispatched),
         arriving=len(state.arriving),
         breaches=state.breaches,
         at_risk=len(state.risks),

@@ -18,7 +18,7 @@ from schedd.api.request_bodies import AccountRequest, AccountTransfer
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.features.accounts.background import AccountsWorker
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.policy.accounts import SCALE, Account, Period, Unit
@@ -321,7 +321,7 @@ def _readable_user(visibility: JobVisibility, user: str) -> str:
     return user or visibility.viewer.name
 
 
-def visible_accounts(published: Published, who: str, visibility: JobVisibility) -> tuple[AccountView, ...]:
+def visible_accounts(published: PlanSnapshot, who: str, visibility: JobVisibility) -> tuple[AccountView, ...]:
     """The accounts that the caller may see, by name."""
     user = who.partition("@")[0]
     accounts = published.part(PublishedAccounts).accounts.values()
@@ -350,7 +350,7 @@ def _accounts_reply(request: Request, cluster: PlanLoop, who: str, visibility: J
     return reply(request, AccountsView(accounts=views, **snapshot_fields(published)), published)
 
 
-def _account_view(account: Account, published: Published, *, all_users: bool) -> AccountView:
+def _account_view(account: Account, published: PlanSnapshot, *, all_users: bool) -> AccountView:
     scale = SCALE[account.unit]
     held = published.part(PublishedAccounts).held.get(account.name, 0)
     view = AccountView(
@@ -371,7 +371,7 @@ def _account_view(account: Account, published: Published, *, all_users: bool) ->
     return view if all_users else replace(view, users=())
 
 
-def _ledger_entry(one: LedgerRow, published: Published) -> LedgerEntry:
+def _ledger_entry(one: LedgerRow, published: PlanSnapshot) -> LedgerEntry:
     scale = SCALE["money" if one.unit == "money" else "core_hours"]
     return LedgerEntry(
         number=one.number,
@@ -391,7 +391,7 @@ def _ledger_entry(one: LedgerRow, published: Published) -> LedgerEntry:
     )
 
 
-def _charge_summary(one: ChargeTotal, published: Published) -> ChargeSummary:
+def _charge_summary(one: ChargeTotal, published: PlanSnapshot) -> ChargeSummary:
     scale = SCALE["money" if one.unit == "money" else "core_hours"]
     return ChargeSummary(
         month=one.month,
@@ -405,7 +405,7 @@ def _charge_summary(one: ChargeTotal, published: Published) -> ChargeSummary:
     )
 
 
-def _unit_name(unit: str, published: Published) -> str:
+def _unit_name(unit: str, published: PlanSnapshot) -> str:
     return parse_economy(published.settings.site).currency if unit == "money" else "core_hours"
 
 

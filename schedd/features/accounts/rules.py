@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.engine.component import PricedUse, UseBegan
-from schedd.engine.facts.intake import Understood
+from schedd.engine.facts.intake import ParsedRequest
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -116,7 +116,7 @@ def most_expensive(
     nodes: Mapping[str, NodeFacts],
     account: Account,
     facts: JobFacts,
-    understood: Understood,
+    understood: ParsedRequest,
 ) -> int:
     """The most that a waiting job can cost, in the account's smallest unit."""
     amounts = claim_of(facts, understood).amounts
@@ -324,7 +324,7 @@ def set_account(state: EngineState, event: AccountSet) -> None:
     book = account_book(state)
     before = book.accounts.get(event.name)
     if before is not None and before.unit != event.unit:
-        state.taken[event.id] = 0
+        state.jobs_moved_by[event.id] = 0
         return
     account = before or Account(name=event.name, unit=event.unit, created=state.now, since=state.now)
     if before is None or before.period != event.period:
@@ -340,7 +340,7 @@ def set_account(state: EngineState, event: AccountSet) -> None:
     )
     gained = account.balance - (before.balance if before is not None else 0)
     book.enter(account, state.now, "set", gained, by=event.by, reason=event.reason)
-    state.taken[event.id] = 1
+    state.jobs_moved_by[event.id] = 1
 
 
 def transfer_amount(state: EngineState, event: AccountMoved) -> None:
@@ -355,7 +355,7 @@ def transfer_amount(state: EngineState, event: AccountMoved) -> None:
         and event.source != event.target
         and (source is None or book.available(source.name) >= event.amount)
     )
-    state.taken[event.id] = int(possible)
+    state.jobs_moved_by[event.id] = int(possible)
     if not possible:
         return
     more = {"by": event.by, "reason": event.reason}

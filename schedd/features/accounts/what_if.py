@@ -1,8 +1,8 @@
 """What a job that is only asked about would have to wait for, by its account."""
 
-from schedd.engine.facts.intake import Understood
-from schedd.engine.show.job_view import record_of
-from schedd.engine.show.view import Published
+from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.show.job_view import published_record
+from schedd.engine.show.view import PlanSnapshot
 from schedd.features.accounts.rules import account_of, missing_funds, most_expensive
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts
@@ -14,7 +14,7 @@ __all__ = ["wait_in_what_if"]
 
 
 def wait_in_what_if(
-    published: Published, facts: JobFacts, understood: Understood, instead_of: str
+    published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, instead_of: str
 ) -> WaitingFor | None:
     """What the job must wait for. What is held for the job ``instead_of`` counts as available."""
     book = published.part(PublishedAccounts)
@@ -28,7 +28,7 @@ def wait_in_what_if(
     if user and not account.lets(user):
         return WaitingFor("account", f"account {account.name} to be open to {user}")
     available = account.balance + account.overdraft - book.held.get(account.name, 0)
-    other = record_of(published, instead_of) if instead_of else None
+    other = published_record(published, instead_of) if instead_of else None
     planned = other is not None and other.slot >= 0 and published.starts[other.slot] >= 0
     if other is not None and planned and account_of(site.part(AccountSettings), other.facts) == account.name:
         available += most_expensive(site, published.nodes, account, other.facts, other.understood)

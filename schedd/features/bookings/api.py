@@ -19,7 +19,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.features.bookings.order_figures import booking_order_figures
 from schedd.features.bookings.state import (
     LIVE,
@@ -254,7 +254,7 @@ class BookingOrdersView(SnapshotAnswer):
     orders: tuple[BookingOrderView, ...]
 
 
-def booking_view(published: Published, one: Booking) -> BookingView:
+def booking_view(published: PlanSnapshot, one: Booking) -> BookingView:
     """A booking as its owner sees it."""
     event, live = one.event, one.phase in LIVE
     placed = one.start >= 0
@@ -462,7 +462,7 @@ def _booking_reply(request: Request, cluster: PlanLoop, name: str) -> Response:
     )
 
 
-def visible_bookings(published: Published, caller: Bearer) -> tuple[list[BookingView], int]:
+def visible_bookings(published: PlanSnapshot, caller: Bearer) -> tuple[list[BookingView], int]:
     """The bookings that are not over and that the caller may see, by start; and the number of the others."""
     live = [one for one in published_bookings(published).values() if one.phase in LIVE]
     live.sort(key=lambda one: (one.start, one.name))

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.features.bookings.api import visible_bookings
 from schedd.service.access.roles import Bearer
 
 __all__ = ["calendar_context"]
 
 
-def calendar_context(published: Published, viewer: Bearer) -> dict[str, Any]:
+def calendar_context(published: PlanSnapshot, viewer: Bearer) -> dict[str, Any]:
     """The bookings that the viewer may see, and the number of others, for the calendar's template."""
     shown, others = visible_bookings(published, viewer)
     return {"bookings": shown, "others": others}

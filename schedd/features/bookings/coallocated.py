@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import moment_in_words
+from schedd.engine.facts.words import format_moment
 from schedd.features.bookings.placement import find_transfer_booking
 from schedd.features.bookings.state import LIVE, Booking
 from schedd.model import WaitingFor
@@ -38,7 +38,7 @@ def overdue(state: EngineState, booking: Booking) -> str:
     if counts is None or counts.name != booking.name:
         return ""  # another booking of the same job counts
     if event.late and now > booking.start + event.late and _waits(state, event.transfer):
-        words = f"it could not be started within {event.late} s of {moment_in_words(booking.start)}"
+        words = f"it could not be started within {event.late} s of {format_moment(booking.start)}"
         return f"{words}: {_why(state, event.transfer)}"
     if event.arming and not booking.armed and now >= _unarmed_until(booking):
         return "no word in time that all parts of its group may start"

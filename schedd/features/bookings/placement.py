@@ -12,8 +12,8 @@ from schedd.dialect.advres import read_advres
 from schedd.engine.component import blocks_of_components
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import moment_in_words
-from schedd.engine.show.view import Published
+from schedd.engine.facts.words import format_moment
+from schedd.engine.show.view import PlanSnapshot
 from schedd.features.bookings.state import (
     LIVE,
     Booking,
@@ -133,7 +133,7 @@ def _waits_for_booking(state: EngineState, record: JobRecord, booking: Booking |
             name, facts.owner, bookings_of(state), {one.name for one in blocks_of_components(state)}
         )
     if booking.phase != "open":
-        words = f"reservation {booking.shown}, which begins at {moment_in_words(booking.start)}"
+        words = f"reservation {booking.shown}, which begins at {format_moment(booking.start)}"
         return WaitingFor("reservation", words)
     if booking.event.until is not None and not booking.confirmed:
         return WaitingFor("reservation", f"reservation {booking.shown}, which is not confirmed yet")
@@ -144,7 +144,7 @@ def _waits_for_booking(state: EngineState, record: JobRecord, booking: Booking |
     begin = max(state.now, record.back_off.until)
     if begin + record.understood.walltime > booking.end and not booking.event.transfer:
         words = f"reservation {booking.shown}, which ends before its walltime is over"
-        return WaitingFor("reservation", f"{words}: at {moment_in_words(booking.end)}")
+        return WaitingFor("reservation", f"{words}: at {format_moment(booking.end)}")
     return None
 
 
@@ -253,7 +253,7 @@ def confinement_of(state: EngineState, record: JobRecord) -> BookingConfinement 
     return BookingConfinement(booking) if booking is not None else None
 
 
-def wait_in_what_if(published: Published, facts: JobFacts) -> WaitingFor | None:
+def wait_in_what_if(published: PlanSnapshot, facts: JobFacts) -> WaitingFor | None:
     """Return why a hypothetical job has no planned start: it names a booking. None: it names none."""
     named = read_advres(facts.resources)
     if not named:
@@ -277,7 +277,7 @@ def slot_names(state: EngineState) -> dict[int, str]:
     return {slot: one.shown for one in bookings_of(state).values() for slot in one.slots}
 
 
-def slots_named(published: Published, name: str, caller: str) -> tuple[int, ...] | None:
+def slots_named(published: PlanSnapshot, name: str, caller: str) -> tuple[int, ...] | None:
     """The slots of a booking that the caller has or made; None: there is none of this name."""
     bookings = published_bookings(published)
     booking = bookings.get(key_of(bookings, name, caller.partition("@")[0]))

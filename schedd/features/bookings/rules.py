@@ -12,7 +12,7 @@ import numpy as np
 
 from schedd.dialect import family_of
 from schedd.engine.component import PricedUse, UseBegan, components, leave_components
-from schedd.engine.facts.intake import Understood, not_counted
+from schedd.engine.facts.intake import ParsedRequest, find_uncounted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.transfers import withdraw
@@ -101,7 +101,7 @@ def _put(state: EngineState, booking: Booking) -> None:
 
 def _admit(state: EngineState, event: Book) -> None:
     facts = _facts(event)
-    understood = state.intake.read(facts, None, {})
+    understood = state.requests.read(facts, None, {})
     new = Booking(event=event, phase="refused", since=state.now)
     problem = _problem(state, understood)
     request = understood.request
@@ -118,7 +118,7 @@ def _admit(state: EngineState, event: Book) -> None:
     if problem:
         _put(state, replace(new, text=problem))
         return
-    asked = {event.name: state.as_planned(facts, request)}
+    asked = {event.name: state.planned_request(facts, request)}
     try:
         moved = _find_room(state, new, asked)
     except WorkSpent as error:
@@ -153,12 +153,12 @@ def _facts(event: Book) -> JobFacts:
     )
 
 
-def _problem(state: EngineState, understood: Understood) -> str:
+def _problem(state: EngineState, understood: ParsedRequest) -> str:
     if state.policy is not None:
         return "this cluster plans no starts: nothing can be booked on it"
     if understood.request is None:
         return understood.problem
-    never = not_counted(understood.request, state.uncounted) or state.find_unmet_requirement(
+    never = find_uncounted(understood.request, state.uncounted) or state.find_unmet_requirement(
         understood.request
     )
     return never.requirement if never is not None else ""
@@ -190,7 +190,9 @@ def booking_key(name: str) -> str:
     return f"booking {name}"
 
 
-def _problem_of_components(state: EngineState, event: Book, facts: JobFacts, understood: Understood) -> str:
+def _problem_of_components(
+    state: EngineState, event: Book, facts: JobFacts, understood: ParsedRequest
+) -> str:
     """Why a component does not allow a booking that costs something; empty where all do."""
     if not state.site.bookings.cost or event.transfer:
         return ""
@@ -292,9 +294,9 @@ def _place_all(
 
 def _request_of(state: EngineState, booking: Booking) -> Request:
     facts = _facts(booking.event)
-    request = state.intake.read(facts, None, {}).request
+    request = state.requests.read(facts, None, {}).request
     assert request is not None, "a booking that was taken is understood"
-    return state.as_planned(facts, request)
+    return state.planned_request(facts, request)
 
 
 def _options(state: EngineState, new: Booking, request: Request) -> tuple[Option, ...]:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from schedd.engine.facts.saved import known_fields
 from schedd.engine.facts.state import EngineState
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.plan.schema import FieldRule, declared
 from schedd.policy.bookings import Window
 from schedd.wire import Book
@@ -155,7 +155,7 @@ def publish_bookings(state: EngineState) -> PublishedBookings:
     return PublishedBookings(dict(bookings_of(state)))
 
 
-def published_bookings(published: Published) -> Mapping[str, Booking]:
+def published_bookings(published: PlanSnapshot) -> Mapping[str, Booking]:
     """The published bookings by key."""
     return published.part(PublishedBookings).bookings
 

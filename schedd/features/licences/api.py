@@ -19,7 +19,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
 from schedd.engine.facts.records import Phase
-from schedd.engine.rank.priorities import applicant_of
+from schedd.engine.rank.priorities import make_applicant
 from schedd.features.licences.state import licence_counts
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import ResourceCounted
@@ -112,7 +112,7 @@ def _licences_view(engine: Engine) -> LicencesView:
     held, wanted = Counter[str](), Counter[str]()
     for record in state.records.values() if state.limits.shared else ():
         holds = record.phase in (Phase.RUNNING, Phase.DISPATCHED)
-        for name, amount in applicant_of(state, record).licences:
+        for name, amount in make_applicant(state, record).licences:
             (held if holds else wanted)[name] += amount
     return LicencesView(
         licences=tuple(
@@ -184,7 +184,7 @@ def _read_lease(name: str) -> Callable[[Engine], LicenceLeaseView]:
         state = engine.state
         held = wanted = 0
         for record in state.records.values():
-            amount = sum(count for one, count in applicant_of(state, record).licences if one == name)
+            amount = sum(count for one, count in make_applicant(state, record).licences if one == name)
             if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
                 held += amount
             else:

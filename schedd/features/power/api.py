@@ -16,7 +16,7 @@ from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.features.power.state import PowerAim, PowerPhase, PublishedPower
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PowerRequested, WattsRead
@@ -205,7 +205,7 @@ async def post_power_readings(
     return _power_reply(request, cluster)
 
 
-def node_power_views(published: Published) -> tuple[NodePowerView, ...]:
+def node_power_views(published: PlanSnapshot) -> tuple[NodePowerView, ...]:
     """What is known of the power of nodes, by name."""
     return tuple(
         NodePowerView(
@@ -225,7 +225,7 @@ def node_power_views(published: Published) -> tuple[NodePowerView, ...]:
     )
 
 
-def _measurement_views(published: Published) -> tuple[NodePowerMeasurement, ...]:
+def _measurement_views(published: PlanSnapshot) -> tuple[NodePowerMeasurement, ...]:
     return tuple(
         NodePowerMeasurement(
             node=name,

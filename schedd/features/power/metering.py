@@ -33,7 +33,7 @@ def note_readings(state: EngineState, event: WattsRead) -> None:
         return
     power.meters_due = state.now + _EVERY_S
     if _update_draws(state):
-        state.spending = state.thrifty = None
+        state.economy_in_force = state.row_watts = None
         if state.note_power():
             limits_changed(state, event.id, "what nodes draw was measured")
 
@@ -54,7 +54,7 @@ def _note_reading(state: EngineState, name: str, watts: float, time: int, cores:
 def _busy_resources(state: EngineState, names: Collection[str]) -> dict[str, tuple[int, int]]:
     """By node: how many cores and gpus running jobs hold."""
     plan, jobs = state.plan, state.plan.jobs
-    runs = (jobs.states == FIXED) & (jobs.starts <= state.now) & (state.owner_of >= 0)
+    runs = (jobs.states == FIXED) & (jobs.starts <= state.now) & (state.owner_number >= 0)
     held = plan.held(np.flatnonzero(runs))
     held = held.select(~held.are_pools)
     rows = {name: plan.node_rows[name] for name in names}

@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.features.power.state import PublishedPower
 
 __all__ = ["collect_metrics"]
@@ -14,7 +14,7 @@ __all__ = ["collect_metrics"]
 _COUNTED_PHASES: Final = ("stopping", "off", "booting", "failed")
 
 
-def collect_metrics(clusters: Mapping[str, Published]) -> Iterator[Metric]:
+def collect_metrics(clusters: Mapping[str, PlanSnapshot]) -> Iterator[Metric]:
     """The metrics of clusters, by name."""
     nodes = GaugeMetricFamily(
         "schedd_nodes_switched", "Nodes that were switched, by phase", labels=["cluster", "power"]

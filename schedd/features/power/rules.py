@@ -13,8 +13,8 @@ from typing import Final
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.shares import block_takes
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import moment_in_words
-from schedd.engine.machine.nodes import refresh
+from schedd.engine.facts.words import format_moment
+from schedd.engine.machine.nodes import refresh_node
 from schedd.engine.place.placement import displace_for
 from schedd.features.power.state import NodePower, power_of
 from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
@@ -236,17 +236,17 @@ def _blocked(
     else:
         plan.set_duration(slot, max(1, until - plan.start(slot)), state.now)
     if one.block < 0 or (until > one.until and first_starts.on(one.node) < until):
-        words = f"node {one.node} is not on before {moment_in_words(until)}"
+        words = f"node {one.node} is not on before {format_moment(until)}"
         displace_for(state, [slot], event, Cause.NODE_LOST, words)
         first_starts.forget()
-    state.due = None
+    state.next_due = None
     return replace(one, block=slot, until=until)
 
 
 def _unblocked(state: EngineState, one: NodePower) -> NodePower:
     if one.block >= 0:
         state.drop_slot(one.block)
-        state.due = None
+        state.next_due = None
     return replace(one, block=-1, until=0)
 
 
@@ -326,7 +326,7 @@ def _fail(state: EngineState, one: NodePower, why: str, event: str) -> None:
     words = f"node {one.node} could not be switched {'on' if on else 'off'}: {why}; {then}"
     state.alert(event, "power", words, one.node)
     if one.node in state.plan.nodes:
-        refresh(state, one.node, event, words)
+        refresh_node(state, one.node, event, words)
 
 
 def _retry_wait(state: EngineState, failures: int) -> int:
@@ -353,7 +353,7 @@ def change_wish(state: EngineState, event: PowerRequested) -> None:
     if one.away:
         _update_block(state, one, event.id, _FirstStarts(state))
     words = f"node {event.node}: an admin wants its power {event.wish}"
-    refresh(state, event.node, event.id, words)
+    refresh_node(state, event.node, event.id, words)
 
 
 def _count_saved_energy(state: EngineState) -> None:

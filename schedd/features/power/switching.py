@@ -47,7 +47,7 @@ def switch_nodes(state: EngineState, event: str) -> None:
     if saving.mode == "off" and not _has_wishes(state):
         return
     power.due = state.now + max(1, min(_EVERY_S, saving.boot_time // 4))
-    if state.halted or state.arriving or state.since < 0:
+    if state.halted or state.arriving or state.first_snapshot < 0:
         return  # what is needed is not known, or nothing is started anyway
     uses = _next_uses(state)
     _note_idle_nodes(state, uses)
@@ -210,7 +210,7 @@ def _unneeded_nodes(state: EngineState, uses: _NextUses) -> Iterator[str]:
 
 def _may_switch_off(state: EngineState, name: str) -> bool:
     """Whether the node is on, and neither an admin nor a job past its walltime keeps it closed."""
-    closed = name in state.blocked or name in state.holes or ("node", name) in state.holds
+    closed = name in state.blocked or name in state.black_holes or ("node", name) in state.holds
     return name in state.plan.nodes and _is_on(state, name) and not closed
 
 

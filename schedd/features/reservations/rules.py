@@ -12,7 +12,7 @@ from schedd.engine.component import NodeClaim, withdraw_nodes
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.machine.nodes import refresh, refresh_all, show_all
+from schedd.engine.machine.nodes import refresh_all_nodes, refresh_node, refresh_nodes
 from schedd.engine.place.placement import displace_for, place_unplaced
 from schedd.engine.place.slot_requests import refresh_request
 from schedd.features.reservations.state import ReservationRecord, reservations_of
@@ -112,7 +112,7 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
             if not gate:
                 withdraw_nodes(state, names, event.id, words)
     words = f"reservation {event.name} was changed"
-    refresh_all(state, dict.fromkeys([*names, *(replaced.nodes if replaced else ())]), event.id, words)
+    refresh_nodes(state, dict.fromkeys([*names, *(replaced.nodes if replaced else ())]), event.id, words)
     if replaced is not None:
         place_unplaced(state, event.id, words)
 
@@ -122,7 +122,7 @@ def unreserve(state: EngineState, event: Unreserve) -> None:
     gone = _drop(state, event.name)
     if gone is not None:
         words = f"reservation {event.name} was lifted"
-        refresh_all(state, gone.nodes, event.id, words)
+        refresh_nodes(state, gone.nodes, event.id, words)
         place_unplaced(state, event.id, words)
 
 
@@ -145,11 +145,11 @@ def follow_edges(state: EngineState, event: str) -> None:
         end = record.event.end
         if end is not None and end <= state.now:
             _drop(state, name)
-            refresh_all(state, record.nodes, event, f"reservation {name} is over")
+            refresh_nodes(state, record.nodes, event, f"reservation {name} is over")
         elif end is not None and record.event.start <= state.now:
             for node in record.nodes:
                 if node in state.plan.nodes and state.plan.nodes[node].state is NodeState.DOWN:
-                    refresh(state, node, event, f"node {node} returns when reservation {name} is over")
+                    refresh_node(state, node, event, f"node {node} returns when reservation {name} is over")
 
 
 def next_edge(state: EngineState) -> Iterable[int]:
@@ -230,7 +230,7 @@ def _gate(state: EngineState, access: Access) -> str:
     new = gate not in state.gates
     state.gates[gate] = access
     if new:
-        show_all(state)
+        refresh_all_nodes(state)
     for record in list(state.records.values()):
         refresh_request(state, record)
     return gate

@@ -17,9 +17,9 @@ from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
 from schedd.alternatives.plan_archive import PlanArchive
 from schedd.alternatives.thrift_tiers import set_thrift_tiers
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.improve import places_told
+from schedd.engine.improve import place_facts
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.columns import PLANNED, Ints
@@ -243,7 +243,7 @@ class PlanAlternatives:
         )
         starts = {job: int(plan.start(slot)) for slot, job in jobs.items()}
         places = tuple(
-            places_told(plan, jobs, [place for place in one.places if place.slot in jobs])
+            place_facts(plan, jobs, [place for place in one.places if place.slot in jobs])
             for one in found.plans
         )
         self._stored = _StoredSet(result, places, starts)
@@ -342,7 +342,7 @@ def _weights(wanted: Any, vector: Mapping[Objective, Any]) -> dict[Objective, fl
     return weights
 
 
-def _keeps_tiers(published: Published) -> bool:
+def _keeps_tiers(published: PlanSnapshot) -> bool:
     """Whether repair prefers fast nodes: then tiers follow the speed, as in the live plan."""
     site = published.settings.site
     weighted = published.settings.criteria.get("weighted_utilisation", 0)
@@ -377,7 +377,7 @@ def _initial_keys(plan: Plan, slots: Ints, facts: ObjectiveInput) -> list[npt.ND
     return keys
 
 
-def _records(published: Published, slots: Ints) -> list[tuple[int, JobRecord]]:
+def _records(published: PlanSnapshot, slots: Ints) -> list[tuple[int, JobRecord]]:
     return [
         (slot, record)
         for slot in slots.tolist()
@@ -385,7 +385,7 @@ def _records(published: Published, slots: Ints) -> list[tuple[int, JobRecord]]:
     ]
 
 
-def _moves(published: Published, plan: Plan, places: tuple[Allocation, ...]) -> tuple[OfferedMove, ...]:
+def _moves(published: PlanSnapshot, plan: Plan, places: tuple[Allocation, ...]) -> tuple[OfferedMove, ...]:
     found = []
     for place in places:
         record = published.records[place.slot]

@@ -8,8 +8,13 @@ import numpy as np
 import structlog
 
 from schedd.engine import Engine
-from schedd.engine.show.foretelling import Foretold, Outset, foretell, outset
-from schedd.engine.show.view import Published
+from schedd.engine.show.foretelling import (
+    ExpectedStarts,
+    ExpectedStartsInput,
+    compute_expected_starts,
+    expected_starts_input,
+)
+from schedd.engine.show.view import PlanSnapshot
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import Plan
 from schedd.predict import JobFeatures, Prediction
@@ -91,7 +96,7 @@ class ExpectedStartWorker:
             return False
         return now >= self._ended + max(_EVERY_S, rest) or _has_new_jobs(published, self._generation)
 
-    def run_once(self) -> Foretold | None:
+    def run_once(self) -> ExpectedStarts | None:
         """Run one round: predict all starts, and submit the estimates to publish.
 
         Return None if prediction is off, or the worker was stopped. Raises PlannerStopped, Overloaded and
@@ -104,7 +109,7 @@ class ExpectedStartWorker:
             self.latest = None
             return None
         given, fork = begins
-        found = foretell(given, self._register_plan)
+        found = compute_expected_starts(given, self._register_plan)
         self._took = time.monotonic() - begun
         loop.metrics.foretold.observe(self._took)
         with self._condition:
@@ -118,15 +123,15 @@ class ExpectedStartWorker:
         self._ended = time.monotonic()
         return found
 
-    def _prepare(self, engine: Engine) -> tuple[Outset, PlanFork] | None:
-        given = outset(engine.state)
+    def _prepare(self, engine: Engine) -> tuple[ExpectedStartsInput, PlanFork] | None:
+        given = expected_starts_input(engine.state)
         return (given, self._loop.wrap_fork(engine, given.plan)) if given is not None else None
 
     def _predict(self, ask: JobFeatures) -> Prediction | None:
         """Return a job's predicted run time; None if unknown, or if the planner is busy for too long."""
 
         def predicted(engine: Engine) -> Prediction | None:
-            outlook = engine.state.outlook
+            outlook = engine.state.predictor
             return outlook.learner.run_times.predict(ask) if outlook is not None else None
 
         try:
@@ -141,11 +146,11 @@ class ExpectedStartWorker:
                 plan.stop()
 
 
-def _has_queued_jobs(published: Published) -> bool:
+def _has_queued_jobs(published: PlanSnapshot) -> bool:
     return bool((published.states == PLANNED).any()) or published.settings.policy != "conservative"
 
 
-def _has_new_jobs(published: Published, generation: int) -> bool:
+def _has_new_jobs(published: PlanSnapshot, generation: int) -> bool:
     """Whether there are new or changed jobs without an estimate."""
     n = min(published.expected.shape[0], published.states.shape[0])
     new = (published.expected[:n] < 0) & (published.states[:n] == PLANNED)

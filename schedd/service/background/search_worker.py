@@ -14,9 +14,9 @@ from schedd.engine import Engine
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
-from schedd.engine.improve import improvement
+from schedd.engine.improve import improvement_event
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, asked_for, due
+from schedd.engine.searching import MOST_MOVED, DueSearch, SearchHistory, due_search, requested_search
 from schedd.optimize import Improvement, PlanSearch, SearchEndReason, SearchInput, SearchSettings
 from schedd.service.background.plan_metrics_log import PlanMetricsLog, SearchRun
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
@@ -35,7 +35,7 @@ _PATIENCE_S = 60.0
 class _SearchStart:
     """Input of a search, copied between two batches."""
 
-    search: Due
+    search: DueSearch
     start: SearchInput
     records: tuple[JobRecord | None, ...]
     """By slot."""
@@ -96,7 +96,7 @@ class SearchWorker:
                 asked = list(self._requests)
                 self._requests.clear()
             try:
-                run = self._run(asked_for) if asked else self._run_periodic()
+                run = self._run(requested_search) if asked else self._run_periodic()
             except (PlannerStopped, Overloaded, TimeoutError, StoreError) as error:
                 for answer in asked:
                     answer.set_exception(PlannerStopped(str(error) or "the planner is busy"))
@@ -113,9 +113,9 @@ class SearchWorker:
         earliest = self._history.earliest(loop.published.settings)
         if earliest is None or now < earliest or loop.on_standby:
             return None
-        return self._run(partial(due, seen=self._history, now=now))
+        return self._run(partial(due_search, seen=self._history, now=now))
 
-    def _run(self, which: Callable[[EngineState], Due | None]) -> SearchRun | None:
+    def _run(self, which: Callable[[EngineState], DueSearch | None]) -> SearchRun | None:
         loop = self._loop
         copied = loop.call_between_batches(
             lambda engine: _copy_for_search(engine, which(engine.state))
@@ -190,7 +190,7 @@ class SearchWorker:
         name = f"search:{self._epoch}:{self._number}"
         records = ((place.slot, copied.records[place.slot]) for place in found.places)
         jobs = {slot: record.id for slot, record in records if record is not None}
-        event = improvement(name, self._loop.now(), copied.start.plan, jobs, found.places)
+        event = improvement_event(name, self._loop.now(), copied.start.plan, jobs, found.places)
         return self._loop.submit([event]).result(_PATIENCE_S).taken
 
     def _record(self, run: SearchRun) -> None:
@@ -205,7 +205,7 @@ def trial_search(engine: Engine, settings: EngineSettings) -> SearchRun | None:
 
     Nothing is applied. Blocks for the duration of a search.
     """
-    copied = _copy_for_search(engine, asked_for(engine.state))
+    copied = _copy_for_search(engine, requested_search(engine.state))
     if copied is None:
         return None
     found = _search(copied, settings, 0).run()
@@ -218,7 +218,7 @@ def _search(copied: _SearchStart, settings: EngineSettings, seed: int) -> PlanSe
     return copied.start.make_search(how, settings.criteria, settings.search_patience, search.newcomers)
 
 
-def _copy_for_search(engine: Engine, search: Due | None) -> _SearchStart | None:
+def _copy_for_search(engine: Engine, search: DueSearch | None) -> _SearchStart | None:
     """Copy the input of a search, between two batches; None if none is due."""
     if search is None:
         return None

@@ -14,7 +14,7 @@ import structlog
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.component import awaits
 from schedd.engine.facts import records
-from schedd.engine.facts.kept_jobs import KeptJob
+from schedd.engine.facts.kept_jobs import CarriedJob
 from schedd.engine.facts.records import Phase
 from schedd.service.cluster.engine_calls import CallWatchdog, call_engine, restart_from_state
 from schedd.service.cluster.past_runs import past_runs
@@ -45,7 +45,7 @@ _TRIES = 3
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
-def _kept_job(found: PromisedJob) -> KeptJob:
+def _kept_job(found: PromisedJob) -> CarriedJob:
     """Convert a stored promise to the engine's form."""
     one = found.promise
     breaches = tuple(
@@ -54,7 +54,7 @@ def _kept_job(found: PromisedJob) -> KeptJob:
         )
         for b in found.breaches
     )
-    return KeptJob(
+    return CarriedJob(
         promised=one.promised,
         eligible_since=one.time,
         weak=one.weak,
@@ -122,7 +122,7 @@ class LogFollower:
         if self.rebuilt and batches:
             # Another version wrote the log: starts that this version would not decide are no sign of another
             # scheduler.
-            self.engine.state.unsure = max(batch.now for batch in batches)
+            self.engine.state.unsure_until = max(batch.now for batch in batches)
         self._apply(batches)
         if self.rebuilt:
             self.engine.state.lose_track()

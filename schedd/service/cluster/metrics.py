@@ -16,7 +16,7 @@ from schedd.alternatives.objectives import Objective, ObjectiveVector
 from schedd.engine import Engine
 from schedd.engine.facts.alerts import alert_kinds
 from schedd.engine.facts.records import Cause, ChangeSet
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.predict import ESTIMATE_KINDS as TOLD
 from schedd.wire import Event, JobStarted, LogLost
 
@@ -189,17 +189,17 @@ class ClusterMetrics:
             record = state.records.get(event.job_id)
             if record is None or record.slot < 0:
                 continue
-            told = int(state.told[record.slot])
+            told = int(state.published_start[record.slot])
             if told >= 0:
                 self._errors.observe(event.time - told)
-            if state.outlook is None:
+            if state.predictor is None:
                 continue
-            for kind, calibration in state.outlook.calibrations.items():
+            for kind, calibration in state.predictor.calibrations.items():
                 first = calibration.estimates.get(event.job_id)
                 if first is not None:
                     self._expected[kind].observe(abs(event.time - first.expected.p50))
 
-    def count_moves(self, moves: Sequence[ChangeSet], published: Published) -> None:
+    def count_moves(self, moves: Sequence[ChangeSet], published: PlanSnapshot) -> None:
         """Count ``moves``; ``published`` is the plan before them."""
         if not moves:
             return

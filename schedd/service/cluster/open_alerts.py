@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.supervision import Supervisor
 
 __all__ = ["FOR_USERS", "AlertMonitor", "OpenAlerts"]
@@ -29,7 +29,7 @@ class OpenAlerts:
         cluster: str,
         now: Callable[[], int],
         around: Callable[[], Mapping[str, str]],
-        published: Callable[[], Published],
+        published: Callable[[], PlanSnapshot],
         raised: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:

@@ -7,7 +7,7 @@ import structlog
 
 from schedd.dialect.accounting import EndedRun
 from schedd.dialect.units import parse_walltime
-from schedd.engine.facts.arrays import whole_name
+from schedd.engine.facts.arrays import array_name
 from schedd.engine.facts.settings import EngineSettings
 from schedd.predict import JobFeatures, Learner, RunTimes
 from schedd.service.cluster.accounting_logs import ended_runs
@@ -63,5 +63,5 @@ def _job_features(run: EndedRun) -> JobFeatures | None:
         return None
     if walltime < 1:
         return None
-    name = whole_name(run.id, values.get("jobname", ""))
+    name = array_name(run.id, values.get("jobname", ""))
     return JobFeatures(values.get("user", ""), walltime, run.procs, name)

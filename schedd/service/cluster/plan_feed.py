@@ -9,8 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import Standing, expected_of, record_of, shares_of, standing_of, told_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import (
+    JobStatus,
+    job_displayed_start,
+    job_expected_start,
+    job_shares,
+    job_status,
+    published_record,
+)
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import UNPLACED, VACANT
 from schedd.service.cluster.thread_signal import ThreadSignal
@@ -29,7 +36,7 @@ class JobSummary:
     name: str
     owner: str
     queue: str
-    state: Standing
+    state: JobStatus
     planned_start: int | None
     """Actual start of a running job."""
     displayed_start: int | None
@@ -44,26 +51,26 @@ class JobSummary:
     """Where it runs or is planned."""
 
 
-def summarise_job(published: Published, record: JobRecord) -> JobSummary:
+def summarise_job(published: PlanSnapshot, record: JobRecord) -> JobSummary:
     """Return the summary of a job; ``record`` must belong to ``published``."""
     slot = record.slot
     start = int(published.starts[slot]) if slot >= 0 else -1
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
-    told = told_of(published, record, start)
-    expected = expected_of(published, record)
+    told = job_displayed_start(published, record, start)
+    expected = job_expected_start(published, record)
     return JobSummary(
         id=record.id,
         name=record.facts.name,
         owner=record.facts.owner,
         queue=record.facts.queue,
-        state=standing_of(record, start),
+        state=job_status(record, start),
         planned_start=start if start >= 0 else None,
         displayed_start=told if told >= 0 else None,
         planned_end=start + record.understood.walltime if start >= 0 else None,
         expected_start=expected.start,
         expected_by=expected.by,
         promised_start=promised if promised < FOREVER else None,
-        nodes=tuple(share.node for share in shares_of(published, record)) if start >= 0 else (),
+        nodes=tuple(share.node for share in job_shares(published, record)) if start >= 0 else (),
     )
 
 
@@ -83,22 +90,24 @@ class PlanFeed:
     the oldest are dropped, and readers before that generation must read everything again.
     """
 
-    def __init__(self, published: Published, most: int = 20_000) -> None:
+    def __init__(self, published: PlanSnapshot, most: int = 20_000) -> None:
         self.signal = ThreadSignal()
         self._notes: deque[_Note] = deque()
         self._most = most
         self._since = published.generation
 
-    def record_change(self, before: Published, after: Published) -> None:
+    def record_change(self, before: PlanSnapshot, after: PlanSnapshot) -> None:
         """Record that ``after`` replaces ``before``. For the planner's thread."""
         if after.generation < before.generation:  # another engine's
             self._notes.clear()
             self._since = after.generation
             return
-        n = min(before.born.shape[0], after.born.shape[0])
+        n = min(before.first_change.shape[0], after.first_change.shape[0])
         states = after.states[:n]
         went = (before.states[:n] != VACANT) & (after.changed[:n] > before.generation)
-        went &= (states == VACANT) | (states == UNPLACED) | (after.born[:n] != before.born[:n])
+        went &= (
+            (states == VACANT) | (states == UNPLACED) | (after.first_change[:n] != before.first_change[:n])
+        )
         records = [before.records[slot] for slot in np.flatnonzero(went).tolist()]
         records += [r for r in before.slotless.values() if after.slotless.get(r.id) is not r]
         gone = [r for r in records if r is not None and r.id not in after.ids]
@@ -109,7 +118,7 @@ class PlanFeed:
             self._since = self._notes.popleft().generation
 
     def changes_since(
-        self, published: Published, generation: int, wanted: JobFilter
+        self, published: PlanSnapshot, generation: int, wanted: JobFilter
     ) -> tuple[list[JobRecord], list[str]] | None:
         """Return the jobs that changed after ``generation`` and the ids of removed jobs; None if unknown."""
         notes = self._notes.copy()
@@ -124,7 +133,7 @@ class PlanFeed:
         for note in notes:
             if not generation < note.generation <= published.generation or not wanted(note.job, note.owner):
                 continue
-            record = record_of(published, note.job)
+            record = published_record(published, note.job)
             if record is None:
                 gone[note.job] = None
             else:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import structlog
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.plan.plan import Plan
 from schedd.service.cluster.adapter_contact import AdapterContact
 from schedd.service.cluster.clock import ClusterClock
@@ -139,7 +139,7 @@ class PlanLoop:
         return self._planner.decisions
 
     @property
-    def published(self) -> Published:
+    def published(self) -> PlanSnapshot:
         """The latest plan snapshot, marked as stale if there is a ``stale_reason``; never waits."""
         why = self.stale_reason
         return self._publisher.as_stale(why) if why else self._publisher.latest

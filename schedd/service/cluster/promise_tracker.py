@@ -44,7 +44,7 @@ class PromiseTracker:
         self._last = {job: record.breaches[-1] for job, record in state.records.items() if record.breaches}
         self._risks = _risks(engine)
         self._known_promises = {
-            job: kept.promised for job, kept in state.kept.items() if kept.promised < FOREVER
+            job: kept.promised for job, kept in state.carried_jobs.items() if kept.promised < FOREVER
         }
 
     @staticmethod

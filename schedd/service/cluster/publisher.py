@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from schedd.engine import Engine
-from schedd.engine.show.view import Published, publish
+from schedd.engine.show.view import PlanSnapshot, publish_snapshot
 from schedd.service.cluster.metrics import ClusterMetrics
 from schedd.service.cluster.plan_feed import PlanFeed
 
@@ -21,7 +21,7 @@ class Publisher:
     """
 
     def __init__(self, engine: Engine, meters: ClusterMetrics) -> None:
-        self.latest: Published = publish(engine.state)
+        self.latest: PlanSnapshot = publish_snapshot(engine.state)
         self.feed = PlanFeed(self.latest)
         self.behind = False
         """Whether the engine has changed since."""
@@ -38,7 +38,7 @@ class Publisher:
     def publish(self, engine: Engine) -> None:
         """Publish the present plan."""
         with self._meters.time_part("publish"):
-            published = publish(engine.state)
+            published = publish_snapshot(engine.state)
             self.feed.record_change(self.latest, published)
         self.latest = published
         self.feed.signal.notify()
@@ -50,7 +50,7 @@ class Publisher:
         if self.behind:
             self.publish(engine)
 
-    def as_stale(self, why: str) -> Published:
+    def as_stale(self, why: str) -> PlanSnapshot:
         """Return the latest snapshot marked as stale for a reason that the engine does not know.
 
         Any thread may call it. The same object is returned until the snapshot or the reason changes.

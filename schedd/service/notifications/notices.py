@@ -16,8 +16,8 @@ from typing import Final
 import structlog
 
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.show.job_view import record_of, told_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import job_displayed_start, published_record
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.notice_rule import Notice, decide_notice, lost_deadline
 from schedd.service.notifications.notice_sender import NoticeSender
@@ -184,11 +184,11 @@ class Notifier:
                 loop.metrics.count_notice("given_up")
 
     def _decide(
-        self, published: Published, wish: NoticeSubscription, record: JobRecord, now: int
+        self, published: PlanSnapshot, wish: NoticeSubscription, record: JobRecord, now: int
     ) -> tuple[LastNotice, Notice | None]:
         """Return the new state of the job's notices, and the notice to send now."""
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
-        told = told_of(published, record, start)
+        told = job_displayed_start(published, record, start)
         lost = lost_deadline(record, now) if wish.on_lost_deadline else -1
         last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
         return decide_notice(wish, last, record.id, told, now, lost=lost, walltime=length)
@@ -214,11 +214,11 @@ class Notifier:
         return len(sent) + sum(one.subscription.user == who for one in others) < self.settings.hourly
 
     def _forget_ended(
-        self, store: Store, wishes: Mapping[int, NoticeSubscription], published: Published
+        self, store: Store, wishes: Mapping[int, NoticeSubscription], published: PlanSnapshot
     ) -> None:
         """Delete the subscriptions to ended jobs."""
         for wish in wishes.values():
-            if not wish.job or record_of(published, wish.job) is not None:
+            if not wish.job or published_record(published, wish.job) is not None:
                 continue
             past = store.job_history(self._cluster(store), wish.job)
             if past is not None and past.ended is not None:
@@ -260,14 +260,14 @@ class Notifier:
 
 
 def _subscribed_jobs(
-    published: Published, wishes: Mapping[int, NoticeSubscription]
+    published: PlanSnapshot, wishes: Mapping[int, NoticeSubscription]
 ) -> Iterator[tuple[NoticeSubscription, JobRecord]]:
     """Yield the subscriptions with their jobs."""
     of_all: dict[str, list[NoticeSubscription]] = {}
     for wish in wishes.values():
         if not wish.job:
             of_all.setdefault(wish.user, []).append(wish)
-        elif (record := record_of(published, wish.job)) is not None:
+        elif (record := published_record(published, wish.job)) is not None:
             yield wish, record
     if not of_all:
         return

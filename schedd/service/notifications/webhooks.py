@@ -22,8 +22,8 @@ import structlog
 
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import expected_of, last_change, promised_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import job_expected_start, job_promised_start, last_change
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.plan_lists import matches_owner
@@ -104,7 +104,7 @@ class _StartTracker:
         self._generation = published.generation
         return found
 
-    def _changed(self, published: Published) -> Iterable[JobRecord]:
+    def _changed(self, published: PlanSnapshot) -> Iterable[JobRecord]:
         settings = self._settings
 
         def wanted(_job: str, owner: str) -> bool:
@@ -125,10 +125,10 @@ class _StartTracker:
 
     @staticmethod
     def _describe_move(
-        published: Published, record: JobRecord, before: int | None, after: int | None
+        published: PlanSnapshot, record: JobRecord, before: int | None, after: int | None
     ) -> StartMoved:
         change = last_change(published, record.slot) if record.slot >= 0 else None
-        expected = expected_of(published, record)
+        expected = job_expected_start(published, record)
         return StartMoved(
             job=record.id,
             owner=record.facts.owner,
@@ -141,7 +141,7 @@ class _StartTracker:
             time=change.time if change is not None else published.as_of,
             expected_start=expected.start,
             expected_by=expected.by,
-            promised_start=promised_of(published, record),
+            promised_start=job_promised_start(published, record),
         )
 
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.facts.foresight import ask_of
-from schedd.engine.rank.promises import slack_of
-from schedd.engine.show.foretelling import Foretold, within
+from schedd.engine.facts.foresight import job_features
+from schedd.engine.rank.promises import queue_slack
+from schedd.engine.show.foretelling import ExpectedStarts, cap_at_promise
 from schedd.model import FOREVER, StartKnown
 from schedd.plan.backfill import EXPECTED_QUANTILE
 from schedd.plan.columns import Ints
@@ -52,11 +52,11 @@ def hypothetical_promise(fork: PlanFork, asked: WhatIfAnswer, queue: str) -> int
     if not isinstance(asked.answer, StartKnown):
         return FOREVER
     planned = asked.answer.placement.start
-    return slack_of(fork.published.settings, queue).latest(planned, max(0, planned - asked.now))
+    return queue_slack(fork.published.settings, queue).latest(planned, max(0, planned - asked.now))
 
 
 def expectation_source(
-    fork: PlanFork, found: Foretold, predict: Callable[[JobFeatures], Prediction | None]
+    fork: PlanFork, found: ExpectedStarts, predict: Callable[[JobFeatures], Prediction | None]
 ) -> "ExpectationSource":
     """Return the source for questions about further jobs; ``fork`` has the plan of ``found.scene``."""
     after = tuple(fork.with_plan(one.plan) for one in found.drawn)
@@ -69,7 +69,7 @@ class ExpectationSource:
 
     fork: PlanFork
     """With the plan by walltimes, before the round."""
-    found: Foretold
+    found: ExpectedStarts
     predict: Callable[[JobFeatures], Prediction | None]
     """Predicts a job's run time; None if that takes too long."""
     after: tuple[PlanFork, ...]
@@ -90,7 +90,7 @@ class ExpectationSource:
             return UNKNOWN
         planned, as_of = asked.answer.placement.start, self.found.as_of
         understood = self.fork.understand(facts)
-        prediction = self.predict(ask_of(facts, understood))
+        prediction = self.predict(job_features(facts, understood))
         run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than the prediction
             return Expectation(planned, planned, as_of, run_time)
@@ -101,7 +101,7 @@ class ExpectationSource:
         if start < 0:
             return replace(UNKNOWN, run_time=run_time)
         expected = self.found.kinds["submission"].estimate(asked.now, start, planned, late)
-        expected = within(expected, asked.now, promise)
+        expected = cap_at_promise(expected, asked.now, promise)
         return Expectation(expected.p50, expected.p90, as_of, run_time)
 
     def _starts(

@@ -4,12 +4,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from schedd.engine.facts.intake import waits
+from schedd.engine.facts.intake import waiting_reasons
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import HORIZON
-from schedd.engine.facts.words import chosen
-from schedd.engine.show.job_view import Change, Standing, expected_of, last_change, record_of, standing_of
-from schedd.engine.show.view import Published
+from schedd.engine.facts.words import explain_choice
+from schedd.engine.show.job_view import (
+    Change,
+    JobStatus,
+    job_expected_start,
+    job_status,
+    last_change,
+    published_record,
+)
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan
@@ -54,7 +61,7 @@ class Blocker:
     """The job, reservation or node; or the condition in words."""
     owner: str
     """Only for a job."""
-    state: Standing | None
+    state: JobStatus | None
     """Only for a job."""
     start: int | None
     """For a job or a reservation: when its nodes are held from."""
@@ -76,7 +83,7 @@ class Explanation:
     """
 
     job: str
-    state: Standing
+    state: JobStatus
     planned_start: int | None
     expected_start: int | None
     """P50 by real run times; see `JobView`."""
@@ -111,12 +118,12 @@ class Explanation:
 def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
     """Return why a job does not start before its planned start; None if the job is unknown."""
     published = fork.published
-    record = record_of(published, job_id)
+    record = published_record(published, job_id)
     if record is None:
         return None
     now = max(now, published.as_of)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
-    standing = standing_of(record, start)
+    standing = job_status(record, start)
     found: tuple[Blocker, ...] = ()
     earliest, without, because = -1, -1, ""
     links: tuple[ChainLink, ...] = ()
@@ -147,14 +154,14 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
         earliest, without = blocking.earliest, blocking.without
         if earliest > ready:
             because = _scarce(published, plan, record) or because
-        reason = chosen(record, start) if start > now else ""
+        reason = explain_choice(record, start) if start > now else ""
         if reason:
             why = f"it could start sooner, but {reason}"
         elif links and (blocking.start < 0 or blocking.start >= start):
             why = summarise_chain(links)
         else:
             why = _summarise(found, blocking, start, now, because)
-    expected = expected_of(published, record)
+    expected = job_expected_start(published, record)
     return Explanation(
         job=record.id,
         state=standing,
@@ -192,9 +199,9 @@ def _fix_node_set_choice(plan: Plan, slot: int, start: int, now: int) -> None:
 # ---- conditions before planning ------------------------------------------------------------------
 
 
-def _preconditions(published: Published, record: JobRecord) -> list[Blocker]:
+def _preconditions(published: PlanSnapshot, record: JobRecord) -> list[Blocker]:
     """Return the conditions before the job can be planned."""
-    found = waits(record.facts, published.why_stopped(record.facts.queue))
+    found = waiting_reasons(record.facts, published.queue_stop_reason(record.facts.queue))
     if record.behind:
         found = [one for one in found if one[0] != "dependency"]
     if record.quarantine:
@@ -251,7 +258,7 @@ def _start_barrier(record: JobRecord, ready: int, now: int) -> StartBarrier | No
 # ---- blockers ------------------------------------------------------------------------------------
 
 
-def _describe_blocker(published: Published, plan: Plan, item: PlanBlocker) -> Blocker:
+def _describe_blocker(published: PlanSnapshot, plan: Plan, item: PlanBlocker) -> Blocker:
     if item.slot < 0:
         return _node_blocker(published, plan.node_names[item.row], item.sooner)
     columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.resource_columns.items()}
@@ -286,7 +293,7 @@ def _describe_blocker(published: Published, plan: Plan, item: PlanBlocker) -> Bl
             sooner=item.sooner,
             words=words.strip(),
         )
-    standing = standing_of(other, start)
+    standing = job_status(other, start)
     does = "is planned" if standing == "planned" else "runs" if standing == "running" else "is being started"
     since = f" from {_format_time(start)}" if standing == "planned" else ""
     return Blocker(
@@ -302,7 +309,7 @@ def _describe_blocker(published: Published, plan: Plan, item: PlanBlocker) -> Bl
     )
 
 
-def _node_blocker(published: Published, name: str, sooner: bool) -> Blocker:
+def _node_blocker(published: PlanSnapshot, name: str, sooner: bool) -> Blocker:
     facts = published.nodes.get(name)
     state = {"down": "down", "drain": "offline"}.get(facts.state if facts is not None else "", "not used")
     state = published.closed.get(name, state)
@@ -319,7 +326,7 @@ def _node_blocker(published: Published, name: str, sooner: bool) -> Blocker:
     )
 
 
-def _scarce(published: Published, plan: Plan, record: JobRecord) -> str:
+def _scarce(published: PlanSnapshot, plan: Plan, record: JobRecord) -> str:
     """Return the limits and licences of the job that are used up by others than jobs, as a clause."""
     rows = [plan.pools[pool] for pool in plan.pool_amounts(record.slot) if plan.is_scarce(pool)]
     words = [format_limit(limit) for row in rows if (limit := published.limits.get(row)) is not None]

@@ -8,9 +8,9 @@ from typing import Final, Literal
 import numpy as np
 
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.facts.words import moment_in_words
-from schedd.engine.show.job_view import standing_of
-from schedd.engine.show.view import Published
+from schedd.engine.facts.words import format_moment
+from schedd.engine.show.job_view import job_status
+from schedd.engine.show.view import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan, Take
 from schedd.plan.views import BlockedInterval, blocking_chain
@@ -131,7 +131,7 @@ def summarise_chain(links: Sequence[ChainLink]) -> str:
     """Return the chain as one sentence."""
     words = [one.words for one in links[:_LINKS]]
     if len(links) > _LINKS:
-        words.append(f"{len(links) - _LINKS} more steps until {moment_in_words(links[-1].until)}")
+        words.append(f"{len(links) - _LINKS} more steps until {format_moment(links[-1].until)}")
     return "; then ".join(words)
 
 
@@ -167,7 +167,7 @@ class _LinkBuilder:
     """Builds the links for one job."""
 
     def __init__(self, fork: PlanFork, plan: Plan, record: JobRecord, start: int) -> None:
-        self.published: Published = fork.published
+        self.published: PlanSnapshot = fork.published
         self.plan, self.record = plan, record
         slots = self.published.starts.shape[0]
         self._rights: Ints = _rights(fork, record.slot, start + int(self.published.durations[record.slot]))
@@ -198,7 +198,7 @@ class _LinkBuilder:
         other = self._record(one.slot)
         if other is None:
             return "reservation"
-        state = standing_of(other, int(self.published.starts[one.slot]))
+        state = job_status(other, int(self.published.starts[one.slot]))
         return "running" if state in ("running", "starting") else "queued"
 
     def _limit(self, row: int) -> str:
@@ -250,7 +250,7 @@ class _LinkBuilder:
         *,
         gap: bool,
     ) -> str:
-        end = f"until {moment_in_words(until)}"
+        end = f"until {format_moment(until)}"
         ids = ", ".join(one.id for one in jobs[:_NAMED])
         more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
         if kind == "running":
@@ -270,12 +270,12 @@ class _LinkBuilder:
                 return f"a gap on {on}, too short {end}, before reservation {name}"
             return f"reservation {name} keeps {on} {end}"
         if kind == "limit":
-            return f"{name}: that leaves no room before {moment_in_words(until)}"
+            return f"{name}: that leaves no room before {format_moment(until)}"
         if kind == "node":
             return f"{on} has too little in use {end}"
         if kind == "eligible":
             not_yet = because.words if because is not None else "it may not start"
-            return f"{not_yet} before {moment_in_words(until)}"
+            return f"{not_yet} before {format_moment(until)}"
         return f"its nodes are free {end}; the plan is being repaired"
 
     def count_jobs_before(self, takes: Sequence[Take], start: int) -> tuple[JobsAhead, ...]:
@@ -301,7 +301,7 @@ def _rights(fork: PlanFork, mine: int, end: int) -> Ints:
     """
     published = fork.published
     slots = published.starts.shape[0]
-    rank, release, born = fork.ranks[:slots], fork.columns.release[:slots], published.born[:slots]
+    rank, release, born = fork.ranks[:slots], fork.columns.release[:slots], published.first_change[:slots]
     earlier = (release < release[mine]) | ((release == release[mine]) & (born < born[mine]))
     found = np.zeros(slots, np.int64)
     found[published.promise[:slots] < end] = 1

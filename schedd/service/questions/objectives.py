@@ -9,7 +9,7 @@ from schedd.alternatives.node_economics import NodeEconomics
 from schedd.alternatives.objectives import ObjectiveInput, ObjectiveVector, measure_objectives
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import Placement
 from schedd.plan.columns import CPUS, GPUS, HeldEntries
 from schedd.policy.accounts import SCALE, Portion, paid
@@ -76,7 +76,7 @@ class JobCost:
         return self.cost is not None and self.limit is not None and self.cost > self.limit
 
 
-def node_economics(published: Published, begin: int) -> NodeEconomics:
+def node_economics(published: PlanSnapshot, begin: int) -> NodeEconomics:
     """Return the watts and prices of the site, from ``begin`` to the last planned end."""
     placed = published.starts >= 0
     end = int((published.starts[placed] + published.durations[placed]).max(initial=begin))
@@ -86,12 +86,12 @@ def node_economics(published: Published, begin: int) -> NodeEconomics:
     )
 
 
-def economy_in_force(published: Published) -> Economy:
+def economy_in_force(published: PlanSnapshot) -> Economy:
     """Return the watts and prices of the site; measured watts override configured ones."""
     return replace(parse_economy(published.settings.site), measured=published.measured_draws)
 
 
-def node_failure_rates(published: Published) -> dict[str, float]:
+def node_failure_rates(published: PlanSnapshot) -> dict[str, float]:
     """Return the observed failures per second, by node."""
     half_life = parse_reliability(published.settings.site).half_life
     return failure_rates(published.lives, published.as_of, half_life)
@@ -104,7 +104,7 @@ def objective_input(fork: PlanFork) -> ObjectiveInput:
     return ObjectiveInput(fork.columns, node_economics(published, begin), _limits(published))
 
 
-def _limits(published: Published) -> npt.NDArray[np.float64]:
+def _limits(published: PlanSnapshot) -> npt.NDArray[np.float64]:
     found = np.full(max(len(published.records), published.starts.shape[0]), np.inf)
     for slot, record in enumerate(published.records):
         if record is not None and (limit := read_cost_limit(record.facts.resources)) is not None:
@@ -131,7 +131,7 @@ def known_values(vector: ObjectiveVector) -> dict[str, float]:
     return {one.objective.value: one.value for one in vector if one.value is not None}
 
 
-def placement_cost(published: Published, placement: Placement) -> float | None:
+def placement_cost(published: PlanSnapshot, placement: Placement) -> float | None:
     """Return the cost of a placement; None without prices."""
     economy = parse_economy(published.settings.site)
     if not economy.prices:
@@ -144,7 +144,7 @@ def placement_cost(published: Published, placement: Placement) -> float | None:
     return paid("money", held, placement.start, placement.end, economy, 0.0) / SCALE["money"]
 
 
-def job_cost(published: Published, record: JobRecord) -> JobCost:
+def job_cost(published: PlanSnapshot, record: JobRecord) -> JobCost:
     """Return the cost of a running or planned job; without a start it is unknown."""
     limit = read_cost_limit(record.facts.resources)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
@@ -156,7 +156,12 @@ def job_cost(published: Published, record: JobRecord) -> JobCost:
 
 
 def cost_between(
-    published: Published, books: NodeEconomics, held: HeldEntries, start: int, end: int, limit: float | None
+    published: PlanSnapshot,
+    books: NodeEconomics,
+    held: HeldEntries,
+    start: int,
+    end: int,
+    limit: float | None,
 ) -> JobCost:
     """Return the cost of a job that holds ``held`` over ``[start, end)``."""
     n = len(held)

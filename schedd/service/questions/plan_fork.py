@@ -13,12 +13,18 @@ from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component import components
-from schedd.engine.facts.intake import Intake, Understood, as_planned, not_counted, waits_for
+from schedd.engine.facts.intake import (
+    ParsedRequest,
+    RequestReader,
+    as_planned_request,
+    find_uncounted,
+    first_waiting_reason,
+)
 from schedd.engine.facts.pools import LimitBook
-from schedd.engine.facts.shares import shares_of
+from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.show.job_view import record_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import published_record
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns, parse_criteria
@@ -80,7 +86,7 @@ class PlanFork:
     def __init__(
         self,
         plan: Plan,
-        published: Published,
+        published: PlanSnapshot,
         limits: LimitBook,
         columns: ScoringColumns,
         walltime_use: float = 1.0,
@@ -95,7 +101,7 @@ class PlanFork:
         self._limits = limits
         self._bare: Plan | None = None
         self._other: tuple[str, Plan] | None = None
-        self._intake = Intake(published.settings)
+        self._intake = RequestReader(published.settings)
         self._uncounted = frozenset(uncounted)
         self._intake.set_nodes(plan.nodes, self._uncounted)
         self._intake.set_shared(limits.shared)
@@ -181,7 +187,7 @@ class PlanFork:
             many,
         )
 
-    def understand(self, facts: JobFacts) -> Understood:
+    def understand(self, facts: JobFacts) -> ParsedRequest:
         """Return the interpretation of a job. Raises NotUnderstood."""
         with self._lock:
             return self._read(facts)[1]
@@ -226,7 +232,7 @@ class PlanFork:
             plan, self.published, self._limits, self.columns, self.walltime_use, self.ranks, self._uncounted
         )
 
-    def _read(self, facts: JobFacts) -> tuple[Request, Understood]:
+    def _read(self, facts: JobFacts) -> tuple[Request, ParsedRequest]:
         queue = self.published.queues.get(facts.queue)
         understood = self._intake.read(facts, queue, self.published.server.defaults)
         if understood.request is None:
@@ -234,7 +240,7 @@ class PlanFork:
         return understood.request, understood
 
     def _trial(
-        self, plan: Plan, facts: JobFacts, understood: Understood, moment: int, *, best: bool
+        self, plan: Plan, facts: JobFacts, understood: ParsedRequest, moment: int, *, best: bool
     ) -> "_Trial":
         gates, sets = self.published.gates, self.published.node_sets
         criteria = self.published.settings.criteria
@@ -254,12 +260,12 @@ class PlanFork:
 
     def _immediate_answer(self, facts: JobFacts, request: Request) -> Answer | None:
         """Return the answer for a job that never fits or may not be planned; None otherwise."""
-        never = not_counted(request, self._uncounted) or self._plan.find_unmet_requirement(
+        never = find_uncounted(request, self._uncounted) or self._plan.find_unmet_requirement(
             request, self._limits.types.units
         )
         if never is not None:
             return never
-        wait = waits_for(facts, self.published.why_stopped(facts.queue))
+        wait = first_waiting_reason(facts, self.published.queue_stop_reason(facts.queue))
         if wait is not None:
             return WaitingFor(*wait)
         for one in components():
@@ -271,7 +277,9 @@ class PlanFork:
             return WaitingFor("policy", f"the policy {policy}, which plans no starts")
         return None
 
-    def _component_wait(self, facts: JobFacts, understood: Understood, instead_of: str) -> WaitingFor | None:
+    def _component_wait(
+        self, facts: JobFacts, understood: ParsedRequest, instead_of: str
+    ) -> WaitingFor | None:
         """What a component lets the job wait for, asked about instead of another; None: nothing."""
         for one in components():
             if one.must_wait_in_what_if is not None:
@@ -294,7 +302,7 @@ class PlanFork:
             plan = self._plan.fork()
             for slot in slots:
                 plan.remove(slot, now)
-            record = record_of(self.published, job_id)
+            record = published_record(self.published, job_id)
             if record is not None and record.slot >= 0:
                 plan.remove(record.slot, now)
             self._other = (key, plan)
@@ -310,7 +318,7 @@ class _Trial:
     gates: Mapping[str, Access]
     node_sets: NodeSets | None
     facts: JobFacts
-    understood: Understood
+    understood: ParsedRequest
     now: int
     ready: int
     columns: ScoringColumns
@@ -327,7 +335,7 @@ class _Trial:
         if too_much is not None:
             yield too_much
             return
-        request = as_planned(request, self.facts, self.gates, self.node_sets)
+        request = as_planned_request(request, self.facts, self.gates, self.node_sets)
         slot = self.plan.add_job(request, walltime, self.ready, pools)
         try:
             yield slot
@@ -353,7 +361,7 @@ class _Trial:
                     return too_expensive(most, first, unit)
             if start < 0:
                 return None
-            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(self.plan, slot))
+            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(self.plan, slot))
             return StartKnown(Placement(start, start + walltime, shares))
 
     def tried(self, request: Request, walltime: int, ask: Callable[[Plan, int], _T]) -> _T | None:
@@ -366,7 +374,7 @@ class _Trial:
     def many(self, request: Request, walltime: int, tasks: Sequence[int]) -> Iterator[TasksEnd]:
         """Yield the common end of each number of equal jobs, as long as there are placements."""
         pools = self._pools(request, walltime)
-        request = as_planned(request, self.facts, self.gates, self.node_sets)
+        request = as_planned_request(request, self.facts, self.gates, self.node_sets)
         slots: list[int] = []
         last = 0
         try:
@@ -401,7 +409,7 @@ class _Trial:
             return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, self.ready + 1) >= 0
 
     def cheapest(
-        self, request: Request, walltime: int, by: int, published: Published
+        self, request: Request, walltime: int, by: int, published: PlanSnapshot
     ) -> CheapestStart | None:
         """Return the cheapest start with an end by then; None if there is none."""
         last = by - walltime
@@ -413,7 +421,7 @@ class _Trial:
         if not books.priced:
             return None
         edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})
-        planned = as_planned(request, self.facts, self.gates, self.node_sets)
+        planned = as_planned_request(request, self.facts, self.gates, self.node_sets)
         pools = self._pools(request, walltime)
         seen = find_windows(self.plan, planned, walltime, self.ready, last + 1, pools=pools, limit=_WINDOWS)
         starts = candidate_starts((StartWindow(w.first, min(w.last, last)) for w in seen), edges, walltime)
@@ -428,11 +436,11 @@ class _Trial:
         if not most or self.limits.too_much(pools) is not None:
             return ()
         end = self.now + HORIZON
-        request = as_planned(request, self.facts, self.gates, self.node_sets)
+        request = as_planned_request(request, self.facts, self.gates, self.node_sets)
         return find_windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
 
 
-def fork_plan(state: EngineState, published: Published, plan: Plan | None = None) -> PlanFork:
+def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = None) -> PlanFork:
     """Fork the state's plan, or wrap ``plan``, a fork of it that ``published`` describes.
 
     Call it between batches, in the thread that owns the state.

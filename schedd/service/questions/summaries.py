@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import standing_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import job_status
+from schedd.engine.show.view import PlanSnapshot
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation
 from schedd.service.questions.plan_fork import PlanFork
 
@@ -45,19 +45,19 @@ class CriterionValue:
     """`s`, `jobs`, or `1` for a plain number."""
 
 
-def _jobs(published: Published) -> list[JobRecord]:
+def _jobs(published: PlanSnapshot) -> list[JobRecord]:
     records = (*published.records, *published.slotless.values())
     return [record for record in records if record is not None]
 
 
-def summarise_users(published: Published) -> tuple[UserSummary, ...]:
+def summarise_users(published: PlanSnapshot) -> tuple[UserSummary, ...]:
     """Return a summary for each user with jobs, by name."""
     found: dict[str, UserSummary] = {}
     for record in _jobs(published):
         name = record.facts.owner.partition("@")[0]
         one = found.setdefault(name, UserSummary(name))
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
-        standing = standing_of(record, start)
+        standing = job_status(record, start)
         cpus = record.understood.request.cpus if record.understood.request is not None else 0
         if standing in ("running", "starting"):
             one.running += 1

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from schedd.engine.facts.arrays import array_number
+from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED, VACANT
 from schedd.store.records import JobHistory
 
@@ -53,7 +53,7 @@ class Array:
     last_end: int | None
 
 
-def full_array_id(published: Published, wanted: str) -> str:
+def full_array_id(published: PlanSnapshot, wanted: str) -> str:
     """Return the id of an array in the plan for an id without brackets or server name; else add brackets."""
     known = {one.facts.array for one in published.records if one is not None and one.facts.array}
     known |= {one.facts.array for one in published.slotless.values() if one.facts.array}
@@ -73,9 +73,9 @@ def _matches(name: str, number: str, server: str) -> bool:
     )
 
 
-def summarise_array(published: Published, array: str, past: Sequence[JobHistory]) -> Array | None:
+def summarise_array(published: PlanSnapshot, array: str, past: Sequence[JobHistory]) -> Array | None:
     """Return the summary of the array's jobs in the plan and of ``past`` ones; None without jobs."""
-    own = published.array_of == array_number(array)
+    own = published.array_hash == hash_array(array)
     slots = np.flatnonzero(own & (published.states != VACANT))
     starts = published.starts[slots]
     states = published.states[slots]

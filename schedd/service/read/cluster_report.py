@@ -14,7 +14,7 @@ from schedd.dialect.deadline import read_deadline
 from schedd.dialect.shared import shared_amounts
 from schedd.engine.facts.intake import is_eligible
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.usage import Spans, measure_usage
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -123,7 +123,7 @@ def report_clusters(
     )
 
 
-def longest_waits(published: Published) -> dict[str, int]:
+def longest_waits(published: PlanSnapshot) -> dict[str, int]:
     """Return the wait of the oldest eligible job by queue, in seconds; 0 without any."""
     found = dict.fromkeys(published.queues, 0)
     for record, since in _eligible_jobs(published):
@@ -180,7 +180,7 @@ def _report_cluster(clusters: Clusters, loop: PlanLoop, since: int, until: int) 
     )
 
 
-def _cpus_now(published: Published) -> int:
+def _cpus_now(published: PlanSnapshot) -> int:
     """Return the number of cpus on nodes that are not down."""
     return sum(node.cpus for node in published.nodes.values() if node.state != "down")
 
@@ -192,7 +192,7 @@ def _make_spans(rows: Iterable[tuple[int, int | None, int]], until: int) -> Span
 
 
 def _licences(
-    published: Published, runs: Sequence[RunUsage], waits: Sequence[JobRecord], since: int, until: int
+    published: PlanSnapshot, runs: Sequence[RunUsage], waits: Sequence[JobRecord], since: int, until: int
 ) -> tuple[LicenceReport, ...]:
     names = published.copies
     if not names:
@@ -214,7 +214,7 @@ def _licences(
 
 
 def _queues(
-    published: Published, ended: Sequence[RunUsage], dues: Sequence[int | None]
+    published: PlanSnapshot, ended: Sequence[RunUsage], dues: Sequence[int | None]
 ) -> tuple[QueueReport, ...]:
     oldest = longest_waits(published)
     waiting: dict[str, int] = {}
@@ -248,7 +248,7 @@ def _missed_deadline(one: RunUsage, due: int | None) -> bool:
     return due is not None and one.ended is not None and one.ended > due
 
 
-def _queued_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
+def _queued_jobs(published: PlanSnapshot) -> Iterable[tuple[JobRecord, int]]:
     """Yield the jobs that do not run, with their (past or future) eligible times."""
     for record in (*published.records, *published.slotless.values()):
         if record is not None and record.phase is not Phase.RUNNING:
@@ -257,7 +257,7 @@ def _queued_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
             yield record, max(since, facts.not_before or 0)
 
 
-def _eligible_jobs(published: Published) -> Iterable[tuple[JobRecord, int]]:
+def _eligible_jobs(published: PlanSnapshot) -> Iterable[tuple[JobRecord, int]]:
     """Return the queued jobs that may run."""
     now = published.as_of
     return (

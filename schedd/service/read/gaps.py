@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, Ints
 from schedd.wire import NodeFacts
 
@@ -48,7 +48,7 @@ class Gaps:
 
 
 def find_gaps(
-    published: Published,
+    published: PlanSnapshot,
     begin: int,
     end: int,
     *,
@@ -94,7 +94,7 @@ def find_gaps(
     return Gaps(_totals(moments, changes, end), tuple(found), following)
 
 
-def gaps_on(published: Published, begin: int, end: int, names: AbstractSet[str]) -> Iterator[Gap]:
+def gaps_on(published: PlanSnapshot, begin: int, end: int, names: AbstractSet[str]) -> Iterator[Gap]:
     """Yield the gaps in ``[begin, end)`` of these nodes if they are up, by name, in order of time."""
     begin = max(begin, published.as_of)
     if begin >= end:
@@ -115,7 +115,7 @@ def _contiguous_gaps(found: list[Gap], begin: int) -> Iterator[Gap]:
         begin = gap.end
 
 
-def _cpus_in_use(published: Published, moment: int) -> dict[str, int]:
+def _cpus_in_use(published: PlanSnapshot, moment: int) -> dict[str, int]:
     """Return the cpus in use at a moment, by node."""
     starts, durations = published.starts, published.durations
     held = published.on_nodes(
@@ -128,7 +128,7 @@ def _cpus_in_use(published: Published, moment: int) -> dict[str, int]:
 
 
 def _usage_changes(
-    published: Published, begin: int, end: int, names: AbstractSet[str] | None = None
+    published: PlanSnapshot, begin: int, end: int, names: AbstractSet[str] | None = None
 ) -> dict[str, Ints]:
     """Return, by node, (5, n): times in order, and the changes of the used amounts.
 

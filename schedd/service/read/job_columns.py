@@ -5,14 +5,14 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import expected_of, standing_of, told_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import job_displayed_start, job_expected_start, job_status
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.service.read.plan_lists import JobListing
 
 __all__ = ["PLAIN", "columns"]
 
-_Of = Callable[[Published, Sequence[JobRecord], Sequence[int]], list[Any]]
+_Of = Callable[[PlanSnapshot, Sequence[JobRecord], Sequence[int]], list[Any]]
 
 _COLUMNS: Final[Mapping[str, _Of]] = {
     "id": lambda _, jobs, __: [job.id for job in jobs],
@@ -22,7 +22,7 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     "account": lambda _, jobs, __: [job.facts.account for job in jobs],
     "queue": lambda _, jobs, __: [job.facts.queue for job in jobs],
     "job_state": lambda _, jobs, __: [job.facts.state for job in jobs],
-    "state": lambda _, jobs, starts: list(map(standing_of, jobs, starts)),
+    "state": lambda _, jobs, starts: list(map(job_status, jobs, starts)),
     "submitted": lambda _, jobs, __: [job.facts.submitted for job in jobs],
     "cpus": lambda _, jobs, __: [
         request.cpus if (request := job.understood.request) is not None else None for job in jobs
@@ -30,28 +30,28 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     "walltime": lambda _, jobs, __: [job.understood.walltime for job in jobs],
     "planned_start": lambda _, __, starts: [start if start >= 0 else None for start in starts],
     "displayed_start": lambda published, jobs, starts: [
-        told if (told := told_of(published, job, start)) >= 0 else None
+        told if (told := job_displayed_start(published, job, start)) >= 0 else None
         for job, start in zip(jobs, starts, strict=True)
     ],
     "planned_end": lambda _, jobs, starts: [
         start + job.understood.walltime if start >= 0 else None
         for job, start in zip(jobs, starts, strict=True)
     ],
-    "expected_start": lambda published, jobs, _: [expected_of(published, job).start for job in jobs],
-    "expected_by": lambda published, jobs, _: [expected_of(published, job).by for job in jobs],
+    "expected_start": lambda published, jobs, _: [job_expected_start(published, job).start for job in jobs],
+    "expected_by": lambda published, jobs, _: [job_expected_start(published, job).by for job in jobs],
     "promised_start": lambda published, jobs, _: _promised(published, jobs),
 }
 PLAIN: Final = _COLUMNS.keys()
 """Fields of a job's view that are available as columns."""
 
 
-def columns(published: Published, listed: JobListing, only: AbstractSet[str]) -> dict[str, list[Any]]:
+def columns(published: PlanSnapshot, listed: JobListing, only: AbstractSet[str]) -> dict[str, list[Any]]:
     """Return the values of these fields, which must be in ``PLAIN``, for the listed jobs."""
     found = _COLUMNS.items()
     return {name: of(published, listed.records, listed.starts) for name, of in found if name in only}
 
 
-def _promised(published: Published, jobs: Sequence[JobRecord]) -> list[int | None]:
+def _promised(published: PlanSnapshot, jobs: Sequence[JobRecord]) -> list[int | None]:
     promises = published.promise.tolist()
     found = (promises[job.slot] if job.slot >= 0 else FOREVER for job in jobs)
     return [promised if promised < FOREVER else None for promised in found]

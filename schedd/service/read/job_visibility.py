@@ -7,7 +7,7 @@ from typing import Final
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import Change, JobView
-from schedd.engine.show.view import Published
+from schedd.engine.show.view import PlanSnapshot
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.explain import Explanation
 from schedd.service.questions.explanation_chain import hide_other_jobs
@@ -38,13 +38,13 @@ class JobVisibility:
         """Whether jobs of this owner are visible."""
         return self.viewer is None or self.viewer.owns(owner)
 
-    def redact_text(self, text: str, published: Published) -> str:
+    def redact_text(self, text: str, published: PlanSnapshot) -> str:
         """Replace the ids of invisible jobs by their number."""
         if self.viewer is None:
             return text
         return _JOBS.sub(self._hide_ids(published), text)
 
-    def redact_view(self, view: JobView, published: Published) -> JobView:
+    def redact_view(self, view: JobView, published: PlanSnapshot) -> JobView:
         """Redact the view of a visible job: its texts name no invisible jobs."""
         if self.viewer is None:
             return view
@@ -52,13 +52,13 @@ class JobVisibility:
         notes = tuple(self.redact_text(note, published) for note in view.notes)
         return replace(view, why=self.redact_text(view.why, published), notes=notes, last_change=last)
 
-    def redact_change(self, change: Change, published: Published) -> Change:
+    def redact_change(self, change: Change, published: PlanSnapshot) -> Change:
         """Redact a move of a visible job; its event may name an invisible job."""
         if self.viewer is None:
             return change
         return replace(change, words=self.redact_text(change.words, published), event="")
 
-    def redact_explanation(self, found: Explanation, published: Published) -> Explanation:
+    def redact_explanation(self, found: Explanation, published: PlanSnapshot) -> Explanation:
         """Redact the explanation of a visible job: invisible blockers become a number."""
         if self.viewer is None:
             return found
@@ -76,7 +76,7 @@ class JobVisibility:
             last_change=last,
         )
 
-    def _hide_ids(self, published: Published) -> Callable[[re.Match[str]], str]:
+    def _hide_ids(self, published: PlanSnapshot) -> Callable[[re.Match[str]], str]:
         def counted(found: re.Match[str]) -> str:
             ids = found[1].split(", ")
             own = [one for one in ids if (job := published.ids.get(one)) is not None and self.shows(job)]
@@ -92,7 +92,7 @@ class JobVisibility:
 ALL_JOBS: Final = JobVisibility()
 
 
-def visibility_for(caller: Bearer, auth: AuthSettings, published: Published) -> JobVisibility:
+def visibility_for(caller: Bearer, auth: AuthSettings, published: PlanSnapshot) -> JobVisibility:
     """Return the visibility for a caller: by its role, else by the site's or the server's rule."""
     if caller.may("see all") or auth.others == "all":
         return ALL_JOBS

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.show.job_view import Standing, record_of, shares_of, standing_of
-from schedd.engine.show.view import Published
+from schedd.engine.show.job_view import JobStatus, job_shares, job_status, published_record
+from schedd.engine.show.view import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED, Ints
 from schedd.service.questions.objectives import node_failure_rates
@@ -80,7 +80,7 @@ class Bar:
     job: str
     owner: str
     queue: str
-    state: Standing
+    state: JobStatus
     start: int
     end: int
     """For a running job: when the plan releases its nodes, possibly after its walltime."""
@@ -116,16 +116,16 @@ class NodeView:
     """Visible jobs that run here or are being started."""
 
 
-def find_record(published: Published, wanted: str) -> JobRecord | None:
+def find_record(published: PlanSnapshot, wanted: str) -> JobRecord | None:
     """Return the job with this id, or the single match of an abbreviated id."""
-    record = record_of(published, wanted)
+    record = published_record(published, wanted)
     if record is None:
         near = list(islice(matching_jobs(published, wanted), 2))
         record = near[0] if len(near) == 1 else None
     return record
 
 
-def matching_jobs(published: Published, wanted: str) -> Iterator[JobRecord]:
+def matching_jobs(published: PlanSnapshot, wanted: str) -> Iterator[JobRecord]:
     """Yield the jobs that an id without the server's name, or with a part of it, matches.
 
     `123` and `123.server` both match `123.server.site`; `123[]` and `123` match the array `123[].server`.
@@ -138,11 +138,13 @@ def matching_jobs(published: Published, wanted: str) -> Iterator[JobRecord]:
             not server or where == server or where.startswith(server + ".")
         )
 
-    records = (record_of(published, job_id) for job_id in published.numbers.near(wanted) if means(job_id))
+    records = (
+        published_record(published, job_id) for job_id in published.numbers.near(wanted) if means(job_id)
+    )
     return (record for record in records if record is not None)
 
 
-def count_jobs(published: Published) -> JobCounts:
+def count_jobs(published: PlanSnapshot) -> JobCounts:
     """Return the number of jobs by state."""
     states = published.states
     starting = sum(
@@ -160,9 +162,9 @@ def count_jobs(published: Published) -> JobCounts:
 
 
 def job_listing(
-    published: Published,
+    published: PlanSnapshot,
     *,
-    state: Standing | None = None,
+    state: JobStatus | None = None,
     owner: str | None = None,
     queue: str | None = None,
     sees: Sees | None = None,
@@ -178,7 +180,7 @@ def job_listing(
     def wanted(record: JobRecord, start: int) -> bool:
         facts = record.facts
         return (
-            (state is None or standing_of(record, start) == state)
+            (state is None or job_status(record, start) == state)
             and (owner is None or matches_owner(facts.owner, owner))
             and (queue is None or facts.queue == queue)
             and (sees is None or sees(record))
@@ -200,7 +202,9 @@ def matches_owner(owner: str, wanted: str) -> bool:
     return wanted in (owner, owner.partition("@")[0])
 
 
-def _jobs_after_cursor(published: Published, cursor: str | None) -> Iterator[tuple[int, int, JobRecord, int]]:
+def _jobs_after_cursor(
+    published: PlanSnapshot, cursor: str | None
+) -> Iterator[tuple[int, int, JobRecord, int]]:
     """Yield (sort key, second sort key, record, start) of all jobs after the cursor."""
     after = _parse_cursor(cursor) if cursor else (-1, -1)
     slots = np.flatnonzero(published.states)
@@ -221,7 +225,7 @@ def _jobs_after_cursor(published: Published, cursor: str | None) -> Iterator[tup
 
 
 def bars_in_window(
-    published: Published,
+    published: PlanSnapshot,
     begin: int,
     end: int,
     *,
@@ -250,10 +254,10 @@ def bars_in_window(
                 job,
                 owner,
                 queue,
-                standing_of(record, start),
+                job_status(record, start),
                 start,
                 start + int(published.durations[slot]),
-                shares_of(published, record),
+                job_shares(published, record),
             )
         )
         last = slot
@@ -261,7 +265,7 @@ def bars_in_window(
 
 
 def node_views(
-    published: Published, accept: Callable[[str], bool] = lambda _name: True, sees: Sees = _all
+    published: PlanSnapshot, accept: Callable[[str], bool] = lambda _name: True, sees: Sees = _all
 ) -> tuple[NodeView, ...]:
     """Return the accepted nodes by name, with their free capacity now."""
     slots = np.flatnonzero(published.states == FIXED)
@@ -299,7 +303,7 @@ def node_views(
 
 
 def _in_use(
-    published: Published, slots: Ints, names: AbstractSet[str], sees: Sees
+    published: PlanSnapshot, slots: Ints, names: AbstractSet[str], sees: Sees
 ) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
     """Return, for these nodes, the amounts (cpus, memory, gpus) in use and the visible jobs."""
     rows = {row: name for row, name in published.names.items() if name in names}

@@ -9,9 +9,9 @@ import numpy as np
 
 from schedd.dialect.throughput import Work, read_work
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.facts.throughput import Kind, rate_on, run_time
-from schedd.engine.show.foretelling import Foretold
-from schedd.engine.show.view import Published
+from schedd.engine.facts.throughput import RatedNode, rate_on, run_time
+from schedd.engine.show.foretelling import ExpectedStarts
+from schedd.engine.show.view import PlanSnapshot
 from schedd.policy.site import SitePolicy, site_policy
 from schedd.store.records import JobHistory
 
@@ -60,7 +60,7 @@ class RunTime:
     on: tuple[RateOn, ...]
 
 
-def predicted_run_time(published: Published, record: JobRecord, found: Foretold | None) -> RunTime:
+def predicted_run_time(published: PlanSnapshot, record: JobRecord, found: ExpectedStarts | None) -> RunTime:
     """Return the run time by the latest round of predictions, and by group of nodes."""
     work = read_work(record.facts.resources)
     site = site_policy(published.settings.site)
@@ -78,7 +78,7 @@ def predicted_run_time(published: Published, record: JobRecord, found: Foretold 
     )
 
 
-def _rates_by_kind(published: Published, work: Work, site: SitePolicy) -> Iterable[RateOn]:
+def _rates_by_kind(published: PlanSnapshot, work: Work, site: SitePolicy) -> Iterable[RateOn]:
     by_rate: dict[float, list[str]] = {}
     for name, kind in node_kinds(published, site).items():
         rate = rate_on(work, kind, site.throughput)
@@ -89,7 +89,7 @@ def _rates_by_kind(published: Published, work: Work, site: SitePolicy) -> Iterab
         yield RateOn(rate, seconds, len(names), tuple(sorted(names)[:10]))
 
 
-def node_kinds(published: Published, site: SitePolicy) -> Mapping[str, Kind]:
+def node_kinds(published: PlanSnapshot, site: SitePolicy) -> Mapping[str, RatedNode]:
     """Return name, properties and speed of each node."""
     return {
         name: (name, one.properties, site.speed(name, one.properties, one.speed))
@@ -97,7 +97,7 @@ def node_kinds(published: Published, site: SitePolicy) -> Mapping[str, Kind]:
     }
 
 
-def past_error(published: Published, owner: str, past: Sequence[JobHistory]) -> PastError:
+def past_error(published: PlanSnapshot, owner: str, past: Sequence[JobHistory]) -> PastError:
     """Return the errors for the owner's ended jobs with a throughput among ``past``."""
     site = site_policy(published.settings.site)
     kinds = node_kinds(published, site)

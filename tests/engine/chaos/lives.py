@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from schedd.engine.facts.records import MAY_BREAK, Phase
-from schedd.engine.improve import improvement
-from schedd.engine.show.foretelling import foretell, outset
+from schedd.engine.improve import improvement_event
+from schedd.engine.show.foretelling import compute_expected_starts, expected_starts_input
 from schedd.engine.show.job_view import job_view
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.latest_starts import latest_starts
 from tests.engine.chaos.admin import ByAdmin
@@ -51,7 +51,7 @@ class Chaos(OnServer, ByAdmin):
             )
             places = search.run().places
             jobs = {record.slot: record.id for record in state.records.values()}
-            found = improvement(self.server.event_id(), self.server.now, state.plan, jobs, places)
+            found = improvement_event(self.server.event_id(), self.server.now, state.plan, jobs, places)
             if late:
                 self.found = found
                 return
@@ -64,9 +64,9 @@ class Chaos(OnServer, ByAdmin):
             return
         found, self.foretold = self.foretold, []
         if not found:
-            given = outset(self.engine.state)
+            given = expected_starts_input(self.engine.state)
             assert given is not None
-            found = list(foretell(given).events(self.server.event_id()))
+            found = list(compute_expected_starts(given).events(self.server.event_id()))
             if late:
                 self.foretold = found
                 return
@@ -76,7 +76,7 @@ class Chaos(OnServer, ByAdmin):
 
     @invariant()
     def every_job_has_an_answer(self) -> None:
-        published = publish(self.engine.state)
+        published = publish_snapshot(self.engine.state)
         for job_id, record in self.engine.state.records.items():
             view = job_view(published, job_id)
             assert view is not None
@@ -101,13 +101,13 @@ class Chaos(OnServer, ByAdmin):
     @invariant()
     def what_is_told_is_of_jobs_that_wait(self) -> None:
         state = self.engine.state
-        assert state.outlook is not None
+        assert state.predictor is not None
         for record in state.records.values():
-            known = record.id in state.outlook.learner
+            known = record.id in state.predictor.learner
             assert known == state.settings.predicts(record.facts.queue)
             if record.slot >= 0 and (not known or record.phase in (Phase.RUNNING, Phase.BLOCKED)):
                 assert state.expected[record.slot] == -1
-        told = {job for kind in state.outlook.calibrations.values() for job in kind.estimates}
+        told = {job for kind in state.predictor.calibrations.values() for job in kind.estimates}
         assert told <= set(state.records)
         assert (state.expected <= state.expected_by).all()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from schedd.engine import Engine, EngineSettings, Outcome
-from schedd.engine.checkpoint import _MAGIC, _SIZES, FORMAT, Frozen, _header, _opened
+from schedd.engine.checkpoint import _MAGIC, _SIZES, FORMAT, FrozenState, _header, _opened
 from schedd.wire import (
     AccountMoved,
     AccountSet,
@@ -137,7 +137,7 @@ class Compared:
                 different = differences(self.engine, one)
                 assert not different, f"{name}: another state: {different}"
         if self.calls % 100 == 0:
-            assert Frozen(self.engine.state, {"forgotten": self.engine.forgotten}).encode() == state
+            assert FrozenState(self.engine.state, {"forgotten": self.engine.forgotten}).encode() == state
         self.fresh = None
         if self.calls - self._restored >= _COMPARED:
             self.other, self._restored = Engine.restore(state), self.calls

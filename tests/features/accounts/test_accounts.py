@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.features.accounts.state import PublishedAccounts, account_book
 from schedd.features.bookings.state import bookings_of
 from schedd.model import WaitingFor
@@ -37,7 +37,7 @@ class Site(Cluster):
     def account(self, name: str = "phys", amount: int = 0, **more: Any) -> int:
         event = AccountSet(id=self.server.event_id(), time=self.server.now, name=name, amount=amount, **more)
         self.tell(event)
-        return self.engine.state.taken.get(event.id, -1)
+        return self.engine.state.jobs_moved_by.get(event.id, -1)
 
     def move(self, source: str, target: str, amount: int) -> None:
         event_id = self.server.event_id()
@@ -302,7 +302,7 @@ def test_accounts_outlive_a_restart_and_entries_stay_until_the_ledger_has_them()
     site.engine = again
     site.at(50)
     assert site.balance() == 800
-    numbers = [one.number for one in publish(site.engine.state).part(PublishedAccounts).ledger]
+    numbers = [one.number for one in publish_snapshot(site.engine.state).part(PublishedAccounts).ledger]
     assert numbers == [1, 2]
     site.tell(LedgerStored(id=site.server.event_id(), time=site.server.now, number=1))
     assert [one.number for one in account_book(site.engine.state).entries] == [2]

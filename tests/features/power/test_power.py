@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.show.view import publish
+from schedd.engine.show.view import publish_snapshot
 from schedd.features.power.state import PublishedPower, power_of
 from schedd.policy.economy import Draw
 from schedd.wire import PlanningHeld, PowerRequested, Switch, Switched, WattsRead
@@ -214,7 +214,7 @@ def test_a_dry_run_switches_nothing_and_says_what_it_would() -> None:
     cluster = Powered(nodes=3, mode="dry", spares={"*": 1})
     cluster.at(300)
     assert cluster.orders() == []
-    assert publish(cluster.engine.state).part(PublishedPower).would_be_off == ("n1", "n2")
+    assert publish_snapshot(cluster.engine.state).part(PublishedPower).would_be_off == ("n1", "n2")
 
 
 def test_an_admin_switches_a_node_off_holds_it_and_gives_it_back() -> None:

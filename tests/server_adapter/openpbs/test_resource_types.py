@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schedd.dialect import Site, dialect_of
 from schedd.engine import EngineSettings
-from schedd.engine.facts.intake import Intake, Understood, node_of
+from schedd.engine.facts.intake import ParsedRequest, RequestReader, planner_node
 from schedd.model import Node
 from schedd.plan.plan import Plan
 from schedd.wire import JobFacts, NodeFacts, ResourceFacts, ResourceTypes, Run, ShareFacts
@@ -140,11 +140,11 @@ def asks_nothing(kind: str, asked: str) -> bool:
     return number is not None and (number(asked) or 0) <= 0
 
 
-def read(types: ResourceTypes, name: str, asked: str, node: NodeFacts) -> Understood:
+def read(types: ResourceTypes, name: str, asked: str, node: NodeFacts) -> ParsedRequest:
     job = job_facts("1.s", {"job_state": "Q", "schedselect": f'1:ncpus=1:{name}="{asked}"'}, types)
-    intake = Intake(EngineSettings())
+    intake = RequestReader(EngineSettings())
     intake.set_types(types)
-    intake.set_nodes({node.name: node_of(node)})
+    intake.set_nodes({node.name: planner_node(node)})
     return intake.read(job, None, {})
 
 
@@ -177,7 +177,7 @@ def test_a_request_fits_a_node_as_the_servers_documents_say(
         assert not expected or kind == "float"
         return
     assert understood.request.notes == ()
-    never = Plan([node_of(node)], 0).find_unmet_requirement(understood.request)
+    never = Plan([planner_node(node)], 0).find_unmet_requirement(understood.request)
     assert (never is None) == expected, never
     used_up = kind in ("long", "size", "float") and "n" in flags and not asks_nothing(kind, asked)
     assert bool(understood.request.chunks[0].resources) == used_up
@@ -202,7 +202,7 @@ def test_a_number_without_the_flag_n_is_compared_and_not_used_up() -> None:
 def nodes_with(kind: str, values: Sequence[str]) -> list[Node]:
     types = ResourceTypes({"rack": ResourceFacts(kind, "h")})
     return [
-        node_of(
+        planner_node(
             node_facts(
                 f"n{number}",
                 {"state": "free", "resources_available.ncpus": "4", "resources_available.rack": value},
