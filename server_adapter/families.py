@@ -27,7 +27,7 @@ def connector(settings: Settings, clock: Clock = time.time) -> Callable[[Adaptiv
 
 
 def torque_credential(server: ServerSettings) -> torque.TorqueCredential:
-    """How a TORQUE server is to trust us, by the settings and by who we are."""
+    """Return the credential for a TORQUE server, by the settings and the user of this process."""
     if server.auth == "none":
         return torque.TorqueAnyPort()
     if server.auth == "privileged" or (server.auth == "auto" and os.geteuid() == 0):

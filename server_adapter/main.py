@@ -86,8 +86,8 @@ async def _serve(settings: Settings, token: str, drain_token: str, options: argp
         settings.server.port,
         settings.cluster,
     )
-    # A walk through all that lives holds the loop for 20 ms and more. What was imported stays, so the
-    # collector leaves it alone; what we keep of jobs is free of cycles, so it walks through that but seldom.
+    # A full garbage collection pauses the loop for 20 ms and more. Imported objects are excluded from it; job
+    # data is free of reference cycles, so full collections can be rare.
     gc.collect()
     gc.freeze()
     gc.set_threshold(700, 10, 1000)
@@ -104,7 +104,7 @@ async def _serve(settings: Settings, token: str, drain_token: str, options: argp
 
 
 def notify(message: str) -> None:
-    """Tells systemd, where it listens ($NOTIFY_SOCKET)."""
+    """Send a message to systemd, if it listens ($NOTIFY_SOCKET)."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

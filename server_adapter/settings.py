@@ -12,7 +12,7 @@ from schedd.wire.times import FloatSeconds
 
 
 class SettingsError(Exception):
-    """A setting that makes no sense: which one, where, and what is allowed."""
+    """Invalid setting; the message has its name, the place and the permitted values."""
 
 
 def _listed(value: object) -> object:

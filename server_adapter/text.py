@@ -1,18 +1,18 @@
-r"""The one rule for text: bytes of the server to text that every other program can take, and back.
+r"""Text from the server's bytes, in a form that every other program accepts, and back.
 
-A server sends bytes, mostly ASCII or UTF-8, but nobody checks them: a job may be named `job` and the byte FF.
-Such a byte becomes the four characters `\xff` here, and these become the byte again when they are sent, so
-that what came from the server goes back as it came. NUL is treated alike, since databases take none.
-Backslashes that stand before something of this form are doubled, so a name that really has the characters
-`\xff` keeps them; all other backslashes (`DOMAIN\alice`) stay as they are. The text is valid Unicode: no
-surrogates, so JSON, SQL, logs and pages need no rule of their own.
+A server sends bytes, mostly ASCII or UTF-8, without validation: a job may be named `job` and the byte FF.
+Such a byte becomes the four characters `\xff`, and these become the byte again when they are sent, so the
+round trip is exact. NUL is treated the same, since databases do not accept it. Backslashes before text of
+this form are doubled, so a name with the actual characters `\xff` keeps them; all other backslashes
+(`DOMAIN\alice`) are kept. The text is valid Unicode without surrogates, so JSON, SQL, logs and pages need no
+further rule.
 """
 
 import re
 from typing import Final
 
 _LOOK: Final = r"x(?:00|[89a-f][0-9a-f])"
-_RUN: Final = r"(?<!\\)(\\{}+)"  # possessive, and from its beginning: work is linear, whatever is sent
+_RUN: Final = r"(?<!\\)(\\{}+)"  # possessive, and from its beginning: the work is linear for any input
 _TO_ESCAPE: Final = re.compile(rf"{_RUN.format('+')}({_LOOK})|{_RUN.format('*')}([\0\udc80-\udcff])")
 _ESCAPED: Final = re.compile(rf"{_RUN.format('+')}({_LOOK})")
 
@@ -37,7 +37,7 @@ def encode_text(text: str) -> bytes:
 
 
 def _escape(found: re.Match[str]) -> str:
-    if found[2] is not None:  # characters that look like one of ours
+    if found[2] is not None:  # characters that look like an escape
         return 2 * found[1] + found[2]
     return 2 * found[3] + f"\\x{ord(found[4]) & 0xFF:02x}"
 

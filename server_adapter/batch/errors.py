@@ -44,7 +44,7 @@ class StaleConnectionError(ServerUnreachableError):
 
 
 class RightsError(BatchError):
-    """We may not do what we need: no privileged port, nobody who vouches, or the server does not trust us."""
+    """Missing rights: no privileged port, no authentication, or the server does not trust this client."""
 
 
 class TakenError(BatchError):

@@ -1,6 +1,6 @@
-"""Whose process is at the other end of a connection within this host: the kernel's word, by /proc/net/tcp.
+"""Owner of the process at the other end of a local connection, from /proc/net/tcp.
 
-pbs_server's port is no privileged one: while the server is down any local user can listen there.
+The port of pbs_server is not privileged: while the server is down, any local user can listen on it.
 """
 
 import ipaddress
@@ -13,10 +13,10 @@ _LOCAL, _REMOTE, _UID, _INODE = 1, 2, 7, 9  # columns
 
 
 def peer_owner_id(own: tuple[str, int], peer: tuple[str, int]) -> int | None:
-    """The user id of the process that has accepted our connection; None where the peer is on another host.
+    """Return the user id of the process that accepted the connection; None if the peer is on another host.
 
-    `own` and `peer` are the connection's addresses as seen from here. Before the peer has accepted (it has as
-    soon as anything was answered) nobody owns its end: None, too.
+    `own` and `peer` are the addresses of the connection as seen from here. The result is also None until the
+    peer has accepted; after the first reply it has.
     """
     ends = tuple(zip(_written(peer), _written(own), strict=True))
     for table in _TABLES:

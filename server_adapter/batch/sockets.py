@@ -20,7 +20,7 @@ class Address:
 
 
 async def connect_privileged(address: Address) -> socket.socket:
-    """A connected socket whose source port is below 1024. Ports in use or in TIME_WAIT are passed over."""
+    """Return a connected socket with a source port below 1024. Ports in use or in TIME_WAIT are skipped."""
     first = random.randrange(len(PRIVILEGED_PORTS))
     for turn in range(len(PRIVILEGED_PORTS)):
         port = PRIVILEGED_PORTS[(first + turn) % len(PRIVILEGED_PORTS)]

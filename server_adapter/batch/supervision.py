@@ -1,6 +1,6 @@
-"""Supervised tasks of the adapter: an exception never ends one of them silently.
+"""Supervised tasks of the adapter: no task ends silently by an exception.
 
-Tasks that nobody awaits are created only here: `tests/test_background_work.py` checks this.
+Background tasks are created only here; `tests/test_background_work.py` checks this.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
 _STEADY_S: Final = 60.0
-"""After so long without a failure the next wait is the first one again."""
+"""After this time without a failure the wait is reset."""
 
 Work = Callable[[], Awaitable[None]]
 
@@ -24,10 +24,10 @@ Work = Callable[[], Awaitable[None]]
 async def work_together(
     works: Mapping[str, Work], ends: tuple[type[Exception], ...], failed: Callable[[], None]
 ) -> None:
-    """Do all these until cancelled. One that raises is logged and starts again after a growing wait.
+    """Run all tasks until cancelled. A task that raises is logged and restarted with backoff.
 
-    An exception of ``ends`` ends all of them and is raised, in a group. ``failed`` is called after any other:
-    what the work knew of the server may be incomplete.
+    An exception of a type in ``ends`` ends all tasks and is raised in a group. ``failed`` is called after any
+    other exception: the task's knowledge of the server may be incomplete.
     """
     async with asyncio.TaskGroup() as group:
         for name, work in works.items():

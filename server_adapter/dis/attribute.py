@@ -69,7 +69,7 @@ def _length(text: str) -> int:
 
 
 def values_by_key(entries: Iterable[Attribute]) -> dict[str, str]:
-    """The values of entries by key. Those of one key are one list, joined by `REPEATED`."""
+    """Return the values of entries by key. Several values of one key are joined by `REPEATED`."""
     found: dict[str, str] = {}
     for entry in entries:
         before = found.get(entry.key)

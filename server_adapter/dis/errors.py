@@ -23,4 +23,4 @@ class DisSyntaxError(DisError):
 
 
 class DisLimitError(DisError):
-    """Legal so far, but longer or more than the reader is ready to hold."""
+    """Legal, but longer or larger than the reader's limits."""

@@ -25,14 +25,14 @@ class _Head:
 
 
 class AttributeScanner:
-    """Decodes many attribute lists that resemble each other, as those of a status reply do.
+    """Decodes many attribute lists that resemble each other, such as those of a status reply.
 
-    Objects of one reply list the same attributes in nearly the same order. So the scanner remembers each
-    entry's head (name and resource) and which head followed it last, compares the bytes with that guess in
-    one call, and decodes a head in full only where the guess fails. Values are sliced out of `text` without
-    looking at them; entries not wanted are stepped over.
+    Objects of one reply list the same attributes in nearly the same order. The scanner remembers each entry's
+    head (name and resource) and its last successor, compares the bytes with that guess in one call, and
+    decodes a head in full only if the guess fails. Values are sliced out of `text` without inspection;
+    unwanted entries are skipped.
 
-    `wanted` names attributes without resource (`Resource_List` takes all its resources); None takes all.
+    `wanted` names attributes without resource (`Resource_List` includes all its resources); None selects all.
     """
 
     def __init__(self, wanted: Collection[str] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -74,7 +74,7 @@ class AttributeScanner:
         head = previous = self._start
         head = head.successor
         for _ in range(count):
-            # 1. The size: a hint that nobody needs.
+            # 1. The size: only a hint.
             byte = data[position]
             if byte == _PLUS:
                 at = position + 2
@@ -115,7 +115,7 @@ class AttributeScanner:
         return values, position
 
     def _merged(self, data: bytes, text: str, position: int, count: int) -> dict[str, str]:
-        """The values of a list in which a key occurs more than once."""
+        """Return the values of a list with repeated keys."""
         found: dict[str, list[str]] = {}
         decoder = Decoder(data, position, self._limits)
         for _ in range(count):

@@ -153,7 +153,7 @@ def written(name: str, value: str) -> str:
 
 
 def amount(text: str) -> int:
-    """Seconds or KiB, 0 for what is neither."""
+    """Return seconds or KiB; 0 for other text."""
     for parse in (seconds, kib):
         try:
             return parse(text)

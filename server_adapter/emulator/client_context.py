@@ -22,7 +22,7 @@ class PendingJob:
 
 @dataclass(slots=True)
 class ClientContext:
-    """One client: who it is, and what it has begun to submit."""
+    """One client: its rights, and the submissions that it has begun."""
 
     who: Principal
     pending: dict[str, PendingJob] = field(default_factory=dict)

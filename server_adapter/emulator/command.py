@@ -1,4 +1,6 @@
-"""What `schedd emulate` runs: the server until it is told to stop, and a console on its input."""
+"""The command `schedd emulate`: runs a server until a signal comes, and reads console lines from standard
+input.
+"""
 
 import asyncio
 import contextlib
@@ -15,7 +17,7 @@ from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.trial import EmulatorTrial, emulate
 from server_adapter.emulator.workload import Arrival
 
-_PRINT = partial(print, flush=True)  # who reads it from a pipe waits for it
+_PRINT = partial(print, flush=True)  # flushed, for readers of a pipe
 _POLL_S = 0.2  # real seconds between two looks whether all is over
 
 
@@ -60,7 +62,7 @@ async def serve(
 
 async def _listen(console: Console, source: TextIO, print_line: Callable[[str], None]) -> None:
     if not _can_be_awaited(source):
-        return  # input from a plain file or from nowhere: nobody is there to type
+        return  # input is a plain file or closed: no interactive user
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)

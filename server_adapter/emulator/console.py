@@ -19,7 +19,7 @@ class Console:
         self._server = server
 
     async def execute(self, line: str) -> str:
-        """Does what the line says. A line that cannot be understood is answered with what can be."""
+        """Execute one line and return the answer. The answer to an unknown line is the help text."""
         name, *arguments = line.split() or [""]
         if name in ("", "help"):
             return HELP

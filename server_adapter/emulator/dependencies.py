@@ -39,9 +39,9 @@ class DependencyCondition:
 
 
 def parse_depend(text: str) -> tuple[DependencyCondition, ...]:
-    """`afterok:0.srv:1.srv,afterany:2.srv`, `on:2`, `beforeok:3.srv`, `synccount:1`, `syncwith:4.srv`.
+    """Parse a `depend` attribute, such as `afterok:0.srv:1.srv,afterany:2.srv`, `on:2` or `syncwith:4.srv`.
 
-    Raises the refusal 15016 for what the server cannot read.
+    Raises refusal 15016 for malformed text.
     """
     conditions: list[DependencyCondition] = []
     for part in filter(None, text.split(",")):
@@ -73,9 +73,10 @@ def reverse_condition(condition: DependencyCondition, job: str) -> str | None:
 
 
 def register(job: Job, jobs: Mapping[str, Job]) -> None:
-    """Tells the jobs that a new one names: `before*` spends the other's `on`, `syncwith` joins its master.
+    """Register a new job with the jobs that its conditions name: `before*` uses up one `on` of the other job,
+    `syncwith` joins its master.
 
-    Raises the refusal 15056 when the other job is not known, or expects nobody.
+    Raises refusal 15056 if the other job is unknown or has no matching `on` or `synccount`.
     """
     kept: list[DependencyCondition] = []
     for condition in parse_depend(job.depend):

@@ -16,16 +16,16 @@ class DestinationPart:
     count: int
     slots: int
     properties: tuple[str, ...]
-    leading: bool = False  # a property stood in the place of a name
+    leading: bool = False  # a property in place of a node name
 
 
 def parse_destination(
     text: str, nodes: Mapping[str, EmulatedNode], *, plain: bool = False
 ) -> tuple[DestinationPart, ...]:
-    """`node1:ppn=4+node2:ppn=4`, `2:ppn=2:even`, `node1/0+node1/1`, `odd:ppn=2`.
+    """Parse a destination: `node1:ppn=4+node2:ppn=4`, `2:ppn=2:even`, `node1/0+node1/1`, `odd:ppn=2`.
 
-    A name without ppn is one slot. Slot numbers are ignored. Servers up to 3.x take the `plain` form alone:
-    no slot numbers, no node twice. Raises refusal 15064 for what cannot be read.
+    A name without ppn is one slot. Slot numbers are ignored. Servers up to 3.x accept only the `plain` form:
+    no slot numbers, no node twice. Raises refusal 15064 for malformed text.
     """
     parts = tuple(_part(part, nodes) for part in text.split("+"))
     named = [part.name for part in parts if part.name is not None]

@@ -13,7 +13,7 @@ _NUMBERS = tuple(encode_integer(number) for number in range(_SMALL))
 
 @lru_cache(maxsize=_SMALL)
 def _head(name: str, resource: str | None) -> tuple[int, bytes]:
-    """What stands before a value, and the part of the entry's size that does not come from the value."""
+    """Return the size of an entry without its value, and the bytes before the value."""
     size = len(encode_text(name)) + 2
     if resource is None:
         return size, encode_string(name) + b"+0"

@@ -15,7 +15,7 @@ class SubmissionCode(IntEnum):
 
 
 class RefusalError(Exception):
-    """The request is answered with `code` and `text`; None sends the code alone."""
+    """Refusal of a request, answered with `code` and `text`; with `text` None only the code is sent."""
 
     def __init__(self, code: IntEnum, text: str | None = None) -> None:
         self.code = code

@@ -26,10 +26,10 @@ class Countdown:
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong. All off at first; every method switches one thing on, `clear` all off.
+    """Injected faults. All are off at first; each method switches one on, `clear` switches all off.
 
-    Killing nodes and lying about load are properties of nodes, restarting is one of the server: see
-    `EmulatedServer.kill_node`, `lie_about_load`, `restart`.
+    Nodes are killed and misreport their load by methods of the server: see `EmulatedServer.kill_node`,
+    `lie_about_load` and `restart`.
     """
 
     refusals: Countdown = field(default_factory=Countdown)
@@ -70,7 +70,7 @@ class Faults:
         self.rejecting = frozenset(nodes)
 
     def rejects(self, nodes: Iterable[str]) -> bool:
-        """Whether one of these nodes refuses a job."""
+        """Return whether one of these nodes refuses jobs."""
         return not self.rejecting.isdisjoint(nodes)
 
     def be_silent(self, count: int = FOREVER) -> None:
@@ -78,7 +78,7 @@ class Faults:
         self.silences.left = count
 
     def cut_replies(self, count: int = FOREVER, after: int = 10) -> None:
-        """Closes the connection after so many bytes of each of the next `count` replies."""
+        """Close the connection after `after` bytes of each of the next `count` replies."""
         self.cuts.left, self.cut_after = count, after
 
     def slow_down(self, seconds: float, requests: Collection[RequestCode] | None = None) -> None:
@@ -92,7 +92,7 @@ class Faults:
         self._random = random.Random(seed)
 
     def fails_next(self) -> bool:
-        """Whether the job that starts now is one of those that fail."""
+        """Return whether the starting job is to fail."""
         return self.failure_rate > 0 and self._random.random() < self.failure_rate
 
     def clear(self) -> None:

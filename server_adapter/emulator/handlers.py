@@ -1,4 +1,4 @@
-"""A request and who sent it, to the bytes of the reply: every request type that clients were seen to send."""
+"""Request handlers of the emulated TORQUE server: from a request and its sender to the bytes of the reply."""
 
 from collections.abc import Callable
 from signal import Signals

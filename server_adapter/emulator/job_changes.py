@@ -93,7 +93,7 @@ def _allow(cluster: Cluster, job: Job, change: Attribute, who: Principal) -> Non
 
 
 def _allow_while_running(job: Job, change: Attribute, who: Principal) -> None:
-    """Some limits may be altered while the job runs, but raised by managers alone."""
+    """Allow changes of some limits of a running job; only managers may raise a limit."""
     name = change.resource or ""
     if name not in _ALTERABLE_WHILE_RUNNING:
         detail = f"{TEXTS[TorqueErrorCode.MODATRRUN]} Resource_List.{name}"
@@ -110,7 +110,7 @@ def _demand_manager(who: Principal) -> None:
 
 
 def _check_value(cluster: Cluster, job: Job, name: str, value: str, who: Principal) -> None:
-    """Managers may pass the queue's limits, and ask for nodes that there are not."""
+    """Check a resource value. Managers may exceed the queue's limits and request missing nodes."""
     try:
         admission.check_values({name: value})
         if not who.manager:

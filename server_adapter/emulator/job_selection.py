@@ -23,9 +23,10 @@ _COMPARE: dict[Operation, Callable[[Any, Any], bool]] = {
 
 
 def selected(cluster: Cluster, conditions: Sequence[Attribute], who: Principal) -> Iterator[Job]:
-    """The jobs that meet all conditions, in their order; finished ones only where a state asks for them.
+    """Yield the jobs that meet all conditions, in their order; finished jobs only if a condition on the state
+    includes them.
 
-    Raises the refusal 15020 for a queue that there is not.
+    Raises refusal 15020 for an unknown queue.
     """
     for entry in conditions:
         if entry.name == "destination" and (queue := entry.value.partition("@")[0]):

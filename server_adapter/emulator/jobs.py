@@ -47,11 +47,11 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
-    """A submission, complete: who, what, and (known to the simulation alone) how the program will behave.
+    """A complete submission, with the simulated behaviour of its program.
 
-    `resources` are the Resource_List in the order given; `holds` letters of `u o s`; `extra` further
-    attributes as text; `host` where qsub ran as it says itself, `origin` as the server saw it.
-    `outcome` None lets the cluster's own rule decide from script and walltime.
+    `resources` are the Resource_List in their given order; `holds` letters of `u o s`; `extra` further
+    attributes as text; `host` the submit host by its own name, `origin` the same host as seen by the server.
+    With `outcome` None the cluster's rule derives the behaviour from script and walltime.
     """
 
     user: str
@@ -93,9 +93,9 @@ class Job:
     queued: float = 0.0
     eligible: float | None = None
     not_before: int | None = None
-    attributes: dict[str, str] = field(default_factory=dict)  # settable ones that are plain text
-    depend: str = ""  # what is left of the order's, and what other jobs added
-    together: list[str] | None = None  # of a job with `synccount`: who starts with it
+    attributes: dict[str, str] = field(default_factory=dict)  # plain-text attributes that can be set
+    depend: str = ""  # remaining conditions of the order, and conditions added by other jobs
+    together: list[str] | None = None  # jobs that start together with this job, if it has `synccount`
     together_released: bool = False
     waiters: set[str] = field(default_factory=set)  # ids of jobs that name this one in their `depend`
     array: str | None = None
@@ -116,7 +116,7 @@ class Job:
     left: float = 0.0  # of a suspended job, the seconds that its program still takes
     wants_to_go_on: bool = False  # suspended until its scheduler finds room
     moved: str = ""  # where another server took it
-    run: int = 0  # tells a timer of an earlier run from one of this run
+    run: int = 0  # number of the run, to ignore timers of earlier runs
     revision: int = 0
 
     @property

@@ -78,7 +78,9 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
 
 
 def begin(cluster: Cluster, job: Job, *, taken: bool) -> None:
-    """A job that holds its slots runs from now on; unless `taken`, only until its mom is heard to refuse."""
+    """Start a job that holds its slots. With `taken` False the mom refuses it after `timing.refused`
+    seconds.
+    """
     cluster.queue(job.queue).used = True
     job.state = JobState.RUNNING
     job.run += 1
@@ -111,14 +113,14 @@ def _plan_end(cluster: Cluster, job: Job, run: int) -> None:
 
 
 def stop(cluster: Cluster, job: Job) -> None:
-    """A job that runs gives its slots back, and its program stands still."""
+    """Release the slots of a running job and stop its program."""
     _release(cluster, job)
     job.run += 1
     job.left, job.ends = (job.ends or cluster.now) - cluster.now, None
 
 
 def go_on(cluster: Cluster, job: Job) -> None:
-    """The program of a job that was stopped, and has slots again, takes what it still had to."""
+    """Continue the program of a stopped job, which has slots again, for its remaining time."""
     run, status = job.run, job.will_exit
     job.ends = cluster.now + job.left
     cluster.timers.at(job.ends, lambda: _ended(cluster, job, run, status))
@@ -146,7 +148,7 @@ def _returned(cluster: Cluster, job: Job, run: int) -> None:
 
 def _ended(cluster: Cluster, job: Job, run: int, status: int) -> None:
     if job.run != run or not job.active or not _alive(cluster, job):
-        return  # of an earlier run, or its mother superior cannot tell: see `revive`
+        return  # an earlier run, or the mother superior is dead: see `revive`
     if job.state is JobState.RUNNING:
         job.state = JobState.EXITING
         job.touch(cluster.now)
@@ -218,7 +220,7 @@ def delete(cluster: Cluster, job: Job) -> None:
 
 
 def can_requeue(cluster: Cluster, job: Job) -> bool:
-    """Whether there is something to requeue: a job that runs, or one that is complete. Raises 15018."""
+    """Return whether the job can be requeued: it is running or complete. Raises refusal 15018."""
     if job.state is JobState.QUEUED and cluster.version.reruns_queued:
         return False
     if job.state in (JobState.QUEUED, JobState.HELD, JobState.WAITING):
@@ -233,7 +235,7 @@ def requeue(cluster: Cluster, job: Job) -> None:
     _release(cluster, job)
     job.run += 1
     job.exec_host = job.exec_port = ""
-    if not job.finished:  # else it goes on showing what it did
+    if not job.finished:  # a finished job keeps its session and start time
         job.session = job.start_time = None
     job.started = job.ends = job.completed = job.runtime = None
     job.delete_requested = False
@@ -244,7 +246,7 @@ def requeue(cluster: Cluster, job: Job) -> None:
 
 
 def release_dependents(cluster: Cluster) -> None:
-    """Releases the jobs whose conditions are now met, deletes those whose never will be."""
+    """Release jobs with fulfilled conditions; delete jobs with conditions that can never be fulfilled."""
     for name in sorted(cluster.dependents):
         job = cluster.jobs.get(name)
         if job is None or job.finished or "d" not in job.holds:
@@ -278,7 +280,7 @@ def apply_slot_limit(cluster: Cluster, members: Iterable[Job]) -> None:
 
 
 def kill(cluster: Cluster, node: EmulatedNode) -> None:
-    """The mom dies: the server notices `node_check` seconds later, and tells nobody."""
+    """Kill the node's mom. The server notices `node_check` seconds later, without calling its scheduler."""
     node.alive = False
 
     def notice() -> None:

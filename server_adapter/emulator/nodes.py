@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 class NodeSpec:
     """A node to simulate: `slots` job slots (np), memory and swap in KiB.
 
-    Its gpus and what its mom reports as `gres` (`scratch:100`) are told, not handed out.
+    The gpus and the generic resources reported by its mom (`gres`, such as `scratch:100`) are shown but not
+    allocated.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Who is at the other end, and what the server lets them do (protocol document, sections 3 and 6)."""
+"""Clients of the emulated server and their rights (protocol document, sections 3 and 6)."""
 
 from dataclasses import dataclass
 
@@ -19,20 +19,22 @@ class Principal:
 
 
 def make_principal(cluster: Cluster, user: str, *, privileged: bool) -> Principal:
-    """The rights of a user: those of a privileged port, or those in the server's managers and operators."""
+    """Return the client with its rights: from a privileged port, or from the server's managers and
+    operators.
+    """
     listed = f"{cluster.attributes.get('managers', '')},{cluster.attributes.get('operators', '')}"
     names = {entry.partition("@")[0] for entry in listed.split(",") if entry}
     return Principal(user, cluster.server, privileged, privileged or user in names)
 
 
 def demand_manager(who: Principal, words: str = "operation not permitted") -> None:
-    """Raises the refusal 15007, in these words, unless `who` is manager or operator."""
+    """Raise refusal 15007 with this text unless the client is manager or operator."""
     if not who.manager:
         raise refusal(TorqueErrorCode.PERM, words)
 
 
 def demand_owner(who: Principal, job: Job) -> None:
-    """Raises the refusal 15007 unless `who` owns the job or is manager or operator."""
+    """Raise refusal 15007 unless the client owns the job or is manager or operator."""
     if not who.manager and who.user != job.order.user:
         raise refusal(TorqueErrorCode.PERM, "operation not permitted")
 

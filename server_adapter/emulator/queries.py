@@ -39,7 +39,7 @@ class TorqueQueries:
         self._cache: dict[tuple[str, bool], tuple[tuple[int, int], list[tuple[str, bytes]]]] = {}
 
     def status_job(self, request: StatusRequest, context: ClientContext) -> bytes:
-        """StatusJob: all jobs, those of a queue, one, or the sub-jobs of an array."""
+        """StatusJob: all jobs, the jobs of a queue, one job, or the subjobs of an array."""
         cluster, name = self._cluster, request.name
         jobs: Iterable[Job]
         if not name:

@@ -11,9 +11,9 @@ _PATIENCE = 5.0
 
 
 async def call_scheduler(address: tuple[str, int], command: SchedulerCommand) -> socket.socket | None:
-    """Sends a command; returns the open connection, None when nobody listens.
+    """Send a command; return the open connection, or None if the scheduler does not listen.
 
-    The source port is privileged where we may bind one.
+    The source port is privileged if this process may bind one.
     """
     loop = asyncio.get_running_loop()
     connection = _bound()

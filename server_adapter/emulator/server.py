@@ -20,13 +20,15 @@ from server_adapter.torque.codes import SchedulerCommand
 class EmulatedServer(SimulatedServer):
     """A TORQUE pbs_server over simulated nodes, on loopback, for any client of the batch protocol.
 
-    `version` is `2.5`, `4.2` or `6.1`. `time_scale` simulated seconds pass in a real one; 0 stops the clock,
-    which `skip` then moves; a `clock` goes before both. `scheduler` is the address that gets the four-byte
-    commands, once scheduling is on. With `privileged_ports`, clients are trusted as a real server trusts
-    them: source ports below 1024 fully, others after AuthenUser or through `auth_socket` (a trqauthd).
-    Without, every client is trusted, as by a server built with --disable-privports; after AuthenUser it then
-    is that user. `credential_lifetime` real seconds after a client was vouched for, or connected where nobody
-    vouched, its requests are refused with 15022; 0: never.
+    `version` is `2.5`, `4.2` or `6.1`. `time_scale` is simulated seconds per real second; 0 stops the clock,
+    and `skip` then moves it; a given `clock` takes precedence. `scheduler` is the address of the scheduler,
+    called once scheduling is on.
+
+    With `privileged_ports` the server trusts clients like a real one: source ports below 1024 fully, others
+    after AuthenUser or through `auth_socket` (a trqauthd). Without it the server trusts every client, like a
+    server built with --disable-privports; after AuthenUser the client has the rights of that user.
+    `credential_lifetime` is in real seconds from the authentication of a client, or else from its connection;
+    later requests are refused with 15022. 0: no limit.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class EmulatedServer(SimulatedServer):
         cluster = self.cluster
         connection = None if self.scheduler is None else await call_scheduler(self.scheduler, command)
         if connection is None:
-            self.lost_commands += 1  # as the real one: nobody tries again
+            self.lost_commands += 1  # like a real server: no retry
             if cluster.version.keeps_command_socket and command is SchedulerCommand.FIRST:
                 cluster.contacted = False
                 cluster.poke(command)

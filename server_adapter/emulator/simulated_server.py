@@ -79,7 +79,7 @@ class SimulatedServer(ABC):
 
     @abstractmethod
     def _notify_due(self) -> None:
-        """Tells the scheduler what is due."""
+        """Send the pending command to the scheduler."""
 
     @abstractmethod
     def _reset_after_restart(self) -> None:
@@ -217,12 +217,12 @@ class SimulatedServer(ABC):
         return self.enter(order)
 
     def job(self, name: str) -> Job:
-        """A job as it is now. Raises `RefusalError` when it is gone."""
+        """Return the current job. Raises `RefusalError` for an unknown job."""
         self.catch_up()
         return self.cluster.job(name)
 
     def node(self, name: str) -> EmulatedNode:
-        """A node as it is now."""
+        """Return the current node."""
         self.catch_up()
         return self.cluster.node(name)
 
@@ -244,13 +244,15 @@ class SimulatedServer(ABC):
         self.kill_node(name)
 
     def switch_on(self, name: str, boots: float) -> None:
-        """Gives it power: its mom is there after `boots` simulated seconds. One that is on stays on."""
+        """Switch on a node: its mom is up after `boots` simulated seconds. A running node is not changed."""
         node = self.node(name)
         if not node.alive:
             self.cluster.timers.at(self.now + boots, lambda: lifecycle.revive(self.cluster, node))
 
     def lie_about_load(self, name: str, *, load: float | None = None, available: int | None = None) -> None:
-        """Makes a node report this load average and free memory (KiB); None tells the truth again."""
+        """Make a node report this load average and free memory (KiB); None reports the actual values
+        again.
+        """
         node = self.node(name)
         node.load, node.available = load, available
 
@@ -261,5 +263,5 @@ class SimulatedServer(ABC):
 
 
 def make_clock(clock: Clock | None, epoch: float | None, time_scale: float) -> Clock:
-    """The given clock, or one that begins now or at `epoch`."""
+    """Return the given clock, or a new one that begins now or at `epoch`."""
     return clock or Clock(time.time() if epoch is None else epoch, time_scale)

@@ -25,16 +25,16 @@ class Timing:
 
     obit: float = 0.2  # from a job's end until its slots are free
     kill: float = 2.0  # from a deletion until the program is dead
-    refused: float = 0.3  # from an asynchronous run until a mom that refuses is heard
+    refused: float = 0.3  # from an asynchronous run until its refusal by the mom
     check_poll: float = 45.0  # between two looks of a mom at its jobs' wall time; 0: killed at once
     report: float = 45.0  # between two reports of a mom
     node_check: float = 150.0  # from a mom's death until the server notices
 
 
 def usual_outcome(order: JobOrder) -> JobOutcome:
-    """What a job does when its submitter did not say: the script's sleeps, else 60 % of its wall time.
+    """Return the default behaviour of a job: the sum of the script's sleeps, else 60 % of its walltime.
 
-    `sleep 5`, `sleep $T` and `sleep ${T:-5}` are understood, with what `qsub -v T=60` gave.
+    `sleep 5`, `sleep $T` and `sleep ${T:-5}` are understood, with variables from `qsub -v T=60`.
     """
     given = dict(word.partition("=")[::2] for word in order.variables.split(","))
     words = (plain or given.get(name) or default for plain, name, default in _SLEEP.findall(order.script))
@@ -47,11 +47,11 @@ def usual_outcome(order: JobOrder) -> JobOutcome:
 
 @dataclass(slots=True)
 class Cluster:
-    """All that the emulated server knows. `now` moves only through `lifecycle.advance`.
+    """State of the emulated server. Only `lifecycle.advance` moves `now`.
 
-    `command` is the server's single slot for its scheduler: the last code wins until somebody takes it.
-    `runs` counts accepted runs by job, for tests to compare with `start_count`; `returned` are those of them
-    that no mom took.
+    `command` is the only slot for a command to the scheduler: a newer command replaces an older one. `runs`
+    counts accepted runs by job, for comparison with `start_count` in tests; `returned` counts the runs that
+    no mom accepted.
     """
 
     version: Version
@@ -68,7 +68,7 @@ class Cluster:
     timers: Timers = field(default_factory=Timers)
     command: SchedulerCommand | None = None
     contacted: bool = False
-    stopping: bool = False  # qterm was heard
+    stopping: bool = False  # set by qterm
     cycling: bool = False  # a scheduler works on the socket that its command came through
     last_command: float = 0.0
     next_number: int = 0
@@ -77,7 +77,7 @@ class Cluster:
     runs: dict[str, int] = field(default_factory=dict)
     returned: dict[str, int] = field(default_factory=dict)
     dependents: set[str] = field(default_factory=set)  # ids of jobs that wait for other jobs
-    on_complete: Callable[[bool], None] = lambda _: None  # told of each job's end, and whether it ran
+    on_complete: Callable[[bool], None] = lambda _: None  # called at the end of each job, with whether it ran
 
     @property
     def scheduling(self) -> bool:
@@ -86,16 +86,18 @@ class Cluster:
 
     @property
     def retention_s(self) -> float:
-        """Seconds for which finished jobs stay in the list."""
+        """Retention of finished jobs, in seconds."""
         return float(self.attributes.get("keep_completed", "0"))
 
     def poke(self, command: SchedulerCommand) -> None:
-        """Leaves a command for the scheduler; overwrites the one that waits."""
+        """Set the command for the scheduler, replacing a pending one."""
         if self.scheduling:
             self.command = command
 
     def pop_command(self) -> SchedulerCommand | None:
-        """What to tell the scheduler now, if anything: TIME after a silent iteration, FIRST after a start."""
+        """Return the command to send now, or None: TIME after an iteration without commands, FIRST after a
+        start.
+        """
         if not self.scheduling:
             self.command = None
             return None

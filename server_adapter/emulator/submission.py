@@ -128,7 +128,7 @@ def enqueue(
     *,
     limited: bool = False,
 ) -> Job:
-    """A new job in the queue, held back by what it waits for; `limited`: by its array's slot limit, too."""
+    """Add a job to the queue, held by its dependencies and, if `limited`, by its array's slot limit."""
     job = Job(
         id=name,
         order=order,
@@ -163,7 +163,7 @@ def enqueue(
 
 
 def with_defaults(cluster: Cluster, order: JobOrder, queue: Queue) -> dict[str, str]:
-    """The order's resources as the server writes them, with those that the queue or the server gives."""
+    """Return the order's resources in the server's notation, with the defaults of queue and server."""
     resources = {name: admission.written(name, value) for name, value in order.resources.items()}
     _count_nodes(resources)
     anywhere = "ncpus" in resources or "procs" in resources

@@ -67,7 +67,9 @@ class Submissions:
 
 
 def _submitting_user(request: QueueJobRequest, who: Principal) -> str:
-    """The owner: who asks or, of managers and root, the one that `proxy_user` names. Raises refusal 15025."""
+    """Return the owner: the client or, for managers and root, the user in `proxy_user`. Raises refusal
+    15025.
+    """
     named = next((entry.value for entry in request.attributes if entry.name == "proxy_user"), "")
     if named and not who.manager:
         words = (

@@ -1,4 +1,4 @@
-"""What will happen at which simulated moment."""
+"""Timers: actions at simulated times."""
 
 import heapq
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ class Timers:
         self._order = count()
 
     def at(self, when: float, action: Action) -> None:
-        """Plans an action; one that has become pointless by then must find out itself."""
+        """Schedule an action. It must check by itself whether it still applies."""
         heapq.heappush(self._heap, (when, next(self._order), action))
 
     @property
@@ -24,7 +24,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def pop_expired(self, now: float) -> Iterator[tuple[float, Action]]:
-        """Takes out, one by one, what is due, also what the actions add meanwhile."""
+        """Yield and remove expired timers in order, including timers that the actions add meanwhile."""
         while self._heap and self._heap[0][0] <= now:
             when, _, action = heapq.heappop(self._heap)
             yield when, action

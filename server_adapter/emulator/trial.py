@@ -17,7 +17,7 @@ from server_adapter.emulator.workload import Arrival, WorkloadFeed, in_order
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """What has happened so far: jobs by fate, and the accepted runs."""
+    """Counts of a trial up to now: jobs by outcome, and accepted runs."""
 
     submitted: int
     refused: int

@@ -1,4 +1,4 @@
-"""What differs between the emulated versions: notations, orders, what is shown (protocol document, 8)."""
+"""Differences between the emulated versions: notations, orders, shown attributes (protocol document, 8)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ _JOB_ORDER = [
     "x",
 ]
 JOB_RANK: Mapping[str, int] = {name: rank for rank, name in enumerate(_JOB_ORDER)}
-"""Where each job attribute stands in a status reply: one order for all versions."""
+"""Position of each job attribute in a status reply, equal for all versions."""
 
 JOB_NAMES = frozenset(JOB_RANK) - {"array_slot_limit", "Walltime"} | frozenset(
     [

@@ -26,7 +26,7 @@ class Vouchers(dict[int, str]):
         super().__setitem__(port, user)
 
     def age(self, port: int, begun: float) -> float:
-        """Real seconds since the port was vouched for, or since `begun` (monotonic) where nobody did."""
+        """Return real seconds since the port was authenticated, else since `begun` (monotonic)."""
         return time.monotonic() - (self._at.get(port, begun) if port in self else begun)
 
 

@@ -116,10 +116,10 @@ def make_order(
 
 
 def read_nodes(specs: Iterable[str]) -> list[NodeSpec]:
-    """Nodes to simulate, written as a request: `8`, `4:ppn=16`, `2:ppn=32:mem=256gb:bigmem`.
+    """Parse nodes to simulate: `8`, `4:ppn=16`, `2:ppn=32:mem=256gb:bigmem`.
 
-    They are called node1, node2, and so on through all of `specs`. Without `ppn=`, 4 slots. Raises
-    `ValueError` for what cannot be read.
+    They are called node1, node2, and so on through all of `specs`. Without `ppn=` a node has 4 slots. Raises
+    `ValueError` for malformed text.
     """
     return list(_nodes(specs))
 

@@ -1,1 +1,1 @@
-"""The families of servers behind the bridge's one interface; each knows its own wire package alone."""
+"""The families of servers behind the bridge's interface; each imports only its own wire package."""

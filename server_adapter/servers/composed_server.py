@@ -1,4 +1,4 @@
-"""What the servers of both families pass on to their parts, each of which has a matter of its own."""
+"""Common part of the servers of both families: delegates to reader, starter, writer, transfers and router."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -74,7 +74,7 @@ class ComposedServer:
         return await self._reading.settings()
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
-        """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
+        """Return the server's state. Parts outside of `scope` may be from an earlier reading."""
         return await self._reading.read(scope)
 
     async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
@@ -141,7 +141,7 @@ class ComposedServer:
         await self.router.hand_over_routed(job, offer)
 
     async def fate(self, job: str) -> RoutedJobFate:
-        """What became of it."""
+        """Return the outcome of a job."""
         return await self.router.fate(job)
 
     async def remove(self, job: str, comment: str) -> None:

@@ -57,14 +57,14 @@ def script_chunks(script: bytes) -> Iterator[bytes]:
 
 
 def escape_variable(value: str) -> str:
-    """Return the value of a variable as it is written in a `Variable_List`."""
+    """Escape the value of a variable for a `Variable_List`."""
     return value.replace("\\", "\\\\").replace(",", "\\,")
 
 
 async def list_jobs_of_routing_queues(
     connection: DescribingConnection, queues: Sequence[str]
 ) -> list[DescribedObject]:
-    """Return the jobs in those of the `queues` that are routing queues."""
+    """Return the jobs of all routing queues among `queues`."""
     types = StatusRequest(code=RequestCode.STATUS_QUEUE, attributes=(Attribute("queue_type"),))
     routing = {
         queue.name

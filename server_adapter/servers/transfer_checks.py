@@ -9,12 +9,12 @@ __all__ = ["demand_none_ran", "is_array", "submission_fault"]
 
 
 def is_array(job: str) -> bool:
-    """Whether an id is that of a whole array: `7[].server`."""
+    """Return whether the id is that of an array: `7[].server`."""
     return "[]" in job
 
 
 def demand_none_ran(array: str, ran: int, found: int, *, may_have_run: bool) -> None:
-    """For an array of whose jobs those that did not run were deleted. Raises JobRunsError."""
+    """Check an array after the deletion of its waiting jobs. Raises JobRunsError."""
     if ran:
         raise JobRunsError(f"{ran} of the {found} jobs that the server has of {array} run or have run")
     if not found and may_have_run:

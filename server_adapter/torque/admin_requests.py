@@ -1,4 +1,4 @@
-"""The requests that an adapter makes, by what they do (protocol document, sections 5 and 6)."""
+"""Requests of an administrator, by their effect (protocol document, sections 5 and 6)."""
 
 from collections.abc import Collection, Mapping, Sequence
 

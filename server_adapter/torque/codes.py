@@ -14,7 +14,7 @@ STATUS = frozenset(
         RequestCode.SELECT_STATUS_IN,
     }
 )
-"""Requests whose reply describes objects."""
+"""Requests that are answered with objects."""
 
 READ_ONLY = STATUS | {RequestCode.SELECT_JOBS, RequestCode.DISCONNECT}
 """The requests that change nothing at the server: all that shadow mode may send."""

@@ -143,9 +143,11 @@ async def open_connection(
     timeout: float = DEFAULT_TIMEOUT,
     permitted: Collection[RequestCode] | None = None,
 ) -> TorqueConnection:
-    """Connects, proves that the server trusts us, and finds the protocol version (2, then 1) unless given.
+    """Connect, check that the server trusts this client, and find the protocol version (2, then 1) unless
+    given.
 
-    Raises `ServerUnreachableError` (try again later), `RightsError` (somebody must act), `ProtocolError`.
+    Raises `ServerUnreachableError` (try again later), `RightsError` (an administrator must act),
+    `ProtocolError`.
     """
     for candidate in (2, 1) if version is None else (version,):
         connection = await adopt(

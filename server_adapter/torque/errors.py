@@ -53,7 +53,7 @@ class TorqueErrorCode(IntEnum):
 
 
 def code_name(code: int) -> str:
-    """The name of a server code, or `code 15999` for one that has none here."""
+    """Return the name of a server code, or `code 15999` for an unknown one."""
     try:
         return TorqueErrorCode(code).name
     except ValueError:

@@ -16,7 +16,7 @@ DEFAULT_PORT = 15004
 
 
 class PortTakenError(TakenError):
-    """Somebody else listens where the server expects its scheduler: another scheduler, most likely."""
+    """Another process listens on the scheduler's port: most likely another scheduler."""
 
 
 @dataclass(frozen=True, slots=True)

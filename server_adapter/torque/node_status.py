@@ -1,6 +1,6 @@
-"""What a node says about itself as a frozen value, read attribute by attribute.
+"""Status of a node as a frozen value, parsed attribute by attribute.
 
-Unknown attributes are kept as text in `other`; a known one that cannot be read counts as absent and is
+Unknown attributes are kept as text in `other`. A known one with a malformed value counts as absent and is
 named in `unreadable`, so that one odd value never hides an object (protocol document, section 6).
 """
 
@@ -114,10 +114,10 @@ class AttributeFields:
 
     @property
     def other(self) -> Values:
-        """What nobody took."""
+        """The attributes that were not parsed."""
         return self._left
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """The attributes whose values made no sense."""
+        """The attributes with malformed values."""
         return tuple(self._unreadable)

@@ -1,7 +1,7 @@
-"""Whether a TORQUE server calls its scheduler, and at which address it does.
+"""Detection of a TORQUE server that does not call its scheduler, and the address that it calls.
 
-pbs_server calls the address of its own host name. When nothing listens there, the call is lost: neither side
-is told, and starts wait for the next poll.
+pbs_server calls the address of its own host name. If no process listens on that address, the call is lost:
+neither side gets an error, and starts wait for the next poll.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _ANY: Final = frozenset({"", "0.0.0.0", "::"})
 
 
 def is_local(host: str) -> bool:
-    """Return whether the name or address is one of this host."""
+    """Return whether the name or address belongs to this host."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((host, 0))
         return True
@@ -26,9 +26,9 @@ def is_local(host: str) -> bool:
 
 
 def scheduler_address(server: str) -> tuple[str, str]:
-    """Return the name of the server's host and the IPv4 address to which it resolves here; empty: to none.
+    """Return the name of the server's host and its IPv4 address as resolved here (empty if unknown).
 
-    A server of this host has the host's own name, whatever name or address it is reached by.
+    A server on this host has the host's own name, regardless of the name or address in the settings.
     """
     name = socket.gethostname() if is_local(server) else server
     with contextlib.suppress(OSError):
@@ -57,7 +57,7 @@ class CallWatch:
             self._missing_since = self._read_at
 
     def note_pause(self) -> None:
-        """The server calls nobody at present."""
+        """Scheduling is off at present, so calls are not expected."""
         self._missing_since = None
 
     @property

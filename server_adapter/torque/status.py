@@ -16,12 +16,12 @@ from server_adapter.torque.replies import decode_reply, decode_reply_head
 
 
 class TorqueStatusDecoder:
-    """Feeds on chunks of one reply and gives out its objects.
+    """Decodes one reply from chunks and returns its objects.
 
-    Work per `feed` is proportional to the chunk, so a caller that feeds 64 KiB at a time and lets its event
-    loop run in between never holds the loop for more than a few milliseconds. An object that is cut by the
-    end of a chunk waits for the rest. `done` tells that the reply is complete: `rest` then holds what came
-    after it, and `reply` the reply where it is no status (an error, mostly).
+    The work per `feed` is proportional to the chunk: a caller that feeds 64 KiB at a time and lets its event
+    loop run in between never blocks the loop for more than a few milliseconds. An object cut by the end of a
+    chunk waits for the rest. `done`: the reply is complete; `rest` then has the bytes after it, and `reply`
+    the reply if it is not a status (usually an error).
     """
 
     def __init__(self, wanted: Collection[str] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -1,4 +1,4 @@
-"""A request and who sent it, to the bodies of its reply: every request that clients were seen to send."""
+"""Request handlers of the emulated OpenPBS server: from a request and its sender to the reply's packets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +51,7 @@ class PendingSubmission:
 
 
 def family_code(error: RefusalError) -> int:
-    """The code of a refusal as this family numbers it: those that both families have go by their names."""
+    """Return OpenPBS's code for a refusal. Codes of TORQUE are translated by name."""
     if isinstance(error.code, OpenPBSErrorCode):
         return int(error.code)
     try:

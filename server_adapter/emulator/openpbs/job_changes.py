@@ -1,4 +1,4 @@
-"""qalter and the scheduler's own changes: who may set which attribute of a job (section 4, the estimate)."""
+"""Changes to jobs by qalter and by the scheduler, with the rights that each attribute needs (section 4)."""
 
 from collections.abc import Iterable
 
@@ -48,7 +48,7 @@ def alter(cluster: PbsCluster, jobs: Iterable[Job], changes: Iterable[Attribute]
         settle(cluster, job)
         asked = any(change.name == "Resource_List" for change in changes)
         for scheduler in cluster.schedulers.values():
-            if asked and scheduler.reads and not who.server_write:  # a scheduler knows what it does itself
+            if asked and scheduler.reads and not who.server_write:  # the scheduler knows its own changes
                 scheduler.altered.add(job.id)
 
 

@@ -1,4 +1,4 @@
-"""A job that the server moves to another server: what its process sends, and what becomes of the job."""
+"""Move of a job to another server: the requests that are sent, and the state of the job afterwards."""
 
 import asyncio
 import re
@@ -44,7 +44,7 @@ _ELEMENT: Final = re.compile(r"<jsdl-hpcpa:Executable>(.*?)</jsdl-hpcpa:Executab
 
 
 def elsewhere(destination: str) -> Address | None:
-    """The server that a destination names with its port, ``QUEUE@HOST:PORT``; None for one of our own."""
+    """Return the server in a destination ``QUEUE@HOST:PORT``; None for a queue of this server."""
     host, colon, port = destination.partition("@")[2].rpartition(":")
     return Address(host, int(port)) if colon and port.isdecimal() else None
 
@@ -137,7 +137,9 @@ def _script(job: Job) -> bytes:
 
 
 def _attributes(cluster: PbsCluster, job: Job) -> Iterator[Attribute]:
-    """Of resources those that were asked for, and what is made of ``nodes`` or of none."""
+    """Yield the attributes that are sent; of the resources only the requested ones and those derived from
+    ``nodes``.
+    """
     asked = set(job.order.resources)
     if "nodes" in asked:
         asked |= {"ncpus", "place"}

@@ -28,7 +28,7 @@ _ORDERS = {
 }
 
 Found = tuple[ObjectType, str, Sequence[tuple[str, bytes]]]
-"""An object: what it is, its name, its encoded entries."""
+"""An object of a reply: type, name, encoded entries."""
 
 
 class OpenPBSQueries:
@@ -42,9 +42,9 @@ class OpenPBSQueries:
         self._kept: dict[str, tuple[tuple[int, int], list[tuple[str, bytes]]]] = {}
 
     def status_job(self, request: StatusRequest, who: Principal) -> list[bytes]:
-        """StatusJob: all jobs, those of a queue, or some by id; `t` with subjobs, `x` with those over.
+        """StatusJob: all jobs, the jobs of a queue, or jobs by id; `t` adds subjobs, `x` finished jobs.
 
-        Of several ids those that are unknown are left out, unless all are.
+        Unknown ids are skipped, unless all are unknown.
         """
         subjobs, history = "t" in (request.extension or ""), "x" in (request.extension or "")
         found: list[Found] = []
@@ -71,7 +71,7 @@ class OpenPBSQueries:
         return self._reply(self._visible(self._selected(request), who), request.attributes, who)
 
     def select(self, request: SelectStatusRequest, who: Principal) -> list[bytes]:
-        """SelectJobs: ids alone."""
+        """SelectJobs: only the ids."""
         ids = tuple([name for _, name, _ in self._visible(self._selected(request), who)])
         return [encode_reply(Reply(payload=SelectedJobs(ids)))]
 
@@ -174,7 +174,7 @@ class OpenPBSQueries:
     def _objects(
         self, jobs: Iterable[Job], *, subjobs: bool, history: bool, typed: bool = False
     ) -> list[Found]:
-        """Jobs and arrays; with `subjobs` those of arrays that exist behind their parent."""
+        """Return jobs and arrays; with `subjobs` also existing subjobs, each after its array."""
         found: list[Found] = []
         arrays: set[str] = set()
         for job in jobs:
@@ -211,7 +211,7 @@ class OpenPBSQueries:
         return not self._cluster.jobs[name].finished
 
     def _expanded(self, jobs: Iterable[Job], *, history: bool) -> list[Found]:
-        """Each subjob in the place of its array; those that are over while anything of that is not, or with
+        """Return each subjob in place of its array; finished subjobs only of unfinished arrays, unless
         `history`.
         """
         found: list[Found] = []

@@ -98,10 +98,11 @@ def _times(given: dict[str, str]) -> tuple[int, int]:
 
 
 def confirm(cluster: PbsCluster, request: ConfirmReservationRequest) -> None:
-    """ConfirmResv: the scheduler gives vnodes, or refuses: then a new one is gone, an altered one as it was.
+    """ConfirmResv: the scheduler assigns vnodes or refuses. A refused new reservation is deleted, a refused
+    alteration is undone.
 
-    Of a standing one it names the vnodes of all times, of an altered one those of the next alone. Raises
-    refusals 15004, 15062, 15084.
+    For a standing reservation the request has the vnodes of all occurrences, for an altered one only of the
+    next occurrence. Raises refusals 15004, 15062, 15084.
     """
     one = cluster.reservation(request.name)
     said = request.extension or ""

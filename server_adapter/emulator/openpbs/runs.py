@@ -24,9 +24,9 @@ def demand_idle(job: Job) -> None:
 
 
 def start(cluster: PbsCluster, job: Job, destination: str, *, synchronous: bool) -> None:
-    """Starts a job on the vnodes of an `exec_vnode`. Its own request is not looked at, nor is what is free.
+    """Start a job on the vnodes of an `exec_vnode`, without checks of its request or of free resources.
 
-    Raises refusals 15016, 15062, 15139, and the faults' own.
+    Raises refusals 15016, 15062, 15139, and those of injected faults.
     """
     demand_idle(job)
     try:
@@ -59,7 +59,7 @@ def start(cluster: PbsCluster, job: Job, destination: str, *, synchronous: bool)
 
 
 def charge(cluster: PbsCluster, job: Job, destination: str) -> None:
-    """Gives a job what an `exec_vnode` names, whatever is free there."""
+    """Assign the resources of an `exec_vnode` to a job, without a check of free resources."""
     place = job.resources.get("place", "free")
     pieces = [piece for chunk in exec_vnode(destination) for piece in chunk]
     for piece in pieces:

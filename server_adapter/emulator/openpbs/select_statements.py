@@ -1,4 +1,4 @@
-"""What jobs ask for: `select` and `place`, those that follow from older notations, and their sums."""
+"""Resource requests of jobs: `select` and `place`, their derivation from older notations, and their sums."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,7 +15,7 @@ KNOWN = frozenset(
         *("hbmem", "eoe", "aoe", "nchunk", "resv", "preempt_targets", "mpparch", "energy"),
     ]
 )
-"""Resources that every server knows, beside its custom ones."""
+"""Built-in resources of every server."""
 
 _DEFINED = {name: facts for name, facts in BUILT_IN.items() if name in KNOWN}
 
@@ -26,7 +26,7 @@ def _types(custom: tuple[tuple[str, tuple[str, str]], ...]) -> ResourceTypes:
 
 
 def resource_types(cluster: PbsCluster) -> ResourceTypes:
-    """The resources that the server defines: those that every server knows, and its custom ones."""
+    """Return the types of the server's resources, built-in and custom."""
     return _types(tuple(cluster.resources.items()))
 
 
@@ -51,7 +51,7 @@ _UNITS = ("kb", "mb", "gb", "tb")
 
 
 def check_place(text: str) -> None:
-    """Raises ValueError for what is no `place`."""
+    """Raise ValueError for a malformed `place`."""
     if not all(word in _PLACES or word.startswith("group=") for word in text.split(":")):
         raise ValueError(text)
 
@@ -112,9 +112,9 @@ def sums(cluster: PbsCluster, text: str) -> dict[str, str]:
 
 
 def amounts(cluster: PbsCluster, resources: Mapping[str, str]) -> dict[str, int]:
-    """What a chunk is charged: sizes in KiB, whole numbers as they are; strings and booleans are not.
+    """Return the amounts charged for a chunk: sizes in KiB, whole numbers; strings and booleans are left out.
 
-    Raises ValueError for what is no value of a resource's type.
+    Raises ValueError for a value that does not fit the resource's type.
     """
     types = resource_types(cluster)
     found = {}
@@ -150,7 +150,9 @@ def _firsts(nodes: str) -> list[str]:
 
 
 def _select_from_nodes(nodes: str, resources: Mapping[str, str]) -> str:
-    """`nodes=2:ppn=4:big` as chunks; the job's memory is divided over them, that of each core is theirs."""
+    """Convert `nodes=2:ppn=4:big` to chunks. The job's `mem` is divided over all chunks, `pmem` is multiplied
+    by their cores.
+    """
     chunks = []
     units = sum(int(first) if first.isdecimal() else 1 for first in _firsts(nodes))
     for part in nodes.split("+"):

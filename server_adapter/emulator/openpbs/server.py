@@ -26,11 +26,13 @@ from server_adapter.openpbs.requests import DeferredReplyRequest
 class EmulatedOpenPBS(SessionHost):
     """An OpenPBS pbs_server over simulated vnodes, on loopback, for any client of its batch protocol.
 
-    Every node is a vnode and a host of its own. `time_scale` simulated seconds pass in a real one; 0 stops
-    the clock, which `skip` then moves; a `clock` goes before both. With `privileged_ports`, clients are
-    trusted as a real server trusts them: who is vouched for from a port below 1024. Without, every client is
-    who its requests say. `credential_lifetime` real seconds after a connection was authenticated (1,800 at a
-    real server), its requests are refused with 15020; 0: never. Registered schedulers are not concerned.
+    Every node is a host with one vnode. `time_scale` is simulated seconds per real second; 0 stops the clock,
+    and `skip` then moves it; a given `clock` takes precedence.
+
+    With `privileged_ports` the server trusts clients like a real one: after authentication from a port below
+    1024. Without it the user of each request is believed. `credential_lifetime` is in real seconds from the
+    authentication of a connection (1,800 on a real server); later requests are refused with 15020, except
+    from registered schedulers. 0: no limit.
     """
 
     cluster: PbsCluster
@@ -109,7 +111,7 @@ class EmulatedOpenPBS(SessionHost):
             scheduler.registered = True
             scheduler.notified_at = self.cluster.now
             scheduler.first.append(OpenPBSCommand.CONFIGURE)
-            if self.cluster.fresh:  # it is the server's first one, which is told to begin
+            if self.cluster.fresh:  # the first scheduler of this server gets the command FIRST
                 scheduler.first += [OpenPBSCommand.CONFIGURE, OpenPBSCommand.FIRST]
                 self.cluster.fresh = False
             asyncio.get_running_loop().call_soon(self._notify_due)
@@ -156,7 +158,7 @@ class EmulatedOpenPBS(SessionHost):
         return body
 
     def answer_qrun(self, request: BatchRequest) -> bytes:
-        """DefSchReply: passes a scheduler's word on to who asked for the run. The reply's body."""
+        """DefSchReply: forward a scheduler's answer to the sender of the `qrun`. Returns the reply's body."""
         assert isinstance(request, DeferredReplyRequest)
         waiting = self._qruns.pop(request.job, None)
         if waiting is None or waiting.done():
@@ -166,7 +168,7 @@ class EmulatedOpenPBS(SessionHost):
         return OK
 
     def _fail_qruns(self, scheduler: Scheduler) -> None:
-        """A cycle is over: who asked for a run in it and heard nothing is refused now."""
+        """Refuse all `qrun` requests that the scheduler did not answer in the cycle that has ended."""
         for job in [job for job in self._qruns if job not in scheduler.urgent]:
             waiting = self._qruns.pop(job)
             if not waiting.done():

@@ -53,7 +53,7 @@ class SessionHost(SimulatedServer):
 
     @abstractmethod
     async def request_qrun(self, name: str) -> bytes:
-        """Lets the scheduler run a job, and waits for what it says. The reply's body."""
+        """Let the scheduler run a job, and wait for its answer. Returns the reply's body."""
 
     @abstractmethod
     def answer_qrun(self, request: BatchRequest) -> bytes:
@@ -61,7 +61,7 @@ class SessionHost(SimulatedServer):
 
 
 class OpenPBSSession:
-    """Reads packets and answers them one by one. `scheduler`: this is one of a scheduler's connections."""
+    """Reads packets and answers them in order. `scheduler` is set on the connections of a scheduler."""
 
     def __init__(
         self, server: SessionHost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -135,7 +135,8 @@ class OpenPBSSession:
         server, request = self._server, frame.request
         strict = server.privileged_ports
         if request.code is RequestCode.CONNECT:
-            # From a privileged port a server is expected, which says who it is and does not connect.
+            # The server expects another server on a privileged port; such a client authenticates instead of
+            # connecting.
             return ([refusal_body(_UNKNOWN)], False) if strict and self._port < 1024 else ([OK], True)
         if isinstance(request, AuthenticateRequest):
             return self._vouch(frame, request)

@@ -30,11 +30,11 @@ _COMMANDS: Final = {
 
 @dataclass(slots=True)
 class Scheduler:
-    """A scheduler that the server knows, and what it is to be told.
+    """A scheduler of the server, with its pending commands.
 
-    `urgent` are the jobs of `qrun`s, `first` the commands of a registration, `command` the one slot for
-    everything else, where the last one wins. `cycling`: a command was sent and its cycle is not over.
-    `altered` are jobs that were altered in this cycle after it had read jobs (`reads`).
+    `urgent` are jobs of `qrun` requests, `first` commands of a registration, `command` the only slot for all
+    other commands (the last one wins). `cycling`: a command was sent and its cycle has not ended. `altered`
+    are jobs that were altered in this cycle after the scheduler had read the jobs (`reads`).
     """
 
     name: str
@@ -61,7 +61,7 @@ class Scheduler:
         return "scheduling" if self.cycling else "idle"
 
     def next(self) -> tuple[OpenPBSCommand, str] | None:
-        """Takes what is to be sent now, with a job id where the command has one."""
+        """Remove and return the next command, with the job id that belongs to it."""
         if not self.registered or self.cycling:
             return None
         if self.urgent:
@@ -79,12 +79,12 @@ class Scheduler:
 
 @dataclass(slots=True)
 class Reservation:
-    """A reservation. Times are epoch seconds; `nodes` is its `resv_nodes` once a scheduler has chosen.
+    """A reservation. Times are epoch seconds; `nodes` is its `resv_nodes`, once a scheduler has confirmed it.
 
-    A standing one has the starts of all its `times` by its rule, of which `index` is the present one's, and
-    `places`, the vnodes of all of them as one text. `reverts` are what an alteration has changed, until a
-    scheduler has answered; `first` is what a standing one was before its next time was altered; `resumes` is
-    the state in which it was altered.
+    A standing reservation has `times` (the starts of all occurrences), `index` (of the current occurrence)
+    and `places` (the vnodes of all occurrences as one text). `reverts` are the values before an alteration,
+    until a scheduler has answered it; `first` are the values of a standing reservation before its next
+    occurrence was altered; `resumes` is the state before the alteration.
     """
 
     id: str
@@ -122,10 +122,10 @@ class Reservation:
 
 @dataclass(slots=True)
 class PbsCluster(Cluster):
-    """All that the emulated OpenPBS server knows beside what both families share.
+    """State of the emulated OpenPBS server, in addition to the common state.
 
     `resources` are custom resources: type and flag by name. `fresh`: no scheduler has registered since the
-    server came up.
+    start of the server.
     """
 
     schedulers: dict[str, Scheduler] = field(default_factory=dict)
@@ -135,13 +135,13 @@ class PbsCluster(Cluster):
 
     @property
     def retention_s(self) -> float:
-        """Seconds for which finished jobs stay in the list: the server's history."""
+        """Retention of finished jobs in the server's history, in seconds."""
         if self.attributes.get("job_history_enable") != "True":
             return 0.0
         return float(seconds(self.attributes.get("job_history_duration", HISTORY)))
 
     def poke(self, command: SchedulerCommand) -> None:
-        """Leaves a command for every scheduler; overwrites the one that waits."""
+        """Set the command for every scheduler, replacing a pending one."""
         self.notify_schedulers(_COMMANDS[command])
 
     def notify_schedulers(self, command: OpenPBSCommand, *, always: bool = False) -> None:

@@ -71,7 +71,7 @@ _LIMITS = frozenset(
     for limit in ("max_run", "max_run_res", "max_queued", "max_queued_res", "queued_jobs_threshold")
     for suffix in ("", "_soft", "_res")
 )
-"""Settings whose values are lists of entries such as `[u:ann=1]`."""
+"""Settings with a list of entries such as `[u:ann=1]` as value."""
 
 _LIMIT_ENTRY = re.compile(r"\[[^\]]*\]")
 
@@ -91,7 +91,7 @@ def job_attributes(cluster: PbsCluster, job: Job) -> list[Attribute]:
 
 
 def array_attributes(cluster: PbsCluster, members: Sequence[Job]) -> list[Attribute]:
-    """All attributes of an array, from those of its subjobs; the first that waits speaks for what is set."""
+    """Return the attributes of an array, from its subjobs; settings are those of the first waiting subjob."""
     waiting = [job for job in members if not cluster.exists(job)]
     first = waiting[0] if waiting else members[0]
     states = Counter(letter(job, subjob=True) for job in members)
@@ -122,7 +122,7 @@ def array_attributes(cluster: PbsCluster, members: Sequence[Job]) -> list[Attrib
 
 
 def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribute]:
-    """`index` stands in the names of files for the subjob's own."""
+    """Yield the attributes of a job. `index` replaces the subjob's index in file names."""
     order = job.order
     number = job.id.partition(".")[0].partition("[")[0]
     suffix = number if job.index is None else f"{number}.{index or job.index}"
@@ -382,7 +382,7 @@ def _name(job: Job) -> str:
 
 
 def _assigned(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:
-    """What running jobs hold, by what they asked for."""
+    """Return the resources of running jobs, by their requests."""
     active = [job for job in jobs if job.active and job.state is not JobState.SUSPENDED]
     total = {"mem": 0, "ncpus": 0, "nodect": 0}
     for job in active:

@@ -28,7 +28,7 @@ def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, host: 
     order = submission.order_from(found, user=user, queue=queue, script=script)
     named = order.extra.get("executable", "")
     words = [_WORD.sub(r"\1", named), *_WORD.findall(order.extra.get("argument_list", ""))]
-    # A submission without a script names a program: what it sleeps is read from that.
+    # A submission without a script has an executable: its sleep time comes from the arguments.
     program = " ".join(word for word in words if word)
     return replace(order, script=script or program, host=host, origin=host)
 
@@ -82,7 +82,7 @@ def full_resources(cluster: PbsCluster, order: JobOrder, queue: Queue) -> dict[s
 
 
 def check_value(cluster: PbsCluster, name: str, value: str) -> None:
-    """Raises the refusal 15035 for a resource that the server does not know, 15014 for what is no value."""
+    """Raise refusal 15035 for an unknown resource, 15014 for an invalid value."""
     if not select_statements.is_known(cluster, name):
         raise RefusalError(OpenPBSErrorCode.UNKRESC, f"Unknown resource Resource_List.{name}")
     name = select_statements.resource_types(cluster).spelled(name)

@@ -1,4 +1,4 @@
-"""`qsig -s suspend` and `-s resume`: what a suspended job holds, and who may let it go on."""
+"""`qsig -s suspend` and `-s resume`: resources and rights of suspended jobs."""
 
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
@@ -14,10 +14,10 @@ SIGNALS = frozenset({"suspend", "resume"})
 
 
 def signal(cluster: PbsCluster, job: Job, name: str, who: Principal) -> None:
-    """Suspends a job, which gives its vnodes back, or resumes it.
+    """Suspend a job, which releases its vnodes, or resume it.
 
-    Of a manager's resume the scheduler is told, which does it; until then the job only wants to go on, as
-    does one that its scheduler suspended. Raises refusals 15007 and 15016.
+    If a manager resumes a job, the scheduler is notified and carries it out; until then the job waits, like a
+    job that was suspended by its scheduler. Raises refusals 15007 and 15016.
     """
     if not who.manager:
         raise RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request ")

@@ -1,4 +1,4 @@
-"""Vnodes: what they have, what jobs were charged for, and the state that follows."""
+"""Vnodes: resources, charged jobs, and the resulting state."""
 
 from dataclasses import dataclass, field
 
@@ -9,10 +9,11 @@ _ZEROS = ("accelerator_memory", "hbmem", "mem", "naccelerators", "ncpus", "vmem"
 
 @dataclass(slots=True)
 class Vnode(EmulatedNode):
-    """A vnode. `host` is its mom's; `offers` are resources beside cores and memory, `settings` attributes.
+    """A vnode. `host` is the host of its mom; `offers` are resources in addition to cores and memory;
+    `settings` are attributes.
 
-    `charged` is what each job holds: amounts by resource, sizes in KiB. The server hands out whatever it is
-    asked for, also more than there is.
+    `charged` are the amounts that each job holds, sizes in KiB. The server assigns every requested amount,
+    also beyond the vnode's resources.
     """
 
     host: str = ""

@@ -1,4 +1,4 @@
-"""A status request in wanted attributes, of which a server may not know all."""
+"""Status requests with a list of wanted attributes; unknown attributes are removed from the list."""
 
 import logging
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ _log = logging.getLogger(__name__)
 
 
 class AttributeQuery:
-    """Asks for jobs or nodes in these attributes.
+    """Requests jobs or nodes with these attributes.
 
-    A server refuses the whole request (15002) when it does not know one of the names, though only once it
-    has something to describe. Then each name is tried by itself, once and on one object, and the unknown ones
-    are left out. The first name must be one that every server knows.
+    A server refuses the whole request (15002) if it does not know one of the names, but only when it has an
+    object to describe. Each name is then tried once on one object, and unknown names are removed. Every
+    server must know the first name.
     """
 
     def __init__(self, code: RequestCode, names: Iterable[str]) -> None:
@@ -28,15 +28,15 @@ class AttributeQuery:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes asked for: without those that the server turned out not to know."""
+        """The requested attributes, without those that the server does not know."""
         return self._names
 
     def request(self, name: str = "") -> StatusRequest:
-        """About all objects, or the one of this name."""
+        """Return the request for all objects, or for the object of this name."""
         return self._request(name, self._names)
 
     async def fetch(self, connection: TorqueConnection, name: str = "") -> list[DescribedObject]:
-        """All objects, or the one of this name. Raises what `TorqueConnection.describe` raises."""
+        """Return all objects, or the object of this name. Raises what `TorqueConnection.describe` raises."""
         try:
             return await connection.describe(self.request(name))
         except ServerRefusedError as error:

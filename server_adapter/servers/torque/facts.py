@@ -75,11 +75,11 @@ _LEFT_OUT: Final = frozenset({"neednodes"})  # the server's own working copy of 
 
 
 def job_facts(name: str, values: Values) -> JobFacts:
-    """A job that is not complete.
+    """Return the facts of a job that is not complete.
 
-    An exiting job (E) still holds its nodes and counts as running. A held job without a letter is one that
-    its array's slot limit holds (4.2 shows it so): hold `l`. Of a queued job, `start_time` is a plan that
-    somebody wrote there, never a run.
+    An exiting job (E) still holds its nodes and counts as running. A held job without a hold letter is held
+    by its array's slot limit (4.2): hold `l`. For a queued job, `start_time` is a written plan, never a
+    start.
     """
     get = values.get
     state = _STATES.get(get("job_state", ""), "T")
@@ -148,7 +148,9 @@ def shares(values: Values) -> tuple[ShareFacts, ...]:
 
 
 def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:
-    """A node. Memory that a silent node does not report stays as it was `before`."""
+    """Return the facts of a node. If a silent node does not report its memory, the value of `before` is
+    kept.
+    """
     report = read.node_status(values.get("status", ""))
     mem = parse_or(read.kib, report.get("physmem"), default=0)
     vmem = parse_or(read.kib, report.get("totmem"), default=0)
@@ -180,8 +182,8 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
 
 
 def _with_features(defaults: dict[str, str], required: str) -> dict[str, str]:
-    """`features_required` of a queue adds properties to what its jobs ask for, as a default of `neednodes`
-    does.
+    """Return the defaults of a queue, with `features_required` as properties in the default of
+    `neednodes`.
     """
     features = [feature.strip() for feature in required.split(",") if feature.strip()]
     if not features:
@@ -209,7 +211,7 @@ def array_id(name: str) -> str:
 
 
 def _slot_limit(values: Values) -> int | None:
-    """How many jobs of its array may run at once: `0-99%10`; what was set since goes before."""
+    """Return the slot limit of the job's array: the current setting, else the request (`0-99%10`)."""
     _, percent, asked = values.get("job_array_request", "").rpartition("%")
     limit = parse_number(values.get("array_slot_limit")) or parse_number(asked if percent else None)
     return limit if limit is not None and limit > 0 else None
@@ -234,7 +236,7 @@ def _node_state(text: str) -> NodeStateName:
 
 
 def _amounts(text: str) -> dict[str, int]:
-    """The mom's generic resources, `matlab:2+scratch:100`: those that are whole numbers."""
+    """Parse the generic resources of a mom, `matlab:2+scratch:100`; only whole numbers are returned."""
     found: dict[str, int] = {}
     for part in text.split("+"):
         name, _, amount = part.replace("=", ":").partition(":")
@@ -257,7 +259,7 @@ def is_over(values: Values) -> bool:
 
 
 def writing(values: Values) -> WrittenAttributes:
-    """What stands on a job; `start_time` counts only while the job does not run."""
+    """Return the attributes written on a job; `start_time` counts only while the job does not run."""
     comment, nodes = values.get("comment", ""), values.get("planned_nodes", "")
     waits = values.get("job_state") not in ACTIVE
     start = parse_time(values.get("start_time")) if waits else None

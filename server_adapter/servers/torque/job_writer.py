@@ -26,7 +26,9 @@ _NO_RIGHT = frozenset({TorqueErrorCode.ATTRRO, TorqueErrorCode.PERM})
 
 
 class TorqueJobWriter:
-    """Sets attributes of jobs: `offers`, those that the site wants. `pace` learns how long a write took."""
+    """Writes the attributes of jobs that the site enables (`offers`). `pace` records the time of each
+    write.
+    """
 
     def __init__(self, link: TorqueLink, offers: WritableAttributes, pace: AdaptiveRateLimiter) -> None:
         self._link = link
@@ -36,7 +38,7 @@ class TorqueJobWriter:
 
     @property
     def offers(self) -> WritableAttributes:
-        """What is written now."""
+        """The attributes that are written at present."""
         return self._offers
 
     async def comment(self, job: str, text: str) -> None:

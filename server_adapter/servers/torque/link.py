@@ -1,4 +1,4 @@
-"""The connection to a TORQUE server: which requests may leave it, and in which version of the protocol."""
+"""Connection to a TORQUE server: permitted requests by mode, and the protocol version."""
 
 import time
 from collections.abc import Callable, Collection

@@ -1,7 +1,7 @@
-"""Takes jobs out of a TORQUE server's routing queues.
+"""Moves jobs out of a TORQUE server's routing queues.
 
-A server gives nobody the script of a job: it lies in a file of its own beside the job's record,
-``server_priv/jobs/NAME.SC``, where NAME is the attribute ``hashname``, and by default the job's id.
+No request returns the script of a job. It is in the file ``server_priv/jobs/NAME.SC`` on the server's host;
+NAME is the attribute ``hashname``, by default the job's id.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from server_adapter.torque.errors import TorqueErrorCode
 __all__ = ["REQUESTS", "TorqueQueueRouter"]
 
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOB})
-"""What draining sends beside comments."""
+"""Requests that draining sends, in addition to comments."""
 _HOLD: Final = "o"
 
 
@@ -43,7 +43,7 @@ class TorqueQueueRouter:
         self._scripts = scripts
 
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
-        """The jobs of those of the queues that are routing queues."""
+        """Return the jobs of all routing queues among `queues`."""
         async with self._link.borrow() as connection:
             jobs = await list_jobs_of_routing_queues(connection, queues)
         return [parse_routed_job(job.name, job.values) for job in jobs]
@@ -87,7 +87,7 @@ class TorqueQueueRouter:
         return "went" if values.get("comment", "").startswith(GONE.format("")) else "deleted"
 
     def read_script(self, job: RoutedJob) -> str:
-        """Reads the file beside the job's record. Raises `DrainError`."""
+        """Read the script file of the job. Raises `DrainError`."""
         name = f"{job.attributes.get('hashname') or job.id}.SC"
         path = self._scripts / name
         if Path(name).name != name:

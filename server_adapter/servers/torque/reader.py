@@ -44,7 +44,7 @@ JOBS = job_query().request()
 
 @dataclass(frozen=True, slots=True)
 class _TorqueObjects:
-    """What a whole reading showed beside jobs; a partial reading takes it over."""
+    """Objects of a full reading except jobs; partial readings reuse them."""
 
     server: Values
     queues: list[DescribedObject]
@@ -52,11 +52,11 @@ class _TorqueObjects:
 
 
 class TorqueReader:
-    """Reads states one after the other. Others may use the connection between the requests.
+    """Reads states. Other users may have the connection between its requests.
 
-    A list of all jobs costs a large cluster far more than one of those that run or have ended. After ends
-    alone a reading therefore lists only these, when the last full list took longer than `_LONG_LIST_S`. What
-    waits is then as the last full list had it, for `full_every` seconds at most.
+    On a large cluster a list of all jobs costs far more than a list of running and ended jobs. After ends of
+    jobs, a reading therefore requests only the latter if the last full list took longer than `_LONG_LIST_S`.
+    Waiting jobs are then as in the last full list, for `full_every` seconds at most.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class TorqueReader:
         self._objects: _TorqueObjects | None = None
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
-        """The server's state. With a smaller `scope` only jobs are read, for ends alone only those that run
-        or have ended; the rest is then as the last whole reading had it.
+        """Return the server's state. A smaller `scope` reads only jobs, ENDS only running and ended jobs; the
+        rest is from the last full reading.
 
         Raises what `TorqueLink.borrow` and `TorqueConnection.describe` raise.
         """

@@ -1,4 +1,4 @@
-"""Decisions to batch requests: where a job is to run, and what is written on it."""
+"""Batch requests for decisions: runs, and attributes of jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,9 +48,10 @@ class WritableAttributes:
 def plan_request(
     decision: WriteAttributes, offers: WritableAttributes, *, comment_free: bool = True
 ) -> ManageRequest | None:
-    """Writes a plan on a queued job, or takes an older one away; None when nothing is to be written.
+    """Return the request that writes a plan on a queued job or removes an older one; None if there is no
+    change.
 
-    With `comment_free` False a foreign comment stays as it is.
+    With `comment_free` False a foreign comment is kept.
     """
     start = decision.planned_start
     attributes = []

@@ -1,4 +1,4 @@
-"""Starts jobs at a TORQUE server: the last look, the request, and what became of it."""
+"""Starts jobs on a TORQUE server: check before the run, request, outcome."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ from server_adapter.torque.node_status import NodeStatus, parse_node
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # nodes asked for singly; of more, all are asked for at once
-_VIEW_AGE_S: Final = 0.25  # seconds for which a look at nodes counts
+_VIEW_AGE_S: Final = 0.25  # seconds for which a view of nodes is valid
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 
@@ -45,7 +45,7 @@ class _NodeView:
     nodes: dict[str, FreeNodeCapacity]
 
     def covers(self, run: Run, now: float) -> bool:
-        """Whether it shows the decision's nodes as they were a moment ago."""
+        """Return whether this is a current view of the decision's nodes."""
         return now - self.at <= _VIEW_AGE_S and all(share.node in self.nodes for share in run.shares)
 
     def spend(self, run: Run) -> None:
@@ -56,19 +56,18 @@ class _NodeView:
 
 
 class TorqueStarter:
-    """Asks for runs. `jobs` is what is asked about a job right before its run.
+    """Requests runs. `jobs` is the query for a job right before its run.
 
-    The nodes of all decisions that wait for their turn are looked at together: with a look for each of them,
-    most of the time of a burst of short jobs goes into waiting for the server. Each of `links` serves one
-    decision at a time. A TORQUE server drops what it has read beyond a request, so that requests cannot be
-    pipelined on one connection.
+    One view covers the nodes of all waiting decisions: with a view for each, most of the time of a burst of
+    short jobs would be spent waiting for the server. Each of `links` serves one decision at a time. Requests
+    cannot be pipelined on one connection, since a TORQUE server discards bytes after a request.
     """
 
     def __init__(self, links: Sequence[TorqueLink], jobs: AttributeQuery, *, asynchronous: bool) -> None:
         self._idle_links = list(links)
         self._free = asyncio.Semaphore(len(links))
         self._looking = asyncio.Lock()
-        self._requested = 0  # runs whose replies are still to come
+        self._requested = 0  # runs without a reply yet
         self._answered = asyncio.Event()
         self._answered.set()
         self._asynchronous = asynchronous
@@ -86,7 +85,7 @@ class TorqueStarter:
         return check_job(run, _living(run.job_id, values))
 
     async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
-        """Looks and asks on one connection, with nobody's requests in between."""
+        """Check and request the run on one connection, without other requests in between."""
         self._waiting[id(run)] = run
         try:
             async with self._borrow() as connection:
@@ -97,7 +96,7 @@ class TorqueStarter:
 
     @asynccontextmanager
     async def _borrow(self) -> AsyncIterator[TorqueConnection]:
-        """A connection that nobody else uses meanwhile, the one used last if it is free."""
+        """Borrow an idle connection, preferably the last used one."""
         async with self._free:
             link = self._idle_links.pop()
             try:
@@ -119,7 +118,7 @@ class TorqueStarter:
                 break
             alone = True
             if view is self._latest_view:
-                self._latest_view = None  # what is in the way may be gone by now
+                self._latest_view = None  # the obstacle may be gone
         if check.verdict is not RunVerdict.RUN:
             runs, busy = check.verdict is RunVerdict.RUNS, check.verdict is RunVerdict.BUSY
             return RunOutcome(runs, 0, check.reason, busy=busy)
@@ -156,7 +155,7 @@ class TorqueStarter:
             view = self._latest_view
             if view is not None and view.covers(run, time.monotonic()):
                 return view, True
-            while self._requested:  # whether the server shows such a run already nobody could tell
+            while self._requested:  # a view would not tell whether it includes this run
                 await self._answered.wait()
             return await self._make_view(connection, run), False
 

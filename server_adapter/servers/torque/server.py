@@ -29,7 +29,7 @@ from server_adapter.torque.scheduler_calls import CallWatch, explain
 _log = logging.getLogger(__name__)
 
 _STARTING: Final = 4
-"""Connections for starts: so many decisions are looked at and requested beside each other."""
+"""Number of connections for starts: this many decisions are checked and requested in parallel."""
 _SCOPES: Final[Mapping[int, ReadScope]] = {
     SchedulerCommand.TERM: ReadScope.ENDS,
     SchedulerCommand.NEW: ReadScope.JOBS,
@@ -115,7 +115,7 @@ class TorqueServer(ComposedServer):
         self._listener = listener
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
-        """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
+        """Return the server's state. Parts outside of `scope` may be from an earlier reading."""
         same, self._read_since = self._read_since == self.link.up_since, self.link.up_since
         return await self._reader.read(scope if same else ReadScope.ALL)
 

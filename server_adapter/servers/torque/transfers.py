@@ -1,9 +1,9 @@
-"""Hands jobs over to a TORQUE server: under the user's own name, on hold, and away again.
+"""Transfers of jobs to a TORQUE server: submits them held, in the name of their user, and withdraws them.
 
-The job is submitted over the adapter's own connection, which is root's or a manager's, with the attribute
-``proxy_user`` (``qsub -P``): the server makes that user the job's owner, checks that there is such a user,
-and applies the queue's access lists to him; to anybody but root and managers it refuses this (source of
-6.1, ``geteusernam.c``). What came of it is looked at before the job may ever run.
+A job is submitted over the adapter's own connection (root or a manager) with the attribute ``proxy_user``
+(``qsub -P``). The server makes that user the owner, checks that the user exists, and applies the queue's
+access lists; it permits this only to root and managers (source of 6.1, ``geteusernam.c``). The result is
+checked before the job is released.
 """
 
 import asyncio
@@ -59,11 +59,13 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 _LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "exec_host", "start_count")
 _RAN: Final = ("R", "E", "S")
 _LOOKS, _WAIT_S = 60, 0.5
-"""How often, and after how many seconds each, it is looked whether an array is whole."""
+"""Checks whether an array is complete: number, and pause in seconds."""
 
 
 def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
-    """The attributes of the QueueJob request. Raises ValueError for one that may not be handed over."""
+    """Return the attributes of the QueueJob request. Raises ValueError for an attribute that may not be
+    transferred.
+    """
     for name in submission.attributes:
         if name not in TRANSFER_ATTRIBUTES:
             raise ValueError(f"the attribute {name} cannot be handed over")
@@ -84,7 +86,7 @@ class TorqueTransferClient:
         self._link = link
 
     async def submit(self, submission: SubmissionFacts, mark: str) -> str:
-        """The new job's id. Raises ValueError where the server did not make of it what was asked for."""
+        """Submit a job; return its id. Raises ValueError if the server's job differs from the submission."""
         attributes = submission_attributes(submission, mark)
         async with self._link.borrow() as connection:
             request = QueueJobRequest(
@@ -111,7 +113,7 @@ class TorqueTransferClient:
         return job
 
     async def find_marked(self, mark: str) -> str:
-        """The id of the job with the mark; one that is not complete goes before those that are."""
+        """Return the id of the job with the mark, preferring one that is not complete."""
         names = (Attribute("job_state"), Attribute("Variable_List"), Attribute("job_array_id"))
         async with self._link.borrow() as connection:
             jobs = await connection.describe(
@@ -141,7 +143,9 @@ class TorqueTransferClient:
             await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
-        """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
+        """Withdraw a job. It is held first, so that no run decision can start it between check and
+        deletion.
+        """
         if not is_array(job):
             await self._withdraw(job, may_have_run=may_have_run)
             return
@@ -216,7 +220,7 @@ def _first(found: list[Values]) -> Values | None:
 
 
 def _ran(values: Values | None) -> bool:
-    """Whether the job runs or has run; one that is gone without a trace has not, as far as is known."""
+    """Return whether the job runs or has run. For an unknown job the answer is no."""
     if values is None:
         return False
     if values.get("job_state") == "C":
