@@ -16,7 +16,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 ROLES: tuple[Role, ...] = get_args(Role)
 MAX_BODY = 1 << 20

@@ -15,7 +15,7 @@ from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.settings.file import AuthSettings, LimitSettings
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN, problem
-from tests.service.build import T
+from tests.service.planner_harness import T
 
 As = Callable[..., Any]
 CLOSED = {"type": "server_changed", "id": "s:1", "time": T, "server": {"open": False}}

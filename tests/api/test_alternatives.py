@@ -10,7 +10,7 @@ from schedd.service.clusters import Clusters
 from tests.api.conftest import token
 from tests.api.test_objectives import priced
 from tests.api.test_responses import MAIN, get
-from tests.service.build import T
+from tests.service.planner_harness import T
 
 __all__ = ["priced"]
 PARETO = f"{MAIN}/alternatives"

@@ -17,7 +17,7 @@ from schedd.service.settings.file import StoreSettings
 from tests.api.conftest import EVENTS, token
 from tests.api.serving import serving
 from tests.api.test_responses import MAIN, get
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 
 def task(index: int, walltime: int = 3_600, **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.settings.daemon import StoreSettings
 from tests.api.conftest import token
 from tests.conftest import ROOT
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 MAIN = "/v1/clusters/main"
 NODE = {"type": "node_changed", "id": "n:1", "time": T, "node": {"name": "n1", "cpus": 4}}

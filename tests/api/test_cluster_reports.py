@@ -15,7 +15,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from tests.api.conftest import token
 from tests.api.test_errors import problem
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 HOUR = 3_600
 BEGIN = T - 4 * HOUR

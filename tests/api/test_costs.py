@@ -25,8 +25,8 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.pacing import pacing, yield_to_planner
 from schedd.service.settings.file import LimitSettings
 from tests.api.test_responses import MAIN
-from tests.service.build import job, node, planner
-from tests.service.test_loop import WAIT, busy
+from tests.service.planner_harness import job, node, planner
+from tests.service.test_plan_loop import WAIT, busy_planner
 
 
 def test_a_budget_refills_at_its_rate_up_to_ten_seconds() -> None:
@@ -132,7 +132,7 @@ def test_events_precede_orders_and_orders_run_singly() -> None:
 
             return add
 
-        with busy(loop):
+        with busy_planner(loop):
             answers = []
             for name, order in (("o1", True), ("o2", True), ("e1", False), ("e2", False), ("o3", True)):
                 answer = loop.submit([job(name)], order=order)
@@ -147,7 +147,7 @@ def test_events_precede_orders_and_orders_run_singly() -> None:
 
 
 def test_pending_orders_are_refused_at_shutdown() -> None:
-    with planner() as loop, busy(loop):
+    with planner() as loop, busy_planner(loop):
         waiting = [loop.submit([job("1")], order=True), loop.submit([job("2")], order=True)]
         loop._inbox.refuse("the end")
         assert all("the end" in str(one.exception(WAIT)) for one in waiting)

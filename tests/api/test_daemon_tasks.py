@@ -16,13 +16,13 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from tests.service.build import StillClock, node
-from tests.service.test_loop import WAIT, busy
+from tests.service.planner_harness import StillClock, node
+from tests.service.test_plan_loop import WAIT, busy_planner
 
 
 def test_a_planner_that_hangs_is_not_called_alive(clusters: Clusters, loop: PlanLoop) -> None:
     assert planners_work(clusters, 0.05)
-    with busy(loop):
+    with busy_planner(loop):
         end = time.monotonic() + WAIT
         while planners_work(clusters, 0.05):
             assert time.monotonic() < end

@@ -28,7 +28,7 @@ from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import JobView
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
-from tests.service.build import StillClock
+from tests.service.planner_harness import StillClock
 
 CHECKS = (
     not_a_server_error,

@@ -18,8 +18,8 @@ from schedd.service.clusters import Clusters
 from schedd.service.questions import open_questions
 from schedd.wire import Event
 from tests.api.conftest import EVENTS, MAX_BODY, token, tokens
-from tests.service.build import StillClock, T
-from tests.service.test_loop import WAIT, busy
+from tests.service.planner_harness import StillClock, T
+from tests.service.test_plan_loop import WAIT, busy_planner
 
 MAIN = "/v1/clusters/main"
 EVENT_TYPES: TypeAdapter[Event] = TypeAdapter(Event)
@@ -246,7 +246,7 @@ def test_a_pause_that_times_out_never_takes_effect(
     client: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.api.clusters._PLANNER_TIMEOUT_S", 0.2)
-    with busy(loop):
+    with busy_planner(loop):
         said = problem(client.post(f"{MAIN}/pause", json={"reason": "x"}), "not-ready")
         assert said["detail"].startswith("starting jobs was not paused: the planner is busy")
     loop.call_between_batches(lambda _: None).result(WAIT)
@@ -287,7 +287,7 @@ def test_a_body_that_is_too_large_is_refused(client: TestClient, loop: PlanLoop)
 
 def test_too_many_pending_events_are_refused(client: TestClient, loop: PlanLoop) -> None:
     loop._inbox.most_pending = 2
-    with busy(loop):
+    with busy_planner(loop):
         kept = loop.submit([])
         waiting = loop.submit([EVENT_TYPES.validate_python(EVENTS[0])])
         answer = client.post(f"{MAIN}/events", json={"events": EVENTS})

@@ -5,7 +5,7 @@ from fastapi.testclient import TestClient
 
 from tests.api.conftest import EVENTS
 from tests.api.test_responses import MAIN, get
-from tests.service.build import T
+from tests.service.planner_harness import T
 
 
 def queue(client: TestClient, *ids: str) -> None:

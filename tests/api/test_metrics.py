@@ -15,7 +15,7 @@ from schedd.wire import PolicyChanged
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN
 from tests.conftest import ROOT
-from tests.service.build import T
+from tests.service.planner_harness import T
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

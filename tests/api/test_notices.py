@@ -15,7 +15,7 @@ from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from tests.api.conftest import token
 from tests.api.test_responses import MAIN
-from tests.service.build import T, job, node
+from tests.service.planner_harness import T, job, node
 
 USER = {"Authorization": f"Bearer {token('user')}"}
 NOTICES = f"{MAIN}/notices"

@@ -12,7 +12,7 @@ from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
 from tests.api.test_errors import problem
 from tests.api.test_responses import MAIN, get
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 SITE: dict[str, Any] = {
     "power": {"*": {"idle": 100, "core": 5}},

@@ -17,7 +17,7 @@ from schedd.wire import ExpectedFacts, StartsExpected
 from tests.api.conftest import EVENTS, token
 from tests.api.test_jobs import queue
 from tests.api.test_responses import MAIN, get
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 
 def test_users_are_counted(busy_cluster: TestClient) -> None:

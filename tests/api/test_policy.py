@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from tests.api.conftest import token
 from tests.api.test_errors import problem
 from tests.api.test_responses import MAIN, get
-from tests.service.build import T
+from tests.service.planner_harness import T
 
 ONE_AT_A_TIME = {"limits": [{"what": "jobs", "amount": 1}]}
 

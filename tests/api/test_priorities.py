@@ -12,7 +12,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_responses import MAIN, get
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 SITE = {
     "priority": {"wish": 2.0, "fair_share": 100.0, "waiting": 1.0},

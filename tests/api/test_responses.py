@@ -11,8 +11,8 @@ from schedd.service.read.job_columns import PLAIN
 from schedd.wire import Decision, Run
 from server_adapter.bridge.messages import decode_decisions
 from tests.api.conftest import EVENTS
-from tests.service.build import T
-from tests.service.test_loop import WAIT, busy
+from tests.service.planner_harness import T
+from tests.service.test_plan_loop import WAIT, busy_planner
 
 MAIN = "/v1/clusters/main"
 
@@ -310,7 +310,7 @@ def test_a_whatif_lists_its_assumptions(busy_cluster: TestClient) -> None:
 
 def test_reading_goes_on_while_the_planner_is_busy(busy_cluster: TestClient, loop: PlanLoop) -> None:
     asked = busy_cluster.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"}).json()
-    with busy(loop):
+    with busy_planner(loop):
         for path in ("", "/jobs", "/jobs/3.server", "/nodes", "/plan", "/gaps", "/decisions"):
             get(busy_cluster, path)
         assert busy_cluster.get("/metrics").status_code == 200
@@ -325,7 +325,7 @@ def test_reading_goes_on_while_the_planner_is_busy(busy_cluster: TestClient, loo
 def test_a_whatif_without_a_fork_is_refused_while_the_planner_is_busy(
     client: TestClient, loop: PlanLoop
 ) -> None:
-    with busy(loop):
+    with busy_planner(loop):
         found = client.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"})
     assert found.status_code == 503
     assert found.headers["retry-after"]

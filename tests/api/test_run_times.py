@@ -21,7 +21,7 @@ from schedd.wire import NodeChanged, NodeFacts
 from tests.api.conftest import EVENTS, token
 from tests.api.serving import serving
 from tests.api.test_responses import MAIN, get
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 RATES = {"x.work_units": "12000", "x.work_rate": "epyc/10+old/2"}
 SITE: dict[str, Any] = {"throughput": {"emo": {"epyc": 8.0}}}

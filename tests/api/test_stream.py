@@ -17,7 +17,7 @@ from schedd.service.settings.file import LimitSettings
 from schedd.wire import JobDeleted, JobHeld
 from tests.api.conftest import token
 from tests.api.serving import WAIT, serving
-from tests.service.build import T, event_id, job, node
+from tests.service.planner_harness import T, event_id, job, node
 
 
 @pytest.fixture

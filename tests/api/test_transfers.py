@@ -10,7 +10,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import TransferDecision
 from tests.api.conftest import token
 from tests.api.test_errors import MAIN, problem
-from tests.service.build import T
+from tests.service.planner_harness import T
 
 JOB: dict[str, Any] = {
     "user": "ann",

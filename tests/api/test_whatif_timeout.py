@@ -15,7 +15,7 @@ from schedd.service.clusters import Clusters
 from schedd.wire import JobFacts
 from tests.api.test_errors import problem
 from tests.api.test_responses import MAIN, get
-from tests.service.build import T
+from tests.service.planner_harness import T
 
 QUESTIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/what-if", {"request": "nodes=1:ppn=1,walltime=60"}),

@@ -14,7 +14,7 @@ from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
-from tests.service.build import StillClock, node
+from tests.service.planner_harness import StillClock, node
 
 Run = Callable[..., tuple[int, str, str]]
 SITE: dict[str, Any] = {"bookings": {"most": 3}}

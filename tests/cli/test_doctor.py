@@ -25,7 +25,7 @@ from schedd.store import Store
 from schedd.wire import JobStarted, ServerChanged, ServerFacts, ShareFacts
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
-from tests.service.build import T, event_id, node
+from tests.service.planner_harness import T, event_id, node
 
 Doctor = Callable[..., tuple[int, dict[str, list[tuple[str, str, str]]]]]
 

@@ -17,7 +17,7 @@ from schedd.store.records import PlanMetricsSample
 from schedd.wire import JobDeleted
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
-from tests.service.build import StillClock, T, event_id, job, node
+from tests.service.planner_harness import StillClock, T, event_id, job, node
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from schedd.service.warmup import warm_up
 from schedd.wire import Event
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
-from tests.service.build import StillClock, T, job, node
+from tests.service.planner_harness import StillClock, T, job, node
 
 SITE: dict[str, Any] = {
     "bookings": {"most": 1},

@@ -27,7 +27,7 @@ from schedd.service.settings.file import AuthSettings
 from schedd.service.warmup import warm_up
 from schedd.wire import Event
 from tests.dashboard.browser import HOW, chromium
-from tests.service.build import StillClock, T, job, node
+from tests.service.planner_harness import StillClock, T, job, node
 
 ROLES: tuple[Role, ...] = get_args(Role)
 WAIT_MS = 60_000

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from schedd.dashboard.sessions import Sessions
 from schedd.wire import JobStarted, ShareFacts
 from tests.dashboard.conftest import Look, Site, token
-from tests.service.build import T, event_id
+from tests.service.planner_harness import T, event_id
 
 Open = Callable[..., Look]
 

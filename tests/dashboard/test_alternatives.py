@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from schedd.engine import EngineSettings
 from tests.dashboard.conftest import Look, Site, token
-from tests.service.build import job, node
+from tests.service.planner_harness import job, node
 
 Open = Callable[..., Look]
 POWER = {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}}

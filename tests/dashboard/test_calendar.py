@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from schedd.dashboard.calendar import calendar_entries, calendar_windows
 from schedd.wire import Book, BookingStep, PlanningHeld, Reserve
 from tests.dashboard.conftest import Look, Site
-from tests.service.build import T, event_id
+from tests.service.planner_harness import T, event_id
 
 Open = Callable[..., Look]
 HOUR, DAY = 3600, 86_400

@@ -9,7 +9,7 @@ from schedd.engine import EngineSettings
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.dashboard.conftest import Look, Site, T
 from tests.dashboard.test_pages import column, drawn, model
-from tests.service.build import event_id
+from tests.service.planner_harness import event_id
 
 Open = Callable[..., Look]
 pytestmark = pytest.mark.parametrize("site", [EngineSettings(slack=900, predict=True)], indirect=True)

@@ -11,7 +11,7 @@ from schedd.service.clusters import Clusters
 from schedd.wire import JobDeleted
 from tests.dashboard.conftest import Look, Site, token
 from tests.dashboard.test_pages import OF_ONE, PAGES, drawn
-from tests.service.build import T, event_id, job, node
+from tests.service.planner_harness import T, event_id, job, node
 
 Open = Callable[..., Look]
 

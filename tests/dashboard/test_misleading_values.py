@@ -9,7 +9,7 @@ from schedd.dashboard.filters import format_time, pluralise
 from schedd.engine import EngineSettings
 from schedd.wire import ExpectedFacts, JobDeleted, PlanningHeld, StartsExpected
 from tests.dashboard.conftest import Site, token
-from tests.service.build import T, event_id
+from tests.service.planner_harness import T, event_id
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from schedd.wire import JobDeleted, Reserve
 from tests.dashboard.conftest import Look, Site, token
 from tests.dashboard.test_pages import AXE, column, iso, moments
-from tests.service.build import T, event_id, job
+from tests.service.planner_harness import T, event_id, job
 
 Open = Callable[..., Look]
 

@@ -14,7 +14,7 @@ from schedd.dashboard.plan_columns import MAX_JOBS, PlanViewport, plan_columns
 from schedd.model import NodeSets
 from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts
-from tests.service.build import T, job, node, planner
+from tests.service.planner_harness import T, job, node, planner
 
 NODES = {
     name: NodeFacts(name=name, cpus=cpus, state=state, properties=properties)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from schedd.plan.evaluate import Criterion
 from schedd.wire import WattsRead
 from tests.dashboard.conftest import Look, Site
 from tests.dashboard.test_pages import column, iso
-from tests.service.build import T, job
+from tests.service.planner_harness import T, job
 
 Open = Callable[..., Look]
 

@@ -14,7 +14,7 @@ from schedd.dashboard.filters import format_duration
 from schedd.service.background.plan_metrics_sampler import PlanMetricsSampler
 from schedd.wire import JobDeleted, PlanningHeld, QueueChanged, QueueFacts, Reserve
 from tests.dashboard.conftest import Look, Site
-from tests.service.build import T, event_id, job, node
+from tests.service.planner_harness import T, event_id, job, node
 
 Open = Callable[..., Look]
 PAGES = [

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.dashboard.conftest import Look, Site
 from tests.dashboard.test_pages import drawn, model
-from tests.service.build import job, node
+from tests.service.planner_harness import job, node
 
 Open = Callable[..., Look]
 RACKS = 5

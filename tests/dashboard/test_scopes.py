@@ -20,7 +20,7 @@ from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
-from tests.service.build import StillClock, job, node
+from tests.service.planner_harness import StillClock, job, node
 
 HERE, OTHER, NOWHERE = "main", "secret", "nowhere"
 

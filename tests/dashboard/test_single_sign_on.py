@@ -32,7 +32,7 @@ from schedd.service.settings.file import SettingsError, read_settings_file
 from schedd.service.warmup import warm_up
 from tests.conftest import ROOT
 from tests.dashboard.conftest import Look, Site
-from tests.service.build import StillClock, job, node
+from tests.service.planner_harness import StillClock, job, node
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:oidc_provider_mock")
 pytest.importorskip("oidc_provider_mock")

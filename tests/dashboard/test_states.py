@@ -41,7 +41,7 @@ from schedd.wire import (
     StartsExpected,
 )
 from tests.dashboard.conftest import WAIT_MS, Look, Site, token, tokens
-from tests.service.build import StillClock, T, event_id, job, node
+from tests.service.planner_harness import StillClock, T, event_id, job, node
 
 Open = Callable[..., Look]
 SITE: dict[str, Any] = {

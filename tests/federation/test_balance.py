@@ -18,7 +18,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from tests.api.serving import serving
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, released
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 PERIOD = {"since": T - 3_600, "until": T}
 

@@ -16,7 +16,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from tests.api.serving import WAIT, serving
 from tests.federation.federation_harness import HERE, JOB, FederationHarness
-from tests.service.build import StillClock, T, job, node
+from tests.service.planner_harness import StillClock, T, job, node
 
 ASKED = "nodes=1:ppn=4,walltime=1000"
 

@@ -11,7 +11,7 @@ from schedd.cli.main import main
 from schedd.federation.settings import ClusterSettings, FederationSettings, FederationSettingsError, load
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, settings
 
-issuer = pytest.importorskip("tests.service.issuer")
+issuer = pytest.importorskip("tests.service.identity_provider")
 persons = pytest.importorskip("schedd.api.federation_users")
 
 GRANTS = [
@@ -23,7 +23,7 @@ GRANTS = [
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Any]:
-    with issuer.issuing() as made:
+    with issuer.running_provider() as made:
         yield made
 
 

@@ -16,7 +16,7 @@ _NO_SECRET = (ast.Constant, ast.List, ast.Tuple, ast.Dict)
 """Literals in the source, as in `token == ""`, are no secrets."""
 
 
-def compared() -> Iterator[tuple[str, str]]:
+def secret_comparisons() -> Iterator[tuple[str, str]]:
     """Yield (file, comparison) for each comparison of secrets (by name) for equality."""
     for folder in ("schedd/api", "schedd/dashboard", "schedd/federation", "schedd/service", "schedd/store"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -40,8 +40,8 @@ ALLOWED = {
 
 
 def test_no_secret_is_compared_by_equality() -> None:
-    assert set(compared()) - ALLOWED == set()
-    assert set(compared()) >= ALLOWED, "the search finds nothing any more"
+    assert set(secret_comparisons()) - ALLOWED == set()
+    assert set(secret_comparisons()) >= ALLOWED, "the search finds nothing any more"
 
 
 @pytest.mark.parametrize("wrong", ["", "é", "\udcff", "right ", "x" * 200])

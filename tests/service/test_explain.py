@@ -29,14 +29,14 @@ from schedd.wire import (
 )
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
-from tests.service.build import T, event_id, job, node, planner
+from tests.service.planner_harness import T, event_id, job, node, planner
 
 WAIT = 120
 SHAPES = ["1:ppn=1", "1:ppn=3", "1:ppn=4", "2:ppn=1", "2:ppn=4", "1:ppn=2+1:ppn=4"]
 
 
 def start_without_blockers(fork: PlanFork, job_id: str, gone: Iterable[Blocker]) -> int | None:
-    """When a job like this one would start if these, and itself, were not there."""
+    """Return the start of a job like this one without the job itself and without ``gone``."""
     published = fork.published
     plan = fork.copy()
     record = published_record(published, job_id)
@@ -61,7 +61,7 @@ def start_without_blockers(fork: PlanFork, job_id: str, gone: Iterable[Blocker])
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> list[Event]:
+def random_events(draw: st.DrawFn) -> list[Event]:
     states = st.sampled_from(["up", "up", "up", "up", "up", "drain", "down"])
     events: list[Event] = [node(f"n{i}", state=draw(states)) for i in range(draw(st.integers(1, 4)))]
     if draw(st.booleans()):
@@ -84,7 +84,7 @@ def clusters(draw: st.DrawFn) -> list[Event]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(clusters())
+@given(random_events())
 def test_blockers_are_minimal(
     events: list[Event],
 ) -> None:
@@ -114,7 +114,7 @@ def test_blockers_are_minimal(
             assert less is None or (start is not None and less >= start)
 
 
-def explained(loop: PlanLoop, job_id: str) -> Explanation:
+def get_explanation(loop: PlanLoop, job_id: str) -> Explanation:
     found = explain(loop.fork().result(WAIT), job_id, T)
     assert found is not None
     return found
@@ -125,7 +125,7 @@ def test_explanation_names_holders_ends_and_the_last_move() -> None:
         loop.submit([node("n1"), node("n2"), job("1", nodes="1:ppn=3", mem="7gb")]).result(WAIT)
         started = JobStarted(id=event_id(), time=T, job_id="1", shares=(ShareFacts("n1", 3),))
         loop.submit([started, job("2", walltime="600"), job("3", nodes="2:ppn=1", mem="4gb")]).result(WAIT)
-        found = explained(loop, "3")
+        found = get_explanation(loop, "3")
     assert (found.planned_start, found.earliest, found.without) == (T + 3600, T, T + 600)
     first, second = sorted(found.blockers, key=lambda one: one.name)
     assert (first.kind, first.name, first.owner, first.state) == ("job", "1", "ann@login", "running")
@@ -139,12 +139,12 @@ def test_explanation_names_holders_ends_and_the_last_move() -> None:
     assert (found.last_change.cause, found.last_change.after) == ("arrived", T + 3600)
 
 
-def test_a_reservation_and_a_node_are_named() -> None:
+def test_reservation_and_unavailable_node_are_named() -> None:
     with planner(tell=False) as loop:
         reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T, end=T + 500)
         loop.submit([node("n1"), node("n2", state="drain"), reserve]).result(WAIT)
         loop.submit([job("1"), job("2", nodes="2:ppn=1")]).result(WAIT)
-        one, two = explained(loop, "1"), explained(loop, "2")
+        one, two = get_explanation(loop, "1"), get_explanation(loop, "2")
     assert [(b.kind, b.name, b.until) for b in one.blockers] == [("reservation", "repair", T + 500)]
     assert one.blockers[0].words == "reservation repair keeps free n1 until 2023-11-14 22:21:40 UTC"
     assert {(b.kind, b.name) for b in two.blockers} == {
@@ -161,7 +161,7 @@ def test_reservation_for_others_and_for_none_are_explained_differently() -> None
             id=event_id(), time=T, name="course", nodes=("n1",), start=T, end=T + 500, users=("ann",)
         )
         loop.submit([node("n1"), reserve, job("1", user="bob")]).result(WAIT)
-        found = explained(loop, "1")
+        found = get_explanation(loop, "1")
     assert [(one.kind, one.name, one.on) for one in found.blockers] == [
         ("reservation", "course", (BlockedResource("n1", ("access",)),))
     ]
@@ -174,7 +174,7 @@ def test_all_conditions_of_a_job_are_named_with_its_later_start() -> None:
         stopped = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch", started=False))
         loop.submit([node("n1"), job("1"), stopped]).result(WAIT)
         loop.submit([JobHeld(id=event_id(), time=T, job_id="1", holds="uo")]).result(WAIT)
-        found = explained(loop, "1")
+        found = get_explanation(loop, "1")
     assert [(one.kind, one.name) for one in found.blockers] == [
         ("hold", "a user hold"),
         ("hold", "an operator hold"),
@@ -189,10 +189,10 @@ def test_dependency_is_named_with_its_end() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         dependent = changed(job("2", nodes="1:ppn=1"), state="H", holds="s", depend="afterok:1")
         loop.submit([node("n1"), node("n2"), job("1"), dependent]).result(WAIT)
-        found = explained(loop, "2")
+        found = get_explanation(loop, "2")
         never = changed(job("3"), state="H", holds="s", depend="afternotok:1")
         loop.submit([never]).result(WAIT)
-        waiting = explained(loop, "3")
+        waiting = get_explanation(loop, "3")
     assert (found.planned_start, found.earliest, found.blockers) == (T + 3600, T + 3600, ())
     assert found.why == "its dependency afterok:1 allows no start before 2023-11-14 23:13:20 UTC"
     assert [(one.kind, one.name) for one in found.chain] == [("eligible", "its dependency afterok:1")]
@@ -203,7 +203,7 @@ def test_dependency_is_named_with_its_end() -> None:
 def test_owner_conditions_are_explained() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), changed(job("1"), not_before=T + 900)]).result(WAIT)
-        found = explained(loop, "1")
+        found = get_explanation(loop, "1")
     assert (found.planned_start, found.earliest, found.blockers) == (T + 900, T + 900, ())
     assert found.why == "its owner allows no start before 2023-11-14 22:28:20 UTC"
     assert [(one.kind, one.name) for one in found.chain] == [("eligible", "its owner")]
@@ -216,15 +216,15 @@ def changed(queued: JobQueued, **facts: object) -> JobQueued:
 def test_impossible_jobs_and_queue_policies_are_explained() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=9"), job("2", nodes="1:ppn=x")]).result(WAIT)
-        assert explained(loop, "1").why.startswith("never on this cluster: 9 cpus of a node")
-        assert (explained(loop, "2").state, explained(loop, "2").blockers) == ("never", ())
+        assert get_explanation(loop, "1").why.startswith("never on this cluster: 9 cpus of a node")
+        assert (get_explanation(loop, "2").state, get_explanation(loop, "2").blockers) == ("never", ())
         assert explain(loop.fork().result(WAIT), "3", T) is None
     with planner(tell=False, policy="fcfs") as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
-        assert [one.kind for one in explained(loop, "2").blockers] == ["policy"]
+        assert [one.kind for one in get_explanation(loop, "2").blockers] == ["policy"]
 
 
-def test_a_quota_that_leaves_no_room_is_named_though_nobody_uses_it() -> None:
+def test_quota_without_capacity_is_named_although_unused() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)
     state = cluster.engine.state
@@ -240,7 +240,7 @@ def test_limit_is_named_with_its_users() -> None:
         limited = ServerFacts(limits={"max_user_run": "1"})
         change = ServerChanged(id=event_id(), time=T, server=limited)
         loop.submit([node("n1", 16), change, job("1"), job("2"), job("3", user="bob")]).result(WAIT)
-        found = explained(loop, "2")
+        found = get_explanation(loop, "2")
     assert [(one.name, [on.name for on in one.on]) for one in found.blockers] == [
         ("1", ["at most 1 job of user ann at once"])
     ]

@@ -52,7 +52,7 @@ def test_what_if_with_many_chunk_types_has_an_answer(kinds: int, nodes: int) -> 
     assert isinstance(answer, StartKnown)
 
 
-def test_a_question_that_takes_too_much_work_ends_and_the_next_is_answered(
+def test_question_beyond_the_work_limit_ends_and_the_next_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copy = make_fork(*(NodeFacts(name=f"n{i}", cpus=2) for i in range(20)))

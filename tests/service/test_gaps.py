@@ -1,4 +1,4 @@
-"""Gaps agree with the placements that they are the rest of."""
+"""Gaps of free capacity agree with the placements."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from schedd.service.read.gaps import find_gaps, gaps_on
 from schedd.service.read.plan_lists import bars_in_window
 from schedd.wire import JobQueued, NodeChanged, NodeFacts, PlanningHeld, Reserve
-from tests.service.build import GIB, T, event_id, job, node, planner
+from tests.service.planner_harness import GIB, T, event_id, job, node, planner
 
 WAIT = 120
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> list[NodeChanged | JobQueued]:
+def random_events(draw: st.DrawFn) -> list[NodeChanged | JobQueued]:
     cpus = draw(st.lists(st.sampled_from([1, 4, 16]), min_size=1, max_size=4))
     states = draw(st.lists(st.sampled_from(["up", "up", "up", "drain", "down"]), min_size=4, max_size=4))
     events: list[NodeChanged | JobQueued] = [node(f"n{i}", n, state=states[i]) for i, n in enumerate(cpus)]
@@ -24,7 +24,7 @@ def clusters(draw: st.DrawFn) -> list[NodeChanged | JobQueued]:
 
 
 @settings(max_examples=40)
-@given(clusters(), st.integers(-100, 8_000), st.integers(1, 20_000))
+@given(random_events(), st.integers(-100, 8_000), st.integers(1, 20_000))
 def test_free_plus_used_equals_node_capacity_at_every_time(
     events: list[NodeChanged | JobQueued], first: int, length: int
 ) -> None:
@@ -56,7 +56,7 @@ def test_free_plus_used_equals_node_capacity_at_every_time(
 
 
 @settings(max_examples=40)
-@given(clusters(), st.integers(0, 8_000), st.integers(1, 20_000), st.integers(1, 5))
+@given(random_events(), st.integers(0, 8_000), st.integers(1, 20_000), st.integers(1, 5))
 def test_from_begin_returns_the_first_contiguous_gaps(
     events: list[NodeChanged | JobQueued], first: int, length: int, cpus: int
 ) -> None:
@@ -74,7 +74,7 @@ def test_from_begin_returns_the_first_contiguous_gaps(
     assert (found.totals, found.next) == ((), None)
 
 
-def test_gaps_come_node_by_node_and_go_on_from_the_cursor() -> None:
+def test_gaps_are_listed_by_node_and_continue_at_the_cursor() -> None:
     with planner(tell=False) as loop:
         loop.submit([node(f"n{i}") for i in range(5)]).result(WAIT)
         published = loop.published

@@ -1,4 +1,4 @@
-"""What the planner failed over is kept as a file that can be run again."""
+"""Incident files: failed calls of the planner, which can be rerun."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from schedd.plan.plan import Plan
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.clusters import new_engine
 from schedd.wire import Run
-from tests.service.build import T, job, node, planner
+from tests.service.planner_harness import T, job, node, planner
 
 WAIT = 120
 """Real seconds after which a test gives up."""
@@ -39,7 +39,7 @@ def test_failed_call_is_written_as_an_incident_and_reruns(tmp_path: Path) -> Non
     assert [d.job_id for d in decisions if isinstance(d, Run)] == ["1"]
 
 
-def test_a_job_that_makes_the_planner_fail_leaves_an_incident_once_a_minute(
+def test_failing_job_writes_at_most_one_incident_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Plan.place
@@ -62,7 +62,7 @@ def test_a_job_that_makes_the_planner_fail_leaves_an_incident_once_a_minute(
     ]
 
 
-def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+def test_unwritable_folder_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     incident = new_engine(EngineSettings(), T).incident()
     assert IncidentFiles(tmp_path / "file").write("main", "stopped", incident, T) is None

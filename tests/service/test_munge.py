@@ -24,7 +24,7 @@ from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings
-from tests.service.build import StillClock
+from tests.service.planner_harness import StillClock
 
 MAIN = "/v1/clusters/main"
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -32,7 +32,7 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 
 @pytest.fixture(scope="module")
 def munged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where a munged listens."""
+    """Run munged and return its socket."""
     program = shutil.which("munged", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None or shutil.which("munge") is None:
         pytest.skip("no munged here")
@@ -58,7 +58,7 @@ def munged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         process.communicate()
 
 
-def credential(munged: Path, payload: str = "schedd", *more: str) -> str:
+def make_credential(munged: Path, payload: str = "schedd", *more: str) -> str:
     made = subprocess.run(
         ["munge", f"--socket={munged}", "-s", payload, *more], check=True, capture_output=True, text=True
     )
@@ -66,20 +66,20 @@ def credential(munged: Path, payload: str = "schedd", *more: str) -> str:
 
 
 def test_credential_identifies_its_creator_and_is_valid_once(munged: Path) -> None:
-    made = credential(munged)
+    made = make_credential(munged)
     assert decode(made, munged) == os.geteuid()
     with pytest.raises(MungeError, match=r"[Rr]eplay") as refused:
         decode(made, munged)
     assert not refused.value.ours
 
 
-def test_credentials_for_others_or_too_old_or_altered_do_not_count(munged: Path) -> None:
+def test_expired_altered_or_foreign_credential_is_refused(munged: Path) -> None:
     with pytest.raises(MungeError, match="another service"):
-        decode(credential(munged, "slurm"), munged)
+        decode(make_credential(munged, "slurm"), munged)
     with pytest.raises(MungeError, match="another service"):
-        decode(credential(munged, "schedd\n"), munged)
-    short = credential(munged, "schedd", "--ttl=1")
-    made = credential(munged)
+        decode(make_credential(munged, "schedd\n"), munged)
+    short = make_credential(munged, "schedd", "--ttl=1")
+    made = make_credential(munged)
     for bad in ("", "MUNGE:", "MUNGE:AwQ:", "é", made[:40] + ("A" if made[40] != "A" else "B") + made[41:]):
         with pytest.raises(MungeError):
             decode(bad, munged)
@@ -88,9 +88,9 @@ def test_credentials_for_others_or_too_old_or_altered_do_not_count(munged: Path)
         decode(short, munged)
 
 
-def test_without_munged_it_is_this_hosts_trouble(munged: Path) -> None:
+def test_missing_munged_is_an_error_of_this_host(munged: Path) -> None:
     with pytest.raises(MungeError) as refused:
-        decode(credential(munged), munged.with_name("gone"))
+        decode(make_credential(munged), munged.with_name("gone"))
     assert refused.value.ours
 
 
@@ -111,21 +111,21 @@ def test_http_user_gets_the_configured_role(munged: Path, app: FastAPI) -> None:
 
     on = AuthSettings(munge=True, munge_socket=munged)
     # root of another host has no special role
-    assert ask(on, credential(munged))[0] == 403
-    assert ask(on.model_copy(update={"operators": (ME,)}), credential(munged))[0] == 200
+    assert ask(on, make_credential(munged))[0] == 403
+    assert ask(on.model_copy(update={"operators": (ME,)}), make_credential(munged))[0] == 200
     assert ask(on, "nonsense")[0] == 401
-    assert ask(AuthSettings(), credential(munged))[0] == 401
+    assert ask(AuthSettings(), make_credential(munged))[0] == 401
     away = AuthSettings(munge=True, munge_socket=munged.with_name("gone"))
-    status, said = ask(away, credential(munged))
+    status, said = ask(away, make_credential(munged))
     assert (status, "MUNGE" in said) == (503, True)
 
 
 def test_munge_credential_determines_the_user(munged: Path) -> None:
     callers = Callers(Tokens(()), AuthSettings(munge=True, munge_socket=munged))
-    assert callers.authenticate_munge(credential(munged)) == Bearer(ME, "user")
+    assert callers.authenticate_munge(make_credential(munged)) == Bearer(ME, "user")
 
 
-def test_the_client_shows_a_credential_with_each_request(munged: Path, tmp_path: Path) -> None:
+def test_client_sends_a_new_credential_with_each_request(munged: Path, tmp_path: Path) -> None:
     program = tmp_path / "munge"
     program.write_text(f'#!/bin/sh\nexec munge --socket={munged} "$@"\n')
     program.chmod(0o755)

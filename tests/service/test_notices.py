@@ -25,7 +25,7 @@ from schedd.store import Store
 from schedd.store.records import LastNotice, NoticeSubscription
 from schedd.wire import JobDeleted
 from tests.cli.test_certificates import certify
-from tests.service.build import StillClock, T, event_id, job, node, planner
+from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 
 WAIT = 120
 
@@ -45,7 +45,7 @@ class MailServer:
 
 
 @pytest.fixture
-def post() -> Iterator[tuple[MailServer, str]]:
+def mail_relay() -> Iterator[tuple[MailServer, str]]:
     found = MailServer()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -62,7 +62,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def mail(relay: str, **more: Any) -> NotifySettings:
+def mail_settings(relay: str, **more: Any) -> NotifySettings:
     return NotifySettings(relay=relay, sender="schedd@example.org", domains=("example.org",), **more)
 
 
@@ -72,21 +72,21 @@ def subscription(name: str = "", **more: Any) -> NoticeSubscription:
 
 
 @contextmanager
-def busy() -> Iterator[PlanLoop]:
-    """Job 1 runs for an hour; job 3 of bob and job 2 of ann follow."""
+def busy_planner() -> Iterator[PlanLoop]:
+    """Run a planner where job 1 runs for an hour, followed by job 3 of bob and job 2 of ann."""
     with planner(tell_threshold=0, end_allowance=0) as loop:
         jobs = [job(name, user=user) for name, user in (("1", "bob"), ("3", "bob"), ("2", "ann"))]
         loop.submit([node("n1"), *jobs]).result(WAIT)
         yield loop
 
 
-def start(loop: PlanLoop, name: str) -> int:
+def planned_start(loop: PlanLoop, name: str) -> int:
     record = loop.published.ids[name]
     return int(loop.published.starts[record.slot])
 
 
-def sooner(loop: PlanLoop) -> None:
-    """Nothing is before job 2 any more."""
+def delete_first_job(loop: PlanLoop) -> None:
+    """Delete job 1, so that the others start earlier."""
     loop.submit([JobDeleted(id=event_id(), time=loop.now(), job_id="1")]).result(WAIT)
 
 
@@ -123,24 +123,24 @@ def test_notices_due_for_moves_and_reminders() -> None:
 def test_lost_deadline_is_reported_once_and_first() -> None:
     asked = subscription(min_move_s=600, lead_s=900, on_lost_deadline=True)
 
-    def told_now(last: LastNotice | None, told: int, lost: int) -> tuple[LastNotice, tuple[Any, ...]]:
+    def decide_now(last: LastNotice | None, told: int, lost: int) -> tuple[LastNotice, tuple[Any, ...]]:
         mark, notice = decide_notice(asked, last, "2", told, T, lost=lost, walltime=300)
         return mark, (notice.kind, notice.start, notice.deadline, notice.end) if notice is not None else ()
 
-    mark, said = told_now(None, T + 500, T + 200)
+    mark, said = decide_now(None, T + 500, T + 200)
     assert (mark, said) == (LastNotice(T + 500, -1, T + 200), ("lost", T + 500, T + 200, T + 800))
-    mark, said = told_now(mark, T + 500, T + 200)  # the other due notices follow
+    mark, said = decide_now(mark, T + 500, T + 200)  # the other due notices follow
     assert (mark, said[0]) == (LastNotice(T + 500, T + 500, T + 200), "soon")
-    assert told_now(mark, T + 500, T + 200) == (mark, ())
+    assert decide_now(mark, T + 500, T + 200) == (mark, ())
     # A held job has no end; its missing start is reported once.
-    mark, said = told_now(LastNotice(T + 500), -1, T + 200)
+    mark, said = decide_now(LastNotice(T + 500), -1, T + 200)
     assert said == ("lost", -1, T + 200, -1)
-    assert told_now(mark, -1, T + 200) == (mark, ())
+    assert decide_now(mark, -1, T + 200) == (mark, ())
     # Another deadline, or the same after it could be met, is another loss.
-    assert told_now(mark, -1, T + 250)[1][:1] == ("lost",)
-    mark, said = told_now(mark, -1, -1)
+    assert decide_now(mark, -1, T + 250)[1][:1] == ("lost",)
+    mark, said = decide_now(mark, -1, -1)
     assert (mark.lost, said) == (-1, ())
-    assert told_now(mark, -1, T + 200)[1][:1] == ("lost",)
+    assert decide_now(mark, -1, T + 200)[1][:1] == ("lost",)
     assert decide_notice(subscription(), LastNotice(T), "2", T, T, lost=T + 200, walltime=300) == (
         LastNotice(T),
         None,
@@ -150,61 +150,63 @@ def test_lost_deadline_is_reported_once_and_first() -> None:
 # ---- mail ----------------------------------------------------------------------------------------
 
 
-def test_moved_start_is_mailed_once_across_restarts(post: tuple[MailServer, str], store: Store) -> None:
-    office, relay = post
-    with busy() as loop:
-        desk = Notifier(loop, mail(relay), lambda: store)
-        kept = desk.add(subscription("2"))
-        desk.find_notices()
-        before = start(loop, "2")
-        sooner(loop)
+def test_moved_start_is_mailed_once_across_restarts(mail_relay: tuple[MailServer, str], store: Store) -> None:
+    mail_server, relay = mail_relay
+    with busy_planner() as loop:
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        kept = notifier.add(subscription("2"))
+        notifier.find_notices()
+        before = planned_start(loop, "2")
+        delete_first_job(loop)
         # Another daemon continues before this one has sent anything: due notices are not lost.
-        desk = Notifier(loop, mail(relay), lambda: store)
-        assert start(loop, "2") < before - 600
-        desk.find_notices()
-        desk.send()
-        (letter,) = office.letters
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        assert planned_start(loop, "2") < before - 600
+        notifier.find_notices()
+        notifier.send()
+        (letter,) = mail_server.letters
         assert letter["To"] == "ann@example.org"
         assert letter["From"] == "schedd@example.org"
         assert letter["Auto-Submitted"] == "auto-generated"
         assert letter["Subject"].startswith(f"[{loop.name}] job 2: its start moved to ")
         assert f"schedd notify remove {kept.number}" in str(letter.get_payload())
         for _ in range(2):  # not sent again, by this daemon or the next
-            desk.find_notices()
-            desk.send()
-            desk = Notifier(loop, mail(relay), lambda: store)
-        assert len(office.letters) == 1
+            notifier.find_notices()
+            notifier.send()
+            notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        assert len(mail_server.letters) == 1
 
 
-def test_a_job_id_with_a_line_feed_ends_no_notices(post: tuple[MailServer, str], store: Store) -> None:
-    office, relay = post
+def test_line_feed_in_a_job_id_cannot_inject_headers(
+    mail_relay: tuple[MailServer, str], store: Store
+) -> None:
+    mail_server, relay = mail_relay
     with planner(tell_threshold=0, end_allowance=0) as loop:
         strange = "2\nBcc: all@example.org"
         jobs = [job("1", user="bob"), job("4", user="bob"), job(strange), job("3")]
         loop.submit([node("n1"), *jobs]).result(WAIT)
-        desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(subscription())
-        desk.find_notices()
-        sooner(loop)
-        desk.find_notices()
-        desk.send()
-        told = sorted(str(letter["Subject"]) for letter in office.letters)
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        notifier.add(subscription())
+        notifier.find_notices()
+        delete_first_job(loop)
+        notifier.find_notices()
+        notifier.send()
+        told = sorted(str(letter["Subject"]) for letter in mail_server.letters)
         assert [subject.partition(":")[0] for subject in told] == ["[main] job 2?Bcc", "[main] job 3"]
-        assert {letter["Bcc"] for letter in office.letters} == {None}
+        assert {letter["Bcc"] for letter in mail_server.letters} == {None}
 
 
 def test_error_in_one_notice_or_job_does_not_delay_others(
-    post: tuple[MailServer, str], store: Store, monkeypatch: pytest.MonkeyPatch
+    mail_relay: tuple[MailServer, str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    office, relay = post
+    mail_server, relay = mail_relay
     with planner(tell_threshold=0, end_allowance=0) as loop:
         jobs = [job("1", user="bob"), job("5", user="bob"), job("2"), job("3"), job("4")]
         loop.submit([node("n1"), *jobs]).result(WAIT)
-        desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(subscription())
-        desk.find_notices()
-        sooner(loop)
-        find, write = desk._decide, desk._messenger._compose_mail
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        notifier.add(subscription())
+        notifier.find_notices()
+        delete_first_job(loop)
+        find, write = notifier._decide, notifier._messenger._compose_mail
 
         def no_finding(published: Any, one: NoticeSubscription, record: Any, now: int) -> Any:
             if record.id == "2":
@@ -216,11 +218,11 @@ def test_error_in_one_notice_or_job_does_not_delay_others(
                 raise MemoryError
             return write(notice)
 
-        monkeypatch.setattr(desk, "_decide", no_finding)
-        monkeypatch.setattr(desk._messenger, "_compose_mail", no_writing)
-        desk.find_notices()
-        desk.send()
-        assert [letter["Subject"].partition(":")[0] for letter in office.letters] == ["[main] job 4"]
+        monkeypatch.setattr(notifier, "_decide", no_finding)
+        monkeypatch.setattr(notifier._messenger, "_compose_mail", no_writing)
+        notifier.find_notices()
+        notifier.send()
+        assert [letter["Subject"].partition(":")[0] for letter in mail_server.letters] == ["[main] job 4"]
         assert loop.supervisor.record("notices", "main").failures == 2
 
 
@@ -228,126 +230,130 @@ def test_error_in_one_notice_or_job_does_not_delay_others(
     ("lost", "said"), [("demote", "; it is planned to end at "), ("hold", ", and has no planned start.")]
 )
 def test_lost_deadline_is_mailed_once_across_restarts(
-    post: tuple[MailServer, str], store: Store, lost: str, said: str
+    mail_relay: tuple[MailServer, str], store: Store, lost: str, said: str
 ) -> None:
-    office, relay = post
+    mail_server, relay = mail_relay
     site = {"priority": {"deadline_lost": lost}}
     with planner(tell_threshold=0, end_allowance=0, site=site) as loop:
         clock = loop._clock
         assert isinstance(clock, StillClock)
         mine = job("2", user="ann", walltime="100", **{"x.deadline": str(T + 200)})
         loop.submit([node("n1"), job("1", user="bob"), mine]).result(WAIT)
-        desk = Notifier(loop, mail(relay), lambda: store)
-        kept = desk.add(subscription(min_move_s=None, on_lost_deadline=True))
-        assert desk.subscriptions("ann") == [kept]
-        desk.find_notices()
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        kept = notifier.add(subscription(min_move_s=None, on_lost_deadline=True))
+        assert notifier.subscriptions("ann") == [kept]
+        notifier.find_notices()
         clock.moment += 101
         loop.submit([job("3", user="bob")]).result(WAIT)
         for _ in range(2):  # the next daemon sends due notices, once
-            desk = Notifier(loop, mail(relay), lambda: store)
-            desk.find_notices()
-            desk.find_notices()
-            desk.send()
-        (letter,) = office.letters
+            notifier = Notifier(loop, mail_settings(relay), lambda: store)
+            notifier.find_notices()
+            notifier.find_notices()
+            notifier.send()
+        (letter,) = mail_server.letters
         assert letter["Subject"].startswith(f"[{loop.name}] job 2: its deadline is lost, ")
         assert said in str(letter.get_payload())
 
 
-def test_notices_cover_all_own_jobs_only(post: tuple[MailServer, str], store: Store) -> None:
-    office, relay = post
-    with busy() as loop:
-        desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(subscription(lead_s=90_000, min_move_s=None))
-        desk.find_notices()
-        desk.send()
-        assert [letter["Subject"].split(":")[0] for letter in office.letters] == [f"[{loop.name}] job 2"]
+def test_notices_cover_all_own_jobs_only(mail_relay: tuple[MailServer, str], store: Store) -> None:
+    mail_server, relay = mail_relay
+    with busy_planner() as loop:
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        notifier.add(subscription(lead_s=90_000, min_move_s=None))
+        notifier.find_notices()
+        notifier.send()
+        assert [letter["Subject"].split(":")[0] for letter in mail_server.letters] == [f"[{loop.name}] job 2"]
 
 
-def test_unreachable_relay_is_retried(post: tuple[MailServer, str], store: Store) -> None:
-    office, relay = post
+def test_unreachable_relay_is_retried(mail_relay: tuple[MailServer, str], store: Store) -> None:
+    mail_server, relay = mail_relay
     moment = [0.0]
-    with busy() as loop:
-        desk = Notifier(loop, mail(relay), lambda: store, clock=lambda: moment[0])
-        desk.add(subscription(lead_s=90_000, min_move_s=None))
-        office.away = True
-        desk.find_notices()
-        desk.send()
-        assert office.letters == []
-        office.away = False
+    with busy_planner() as loop:
+        notifier = Notifier(loop, mail_settings(relay), lambda: store, clock=lambda: moment[0])
+        notifier.add(subscription(lead_s=90_000, min_move_s=None))
+        mail_server.away = True
+        notifier.find_notices()
+        notifier.send()
+        assert mail_server.letters == []
+        mail_server.away = False
         moment[0] = 9.0
-        desk.send()
-        assert office.letters == []  # not yet
+        notifier.send()
+        assert mail_server.letters == []  # not yet
         moment[0] = 10.0
-        desk.send()
-        assert len(office.letters) == 1
+        notifier.send()
+        assert len(mail_server.letters) == 1
 
 
-def counted(loop: PlanLoop) -> dict[str, float]:
+def nonzero_counts(loop: PlanLoop) -> dict[str, float]:
     found = {name: one._value.get() for name, one in loop.metrics._notices.items()}
     return {name: count for name, count in found.items() if count}
 
 
-def test_hourly_limit_postpones_notices_across_restarts(post: tuple[MailServer, str], store: Store) -> None:
-    office, relay = post
+def test_hourly_limit_postpones_notices_across_restarts(
+    mail_relay: tuple[MailServer, str], store: Store
+) -> None:
+    mail_server, relay = mail_relay
     moment = [float(T)]
 
-    def new(loop: PlanLoop) -> Notifier:
-        return Notifier(loop, mail(relay, hourly=2), lambda: store, wall=lambda: moment[0])
+    def make_notifier(loop: PlanLoop) -> Notifier:
+        return Notifier(loop, mail_settings(relay, hourly=2), lambda: store, wall=lambda: moment[0])
 
-    with busy() as loop:
+    with busy_planner() as loop:
         loop.submit([job("4"), job("5")]).result(WAIT)
-        desk = new(loop)
-        desk.add(subscription(lead_s=90_000, min_move_s=None))
+        notifier = make_notifier(loop)
+        notifier.add(subscription(lead_s=90_000, min_move_s=None))
         for _ in range(3):
-            desk.find_notices()
-            desk.send()
-        assert len(office.letters) == 2
-        assert counted(loop) == {"sent": 2, "limited": 1}
+            notifier.find_notices()
+            notifier.send()
+        assert len(mail_server.letters) == 2
+        assert nonzero_counts(loop) == {"sent": 2, "limited": 1}
         moment[0] += 3599
-        desk = new(loop)  # a daemon that goes on
-        desk.find_notices()
-        desk.send()
-        assert len(office.letters) == 2
+        notifier = make_notifier(loop)  # a daemon that goes on
+        notifier.find_notices()
+        notifier.send()
+        assert len(mail_server.letters) == 2
         moment[0] += 1
-        desk.find_notices()
-        desk.send()
-        assert len(office.letters) == 3
+        notifier.find_notices()
+        notifier.send()
+        assert len(mail_server.letters) == 3
         assert store.notified_users(store.register_cluster(loop.name, T), 0) == [
             ("ann", T + 3600)
         ]  # older ones are forgotten
 
 
-def test_hourly_limit_is_not_extended_by_a_clock_set_back(post: tuple[MailServer, str], store: Store) -> None:
-    office, relay = post
+def test_hourly_limit_is_not_extended_by_a_clock_set_back(
+    mail_relay: tuple[MailServer, str], store: Store
+) -> None:
+    mail_server, relay = mail_relay
     moment = [float(T)]
-    with busy() as loop:
+    with busy_planner() as loop:
         loop.submit([job("4")]).result(WAIT)
-        desk = Notifier(loop, mail(relay, hourly=1), lambda: store, wall=lambda: moment[0])
-        desk.add(subscription(lead_s=90_000, min_move_s=None))
-        desk.find_notices()
+        notifier = Notifier(loop, mail_settings(relay, hourly=1), lambda: store, wall=lambda: moment[0])
+        notifier.add(subscription(lead_s=90_000, min_move_s=None))
+        notifier.find_notices()
         moment[0] -= 86_400
-        desk.find_notices()
-        desk.send()
-        assert len(office.letters) == 2
+        notifier.find_notices()
+        notifier.send()
+        assert len(mail_server.letters) == 2
 
 
 def test_failed_and_late_notices_are_counted(store: Store) -> None:
     moment = [0.0]
-    with busy() as loop:
-        desk = Notifier(loop, mail("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
-        desk.add(subscription("2", lead_s=90_000, min_move_s=None))
-        desk.find_notices()
+    with busy_planner() as loop:
+        notifier = Notifier(loop, mail_settings("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
+        notifier.add(subscription("2", lead_s=90_000, min_move_s=None))
+        notifier.find_notices()
         for _ in range(6):
-            desk.send()
+            notifier.send()
             moment[0] += 300.0
-        assert counted(loop) == {"failed": 6, "given_up": 1}
-        desk.add(subscription("3", lead_s=90_000, min_move_s=None, address="bob@example.org"))
-        desk.find_notices()
+        assert nonzero_counts(loop) == {"failed": 6, "given_up": 1}
+        notifier.add(subscription("3", lead_s=90_000, min_move_s=None, address="bob@example.org"))
+        notifier.find_notices()
         clock = loop._clock
         assert isinstance(clock, StillClock)
         clock.moment += 90_000
-        desk.send()
-        assert counted(loop) == {"failed": 6, "given_up": 1, "late": 1}
+        notifier.send()
+        assert nonzero_counts(loop) == {"failed": 6, "given_up": 1, "late": 1}
 
 
 # ---- a relay with TLS and login --------------------------------------------------------------------
@@ -355,8 +361,8 @@ def test_failed_and_late_notices_are_counted(store: Store) -> None:
 PASSWORD = "a relay's password"
 
 
-class Guarded:
-    """Senders that the relay has seen."""
+class RelayLogins:
+    """Authenticator of the relay; keeps the accepted logins."""
 
     def __init__(self) -> None:
         self.known: list[bytes] = []
@@ -368,29 +374,29 @@ class Guarded:
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[tuple[MailServer, Guarded, dict[str, Any]]]:
+def guarded_relay(tmp_path: Path) -> Iterator[tuple[MailServer, RelayLogins, dict[str, Any]]]:
     """A relay that requires STARTTLS and a login, and the settings for it."""
-    office, door = MailServer(), Guarded()
+    mail_server, logins = MailServer(), RelayLogins()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certify(tmp_path, "relay")
     tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     controller = Controller(
-        office,
+        mail_server,
         hostname="127.0.0.1",
         port=port,
         tls_context=tls,
         require_starttls=True,
         auth_required=True,
-        authenticator=door,
+        authenticator=logins,
     )
     controller.start()
     (tmp_path / "password").write_text(PASSWORD + "\n")
     (tmp_path / "password").chmod(0o600)
     yield (
-        office,
-        door,
+        mail_server,
+        logins,
         {
             "relay": f"127.0.0.1:{port}",
             "starttls": True,
@@ -402,50 +408,50 @@ def guarded(tmp_path: Path) -> Iterator[tuple[MailServer, Guarded, dict[str, Any
     controller.stop()
 
 
-def notified_users(store: Store, settings: NotifySettings) -> dict[str, float]:
-    with busy() as loop:
-        desk = Notifier(loop, settings, lambda: store)
-        desk.add(subscription(lead_s=90_000, min_move_s=None))
-        desk.find_notices()
-        desk.send()
-        return counted(loop)
+def send_one_notice(store: Store, settings: NotifySettings) -> dict[str, float]:
+    with busy_planner() as loop:
+        notifier = Notifier(loop, settings, lambda: store)
+        notifier.add(subscription(lead_s=90_000, min_move_s=None))
+        notifier.find_notices()
+        notifier.send()
+        return nonzero_counts(loop)
 
 
 def test_mail_goes_over_tls_with_a_password(
-    guarded: tuple[MailServer, Guarded, dict[str, Any]], store: Store
+    guarded_relay: tuple[MailServer, RelayLogins, dict[str, Any]], store: Store
 ) -> None:
-    office, door, settings = guarded
-    assert notified_users(store, mail(**settings)) == {"sent": 1}
-    assert (len(office.letters), door.known) == (1, [b"schedd"])
+    mail_server, logins, settings = guarded_relay
+    assert send_one_notice(store, mail_settings(**settings)) == {"sent": 1}
+    assert (len(mail_server.letters), logins.known) == (1, [b"schedd"])
 
 
 @pytest.mark.parametrize(
     "other", [{"ca_file": None}, {"starttls": False, "user": "", "password_file": None, "ca_file": None}]
 )
 def test_no_mail_goes_to_an_untrusted_or_unencrypted_relay(
-    guarded: tuple[MailServer, Guarded, dict[str, Any]], store: Store, other: dict[str, Any]
+    guarded_relay: tuple[MailServer, RelayLogins, dict[str, Any]], store: Store, other: dict[str, Any]
 ) -> None:
-    office, door, settings = guarded
-    assert notified_users(store, mail(**settings | other)) == {"failed": 1}
-    assert (office.letters, door.known) == ([], [])
+    mail_server, logins, settings = guarded_relay
+    assert send_one_notice(store, mail_settings(**settings | other)) == {"failed": 1}
+    assert (mail_server.letters, logins.known) == ([], [])
 
 
 def test_wrong_relay_password_is_logged_and_no_mail_sent(
-    guarded: tuple[MailServer, Guarded, dict[str, Any]], store: Store, tmp_path: Path
+    guarded_relay: tuple[MailServer, RelayLogins, dict[str, Any]], store: Store, tmp_path: Path
 ) -> None:
-    office, _, settings = guarded
+    mail_server, _, settings = guarded_relay
     (tmp_path / "password").write_text("another")
     with structlog.testing.capture_logs() as said:
-        assert notified_users(store, mail(**settings)) == {"failed": 1}
+        assert send_one_notice(store, mail_settings(**settings)) == {"failed": 1}
     (line,) = [one for one in said if one["event"].startswith("a notice was not taken")]
     assert "SMTPAuthenticationError" in line["why"]
     assert "another" not in str(said)
-    assert office.letters == []
+    assert mail_server.letters == []
 
 
-def test_a_password_that_others_may_read_is_refused(tmp_path: Path) -> None:
+def test_password_file_must_be_private_and_not_empty(tmp_path: Path) -> None:
     secret = tmp_path / "password"
-    about = mail("127.0.0.1:25", starttls=True, user="schedd", password_file=secret)
+    about = mail_settings("127.0.0.1:25", starttls=True, user="schedd", password_file=secret)
     for mode, text, said in ((0o640, "x", "chmod 0600"), (0o600, "", "no password in it")):
         secret.write_text(text)
         secret.chmod(mode)
@@ -459,43 +465,43 @@ def test_a_password_that_others_may_read_is_refused(tmp_path: Path) -> None:
 # ---- recipients ------------------------------------------------------------------------------------
 
 
-def test_standby_and_stale_plan_send_no_notices(post: tuple[MailServer, str], store: Store) -> None:
-    office, relay = post
-    with busy() as loop:
-        desk = Notifier(loop, mail(relay), lambda: store)
-        desk.add(subscription(lead_s=90_000, min_move_s=None))
+def test_standby_and_stale_plan_send_no_notices(mail_relay: tuple[MailServer, str], store: Store) -> None:
+    mail_server, relay = mail_relay
+    with busy_planner() as loop:
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        notifier.add(subscription(lead_s=90_000, min_move_s=None))
         loop.on_standby = True
-        desk.find_notices()
+        notifier.find_notices()
         loop.on_standby = False
         loop.adapter_contact.last -= 1_000
-        desk.find_notices()
-        desk.send()
-        assert office.letters == []
+        notifier.find_notices()
+        notifier.send()
+        assert mail_server.letters == []
         loop.record_adapter_request()
-        desk.find_notices()
-        desk.send()
-        assert len(office.letters) == 1
+        notifier.find_notices()
+        notifier.send()
+        assert len(mail_server.letters) == 1
 
 
 # ---- commands and wishes -------------------------------------------------------------------------
 
 
-def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, store: Store) -> None:
+def test_command_gets_the_notice_as_json_on_stdin(tmp_path: Path, store: Store) -> None:
     script = tmp_path / "tell"
     script.write_text(f'#!/bin/sh\nprintf "%s|" "$#" "$HOME" > {tmp_path}/args\ncat > {tmp_path}/said\n')
     script.chmod(0o700)
-    with busy() as loop:
-        desk = Notifier(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
-        desk.add(subscription("2", lead_s=90_000, channel="command", address="sms"))
-        desk.find_notices()
-        desk.send()
+    with busy_planner() as loop:
+        notifier = Notifier(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
+        notifier.add(subscription("2", lead_s=90_000, channel="command", address="sms"))
+        notifier.find_notices()
+        notifier.send()
         told = json.loads((tmp_path / "said").read_text())
         assert told == {
             "cluster": loop.name,
             "user": "ann",
             "job": "2",
             "kind": "soon",
-            "start": start(loop, "2"),
+            "start": planned_start(loop, "2"),
             "before": None,
             "deadline": None,
             "end": None,
@@ -505,16 +511,16 @@ def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, stor
 
 
 def test_subscriptions_are_stored_counted_and_removed_by_their_user(store: Store) -> None:
-    with busy() as loop:
-        desk = Notifier(loop, mail("127.0.0.1:9", most=1), lambda: store)
-        kept = desk.add(subscription("2"))
-        assert Notifier(loop, mail("127.0.0.1:9"), lambda: store).subscriptions("ann") == [kept]
+    with busy_planner() as loop:
+        notifier = Notifier(loop, mail_settings("127.0.0.1:9", most=1), lambda: store)
+        kept = notifier.add(subscription("2"))
+        assert Notifier(loop, mail_settings("127.0.0.1:9"), lambda: store).subscriptions("ann") == [kept]
         with pytest.raises(TooManySubscriptions):
-            desk.add(subscription())
-        desk.find_notices()
-        assert desk.remove("bob", kept.number) is None
-        assert desk.remove("ann", kept.number) == kept
-        assert desk.subscriptions("ann") == []
+            notifier.add(subscription())
+        notifier.find_notices()
+        assert notifier.remove("bob", kept.number) is None
+        assert notifier.remove("ann", kept.number) == kept
+        assert notifier.subscriptions("ann") == []
         assert store.last_notices(store.register_cluster(loop.name, T)) == {}
 
 
@@ -530,6 +536,6 @@ def test_subscriptions_are_stored_counted_and_removed_by_their_user(store: Store
         ({"commands": {"sms": []}}, "whole path"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any], said: str) -> None:
+def test_invalid_notification_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         NotifySettings(**wrong)

@@ -1,6 +1,4 @@
-"""ID tokens: accepted once valid, refused otherwise. The provider is a small server on loopback; tokens are
-signed here.
-"""
+"""ID tokens: validation, groups and keys, with a provider on loopback that signs them."""
 
 import asyncio
 import threading
@@ -14,14 +12,14 @@ from schedd.service.access.identity import Identity, IdentityError
 
 oidc = pytest.importorskip("schedd.service.access.oidc")
 joserfc_jwk = pytest.importorskip("joserfc.jwk")
-issuer = pytest.importorskip("tests.service.issuer")
+issuer = pytest.importorskip("tests.service.identity_provider")
 
 NAMELESS, NEXT, NOW, SIGNS = issuer.NAMELESS, issuer.NEXT, issuer.NOW, issuer.SIGNS
 
 
 @pytest.fixture
 def provider() -> Iterator[Any]:
-    with issuer.issuing() as made:
+    with issuer.running_provider() as made:
         yield made
 
 
@@ -46,7 +44,7 @@ def identity(client: Any, token: str) -> Identity:
 def test_token_with_several_audiences_needs_our_authorized_party(
     provider: Any, claims: dict[str, Any], counts: bool
 ) -> None:
-    client = provider.schedd()
+    client = provider.make_client()
     if counts:
         assert identity(client, provider.token(**claims)).name == "ann"
     else:
@@ -70,7 +68,7 @@ def test_token_with_several_audiences_needs_our_authorized_party(
 def test_clock_difference_of_half_a_minute_is_tolerated(
     provider: Any, moment: int, claims: dict[str, Any], counts: bool
 ) -> None:
-    client = provider.schedd(moment)
+    client = provider.make_client(moment)
     if counts:
         assert identity(client, provider.token(**claims)).until == NOW + 330
     else:
@@ -89,14 +87,14 @@ def test_clock_difference_of_half_a_minute_is_tolerated(
     ],
 )
 def test_groups_are_read_from_nested_claims(provider: Any, path: str, claims: dict[str, Any]) -> None:
-    client = provider.schedd(groups_claim=path)
+    client = provider.make_client(groups_claim=path)
     bearer = client.bearer(identity(client, provider.token(**claims)))
     assert (bearer.name, bearer.role) == ("ann", "admin")
 
 
 @pytest.mark.parametrize("groups", [None, 7, {"/hpc/admins": True}, [["/hpc/admins"]], ["/hpc/admins/x"], []])
 def test_invalid_groups_claim_gives_no_groups(provider: Any, groups: Any) -> None:
-    client = provider.schedd()
+    client = provider.make_client()
     assert client.bearer(identity(client, provider.token(groups=groups))) is None
 
 
@@ -108,54 +106,54 @@ def test_keys_of_unknown_types_are_skipped(provider: Any) -> None:
         {**NEXT.as_dict(private=False), "use": "enc"},
     ]
     provider.keys = [*strange, SIGNS.as_dict(private=False)]
-    client = provider.schedd()
+    client = provider.make_client()
     assert identity(client, provider.token()).name == "ann"
     with pytest.raises(IdentityError, match="signature"):
         identity(client, provider.token(NEXT))  # that one is for encryption
     provider.keys = strange
     with pytest.raises(IdentityError, match="its keys cannot be read") as error:
-        identity(provider.schedd(), provider.token())
+        identity(provider.make_client(), provider.token())
     assert error.value.ours
 
 
 def test_single_key_needs_no_key_id(provider: Any) -> None:
     provider.keys = [NAMELESS.as_dict(private=False)]
-    assert identity(provider.schedd(), provider.token(NAMELESS)).name == "ann"
+    assert identity(provider.make_client(), provider.token(NAMELESS)).name == "ann"
 
 
-def later(client: Any, seconds: float) -> None:
-    """Make the cached metadata this much older."""
+def age_metadata(client: Any, seconds: float) -> None:
+    """Make the cached metadata older by ``seconds``."""
     about = client._metadata
     client._metadata = oidc._ProviderMetadata(about.authorize, about.token, about.keys, about.then - seconds)
 
 
 def test_key_rotation_accepts_both_keys_then_only_the_new(provider: Any) -> None:
-    client = provider.schedd()
+    client = provider.make_client()
     assert identity(client, provider.token()).name == "ann"
     provider.keys.append(NEXT.as_dict(private=False))
-    later(client, 61)
+    age_metadata(client, 61)
     assert identity(client, provider.token(NEXT)).name == "ann"
     assert identity(client, provider.token()).name == "ann"
     provider.keys = provider.keys[1:]
-    later(client, 3601)
+    age_metadata(client, 3601)
     with pytest.raises(IdentityError, match="signature"):
         identity(client, provider.token())
 
 
-def test_while_the_provider_is_down_its_keys_count_for_a_day(provider: Any) -> None:
-    client = provider.schedd()
+def test_cached_keys_are_valid_for_a_day_while_the_provider_is_down(provider: Any) -> None:
+    client = provider.make_client()
     token = provider.token()
     identity(client, token)
     provider.down = True
-    later(client, 7200)
+    age_metadata(client, 7200)
     asked = provider.asked
     for _ in range(3):
         assert identity(client, token).name == "ann"
-    assert provider.asked == asked + 1  # and it is not asked at each request
+    assert provider.asked == asked + 1  # not once per request
     with pytest.raises(IdentityError) as error:
-        identity(client, provider.token(NEXT))  # perhaps a new key of it: that is not known now
+        identity(client, provider.token(NEXT))  # it may be a new key of the provider
     assert error.value.ours
-    later(client, 24 * 3600)
+    age_metadata(client, 24 * 3600)
     with pytest.raises(IdentityError) as error:
         identity(client, token)
     assert error.value.ours
@@ -165,11 +163,13 @@ def test_while_the_provider_is_down_its_keys_count_for_a_day(provider: Any) -> N
     assert client._failed is None
 
 
-def test_a_provider_that_hangs_is_waited_for_once(provider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_provider_is_awaited_once_for_concurrent_requests(
+    provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(oidc, "_TIMEOUT_S", 0.3)
     monkeypatch.setattr(oidc, "_PAUSE_S", 60.0)
     provider.silent = threading.Event()
-    client = provider.schedd()
+    client = provider.make_client()
 
     async def ask() -> list[Any]:
         asked = [asyncio.ensure_future(client.identity("a.b.c")) for _ in range(5)]

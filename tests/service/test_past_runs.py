@@ -1,4 +1,4 @@
-"""How long jobs ran before the first start, from accounting logs."""
+"""Run times before the daemon's first start, from accounting logs."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ NOW = 1_700_000_000
 ASK = JobFeatures("ann", 3600, 4, "relax")
 
 
-def record(
+def accounting_record(
     end: int, run: int = 60, *, user: str = "ann", queue: str = "batch", walltime: str = "01:00:00"
 ) -> str:
     start = end - run
@@ -36,7 +36,7 @@ def settings(where: Path, **more: Any) -> EngineSettings:
     return EngineSettings(predict=True, predict_from=str(where), **more)
 
 
-def learned(where: Path, **more: Any) -> RunTimes:
+def learn_past_runs(where: Path, **more: Any) -> RunTimes:
     found = past_runs(settings(where, **more), "main", NOW)
     assert found is not None
     return found
@@ -44,48 +44,48 @@ def learned(where: Path, **more: Any) -> RunTimes:
 
 def test_new_site_predicts_run_times_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text("".join(record(NOW - DAY + 100 * i) for i in range(50)))
-    told = learned(log).predict(ASK)
+    log.write_text("".join(accounting_record(NOW - DAY + 100 * i) for i in range(50)))
+    told = learn_past_runs(log).predict(ASK)
     assert 55 <= told.p50 <= 70
     assert told.p90 < 900
-    assert learned(log).ends == 50
+    assert learn_past_runs(log).ends == 50
 
 
 def test_subjobs_are_learned_under_the_array_name(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    arrays = (record(NOW - 2 * DAY + 100 * i).replace(".head", f"[{i}].head") for i in range(20))
+    arrays = (accounting_record(NOW - 2 * DAY + 100 * i).replace(".head", f"[{i}].head") for i in range(20))
     named = [line.replace("=relax", f"=relax-{i}") for i, line in enumerate(arrays)]
-    others = [record(NOW - DAY + 100 * i, 3000).replace("=relax", "=steep") for i in range(40)]
+    others = [accounting_record(NOW - DAY + 100 * i, 3000).replace("=relax", "=steep") for i in range(40)]
     log.write_text("".join(named + others))
-    assert learned(log).predict(ASK).p50 < 600
+    assert learn_past_runs(log).predict(ASK).p50 < 600
 
 
 def test_learning_is_independent_of_file_order(tmp_path: Path) -> None:
-    lines = [record(NOW - DAY + 37 * i, 20 + i % 7 * 50) for i in range(200)]
+    lines = [accounting_record(NOW - DAY + 37 * i, 20 + i % 7 * 50) for i in range(200)]
     for name, order in (("a", lines), ("b", lines[::-1])):
         (tmp_path / name).write_text("".join(order))
-    first, second = (learned(tmp_path / name).predict(ASK).quantiles.tolist() for name in ("a", "b"))
+    first, second = (learn_past_runs(tmp_path / name).predict(ASK).quantiles.tolist() for name in ("a", "b"))
     assert first == second
 
 
 def test_runs_without_walltime_are_skipped(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(
-        record(NOW - 60)
-        + record(NOW - 60, walltime="")
-        + record(NOW - 60, walltime="soon")
-        + record(NOW - 60, walltime="0")
-        + record(NOW - 400 * DAY)
-        + record(NOW + DAY)
-        + record(NOW - 60, queue="debug")
-        + record(NOW - 60, run=0)
+        accounting_record(NOW - 60)
+        + accounting_record(NOW - 60, walltime="")
+        + accounting_record(NOW - 60, walltime="soon")
+        + accounting_record(NOW - 60, walltime="0")
+        + accounting_record(NOW - 400 * DAY)
+        + accounting_record(NOW + DAY)
+        + accounting_record(NOW - 60, queue="debug")
+        + accounting_record(NOW - 60, run=0)
         + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n"
     )
     with capture_logs() as said:
-        assert learned(log, queue_predict={"debug": False}).ends == 2
+        assert learn_past_runs(log, queue_predict={"debug": False}).ends == 2
     assert said[0]["malformed"] == 1
     with capture_logs() as said:
-        assert learned(tmp_path / "none").ends == 0
+        assert learn_past_runs(tmp_path / "none").ends == 0
     assert "an accounting log cannot be read" in str(said)
 
 
@@ -97,7 +97,7 @@ def test_without_logs_or_prediction_nothing_is_read(tmp_path: Path) -> None:
 def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None:
     log = tmp_path / "log"
     now = int(SystemClock().now())
-    log.write_text("".join(record(now - DAY + 100 * i) for i in range(30)))
+    log.write_text("".join(accounting_record(now - DAY + 100 * i) for i in range(30)))
     plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.predictor
     store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
     recovered = LogFollower(store, "main", settings(log), now).engine.state.predictor

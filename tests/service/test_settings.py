@@ -29,7 +29,7 @@ RESERVATION = AUTH + (
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
-def write(path: Path, text: str, mode: int = 0o600) -> Path:
+def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
     path.write_text(text)
     path.chmod(mode)
     return path
@@ -100,25 +100,25 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
     ],
 )
 def test_invalid_file_is_refused_with_its_name_and_the_error(tmp_path: Path, text: str, said: str) -> None:
-    path = write(tmp_path / "schedd.toml", text)
+    path = write_file(tmp_path / "schedd.toml", text)
     with pytest.raises(SettingsError) as refused:
         read_settings_file(path)
     assert str(path) in str(refused.value)
     assert said in str(refused.value) or said in str(refused.value).lower()
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"none\.toml: no such file"):
         read_settings_file(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize("load_", [read_settings_file, lambda path: serve(["--config", str(path)])])
-def test_a_directory_or_a_torn_file_is_named_as_such(
+def test_directory_or_malformed_file_is_named_in_the_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], load_: Callable[[Path], object]
 ) -> None:
     for path, said in (
         (tmp_path, "is a directory, not a file"),
-        (write(tmp_path / "schedd.toml", "[server\n"), "line 1"),
+        (write_file(tmp_path / "schedd.toml", "[server\n"), "line 1"),
     ):
         try:
             assert load_(path) == 2
@@ -130,10 +130,10 @@ def test_a_directory_or_a_torn_file_is_named_as_such(
         assert said in words
 
 
-def test_the_environment_goes_before_the_file_and_the_caller_before_both(
+def test_environment_overrides_the_file_and_arguments_override_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path / "schedd.toml", AUTH + "[server]\nport = 1\nmax_body_mib = 3")
+    path = write_file(tmp_path / "schedd.toml", AUTH + "[server]\nport = 1\nmax_body_mib = 3")
     assert read_settings_file(path).server.port == 1
     monkeypatch.setenv("SCHEDD_SERVER__PORT", "2")
     assert read_settings_file(path).server.port == 2
@@ -141,14 +141,14 @@ def test_the_environment_goes_before_the_file_and_the_caller_before_both(
     assert (chosen.port, chosen.max_body_mib) == (3, 3)
 
 
-def test_with_tls_or_an_override_other_machines_may_reach_it(tmp_path: Path) -> None:
+def test_tls_or_an_override_allows_remote_access(tmp_path: Path) -> None:
     path = tmp_path / "schedd.toml"
     for text in ('tls_certificate = "c"', "allow_remote = true"):
-        assert not read_settings_file(write(path, f'[server]\nhost = "0.0.0.0"\n{text}')).server.local
+        assert not read_settings_file(write_file(path, f'[server]\nhost = "0.0.0.0"\n{text}')).server.local
 
 
 def test_engine_gets_the_cluster_settings(tmp_path: Path) -> None:
-    path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 7\nvalidate = true")
+    path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 7\nvalidate = true")
     engine = read_settings_file(path).clusters["main"].engine
     assert (engine.slack, engine.validate) == (7, True)
 
@@ -162,8 +162,8 @@ def test_engine_gets_the_cluster_settings(tmp_path: Path) -> None:
         ("slack_share = 0.5", 'such as slack = "1h+0.5w"'),
     ],
 )
-def test_a_setting_that_moved_is_refused_with_its_new_home(tmp_path: Path, line: str, said: str) -> None:
-    path = write(tmp_path / "schedd.toml", AUTH + f"[clusters.main]\n{line}\n")
+def test_moved_setting_is_refused_with_its_new_place(tmp_path: Path, line: str, said: str) -> None:
+    path = write_file(tmp_path / "schedd.toml", AUTH + f"[clusters.main]\n{line}\n")
     with pytest.raises(SettingsError) as refused:
         read_settings_file(path)
     assert said in str(refused.value)
@@ -182,7 +182,7 @@ slack = "30m+0.5w"
 [clusters.main.site.priority]
 waiting_most = "5d"
 """
-    path = write(tmp_path / "schedd.toml", AUTH + text)
+    path = write_file(tmp_path / "schedd.toml", AUTH + text)
     monkeypatch.setenv("SCHEDD_CLUSTERS__MAIN__SERVER_GRACE", "2m")
     settings = read_settings_file(path)
     cluster = settings.clusters["main"]
@@ -199,12 +199,12 @@ waiting_most = "5d"
 
 
 def test_rate_0_publishes_no_starts(tmp_path: Path) -> None:
-    path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\ntell_rate = 0\n")
+    path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\ntell_rate = 0\n")
     assert read_settings_file(path).clusters["main"].engine.silent
 
 
-def test_a_cluster_may_promise_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 'off'")
+def test_promises_of_a_cluster_can_be_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 'off'")
     settings = read_settings_file(path)
     engine = settings.clusters["main"].engine
     assert Slack(engine.slack, engine.slack_share) == OFF
@@ -215,7 +215,7 @@ def test_a_cluster_may_promise_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_token_file_defines_roles_and_names(tmp_path: Path) -> None:
-    path = write(tmp_path / "tokens", f"# who\n\nadapter pbs1 {TOKEN}\nadmin ann {TOKEN[::-1]}\n")
+    path = write_file(tmp_path / "tokens", f"# who\n\nadapter pbs1 {TOKEN}\nadmin ann {TOKEN[::-1]}\n")
     tokens = Tokens.from_settings(AuthSettings(token_file=path))
     found = tokens.bearer(TOKEN)
     assert found is not None
@@ -225,10 +225,10 @@ def test_token_file_defines_roles_and_names(tmp_path: Path) -> None:
     assert tokens.anonymous is None
 
 
-def test_tokens_can_stand_in_the_configuration_as_hashes(tmp_path: Path) -> None:
+def test_tokens_can_be_configured_as_hashes(tmp_path: Path) -> None:
     digest = hashlib.sha256(TOKEN.encode()).hexdigest().upper()
     text = f'[[auth.tokens]]\nname = "portal"\nrole = "reader"\nsha256 = "{digest}"\n'
-    found = Tokens.from_settings(read_settings_file(write(tmp_path / "c.toml", text)).auth).bearer(TOKEN)
+    found = Tokens.from_settings(read_settings_file(write_file(tmp_path / "c.toml", text)).auth).bearer(TOKEN)
     assert found is not None
     assert (found.role, found.name) == ("reader", "portal")
 
@@ -251,22 +251,22 @@ def test_tokens_can_stand_in_the_configuration_as_hashes(tmp_path: Path) -> None
         (f"admin a/b {TOKEN}", 0o600, "a name has letters"),
     ],
 )
-def test_a_bad_token_file_is_refused_and_no_token_is_shown(
+def test_invalid_token_file_is_refused_without_showing_a_token(
     tmp_path: Path, line: str, mode: int, said: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
-        read_token_file(write(tmp_path / "tokens", line, mode))
+        read_token_file(write_file(tmp_path / "tokens", line, mode))
     assert said in str(refused.value)
     assert TOKEN not in str(refused.value)
 
 
-def test_a_token_file_gives_tokens_for_some_clusters(tmp_path: Path) -> None:
-    path = write(tmp_path / "tokens", "operator theo 0123456789abcdef theory,test\n", 0o600)
+def test_token_file_can_restrict_tokens_to_clusters(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "tokens", "operator theo 0123456789abcdef theory,test\n", 0o600)
     found = Tokens.from_settings(AuthSettings(token_file=path)).bearer("0123456789abcdef")
     assert found is not None
     assert [found.on_cluster(name) is not None for name in ("theory", "test", "main")] == [True, True, False]
     with pytest.raises(SettingsError, match="single commas"):
-        read_token_file(write(tmp_path / "bad", "operator theo 0123456789abcdef theory,,test\n", 0o600))
+        read_token_file(write_file(tmp_path / "bad", "operator theo 0123456789abcdef theory,,test\n", 0o600))
 
 
 @pytest.mark.parametrize(
@@ -276,12 +276,12 @@ def test_a_token_file_gives_tokens_for_some_clusters(tmp_path: Path) -> None:
         '[[auth.grants]]\nusers = ["ann"]\nrole = "operator"\nclusters = ["nain"]\n',
     ],
 )
-def test_a_scope_names_clusters_that_are_there(tmp_path: Path, text: str) -> None:
+def test_scope_with_an_unknown_cluster_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError, match=r"auth\.(tokens|grants).*: no cluster 'nain'; there is main"):
-        read_settings_file(write(tmp_path / "s.toml", text))
+        read_settings_file(write_file(tmp_path / "s.toml", text))
 
 
-def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_token_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="nothing-here"):
         read_token_file(tmp_path / "nothing-here")
 
@@ -303,7 +303,7 @@ def test_engine_gets_only_explicit_site_settings(tmp_path: Path) -> None:
         who = "user"
         amount = 64
         """
-    engine = read_settings_file(write(tmp_path / "schedd.toml", AUTH + text)).clusters["main"].engine
+    engine = read_settings_file(write_file(tmp_path / "schedd.toml", AUTH + text)).clusters["main"].engine
     site = site_policy(engine.site)
     assert (site.weights.class_, site.weights.waiting, site.weights.queue) == (2.0, 10.0, 1.0)
     assert site.weights.queues == {"urgent": 500.0}
@@ -311,11 +311,11 @@ def test_engine_gets_only_explicit_site_settings(tmp_path: Path) -> None:
     assert site.fair_share == FairShare(("account", "user"), {("chem",): 3.0, ("chem", "ann"): 2.0})
     assert site.limits == (Limit(amount=64, what="cpus", who="user"),)
     assert json.loads(json.dumps(engine.site)) == engine.site
-    assert read_settings_file(write(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}
+    assert read_settings_file(write_file(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}
 
 
 def test_start_wait_that_allows_double_starts_is_refused(tmp_path: Path) -> None:
     text = AUTH + "[clusters.main]\nstart_wait = 89\n"
     with pytest.raises(SettingsError, match=r"start_wait = 89: .* = 90, or a job could start twice"):
-        read_settings_file(write(tmp_path / "schedd.toml", text))
-    read_settings_file(write(tmp_path / "schedd.toml", text.replace("89", "90")))
+        read_settings_file(write_file(tmp_path / "schedd.toml", text))
+    read_settings_file(write_file(tmp_path / "schedd.toml", text.replace("89", "90")))

@@ -1,4 +1,4 @@
-"""The daemon is ready when nothing is left to be compiled: no event may wait for the compiler."""
+"""The warm-up compiles all kernels, so that no event waits for the compiler."""
 
 import subprocess
 import sys

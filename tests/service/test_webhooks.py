@@ -29,7 +29,7 @@ from schedd.service.notifications.webhook_secrets import Webhook, load_webhook
 from schedd.service.notifications.webhooks import SIGNATURE, run_webhook, signature
 from schedd.service.settings.file import LogSettings, SettingsError, WebhookSettings
 from schedd.wire import JobDeleted, JobHeld, JobReleased
-from tests.service.build import T, event_id, job, node, planner
+from tests.service.planner_harness import T, event_id, job, node, planner
 
 WAIT = 120
 SECRET = b"a-secret-for-the-tests"
@@ -102,8 +102,8 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 
 @contextlib.contextmanager
-def following(loop: PlanLoop, url: str, **settings: Any) -> Iterator[None]:
-    """The webhook task runs during the block, after its first check."""
+def running_webhook(loop: PlanLoop, url: str, **settings: Any) -> Iterator[None]:
+    """Run the webhook task during the block, after its first check."""
     chosen = WebhookSettings(url=url, secret_file=Path("unused"), **settings)
     looked = threading.Event()
 
@@ -143,7 +143,7 @@ def delete(loop: PlanLoop, job_id: str) -> str:
 
 
 def test_moved_start_is_posted_with_cause_and_signature(loop: PlanLoop, receiver: WebhookReceiver) -> None:
-    with following(loop, receiver.url, threshold=60):
+    with running_webhook(loop, receiver.url, threshold=60):
         cause = delete(loop, "1")
         moves = {move["job"]: move for move in receiver.moves(2)}
     assert set(moves) == {"2", "3"}
@@ -171,7 +171,7 @@ def test_small_moves_are_posted_when_their_sum_exceeds_the_threshold(
 ) -> None:
     short = [job(name, walltime="300") for name in ("a", "b")]
     loop.submit([JobDeleted(id=event_id(), time=T, job_id="2"), *short, job("2", user="bob")]).result(WAIT)
-    with following(loop, receiver.url, threshold=500, users=("bob",)):
+    with running_webhook(loop, receiver.url, threshold=500, users=("bob",)):
         before = planned_start(loop, "2")
         for name in ("a", "b"):
             assert receiver.taken == []
@@ -189,7 +189,7 @@ def planned_start(loop: PlanLoop, job_id: str) -> int:
 
 
 def test_lost_or_found_start_is_reported(loop: PlanLoop, receiver: WebhookReceiver) -> None:
-    with following(loop, receiver.url, threshold=100_000):
+    with running_webhook(loop, receiver.url, threshold=100_000):
         loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
         assert [(one["job"], one["after"]) for one in receiver.moves(1)] == [("3", None)]
         loop.submit([JobReleased(id=event_id(), time=T, job_id="3")]).result(WAIT)
@@ -202,15 +202,15 @@ def test_failed_changes_are_posted_again_merged(
     loop: PlanLoop, receiver: WebhookReceiver, status: int
 ) -> None:
     receiver.statuses = [status] * 3
-    with following(loop, receiver.url, threshold=60, users=("ann",)):
+    with running_webhook(loop, receiver.url, threshold=60, users=("ann",)):
         delete(loop, "2")
         found = receiver.moves(1)
     assert receiver.refused == 3
     assert [(one["job"], one["before"], one["after"]) for one in found] == [("3", T + 4600, T + 1000)]
 
 
-def until(words: str, log: Callable[[], str]) -> None:
-    """Wait until the log says so."""
+def wait_for_log(words: str, log: Callable[[], str]) -> None:
+    """Wait until the log contains ``words``."""
     for _ in range(600):
         if words in log():
             return
@@ -227,9 +227,9 @@ def test_unreachable_webhook_gets_changes_when_it_returns(
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET + b"\n")
     command = [sys.executable, str(DOCS / "examples" / "webhook_receiver.py"), str(secret), str(port)]
-    with following(loop, f"http://127.0.0.1:{port}/schedd", threshold=60):
+    with running_webhook(loop, f"http://127.0.0.1:{port}/schedd", threshold=60):
         delete(loop, "2")
-        until("the webhook is not taking events", log)
+        wait_for_log("the webhook is not taking events", log)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
             assert receiver.stdout is not None
             try:
@@ -237,7 +237,7 @@ def test_unreachable_webhook_gets_changes_when_it_returns(
                 assert receiver.stdout.readline() == f"3: {T + 4600} -> {T + 1000}: job 2 was deleted\n"
             finally:
                 receiver.terminate()
-        until("the webhook takes events again", log)
+        wait_for_log("the webhook takes events again", log)
 
 
 def test_documented_receiver_refuses_unsigned_and_old_requests(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_webhook_address_is_not_logged(
     loop: PlanLoop, receiver: WebhookReceiver, log: Callable[[], str]
 ) -> None:
     receiver.statuses = [503]
-    with following(loop, f"{receiver.url}/of-ours?token=geheim", threshold=60):
+    with running_webhook(loop, f"{receiver.url}/of-ours?token=geheim", threshold=60):
         delete(loop, "1")
         receiver.moves(1)
     said = log()
@@ -294,7 +294,7 @@ def test_webhook_address_is_not_logged(
 
 def test_rejected_changes_are_dropped(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     receiver.statuses = [410]
-    with following(loop, receiver.url, threshold=60):
+    with running_webhook(loop, receiver.url, threshold=60):
         delete(loop, "1")
         for _ in range(100):
             if receiver.refused:
@@ -305,19 +305,18 @@ def test_rejected_changes_are_dropped(loop: PlanLoop, receiver: WebhookReceiver)
     assert receiver.refused == 1
 
 
-def test_an_answer_without_end_holds_nothing_up(loop: PlanLoop, receiver: WebhookReceiver) -> None:
+def test_endless_answer_does_not_delay_later_posts(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     receiver.endless = True
-    with following(loop, receiver.url, threshold=60):
+    with running_webhook(loop, receiver.url, threshold=60):
         delete(loop, "1")
         receiver.moves(1)
         delete(loop, "2")
         assert receiver.moves(2)
 
 
-def test_a_hook_leads_nowhere_else(loop: PlanLoop, receiver: WebhookReceiver) -> None:
-    """A redirect, for instance to this host, is not followed."""
+def test_webhook_redirect_is_not_followed(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     receiver.statuses, receiver.elsewhere = [307, 302], f"{receiver.url}/elsewhere"
-    with following(loop, receiver.url, threshold=60):
+    with running_webhook(loop, receiver.url, threshold=60):
         for number in (1, 2):
             delete(loop, str(number))
             until = time.monotonic() + WAIT
@@ -328,7 +327,7 @@ def test_a_hook_leads_nowhere_else(loop: PlanLoop, receiver: WebhookReceiver) ->
 
 def test_moves_that_cancel_out_are_not_posted(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     receiver.statuses = [503] * 4
-    with following(loop, receiver.url, threshold=60):
+    with running_webhook(loop, receiver.url, threshold=60):
         loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
         for _ in range(100):
             if receiver.refused:
@@ -340,13 +339,13 @@ def test_moves_that_cancel_out_are_not_posted(loop: PlanLoop, receiver: WebhookR
     assert (last["job"], last["before"], last["after"]) == ("3", T + 4600, T + 1000)
 
 
-def _settings(path: Path) -> WebhookSettings:
+def webhook_settings(path: Path) -> WebhookSettings:
     return WebhookSettings(url="https://x/hook", secret_file=path)
 
 
 def test_secret_file_is_read_and_must_be_private(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    check: Callable[[], Webhook] = lambda: load_webhook(_settings(path))  # noqa: E731
+    check: Callable[[], Webhook] = lambda: load_webhook(webhook_settings(path))  # noqa: E731
     with pytest.raises(SettingsError, match="cannot read the webhook's secret"):
         check()
     path.write_text("0123456789abcdef\n")
@@ -376,7 +375,7 @@ def test_opened_and_closed_alerts_are_posted(
     loop: PlanLoop, receiver: WebhookReceiver, statuses: list[int]
 ) -> None:
     receiver.statuses += statuses
-    with following(loop, receiver.url, alerts=True, moves=False):
+    with running_webhook(loop, receiver.url, alerts=True, moves=False):
         loop.adapter_contact.last -= 61
         loop.alerts.update()
         (first,) = wait_for_alerts(receiver, 1)
@@ -392,7 +391,7 @@ def test_opened_and_closed_alerts_are_posted(
 
 
 def test_alerts_are_not_posted_without_the_setting(loop: PlanLoop, receiver: WebhookReceiver) -> None:
-    with following(loop, receiver.url, threshold=60):
+    with running_webhook(loop, receiver.url, threshold=60):
         loop.adapter_contact.last -= 61
         loop.alerts.update()
         delete(loop, "1")

@@ -21,7 +21,7 @@ from schedd.wire import (
     ServerChanged,
     ServerFacts,
 )
-from tests.service.build import GIB, T, event_id, job, node, planner
+from tests.service.planner_harness import GIB, T, event_id, job, node, planner
 
 WAIT = 120
 
@@ -34,20 +34,20 @@ def fork(loop: PlanLoop) -> PlanFork:
     return loop.fork().result(WAIT)
 
 
-def start(asked: WhatIfAnswer) -> int | None:
+def answer_start(asked: WhatIfAnswer) -> int | None:
     return asked.answer.placement.start if isinstance(asked.answer, StartKnown) else None
 
 
-def featured(name: str, cpus: int, *properties: str) -> NodeChanged:
+def node_with_properties(name: str, cpus: int, *properties: str) -> NodeChanged:
     facts = NodeFacts(name=name, cpus=cpus, mem=8 * GIB, properties=properties)
     return NodeChanged(id=event_id(), time=T, node=facts)
 
 
-def test_each_change_is_the_smallest_that_lets_it_start_at_once() -> None:
+def test_smallest_sufficient_walltime_and_feature_change_are_found() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         events: list[Event] = [
-            featured("n1", 8, "fast"),
-            featured("n2", 8),
+            node_with_properties("n1", 8, "fast"),
+            node_with_properties("n2", 8),
             job("1", nodes="n1:ppn=4", walltime="1000"),
         ]
         # Planned on n1 from T + 1000 on: what starts before must be over by then.
@@ -113,10 +113,10 @@ def test_what_if_for_a_queued_job_replaces_the_job() -> None:
         loop.submit([node("n1"), job("1", walltime="600"), job("2"), job("3")]).result(WAIT)
         copy = fork(loop)
         second = copy.published.ids["2"].facts
-        assert start(copy.what_if(second, T)) == T + 600 + 2 * 3600
-        assert start(copy.what_if(second, T, instead_of="2")) == T + 600
-        assert start(copy.what_if(copy.published.ids["3"].facts, T, instead_of="3")) == T + 4200
-        assert start(copy.what_if(second, T)) == T + 600 + 2 * 3600
+        assert answer_start(copy.what_if(second, T)) == T + 600 + 2 * 3600
+        assert answer_start(copy.what_if(second, T, instead_of="2")) == T + 600
+        assert answer_start(copy.what_if(copy.published.ids["3"].facts, T, instead_of="3")) == T + 4200
+        assert answer_start(copy.what_if(second, T)) == T + 600 + 2 * 3600
 
 
 def test_windows_cover_all_possible_starts() -> None:
@@ -129,14 +129,14 @@ def test_windows_cover_all_possible_starts() -> None:
     assert asked.request == "1 x (2 cpus); free; 00:03:20"
 
 
-def test_a_limit_counts_and_less_may_stay_within_it() -> None:
+def test_what_if_respects_limits_and_suggests_smaller_requests() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         limited = ServerFacts(limits={"max_run_res.ncpus": "[u:PBS_GENERIC=6]"})
         change = ServerChanged(id=event_id(), time=T, server=limited)
         loop.submit([node("n1", 16), change, job("1", user="u")]).result(WAIT)
         owned = replace(job_facts({"nodes": "1:ppn=4", "walltime": "60"}), owner="u@login")
         asked = fork(loop).what_if(owned, T, changes=True, most_windows=1)
-        assert start(asked) == asked.windows[0].first == T + 3600
+        assert answer_start(asked) == asked.windows[0].first == T + 3600
         assert [(one.change, one.enough) for one in asked.changes] == [("cpus", "2")]
         never = fork(loop).what_if(replace(owned, resources={"nodes": "1:ppn=8"}), T, changes=True)
         assert isinstance(never.answer, WaitingFor)
@@ -152,12 +152,12 @@ def test_what_if_uses_the_site_placement_and_explains_it() -> None:
     }
     with planner(tell=False, end_allowance=0) as loop:
         policy = PolicyChanged(id=event_id(), time=T, version=1, site=site, by="root")
-        events: list[Event] = [policy, featured("n1", 4), featured("n2", 4, "fast")]
+        events: list[Event] = [policy, node_with_properties("n1", 4), node_with_properties("n2", 4, "fast")]
         events += [job("1", nodes="n2:ppn=4", walltime="100"), job("2", nodes="n1:ppn=4", walltime="50")]
         loop.submit(events).result(WAIT)
         asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=4", "walltime": "100"}), T)
         assert isinstance(asked.answer, StartKnown)
-        assert start(asked) == T + 100
+        assert answer_start(asked) == T + 100
         assert [share.node for share in asked.answer.placement.shares] == ["n2"]
         loop.submit([job("3", nodes="1:ppn=4", walltime="100")]).result(WAIT)
         found = explain(fork(loop), "3", T)
@@ -185,7 +185,7 @@ def test_job_waits_for_an_insufficient_account() -> None:
         made = AccountSet(id=event_id(), time=T, name="common", amount=4 * 3600 + 400)
         loop.submit([node("n1", 8), made]).result(WAIT)
         small = {"nodes": "1:ppn=4", "walltime": "01:00:00"}
-        assert start(fork(loop).what_if(job_facts(small), T)) == T
+        assert answer_start(fork(loop).what_if(job_facts(small), T)) == T
         loop.submit([job("1", nodes="1:ppn=4", walltime="3600")]).result(WAIT)
         answer = fork(loop).what_if(job_facts(small), T).answer
         assert isinstance(answer, WaitingFor)
@@ -194,7 +194,7 @@ def test_job_waits_for_an_insufficient_account() -> None:
             "account common: 0.11 core-hours are left, and it may take 4.00 core-hours",
         )
         less = fork(loop).what_if(job_facts({"nodes": "1:ppn=4", "walltime": "100"}), T)
-        assert start(less) == T, "for this there is enough"
+        assert answer_start(less) == T, "for this there is enough"
 
 
 def test_amount_held_for_the_replaced_job_is_available() -> None:
@@ -208,10 +208,10 @@ def test_amount_held_for_the_replaced_job_is_available() -> None:
         copy = fork(loop)
         wanted = job_facts({"nodes": "1:ppn=2", "walltime": "01:20:00"})
         assert isinstance(copy.what_if(wanted, T).answer, WaitingFor)
-        assert start(copy.what_if(wanted, T, instead_of="2")) == T + 1000
+        assert answer_start(copy.what_if(wanted, T, instead_of="2")) == T + 1000
 
 
-def test_many_such_jobs_are_placed_each_by_itself_and_leave_no_trace() -> None:
+def test_many_copies_are_placed_one_by_one_without_changing_the_plan() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         events: list[Event] = [node("n1", 8), job("1", nodes="1:ppn=4", walltime="1000")]
         loop.submit(events).result(WAIT)
@@ -227,7 +227,7 @@ def test_many_such_jobs_are_placed_each_by_itself_and_leave_no_trace() -> None:
             (21, 1100),
             (24, 1100),
         ]
-        assert start(copy.what_if(wanted, T)) == T
+        assert answer_start(copy.what_if(wanted, T)) == T
         assert copy.what_if(job_facts({"nodes": "1:ppn=16"}), T, tasks=(5,)).many == ()
 
 

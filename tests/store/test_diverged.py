@@ -28,7 +28,7 @@ from schedd.store import (
 )
 from schedd.wire import Alert, Decision, JobFacts, NodeFacts
 from tests.engine.server import Server
-from tests.service.build import StillClock, T, job, node
+from tests.service.planner_harness import StillClock, T, job, node
 from tests.store.test_follow import assert_equal_state
 
 WAIT = 60

@@ -32,7 +32,7 @@ from schedd.store import Leadership
 from schedd.store import lease as leases
 from schedd.supervision import WorkRecord
 from tests.conftest import ROOT
-from tests.service.build import event_id, job, node
+from tests.service.planner_harness import event_id, job, node
 from tests.store.postgres import PostgresServer
 
 WAIT = 40

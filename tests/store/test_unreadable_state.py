@@ -37,7 +37,7 @@ from schedd.wire import (
     Run,
 )
 from tests.engine.server import Server
-from tests.service.test_past_runs import record as ended_run_record
+from tests.service.test_past_runs import accounting_record as ended_run_record
 from tests.store.next_version import FIRST, use_next_version
 
 T = 1_700_000_000

@@ -21,7 +21,7 @@ from schedd.wire import (
 )
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
-from tests.service.build import StillClock, T, event_id, job, node
+from tests.service.planner_harness import StillClock, T, event_id, job, node
 
 Run = Callable[..., tuple[int, str, str]]
 

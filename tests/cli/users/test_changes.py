@@ -23,7 +23,7 @@ from schedd.wire import (
 from tests.api.conftest import token
 from tests.api.serving import WAIT
 from tests.cli.users.conftest import Run
-from tests.service.build import T, event_id, job
+from tests.service.planner_harness import T, event_id, job
 
 
 def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from schedd.wire import PolicyChanged
 from tests.api.conftest import token
 from tests.api.serving import WAIT
 from tests.cli.users.conftest import Run
-from tests.service.build import StillClock, T
+from tests.service.planner_harness import StillClock, T
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from schedd.wire import (
 )
 from tests.api.serving import WAIT
 from tests.cli.users.conftest import Run
-from tests.service.build import GIB, T, event_id, job
+from tests.service.planner_harness import GIB, T, event_id, job
 
 NO_ACCURACY = "without a database estimates are not kept\n"
 

@@ -22,7 +22,7 @@ from schedd.wire import (
 from tests.api.conftest import token
 from tests.api.serving import WAIT, serving
 from tests.cli.users.conftest import Run
-from tests.service.build import StillClock, T, event_id, job, node
+from tests.service.planner_harness import StillClock, T, event_id, job, node
 
 NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
 

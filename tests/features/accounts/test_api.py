@@ -13,7 +13,7 @@ from schedd.wire import JobEnded, JobStarted, PolicyChanged, ShareFacts
 from tests.api.conftest import token, tokens
 from tests.api.test_errors import problem
 from tests.api.test_responses import MAIN, get
-from tests.service.build import T, event_id
+from tests.service.planner_harness import T, event_id
 
 USER = {"Authorization": f"Bearer {token('user')}"}
 

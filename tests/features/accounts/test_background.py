@@ -17,7 +17,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from schedd.store.records import LedgerRow
 from schedd.wire import AccountSet, Event, JobEnded, JobStarted, ShareFacts
-from tests.service.build import StillClock, T, event_id, job, node
+from tests.service.planner_harness import StillClock, T, event_id, job, node
 
 WAIT = 120
 MOST = 2**62

@@ -11,7 +11,7 @@ from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from tests.api.conftest import token
 from tests.api.test_responses import MAIN, get
-from tests.service.build import T
+from tests.service.planner_harness import T
 
 HERE = f"{MAIN}/bookings"
 ASKED = {"request": "nodes=1:ppn=2", "duration": 3600, "ready": T + 100_000, "deadline": T + 110_000}

@@ -5,7 +5,7 @@ import pytest
 from schedd.engine.show.view import PlanSnapshot
 from schedd.service.read.plan_lists import CursorError, bars_in_window, count_jobs, node_views
 from schedd.wire import JobStarted, ShareFacts
-from tests.service.build import T, event_id, job, node, planner, views
+from tests.service.planner_harness import T, event_id, job, node, planner, views
 
 WAIT = 120
 
@@ -60,12 +60,14 @@ def test_pages_add_up_to_the_complete_list(published: PlanSnapshot) -> None:
         ({"owner": "nobody"}, []),
     ],
 )
-def test_filters(published: PlanSnapshot, asked: dict[str, str], ids: list[str]) -> None:
+def test_jobs_are_filtered_by_owner_queue_and_state(
+    published: PlanSnapshot, asked: dict[str, str], ids: list[str]
+) -> None:
     assert [row.id for row in views(published, **asked).rows] == ids
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "1.", ".1", "-1.2", "1.2.3", "9" * 50 + ".1", "١.١"])
-def test_a_cursor_that_no_page_gave_out_is_refused(published: PlanSnapshot, cursor: str) -> None:
+def test_malformed_cursor_is_refused(published: PlanSnapshot, cursor: str) -> None:
     with pytest.raises(CursorError):
         views(published, cursor=cursor)
     with pytest.raises(CursorError):

@@ -31,15 +31,15 @@ from schedd.wire import (
 )
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
-from tests.service.build import T, event_id, job, node, planner
-from tests.service.test_explain import SHAPES, WAIT, changed, explained
+from tests.service.planner_harness import T, event_id, job, node, planner
+from tests.service.test_explain import SHAPES, WAIT, changed, get_explanation
 
 PRIORITY = {"policy": "priority"}
 
 
 @st.composite
-def busy(draw: st.DrawFn) -> list[Event]:
-    """More jobs than fit at once, of several users, limits, reservations, and some that may not start yet."""
+def random_events(draw: st.DrawFn) -> list[Event]:
+    """Draw more jobs than fit at once, with several users, limits, reservations and release times."""
     events: list[Event] = [node(f"n{i}") for i in range(draw(st.integers(1, 4)))]
     events += [
         QueueChanged(id=event_id(), time=T, queue=QueueFacts(name=name, priority=priority))
@@ -73,7 +73,7 @@ def busy(draw: st.DrawFn) -> list[Event]:
 
 
 def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
-    """Whether the planned nodes of a job are free at each of the moments, without the job itself."""
+    """Return for each moment whether the planned nodes of a job are free without the job itself."""
     record = published_record(copy.published, job_id)
     assert record is not None
     plan = copy.copy()
@@ -84,8 +84,8 @@ def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
 
 
 @settings(max_examples=80, deadline=None)
-@given(busy(), st.sampled_from([0, 30, 700]))
-def test_the_chain_covers_every_moment_between_now_and_the_start(events: list[Event], later: int) -> None:
+@given(random_events(), st.sampled_from([0, 30, 700]))
+def test_chain_covers_every_moment_between_now_and_the_start(events: list[Event], later: int) -> None:
     now = T + later
     with planner(tell=False) as loop:
         loop.submit(events).result(WAIT)
@@ -108,11 +108,11 @@ def test_the_chain_covers_every_moment_between_now_and_the_start(events: list[Ev
             moments = sorted({one.start, (one.start + one.until) // 2, one.until - 1})
             possible = could_start(copy, record.id, moments)
             assert possible == [one.kind == "free"] * len(moments), (one, moments)
-            _is_true(copy, record.id, one)
+            check_link(copy, record.id, one)
 
 
-def _is_true(copy: PlanFork, job_id: str, link: Any) -> None:
-    """What the link names is on a planned node of the job, or within a limit of it, at that time."""
+def check_link(copy: PlanFork, job_id: str, link: Any) -> None:
+    """Assert that the link's jobs are on planned nodes of the job during the link."""
     published = copy.published
     record = published_record(published, job_id)
     assert record is not None
@@ -137,9 +137,9 @@ def _is_true(copy: PlanFork, job_id: str, link: Any) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(busy(), st.data())
-def test_every_start_has_a_chain(events: list[Event], data: st.DataObject) -> None:
-    """A plan that is not tight: the job is asked about as if it were planned later than it is."""
+@given(random_events(), st.data())
+def test_any_later_start_has_a_complete_chain(events: list[Event], data: st.DataObject) -> None:
+    """The chain is computed for a start later than the planned one."""
     with planner(tell=False) as loop:
         loop.submit(events).result(WAIT)
         copy = loop.fork().result(WAIT)
@@ -161,8 +161,8 @@ def test_every_start_has_a_chain(events: list[Event], data: st.DataObject) -> No
             assert free == (one.cause == "free")
 
 
-def a_line(loop: PlanLoop) -> None:
-    """n1 runs job 1 for an hour; 2, 3 and 4 of others wait for it before 5."""
+def submit_queue(loop: PlanLoop) -> None:
+    """Run job 1 on n1 for an hour; jobs 2, 3 and 4 of other users wait ahead of job 5."""
     loop.submit([node("n1"), node("n2"), job("1.s"), job("9.s", walltime="60")]).result(WAIT)
     loop.submit([JobStarted(id=event_id(), time=T, job_id="1.s", shares=(ShareFacts("n1", 4),))]).result(WAIT)
     reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n2",), start=T + 60, end=None)
@@ -172,8 +172,8 @@ def a_line(loop: PlanLoop) -> None:
 
 def test_chain_has_the_running_job_then_earlier_jobs() -> None:
     with planner(tell=False, end_allowance=0) as loop:
-        a_line(loop)
-        found = explained(loop, "5.s")
+        submit_queue(loop)
+        found = get_explanation(loop, "5.s")
     assert [(one.kind, one.start, one.until, one.nodes, one.count) for one in found.chain] == [
         ("running", T, T + 3600, ("n1",), 1),
         ("queued", T + 3600, T + 5400, ("n1",), 3),
@@ -190,10 +190,10 @@ def test_chain_has_the_running_job_then_earlier_jobs() -> None:
     )
 
 
-def test_other_peoples_jobs_are_a_number() -> None:
+def test_jobs_of_other_users_are_shown_as_a_number() -> None:
     with planner(tell=False, end_allowance=0) as loop:
-        a_line(loop)
-        found = explained(loop, "5.s")
+        submit_queue(loop)
+        found = get_explanation(loop, "5.s")
         published = loop.published
         seen = JobVisibility(Bearer("ann", "user")).redact_explanation(found, published)
     assert [one.id for one in seen.chain[0].jobs] == ["1.s"]
@@ -206,9 +206,9 @@ def test_jobs_ahead_are_counted_by_right() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         high = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="high", priority=100))
         loop.submit([node("n1"), high, job("1"), job("2")]).result(WAIT)
-        first = explained(loop, "2")
+        first = get_explanation(loop, "2")
         loop.submit([job("3", queue="high", walltime="60")]).result(WAIT)
-        found = explained(loop, "2")
+        found = get_explanation(loop, "2")
     assert (first.chain[0].kind, first.chain[0].count) == ("running", 1)
     assert found.planned_start is not None
     assert first.planned_start is not None
@@ -221,7 +221,7 @@ def test_short_gap_is_explained_with_its_end() -> None:
     with planner(tell=False, end_allowance=0) as loop:
         reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T + 500, end=T + 900)
         loop.submit([node("n1"), reserve, job("1")]).result(WAIT)
-        found = explained(loop, "1")
+        found = get_explanation(loop, "1")
     (link,) = found.chain
     assert (link.kind, link.name, link.start, link.until) == ("reservation", "repair", T, T + 900)
     assert link.words == "reservation repair keeps n1 until 2023-11-14 22:28:20 UTC"
@@ -241,7 +241,7 @@ def test_refused_start_is_explained_with_the_next_attempt() -> None:
     assert "not tried again" not in f"{found.why} {found.earliest_why} {found.chain}"
 
 
-def test_a_limit_is_a_link_whoever_uses_it() -> None:
+def test_limit_is_a_link_even_without_current_use() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)
     state = cluster.engine.state
@@ -252,16 +252,16 @@ def test_a_limit_is_a_link_whoever_uses_it() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_without_a_planned_start_there_is_no_chain(held: bool) -> None:
+def test_job_without_planned_start_has_no_chain(held: bool) -> None:
     with planner(tell=False) as loop:
         loop.submit(
             [node("n1"), changed(job("1"), holds="u" if held else "n", state="H" if held else "Q")]
         ).result(WAIT)
-        found: Explanation = explained(loop, "1")
+        found: Explanation = get_explanation(loop, "1")
     assert (found.chain, found.ahead) == ((), ())
 
 
-def test_a_plan_that_is_not_tight_says_that_it_is_being_repaired() -> None:
+def test_chain_of_a_loose_plan_ends_with_free_time() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1", "1:ppn=4", walltime=600)
     cluster.submit("2", "1:ppn=4", walltime=600)

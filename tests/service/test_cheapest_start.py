@@ -1,4 +1,4 @@
-"""Where a job costs least that ends in time."""
+"""What-if: the cheapest start before a latest end."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schedd.plan.views import StartWindow
 from schedd.service.questions.cheapest_start import candidate_starts
 from schedd.service.questions.plan_fork import WhatIfAnswer
-from tests.service.build import T, job, node, planner
+from tests.service.planner_harness import T, job, node, planner
 
 DAY = 86_400
 MIDNIGHT = T - T % DAY + DAY
@@ -59,7 +59,7 @@ def test_job_that_cannot_end_in_time_has_no_cheapest_start() -> None:
     assert run_what_if(SITE, T + DAY, cpus=9).cheapest is None, "never"
 
 
-def test_without_prices_nothing_is_cheaper() -> None:
+def test_without_prices_there_is_no_cheapest_start() -> None:
     assert run_what_if({}, T + DAY).cheapest is None
 
 
@@ -73,7 +73,7 @@ def test_without_prices_nothing_is_cheaper() -> None:
 def test_cheapest_start_is_minimal_within_the_window(
     edges: list[int], prices: list[int], walltime: int, first: int, length: int
 ) -> None:
-    """On one node with prices that change at each edge."""
+    """The prices change at each edge."""
     edges = [0, *sorted(edges)]
     price = np.zeros(1000)
     for edge, amount in zip(edges, prices, strict=False):

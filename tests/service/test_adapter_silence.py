@@ -3,13 +3,13 @@
 import structlog
 
 from schedd.service.cluster.plan_loop import PlanLoop
-from tests.service.build import job, node, planner
+from tests.service.planner_harness import job, node, planner
 
 WAIT = 120
 
 
-def silent(loop: PlanLoop, seconds: float) -> None:
-    """Make the adapter's last request this many seconds older."""
+def age_last_request(loop: PlanLoop, seconds: float) -> None:
+    """Make the adapter's last request older by ``seconds``."""
     loop.adapter_contact.last -= seconds
 
 
@@ -17,9 +17,9 @@ def test_plan_is_stale_while_the_adapter_is_silent() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         loop.record_adapter_request()
-        silent(loop, 40)
+        age_last_request(loop, 40)
         assert (loop.published.stale, loop.published.halted) == ("", "")
-        silent(loop, 21)
+        age_last_request(loop, 21)
         shown = loop.published
         assert shown.stale == "no contact with the adapter since 2023-11-14 22:13:20 UTC"
         assert shown.halted == shown.stale
@@ -28,24 +28,24 @@ def test_plan_is_stale_while_the_adapter_is_silent() -> None:
         assert (loop.published.stale, loop.published.halted) == ("", "")
 
 
-def test_an_adapter_that_never_came_is_missed_too() -> None:
+def test_adapter_that_never_connected_makes_the_plan_stale() -> None:
     with planner() as loop:
         assert loop.published.stale == ""
-        silent(loop, 61)
+        age_last_request(loop, 61)
         assert loop.published.stale == "no contact with an adapter since the daemon started"
 
 
 def test_silence_threshold_is_a_setting() -> None:
     with planner(adapter_silence=300) as loop:
-        silent(loop, 240)
+        age_last_request(loop, 240)
         assert loop.published.stale == ""
-        silent(loop, 61)
+        age_last_request(loop, 61)
         assert loop.published.stale
 
 
-def test_the_same_publication_is_shown_while_nothing_changes() -> None:
+def test_snapshot_object_stays_the_same_without_changes() -> None:
     with planner() as loop:
-        silent(loop, 61)
+        age_last_request(loop, 61)
         first = loop.published
         assert loop.published is first
         loop.submit([node("n1")]).result(WAIT)
@@ -56,21 +56,21 @@ def test_the_same_publication_is_shown_while_nothing_changes() -> None:
 def test_pause_remains_the_reason_for_no_starts() -> None:
     with planner() as loop:
         loop.pause("the disks are full").result(WAIT)
-        silent(loop, 61)
+        age_last_request(loop, 61)
         assert loop.published.halted == "paused: the disks are full"
 
 
 def test_standby_expects_no_adapter() -> None:
     with planner() as loop:
         loop.on_standby = True
-        silent(loop, 61)
+        age_last_request(loop, 61)
         assert loop.published.stale == ""
 
 
 def test_silence_is_logged_at_its_start_and_end() -> None:
     with planner() as loop, structlog.testing.capture_logs() as said:
         loop.alerts.update()
-        silent(loop, 61)
+        age_last_request(loop, 61)
         loop.alerts.update()
         loop.alerts.update()
         (alert,) = loop.alerts.current
@@ -88,13 +88,13 @@ def test_followers_are_woken_when_silence_begins_and_ends() -> None:
     with planner() as loop:
         rung: list[str] = []
         loop.feed.signal.notify = lambda: rung.append(loop.published.stale)  # type: ignore[method-assign]
-        silent(loop, 61)
+        age_last_request(loop, 61)
         loop.alerts.update()
         loop.record_adapter_request()
         assert rung == ["no contact with an adapter since the daemon started", ""]
 
 
-def test_an_adapter_that_does_not_reach_the_server_is_as_good_as_silent() -> None:
+def test_adapter_without_contact_to_the_server_makes_the_plan_stale() -> None:
     with planner() as loop:
         loop.record_adapter_request(read_age=30)
         assert loop.published.stale == ""

@@ -19,13 +19,13 @@ from schedd.service.questions.expectations import (
 )
 from schedd.service.questions.plan_fork import WhatIfAnswer
 from schedd.wire import JobFacts, QueueChanged, QueueFacts
-from tests.service.build import T, job, node, planner
+from tests.service.planner_harness import T, job, node, planner
 
 WAIT = 120
 
 
-def taught(loop: PlanLoop, *users: str) -> None:
-    """The jobs of these users ran for a minute of their hour, a hundred of each."""
+def learn_one_minute_runs(loop: PlanLoop, *users: str) -> None:
+    """Learn a hundred jobs of each user that ran one minute of their hour."""
 
     def teach(engine: Engine) -> None:
         outlook = engine.state.predictor
@@ -39,7 +39,7 @@ def taught(loop: PlanLoop, *users: str) -> None:
     loop.call_between_batches(teach).result(WAIT)
 
 
-def asks(user: str = "ann", **resources: str) -> JobFacts:
+def hypothetical_job(user: str = "ann", **resources: str) -> JobFacts:
     return job("x", user=user, **resources).job
 
 
@@ -71,18 +71,18 @@ def test_what_if_equals_the_answer_at_submission(
     lengths: list[int], cpus: int, walltime: int, user: str, backfill: str
 ) -> None:
     with planner(end_allowance=0, tell=False, predict=True, backfill=backfill) as loop:
-        taught(loop, "ann")
+        learn_one_minute_runs(loop, "ann")
         loop.submit([node("n1"), job("0")]).result(WAIT)
         for i, length in enumerate(lengths):
             loop.submit([job(str(i + 1), walltime=str(length))]).result(WAIT)
-        teller = ExpectedStartWorker(loop)
-        teller.run_once()
-        assert teller.latest is not None
-        assert (teller.latest.found.scene.rule is not None) == (backfill == "shortest")
+        worker = ExpectedStartWorker(loop)
+        worker.run_once()
+        assert worker.latest is not None
+        assert (worker.latest.found.scene.rule is not None) == (backfill == "shortest")
         resources = {"nodes": f"1:ppn={cpus}", "walltime": str(walltime)}
-        asked, found = run_what_if(loop, teller.latest, asks(user, **resources))
+        asked, found = run_what_if(loop, worker.latest, hypothetical_job(user, **resources))
         loop.submit([job("new", user=user, **resources)]).result(WAIT)
-        teller.run_once()
+        worker.run_once()
         new = view(loop, "new")
         assert isinstance(asked.answer, StartKnown)
         assert asked.answer.placement.start == new.planned_start
@@ -93,36 +93,36 @@ def test_what_if_equals_the_answer_at_submission(
 
 def test_what_if_is_backfilled_like_jobs_of_equal_priority() -> None:
     with planner(end_allowance=0, tell=False, predict=True, backfill="shortest") as loop:
-        taught(loop, "ann")
+        learn_one_minute_runs(loop, "ann")
         queue = QueueFacts(name="batch", priority=100)
         loop.submit([QueueChanged(id="queue", time=T, queue=queue), node("n1"), job("0")]).result(WAIT)
         for i, length in enumerate(("7000", "6000", "5000")):
             loop.submit([job(str(i + 1), user="bob", walltime=length)]).result(WAIT)
-        teller = ExpectedStartWorker(loop)
-        teller.run_once()
-        assert teller.latest is not None
-        _, found = run_what_if(loop, teller.latest, asks(nodes="1:ppn=4", walltime="600"))
+        worker = ExpectedStartWorker(loop)
+        worker.run_once()
+        assert worker.latest is not None
+        _, found = run_what_if(loop, worker.latest, hypothetical_job(nodes="1:ppn=4", walltime="600"))
         loop.submit([job("new", walltime="600")]).result(WAIT)
-        teller.run_once()
+        worker.run_once()
         # It is by far the shortest, and goes next.
         assert found.start == view(loop, "new").expected_start == T + 60
 
 
 def test_predicted_run_times_belong_to_the_requesting_user() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
-        taught(loop, "ann")
+        learn_one_minute_runs(loop, "ann")
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
-        teller = ExpectedStartWorker(loop)
-        teller.run_once()
-        assert teller.latest is not None
-        asked, found = run_what_if(loop, teller.latest, asks())
+        worker = ExpectedStartWorker(loop)
+        worker.run_once()
+        assert worker.latest is not None
+        asked, found = run_what_if(loop, worker.latest, hypothetical_job())
         assert isinstance(asked.answer, StartKnown)
         assert asked.answer.placement.start == T + 7_200
         assert 50 <= found.run_time <= 75
         # Before it are two that run for a minute.
         assert T + 100 <= found.start <= T + 150
         # Instead of a queued job, only the running job is ahead.
-        _, found = run_what_if(loop, teller.latest, view_facts(loop, "2"), instead_of="2")
+        _, found = run_what_if(loop, worker.latest, view_facts(loop, "2"), instead_of="2")
         assert T + 50 <= found.start <= T + 75
 
 
@@ -134,24 +134,24 @@ def view_facts(loop: PlanLoop, name: str) -> JobFacts:
 def test_expectations_of_immediate_impossible_and_unpredicted_jobs() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT)
-        teller = ExpectedStartWorker(loop)
-        teller.run_once()
-        assert teller.latest is not None
-        _, found = run_what_if(loop, teller.latest, asks())
+        worker = ExpectedStartWorker(loop)
+        worker.run_once()
+        assert worker.latest is not None
+        _, found = run_what_if(loop, worker.latest, hypothetical_job())
         assert (found.start, found.by) == (T, T)
-        asked, found = run_what_if(loop, teller.latest, asks(nodes="1:ppn=5"))
+        asked, found = run_what_if(loop, worker.latest, hypothetical_job(nodes="1:ppn=5"))
         assert found == UNKNOWN
         assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == FOREVER
 
 
-def test_a_run_time_that_cannot_be_had_soon_is_the_walltime() -> None:
+def test_unavailable_prediction_falls_back_to_the_walltime() -> None:
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        teller = ExpectedStartWorker(loop)
-        teller.run_once()
-        assert teller.latest is not None
-        busy = replace(teller.latest, predict=lambda _: None)
-        _, found = run_what_if(loop, busy, asks())
+        worker = ExpectedStartWorker(loop)
+        worker.run_once()
+        assert worker.latest is not None
+        busy = replace(worker.latest, predict=lambda _: None)
+        _, found = run_what_if(loop, busy, hypothetical_job())
         assert found.run_time == -1
         assert found.start > T
 
@@ -160,6 +160,6 @@ def test_no_promise_when_slack_is_off() -> None:
     with planner(end_allowance=0, tell=False, slack=1 << 40) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         copy = loop.fork().result(WAIT)
-        asked = copy.what_if(asks(), T)
+        asked = copy.what_if(hypothetical_job(), T)
         assert isinstance(asked.answer, StartKnown)
         assert hypothetical_promise(copy, asked, "batch") == FOREVER

@@ -1,4 +1,4 @@
-"""Promises as the journal gets them: each made once, each broken once."""
+"""Promise changes for the journal: each promise and each breach is reported once."""
 
 from schedd.engine import Engine, EngineSettings
 from schedd.service.cluster.promise_tracker import PromiseTracker
@@ -27,7 +27,7 @@ def job(number: int) -> JobQueued:
     return JobQueued(id=f"j{number}", time=T, job=facts)
 
 
-def looked(
+def handle_and_compare(
     engine: Engine, promised: PromiseTracker, events: list[Event], now: int
 ) -> tuple[list[str], list[str]]:
     engine.handle(events, now)
@@ -35,24 +35,24 @@ def looked(
     return [promise.job for promise in made], [one.job for one in broken if one.kind == "broken"]
 
 
-def test_a_promise_is_news_once_and_a_breach_is_news_once() -> None:
+def test_promise_and_its_breach_are_each_reported_once() -> None:
     engine = Engine(EngineSettings(node_grace=10), T)
     promised = PromiseTracker()
     promised.reset(engine)
-    assert looked(engine, promised, [node("a"), node("b")], T) == ([], [])
-    made, broken = looked(engine, promised, [job(n) for n in range(6)], T)
+    assert handle_and_compare(engine, promised, [node("a"), node("b")], T) == ([], [])
+    made, broken = handle_and_compare(engine, promised, [job(n) for n in range(6)], T)
     assert (sorted(made), broken) == ([f"{n}.s" for n in range(6)], [])
-    assert looked(engine, promised, [], T + 1) == ([], [])
+    assert handle_and_compare(engine, promised, [], T + 1) == ([], [])
     engine.handle([node("b", "down")], T + 2)
     assert promised.changes(engine) == ([], [])
-    assert looked(engine, promised, [], T + 13) == ([], [])
+    assert handle_and_compare(engine, promised, [], T + 13) == ([], [])
     late = 1 + min(
         int(engine.state.promise[engine.state.records[job_id].slot]) for job_id in engine.state.risks
     )
-    made, broken = looked(engine, promised, [], late)
+    made, broken = handle_and_compare(engine, promised, [], late)
     assert broken
-    assert set(broken) <= set(made), "a broken promise is made anew"
-    assert looked(engine, promised, [], late + 1) == ([], [])
+    assert set(broken) <= set(made), "a broken promise is replaced by a new one"
+    assert handle_and_compare(engine, promised, [], late + 1) == ([], [])
 
 
 def test_promises_before_the_first_check_are_not_new() -> None:
@@ -67,43 +67,43 @@ def test_reused_slot_reports_its_new_job() -> None:
     engine = Engine(EngineSettings(), T)
     promised = PromiseTracker()
     promised.reset(engine)
-    looked(engine, promised, [node("a"), job(1), job(2)], T)
-    looked(engine, promised, [JobDeleted(id="d", time=T, job_id="2.s")], T + 1)
-    made, _ = looked(engine, promised, [job(3)], T + 2)
+    handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
+    handle_and_compare(engine, promised, [JobDeleted(id="d", time=T, job_id="2.s")], T + 1)
+    made, _ = handle_and_compare(engine, promised, [job(3)], T + 2)
     assert made == ["3.s"]
 
 
-def test_the_same_second_promised_to_another_job_in_the_same_slot_is_news() -> None:
+def test_equal_promise_to_another_job_in_a_reused_slot_is_reported() -> None:
     engine = Engine(EngineSettings(), T)
     promised = PromiseTracker()
     promised.reset(engine)
-    looked(engine, promised, [node("a"), job(1), job(2)], T)
+    handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
     slot = engine.state.records["2.s"].slot
     before = int(engine.state.promise[slot])
-    made, _ = looked(engine, promised, [JobDeleted(id="d", time=T, job_id="2.s"), job(3)], T)
+    made, _ = handle_and_compare(engine, promised, [JobDeleted(id="d", time=T, job_id="2.s"), job(3)], T)
     assert (engine.state.records["3.s"].slot, int(engine.state.promise[slot])) == (slot, before)
     assert made == ["3.s"]
 
 
-def test_a_promise_at_risk_is_news_once_and_so_is_its_rescue_and_its_breach() -> None:
+def test_risk_rescue_and_breach_of_a_promise_are_each_reported_once() -> None:
     engine = Engine(EngineSettings(slack=100), T)
     promised = PromiseTracker()
     promised.reset(engine)
-    looked(engine, promised, [node("a"), job(1), job(2)], T)
+    handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
 
-    def heard(events: list[Event], now: int) -> list[tuple[str, str, str, int | None]]:
+    def handle_and_list(events: list[Event], now: int) -> list[tuple[str, str, str, int | None]]:
         engine.handle(events, now)
         return [(one.job, one.kind, one.cause, one.planned) for one in promised.changes(engine)[1]]
 
     away = Reserve(id="r", time=T, name="r", nodes=("a",), start=T + 700, end=T + 5000)
     why = "reservation made by an admin"
-    assert heard([away], T + 1) == [("2.s", "risk", why, T + 5000)]
-    assert heard([], T + 2) == []
-    ((job_id, kind, cause, planned),) = heard([Unreserve(id="u", time=T, name="r")], T + 3)
+    assert handle_and_list([away], T + 1) == [("2.s", "risk", why, T + 5000)]
+    assert handle_and_list([], T + 2) == []
+    ((job_id, kind, cause, planned),) = handle_and_list([Unreserve(id="u", time=T, name="r")], T + 3)
     assert (job_id, kind, cause) == ("2.s", "kept", "")
     assert planned is not None
     assert planned < T + 1000
-    assert heard([away], T + 4) == [("2.s", "risk", why, T + 5000)]
+    assert handle_and_list([away], T + 4) == [("2.s", "risk", why, T + 5000)]
     late = int(engine.state.promise[engine.state.records["2.s"].slot]) + 1
-    assert heard([], late) == [("2.s", "broken", why, T + 5000)]
-    assert heard([], late + 1) == []
+    assert handle_and_list([], late) == [("2.s", "broken", why, T + 5000)]
+    assert handle_and_list([], late + 1) == []

@@ -1,4 +1,4 @@
-"""Where webhooks may lead: addresses, names, names that change, redirects, certificates. Real sockets."""
+"""Allowed webhook targets: addresses, names, changing DNS, redirects, certificates. Real sockets."""
 
 import asyncio
 import http.server
@@ -33,16 +33,16 @@ WORLD = ["1.1.1.1", "93.184.216.34", "172.32.0.1", "2606:4700::1111", "::ffff:1.
 
 
 @pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def unset_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
 
 @contextmanager
-def listening(
+def listening_server(
     address: str, port: int = 0, certificate: Path | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """A real server; its port, and the paths and hosts that were asked for."""
+    """Run a server; yield its port and the list of requested hosts and paths."""
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -72,8 +72,8 @@ def listening(
             thread.join(30)
 
 
-def post(url: str, *allow: str) -> bool:
-    """Whether the hook took it, or need not be asked again."""
+def post_webhook(url: str, *allow: str) -> bool:
+    """Return whether the post is done: accepted, or not to be repeated."""
     hook = Webhook(
         WebhookSettings(url=url, secret_file=Path("unused"), allow=allow), b"a-secret-for-the-tests"
     )
@@ -93,7 +93,7 @@ def test_local_and_private_addresses_are_not_public(
 
 
 @pytest.mark.parametrize("address", WORLD)
-def test_others_are(address: str) -> None:
+def test_other_addresses_are_public(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
@@ -101,24 +101,24 @@ def test_others_are(address: str) -> None:
     "host", ["localhost", "localhost.", "127.1", "0x7f000001", "2130706433", "017700000001"]
 )
 def test_name_of_this_host_is_no_target_unless_allowed(host: str) -> None:
-    with listening("127.0.0.1") as (port, asked):
-        assert not post(f"http://{host}:{port}/hook")
+    with listening_server("127.0.0.1") as (port, asked):
+        assert not post_webhook(f"http://{host}:{port}/hook")
         assert asked == []
-        assert post(f"http://{host}:{port}/hook", "127.0.0.0/8", "::1/128")
+        assert post_webhook(f"http://{host}:{port}/hook", "127.0.0.0/8", "::1/128")
         assert asked == [f"{host.rstrip('.')}:{port}/hook"]
 
 
-def test_a_host_is_allowed_by_its_name_and_an_address_by_being_written() -> None:
-    with listening("127.0.0.1") as (port, asked):
-        assert not post(f"http://localhost:{port}/a", "elsewhere")
-        assert post(f"http://LocalHost:{port}/b", "localhost")
-        assert post(f"http://127.0.0.1:{port}/c")
+def test_allowed_names_and_literal_addresses_are_accepted() -> None:
+    with listening_server("127.0.0.1") as (port, asked):
+        assert not post_webhook(f"http://localhost:{port}/a", "elsewhere")
+        assert post_webhook(f"http://LocalHost:{port}/b", "localhost")
+        assert post_webhook(f"http://127.0.0.1:{port}/c")
         assert [one.partition("/")[2] for one in asked] == ["b", "c"]
 
 
-def test_a_redirect_is_not_followed_whatever_the_client_does() -> None:
-    with listening("127.0.0.1") as (port, asked):
-        post(f"http://127.0.0.1:{port}/away")
+def test_redirect_is_never_followed() -> None:
+    with listening_server("127.0.0.1") as (port, asked):
+        post_webhook(f"http://127.0.0.1:{port}/away")
         assert asked == [f"127.0.0.1:{port}/away"]
 
 
@@ -139,8 +139,8 @@ def test_request_goes_to_the_checked_address_after_dns_changes() -> None:
                 await resolve_targets(url, ["127.0.0.1/32"], rebinding)
 
     with ExitStack() as stack:
-        port, asked = stack.enter_context(listening("127.0.0.1"))
-        _, other = stack.enter_context(listening("127.0.0.2", port))
+        port, asked = stack.enter_context(listening_server("127.0.0.1"))
+        _, other = stack.enter_context(listening_server("127.0.0.2", port))
         url = f"http://rebind.test:{port}/hook"
         asyncio.run(told())
         assert (asked, other) == ([f"rebind.test:{port}/hook"], [])
@@ -157,7 +157,7 @@ def test_only_allowed_addresses_are_tried_in_order() -> None:
         async with httpx2.AsyncClient(trust_env=False) as client:
             assert (await _send(targets, client, b"{}", {})).is_success
 
-    with listening("127.0.0.1") as (port, asked):
+    with listening_server("127.0.0.1") as (port, asked):
         asyncio.run(told())
         assert asked == [f"many.test:{port}/hook"]
 
@@ -178,7 +178,7 @@ def test_certificate_is_checked_against_the_name(tmp_path: Path) -> None:
         async with httpx2.AsyncClient(trust_env=False, verify=trusted) as client:
             return (await _send(targets, client, b"{}", {})).status_code
 
-    with listening("127.0.0.1", certificate=tmp_path) as (port, asked):
+    with listening_server("127.0.0.1", certificate=tmp_path) as (port, asked):
         assert asyncio.run(told("hook.test")) == 200
         with pytest.raises(httpx2.ConnectError, match="certificate"):
             asyncio.run(told("other.test"))
@@ -204,6 +204,6 @@ def test_user_and_port_of_the_url_are_preserved() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["10.0.0.1/8", "10.0.0.0/33", "fe80::/200"])
-def test_a_network_that_is_none_is_refused_in_the_settings(wrong: str) -> None:
+def test_invalid_network_is_refused_in_the_settings(wrong: str) -> None:
     with pytest.raises(ValidationError, match="allow"):
         WebhookSettings(url="https://x/", secret_file=Path("x"), allow=(wrong,))

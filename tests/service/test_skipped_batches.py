@@ -28,13 +28,13 @@ from schedd.store import EventBatch
 from schedd.wire import Alert, JobStarted, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
 from tests.engine.server import Server
-from tests.service.build import StillClock, T, event_id, job, node, planner
+from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 
 WAIT = 120
 """Real seconds after which a test gives up."""
 
 
-def alerts(loop: PlanLoop, kind: str) -> list[str]:
+def alert_texts(loop: PlanLoop, kind: str) -> list[str]:
     page = loop.decisions.page_after("")
     return [one.text for one in page.decisions if isinstance(one, Alert) and one.kind == kind]
 
@@ -51,14 +51,14 @@ def view(loop: PlanLoop, number: str) -> JobView:
 
 
 @pytest.fixture(scope="module")
-def warm() -> None:
-    """The kernels are loaded, so that no call is ended for that."""
+def load_kernels() -> None:
+    """Load the kernels, so that compilation does not exceed the time limit of a call."""
     with planner() as loop:
         loop.submit([node("n1", 8), job("1"), job("2")]).result(WAIT)
 
 
-def once(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Callable[..., Any]:
-    """Return a function that fails this many times first."""
+def failing_first(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Callable[..., Any]:
+    """Return a function that fails ``times`` times before it works."""
     left = [times]
 
     def fails(*args: Any, **named: Any) -> Any:
@@ -72,24 +72,24 @@ def once(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Ca
     return fails
 
 
-@pytest.mark.usefixtures("warm")
+@pytest.mark.usefixtures("load_kernels")
 @pytest.mark.parametrize("hangs", [False, True])
 def test_failing_batch_is_skipped_and_a_snapshot_requested(
     hangs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with planner(incidents=IncidentFiles(tmp_path), batch_limit=1 if hangs else 30) as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
-        monkeypatch.setattr(settle, "dispatch_jobs", once(dispatch_jobs, hangs=hangs))
+        monkeypatch.setattr(settle, "dispatch_jobs", failing_first(dispatch_jobs, hangs=hangs))
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
         assert loop.alive
         assert (loop.failure, loop.trouble) == ("", "")
         loop.submit([job("3")]).result(WAIT)
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
-        (told,) = alerts(loop, "passed_over")
+        (told,) = alert_texts(loop, "passed_over")
         assert "could not handle batch 2 of events" in told
         assert ("it did not return within 1 s" if hangs else "RuntimeError('broken on purpose')") in told
         assert 'the step "dispatch" is skipped for 60 s' in told
-        (asked,) = alerts(loop, "snapshot")
+        (asked,) = alert_texts(loop, "snapshot")
         assert asked.startswith("a full snapshot of the server was requested")
     assert [file.name for file in tmp_path.iterdir()] == [f"main-{T}-passed-over.jsonl"]
 
@@ -98,16 +98,16 @@ def test_failing_batch_is_skipped_and_a_snapshot_requested(
 def test_own_starts_are_recognised_after_an_error_in_the_replay(
     times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine that is rebuilt did not start them; three of them stopped the cluster."""
+    """The rebuilt engine did not start the jobs itself; three foreign starts would stop the cluster."""
     with planner() as loop:
         loop.submit([node("n1", 16), job("1"), job("2"), job("3")]).result(WAIT)
         runs = [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert len(runs) == 3
-        loop.submit([started(run) for run in runs]).result(WAIT)
-        monkeypatch.setattr(dispatch, "reason_to_replan", once(reason_to_replan, times=times))
-        monkeypatch.setattr(settle, "extend_overruns", once(extend_overruns))
+        loop.submit([started_event(run) for run in runs]).result(WAIT)
+        monkeypatch.setattr(dispatch, "reason_to_replan", failing_first(reason_to_replan, times=times))
+        monkeypatch.setattr(settle, "extend_overruns", failing_first(extend_overruns))
         loop.submit([job("4")]).result(WAIT)
-        assert len(alerts(loop, "passed_over")) == 1
+        assert len(alert_texts(loop, "passed_over")) == 1
         assert loop.published.foreign == ""
         state = loop._planner.engine.state
         assert state.unexplained_starts == []
@@ -121,17 +121,17 @@ def test_own_starts_are_recognised_after_an_error_in_the_replay(
         assert (last.job_id, loop.published.halted) == ("5", "")
 
 
-def started(run: Run) -> JobStarted:
+def started_event(run: Run) -> JobStarted:
     return JobStarted(id=event_id(), time=T, job_id=run.job_id, shares=run.shares)
 
 
-def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
+def test_failing_step_is_skipped_for_a_minute_and_then_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
         assert isinstance(loop._clock, StillClock)
         loop.submit([node("n1")]).result(WAIT)
-        monkeypatch.setattr(settle, "dispatch_jobs", once(dispatch_jobs))
+        monkeypatch.setattr(settle, "dispatch_jobs", failing_first(dispatch_jobs))
         loop.submit([job("0")]).result(WAIT)
         loop.submit([job("1")]).result(WAIT)
         assert not [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
@@ -141,7 +141,7 @@ def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
         assert [run.job_id for run in runs] == ["1"]
 
 
-@pytest.mark.usefixtures("warm")
+@pytest.mark.usefixtures("load_kernels")
 @pytest.mark.parametrize("hangs", [False, True])
 def test_only_the_hanging_job_is_quarantined(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seat = placement._place_job
@@ -159,7 +159,7 @@ def test_only_the_hanging_job_is_quarantined(hangs: bool, monkeypatch: pytest.Mo
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)  # as in the next snapshot
         assert answers(loop, "1", "2", "3") == ["start_known", "waiting", "start_known"]
-        assert len(alerts(loop, "passed_over")) == hangs
+        assert len(alert_texts(loop, "passed_over")) == hangs
         assert "an administrator: planning it failed" in view(loop, "2").why
 
 
@@ -199,10 +199,10 @@ def test_cluster_wide_step_is_retried_with_a_snapshot(
         server.change_node(NodeFacts(name="n1", cpus=4))
         server.change_queue(QueueFacts(name="batch"))
         loop.submit([server.snapshot()]).result(WAIT)
-        monkeypatch.setattr(handlers, "limits_changed", once(reevaluation.limits_changed))
+        monkeypatch.setattr(handlers, "limits_changed", failing_first(reevaluation.limits_changed))
         changed = server.change_queue(QueueFacts(name="batch", limits={"max_running": "1"}))
         loop.submit(changed).result(WAIT)
-        assert len(alerts(loop, "error")) == len(alerts(loop, "snapshot")) == 1
+        assert len(alert_texts(loop, "error")) == len(alert_texts(loop, "snapshot")) == 1
         assert loop.published.queues["batch"].limits == {}
         loop.submit([server.snapshot()]).result(WAIT)
         assert loop.published.queues["batch"].limits == {"max_running": "1"}
@@ -215,10 +215,12 @@ def test_cluster_wide_step_is_retried_with_a_snapshot(
 # ---- failures outside the engine call --------------------------------------------------------------
 
 
-def beside_fails(loop: PlanLoop, monkeypatch: pytest.MonkeyPatch, where: str, words: str) -> None:
-    """What fails is said on the faces, the plan goes on; when it works again nothing is said any more."""
+def check_failure_is_reported_until_it_ends(
+    loop: PlanLoop, monkeypatch: pytest.MonkeyPatch, where: str, words: str
+) -> None:
+    """Assert that a failure is reported, planning continues, and the report ends with the failure."""
     with monkeypatch.context() as patched:
-        patched.setattr(where, once(lambda *_: None, times=1_000_000))
+        patched.setattr(where, failing_first(lambda *_: None, times=1_000_000))
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
         runs = [one.job_id for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert runs == ["1", "2"]
@@ -239,7 +241,7 @@ def test_plan_stays_correct_when_publication_fails(monkeypatch: pytest.MonkeyPat
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         publish = "schedd.service.cluster.publisher.publish"
-        beside_fails(loop, monkeypatch, publish, "the plan cannot be shown")
+        check_failure_is_reported_until_it_ends(loop, monkeypatch, publish, "the plan cannot be shown")
 
 
 def test_engine_is_called_although_next_wake_fails(
@@ -248,7 +250,9 @@ def test_engine_is_called_although_next_wake_fails(
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         where = "schedd.engine.engine.next_wake"
-        beside_fails(loop, monkeypatch, where, "the engine does not know when it is to be called")
+        check_failure_is_reported_until_it_ends(
+            loop, monkeypatch, where, "the engine does not know when it is to be called"
+        )
 
 
 def test_batch_with_failing_results_is_skipped(
@@ -257,22 +261,22 @@ def test_batch_with_failing_results_is_skipped(
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         journal = loop._planner.journal
-        monkeypatch.setattr(journal, "commit_decisions", once(journal.commit_decisions))
+        monkeypatch.setattr(journal, "commit_decisions", failing_first(journal.commit_decisions))
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
         loop.submit([job("3")]).result(WAIT)
         assert loop.alive
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
-        (told,) = alerts(loop, "passed_over")
+        (told,) = alert_texts(loop, "passed_over")
         assert "RuntimeError('broken on purpose')" in told
 
 
-def test_a_checkpoint_that_cannot_be_made_stops_nobody(
+def test_failing_checkpoint_does_not_stop_the_planner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         journal = loop._planner.journal
-        monkeypatch.setattr(journal, "maybe_checkpoint", once(journal.maybe_checkpoint, times=2))
+        monkeypatch.setattr(journal, "maybe_checkpoint", failing_first(journal.maybe_checkpoint, times=2))
         loop.submit([job("2")]).result(WAIT)
         loop.submit([job("3")]).result(WAIT)
         assert loop.alive
@@ -285,7 +289,7 @@ def test_only_events_that_cannot_be_stored_are_refused(
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         journal = loop._planner.journal
-        monkeypatch.setattr(journal, "commit_events", once(journal.commit_events))
+        monkeypatch.setattr(journal, "commit_events", failing_first(journal.commit_events))
         many = [job(str(number)) for number in range(100, 350)]  # more than one batch
         with pytest.raises(EventsNotStorable, match="cannot be stored"):
             loop.submit(many).result(WAIT)
@@ -295,7 +299,7 @@ def test_only_events_that_cannot_be_stored_are_refused(
         assert answers(loop, "1", "2", "100", "349") == ["start_known", "start_known", "", ""]
 
 
-def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again() -> None:
+def test_call_time_limit_grows_after_timeouts_and_shrinks_after_successes() -> None:
     watch = CallWatchdog()
     passing = BatchSkipper("main", StoreRetries("main"), watch)
     engine = Engine(EngineSettings(), T)
@@ -307,7 +311,7 @@ def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again(
     assert found == [2, 4]
     watch.limit_factor = 8
     passing.record_failure(late)
-    assert watch.limit_factor == 8  # a cluster is not to stand for half an hour
+    assert watch.limit_factor == 8  # bounded, or a cluster could stop for half an hour
     for times in (8, 4, 2, 1):
         assert watch.limit_factor == times
         for _ in range(10):
@@ -315,7 +319,7 @@ def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again(
 
 
 def test_profiler_works_after_an_interrupted_call() -> None:
-    """In a process of its own: where the exception was called back, Python 3.11 never returned from this."""
+    """Run in a process of its own: with an exception from a callback, Python 3.11 hung here."""
     script = """if True:
         import sys, time
         from schedd.service.cluster.engine_calls import CallWatchdog, _CallTimedOut

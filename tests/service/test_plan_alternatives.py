@@ -1,4 +1,4 @@
-"""Alternative plans of a live cluster: sought, compared, put in force, and refused when the plan moved on."""
+"""Alternative plans of a live cluster: search, comparison, application, and refusal after plan changes."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from schedd.wire import JobDeleted
-from tests.service.build import StillClock, T, event_id, job, node, planner
+from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 
 WAIT = 120
 SITE: dict[str, Any] = {
@@ -37,8 +37,8 @@ HOW = ParetoSettings(seconds=None, evaluations=60)
 
 
 @contextmanager
-def cluster(**settings: Any) -> Iterator[tuple[PlanLoop, PlanAlternatives]]:
-    """Two nodes, the second thrifty, with a job on each; behind them wait a long job, then short ones."""
+def cluster_with_alternatives(**settings: Any) -> Iterator[tuple[PlanLoop, PlanAlternatives]]:
+    """Run a planner with two busy nodes (n2 thrifty) and a queue of one long job, then short ones."""
     settings = {"slack": 10**6, "search_every": 0, "end_allowance": 0, "site": SITE, **settings}
     with planner(tell=False, **settings) as loop:
         loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT)
@@ -53,16 +53,16 @@ def view(loop: PlanLoop, job_id: str) -> JobView:
     return found
 
 
-def starts(loop: PlanLoop) -> dict[str, int | None]:
+def planned_starts(loop: PlanLoop) -> dict[str, int | None]:
     return {str(i): view(loop, str(i)).planned_start for i in range(1, 10)}
 
 
 def test_live_plan_stays_until_an_alternative_is_applied() -> None:
-    with cluster() as (loop, choices):
-        before, generation = starts(loop), loop.published.generation
+    with cluster_with_alternatives() as (loop, choices):
+        before, generation = planned_starts(loop), loop.published.generation
         found = choices.search(HOW, None, "ann")
         assert choices.latest == found
-        assert (starts(loop), loop.published.generation) == (before, generation)
+        assert (planned_starts(loop), loop.published.generation) == (before, generation)
         assert (found.number, found.by, found.jobs, found.as_of) == (1, "ann", 7, T)
         assert list(found.weights) == ["wait", "makespan", "energy", "cost"]
         assert found.units == {"wait": "s", "makespan": "s", "energy": "kWh", "cost": "EUR"}
@@ -77,7 +77,7 @@ def test_live_plan_stays_until_an_alternative_is_applied() -> None:
 
         count, changes = choices.apply(1, best.number, "ann", 0.1)
         assert count == len(best.moves)
-        after = starts(loop)
+        after = planned_starts(loop)
         assert {move.job: move.after for move in best.moves} == {m.job: after[m.job] for m in best.moves}
         unmoved = before.keys() - {move.job for move in best.moves}
         assert {one: after[one] for one in unmoved} == {one: before[one] for one in unmoved}
@@ -90,34 +90,34 @@ def test_live_plan_stays_until_an_alternative_is_applied() -> None:
         assert loop.published.breaches == 0
 
 
-def test_the_same_seed_gives_the_same_set() -> None:
+def test_same_seed_gives_the_same_alternatives() -> None:
     sets = []
     for _ in range(2):
-        with cluster() as (loop, choices):
+        with cluster_with_alternatives() as (loop, choices):
             found = choices.search(HOW, {"wait": 1, "energy": 3}, "ann")
             sets.append((found.plans, found.tried, found.live))
             assert loop.alive
     assert sets[0] == sets[1]
 
 
-def test_a_plan_that_has_moved_on_too_far_takes_no_alternative() -> None:
-    with cluster() as (loop, choices):
+def test_alternative_is_refused_after_too_many_plan_changes() -> None:
+    with cluster_with_alternatives() as (loop, choices):
         found = choices.search(HOW, None, "ann")
         assert choices.drift(1) == 0
         loop.submit([job("10"), job("11")]).result(WAIT)
         assert choices.drift(1) == pytest.approx(2 / 7)
-        before = starts(loop)
+        before = planned_starts(loop)
         with pytest.raises(LivePlanChanged, match="29% of the jobs have come, gone or moved"):
             choices.apply(1, 1, "ann", 0.1)
-        assert starts(loop) == before
+        assert planned_starts(loop) == before
         assert choices.apply(1, 1, "ann", 0.5)[0] > 0
         assert found.plans[0].moves
-        # It is this plan now.
+        # The alternative is now the live plan.
         loop.submit([JobDeleted(id=event_id(), time=T, job_id="10")]).result(WAIT)
 
 
 def test_ended_jobs_are_left_out_of_an_applied_plan() -> None:
-    with cluster() as (loop, choices):
+    with cluster_with_alternatives() as (loop, choices):
         gone = choices.search(HOW, None, "ann").plans[0].moves[0].job
         loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone)]).result(WAIT)
         choices.apply(1, 1, "ann", 1.0)
@@ -125,7 +125,7 @@ def test_ended_jobs_are_left_out_of_an_applied_plan() -> None:
 
 
 def test_only_the_newest_alternative_set_is_stored() -> None:
-    with cluster() as (_, choices):
+    with cluster_with_alternatives() as (_, choices):
         with pytest.raises(NoSuchPlan, match="there was no search yet"):
             choices.apply(1, 1, "ann", 0.1)
         assert choices.search(HOW, None, "ann").number == 1
@@ -137,7 +137,7 @@ def test_only_the_newest_alternative_set_is_stored() -> None:
 
 
 def test_unknown_objectives_are_refused() -> None:
-    with cluster(site={}) as (_, choices):
+    with cluster_with_alternatives(site={}) as (_, choices):
         assert list(choices.search(HOW, None, "ann").weights) == ["wait", "makespan"]
         with pytest.raises(ValueError, match=r"energy is not known here: .*site\.power"):
             choices.search(HOW, {"energy": 1}, "ann")
@@ -146,21 +146,24 @@ def test_unknown_objectives_are_refused() -> None:
 
 
 def test_site_weights_apply_unless_overridden() -> None:
-    with cluster(site={**SITE, "objectives": {"cost": 1, "wait_max": 2, "energy": 0}}) as (_, choices):
+    with cluster_with_alternatives(site={**SITE, "objectives": {"cost": 1, "wait_max": 2, "energy": 0}}) as (
+        _,
+        choices,
+    ):
         assert choices.search(HOW, None, "ann").weights == {"cost": 1, "wait_max": 2}
 
 
-def test_promises_are_stored() -> None:
-    with cluster(slack=0) as (loop, choices):
+def test_alternatives_keep_promises() -> None:
+    with cluster_with_alternatives(slack=0) as (loop, choices):
         found = choices.search(HOW, None, "ann")
-        before = starts(loop)
+        before = planned_starts(loop)
         for plan in found.plans:
             assert all(move.after <= move.before for move in plan.moves)
         assert before["3"] is not None
 
 
 def test_search_for_alternatives_is_exclusive_and_can_be_stopped() -> None:
-    with cluster() as (_, choices):
+    with cluster_with_alternatives() as (_, choices):
         found: list[Any] = []
         long = ParetoSettings(seconds=600.0)
         thread = threading.Thread(target=lambda: found.append(choices.search(long, None, "ann")))
@@ -184,11 +187,11 @@ CHOOSE: dict[str, Any] = {"every": 600, "seconds": 1.0}
 
 def test_best_plan_is_applied_automatically_when_due() -> None:
     site = {**SITE, "choose": CHOOSE}
-    with cluster(site=site) as (loop, choices):
+    with cluster_with_alternatives(site=site) as (loop, choices):
         chooser = AutomaticAlternatives(loop, choices)
-        before = starts(loop)
+        before = planned_starts(loop)
         assert chooser.run_once()
-        assert starts(loop) != before
+        assert planned_starts(loop) != before
         assert choices.latest is not None
         assert choices.latest.by == "schedd"
         record = published_record(loop.published, "4")
@@ -198,20 +201,20 @@ def test_best_plan_is_applied_automatically_when_due() -> None:
 
 
 def test_no_plan_is_applied_without_setting_or_while_a_user_views_a_set() -> None:
-    with cluster() as (loop, choices):
+    with cluster_with_alternatives() as (loop, choices):
         assert not AutomaticAlternatives(loop, choices).run_once()
         assert choices.latest is None
-    with cluster(site={**SITE, "choose": CHOOSE}) as (loop, choices):
+    with cluster_with_alternatives(site={**SITE, "choose": CHOOSE}) as (loop, choices):
         found = choices.search(HOW, None, "ann")
         assert not AutomaticAlternatives(loop, choices).run_once()
         assert choices.latest == found
 
 
-def offered(number: int, **values: float) -> OfferedPlan:
+def make_offer(number: int, **values: float) -> OfferedPlan:
     return OfferedPlan(number, values, ())
 
 
-def make_set(live: dict[str, float], *plans: OfferedPlan) -> AlternativeSet:
+def make_alternatives(live: dict[str, float], *plans: OfferedPlan) -> AlternativeSet:
     return AlternativeSet(
         number=1,
         by="schedd",
@@ -234,15 +237,15 @@ def make_set(live: dict[str, float], *plans: OfferedPlan) -> AlternativeSet:
 
 def test_best_plan_within_limits_and_minimum_gain_is_applied() -> None:
     live = {"wait": 100.0, "energy": 10.0}
-    thrifty, quick = offered(1, wait=110, energy=6), offered(2, wait=80, energy=9.9)
-    found = make_set(live, thrifty, quick)
+    thrifty, quick = make_offer(1, wait=110, energy=6), make_offer(2, wait=80, energy=9.9)
+    found = make_alternatives(live, thrifty, quick)
     assert best_acceptable_plan(found, {}, 0.02) == thrifty
     assert best_acceptable_plan(found, {"wait": 105}, 0.02) == quick
     assert best_acceptable_plan(found, {"wait": 110}, 0.02) == thrifty
     assert best_acceptable_plan(found, {"wait": 50}, 0.02) == quick, "the live plan is beyond it, too"
     assert best_acceptable_plan(found, {"makespan": 1}, 0.02) == thrifty, "of what the set does not know"
     assert best_acceptable_plan(found, {"wait": 105}, 0.2) is None
-    assert best_acceptable_plan(make_set(live), {}, 0.0) is None
+    assert best_acceptable_plan(make_alternatives(live), {}, 0.0) is None
 
 
 def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
@@ -260,17 +263,17 @@ def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
         loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT)
         loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
         loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
-        before = starts(loop)
+        before = planned_starts(loop)
         found = first.alternatives["main"].search(HOW, None, "ann")
         count, _ = first.alternatives["main"].apply(1, found.plans[0].number, "ann", 0.1)
-        chosen = starts(loop)
+        chosen = planned_starts(loop)
         assert count
         assert chosen != before
     finally:
         first.stop()
     again = daemon()
     try:
-        assert starts(again["main"]) == chosen
+        assert planned_starts(again["main"]) == chosen
         record = published_record(again["main"].published, found.plans[0].moves[0].job)
         assert record is not None
         assert "ann chose another plan" in str(job_history(again["main"].published, record))

@@ -1,4 +1,4 @@
-"""Questions may be ended from outside, whatever they search."""
+"""Open questions can be cancelled while they search."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ def run_what_if(copy: PlanFork, select: str = "1:ncpus=1") -> object:
     return copy.what_if(facts, T).answer
 
 
-def test_a_question_that_was_ended_searches_no_more_and_the_next_is_answered() -> None:
+def test_cancelled_question_stops_and_the_next_is_answered() -> None:
     copy, questions = make_fork(NodeFacts(name="a", cpus=8)), OpenQuestions()
     with questions.open_question() as question:
         assert isinstance(run_what_if(copy), StartKnown)
@@ -60,7 +60,7 @@ def test_cancelled_question_ends_at_its_next_search() -> None:
             pool.submit(work).result(60)
 
 
-def test_a_resource_that_the_plan_has_no_room_to_count_is_never_met_in_a_question_either() -> None:
+def test_resource_beyond_the_countable_kinds_is_never_available() -> None:
     kinds = tuple(f"kind{i}" for i in range(70))
     copy = make_fork(NodeFacts(name="a", cpus=8, resources=dict.fromkeys(kinds, 4)))
     assert isinstance(run_what_if(copy, "1:ncpus=1:kind0=1"), StartKnown)

@@ -14,13 +14,13 @@ from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import known_values, measure_fork
 from schedd.wire import JobEnded, JobStarted, ShareFacts
-from tests.service.build import T, job, node, planner
+from tests.service.planner_harness import T, job, node, planner
 
 WAIT = 120
 """Real seconds after which a test gives up."""
 
 
-def until(what: Callable[[], object]) -> None:
+def wait_until(what: Callable[[], object]) -> None:
     end = time.monotonic() + WAIT
     while not what():
         assert time.monotonic() < end, "it did not happen"
@@ -32,7 +32,7 @@ def fill(loop: PlanLoop) -> None:
     loop.submit([job("2"), job("3", user="bob")]).result(WAIT)
 
 
-def expected(loop: PlanLoop, name: str) -> int | None:
+def expected_start(loop: PlanLoop, name: str) -> int | None:
     found = job_view(loop.published, name)
     assert found is not None
     return found.expected_start
@@ -45,7 +45,7 @@ def test_prediction_round_publishes_through_the_engine() -> None:
         found = ExpectedStartWorker(loop).run_once()
         assert found is not None
         assert found.starts == {"2": T + 3600, "3": T + 7200}
-        assert (expected(loop, "2"), expected(loop, "3")) == (T + 3600, T + 7200)
+        assert (expected_start(loop, "2"), expected_start(loop, "3")) == (T + 3600, T + 7200)
         changed, _ = loop.feed.changes_since(loop.published, before, lambda *_: True) or ([], [])
         assert {record.id for record in changed} == {"2", "3"}
 
@@ -54,28 +54,28 @@ def test_prediction_rounds_start_after_submissions(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(expected_starts, "_LOOK_S", 0.02)
     monkeypatch.setattr(expected_starts, "_SOON_S", 0.1)
     with planner(end_allowance=0, tell=False, predict=True) as loop:
-        teller = ExpectedStartWorker(loop)
-        teller.start()
+        worker = ExpectedStartWorker(loop)
+        worker.start()
         try:
             fill(loop)
-            until(lambda: expected(loop, "3") is not None)
+            wait_until(lambda: expected_start(loop, "3") is not None)
             loop.submit([job("4")]).result(WAIT)
-            until(lambda: expected(loop, "4") is not None)
-            rounds = teller._rounds
+            wait_until(lambda: expected_start(loop, "4") is not None)
+            rounds = worker._rounds
             time.sleep(0.3)
-            assert teller._rounds == rounds, "nobody came since"
+            assert worker._rounds == rounds, "no job came since"
         finally:
-            teller.stop()
-        assert not teller._thread.is_alive()
+            worker.stop()
+        assert not worker._thread.is_alive()
 
 
 def test_no_round_without_prediction_or_queued_jobs() -> None:
     with planner(predict=False) as loop:
         fill(loop)
-        teller = ExpectedStartWorker(loop)
-        assert not teller._due(time.monotonic())
-        assert teller.run_once() is None
-        assert teller.latest is None
+        worker = ExpectedStartWorker(loop)
+        assert not worker._due(time.monotonic())
+        assert worker.run_once() is None
+        assert worker.latest is None
     with planner(predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         assert not ExpectedStartWorker(loop)._due(time.monotonic())
@@ -84,21 +84,21 @@ def test_no_round_without_prediction_or_queued_jobs() -> None:
 def test_prediction_rounds_take_at_most_a_tenth_of_the_time() -> None:
     with planner(predict=True) as loop:
         fill(loop)
-        teller = ExpectedStartWorker(loop)
-        teller._took, teller._ended = 30.0, 1000.0
-        assert not teller._due(1299.0)
-        assert teller._due(1301.0)
+        worker = ExpectedStartWorker(loop)
+        worker._took, worker._ended = 30.0, 1000.0
+        assert not worker._due(1299.0)
+        assert worker._due(1301.0)
 
 
 def test_running_prediction_round_ends_with_the_daemon() -> None:
     with planner(predict=True, tell=False) as loop:
         fill(loop)
-        teller = ExpectedStartWorker(loop)
-        teller.stop()
-        assert teller.run_once() is None
-        assert expected(loop, "2") is None
+        worker = ExpectedStartWorker(loop)
+        worker.stop()
+        assert worker.run_once() is None
+        assert expected_start(loop, "2") is None
     with pytest.raises(PlannerStopped):
-        teller.run_once()
+        worker.run_once()
 
 
 def test_learned_run_times_are_rebuilt_from_the_log() -> None:
@@ -110,23 +110,23 @@ def test_learned_run_times_are_rebuilt_from_the_log() -> None:
         fill(loop)
         ExpectedStartWorker(loop).run_once()
         calls = loop.call_between_batches(lambda engine: list(engine.log)).result(WAIT)
-        live = loop.call_between_batches(lambda engine: _saved(engine.state.predictor)).result(WAIT)
+        live = loop.call_between_batches(lambda engine: save_predictor(engine.state.predictor)).result(WAIT)
     for i, call in enumerate(calls):
         for engine in engines:
             engine.handle(call.events, call.now)
         if i == len(calls) // 2:
             engines[1] = Engine.restore(engines[1].checkpoint())
-    assert _saved(engines[0].state.predictor) == _saved(engines[1].state.predictor) == live
+    assert save_predictor(engines[0].state.predictor) == save_predictor(engines[1].state.predictor) == live
 
 
-def _saved(outlook: RunTimePredictor | None) -> object:
+def save_predictor(outlook: RunTimePredictor | None) -> object:
     assert outlook is not None
     plain, arrays = outlook.save()
     return plain, {name: array.tolist() for name, array in arrays.items()}
 
 
 def test_expected_plan_metrics_use_predicted_run_times() -> None:
-    """Jobs of ann run a tenth of their walltime; so the last ends, by what is expected, much sooner."""
+    """Jobs of ann run a tenth of their walltime, so the expected last end is much earlier."""
     with planner(end_allowance=0, tell=False, predict=True) as loop:
         loop.submit([node("n1")]).result(WAIT)
         for i in range(30):
@@ -136,10 +136,10 @@ def test_expected_plan_metrics_use_predicted_run_times() -> None:
             loop.submit([JobStarted(id=f"s{i}", time=at, job_id=f"past{i}", shares=share)]).result(WAIT)
             loop.submit([JobEnded(id=f"e{i}", time=at + 360, job_id=f"past{i}")]).result(WAIT)
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
-        teller = ExpectedStartWorker(loop)
-        assert teller.run_once() is not None
-        assert teller.latest is not None
-        expected_ = known_values(measure_fork(teller.latest.medians))
+        worker = ExpectedStartWorker(loop)
+        assert worker.run_once() is not None
+        assert worker.latest is not None
+        expected_ = known_values(measure_fork(worker.latest.medians))
         planned = known_values(measure_fork(loop.fork().result(WAIT)))
         assert expected_["makespan"] < 0.3 * planned["makespan"]
         assert expected_["wait"] < 0.3 * planned["wait"]

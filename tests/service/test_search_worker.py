@@ -15,14 +15,14 @@ from schedd.service.background.search_worker import SearchWorker
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobEnded
-from tests.service.build import T, event_id, job, node, planner
+from tests.service.planner_harness import T, event_id, job, node, planner
 
 WAIT = 120
 """Real seconds after which a test gives up."""
 
 
 @contextmanager
-def searching(**settings: Any) -> Iterator[tuple[PlanLoop, SearchWorker]]:
+def running_searches(**settings: Any) -> Iterator[tuple[PlanLoop, SearchWorker]]:
     """A planner with one node that runs job 1, and a long and a short job in the queue."""
     with planner(end_allowance=0, tell=False, **settings) as loop:
         searcher = SearchWorker(loop, MemoryPlanMetricsLog())
@@ -50,7 +50,7 @@ def runs(searcher: SearchWorker) -> tuple[SearchRun, ...]:
     return searcher._track.searches(1000).runs
 
 
-def until_there_is_a_run(searcher: SearchWorker) -> None:
+def wait_for_a_run(searcher: SearchWorker) -> None:
     end = time.monotonic() + WAIT
     while not runs(searcher):
         assert time.monotonic() < end, "no search began"
@@ -58,7 +58,7 @@ def until_there_is_a_run(searcher: SearchWorker) -> None:
 
 
 def test_search_moves_a_short_job_first_within_the_promise_of_a_long_job() -> None:
-    with searching(slack=300, search_seconds=0.2) as (loop, searcher):
+    with running_searches(slack=300, search_seconds=0.2) as (loop, searcher):
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3600, T + 39600)
         run = searcher.search_now().result(WAIT)
         assert run is not None
@@ -74,8 +74,8 @@ def test_search_moves_a_short_job_first_within_the_promise_of_a_long_job() -> No
         assert effects(loop) == {"taken": 1, "none": 0}
 
 
-def test_a_search_moves_nobody_past_a_promise() -> None:
-    with searching(slack=59, search_seconds=0.2) as (loop, searcher):
+def test_search_keeps_promises() -> None:
+    with running_searches(slack=59, search_seconds=0.2) as (loop, searcher):
         run = searcher.search_now().result(WAIT)
         assert run is not None
         assert (run.taken, run.report.moved) == (0, 0)
@@ -96,8 +96,8 @@ def test_no_search_with_a_single_queued_job() -> None:
 
 
 def test_searches_start_when_the_plan_changed() -> None:
-    with searching(slack=300, search_every=1, search_pause=1, search_seconds=0.1) as (loop, searcher):
-        until_there_is_a_run(searcher)
+    with running_searches(slack=300, search_every=1, search_pause=1, search_seconds=0.1) as (loop, searcher):
+        wait_for_a_run(searcher)
         assert runs(searcher)[0].why == "periodic"
         # The result changed the plan, so another search follows.
         time.sleep(4.5)
@@ -108,7 +108,7 @@ def test_searches_start_when_the_plan_changed() -> None:
 def test_changes_during_a_search_trigger_the_next_search(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = PlanSearch.search
     how = {"search_every": 1, "search_pause": 1, "search_newcomers": 0, "search_seconds": 0.2}
-    with searching(slack=300, **how) as (loop, searcher):
+    with running_searches(slack=300, **how) as (loop, searcher):
 
         def search_while_a_job_comes(search: PlanSearch) -> None:
             monkeypatch.undo()
@@ -124,17 +124,20 @@ def test_changes_during_a_search_trigger_the_next_search(monkeypatch: pytest.Mon
 
 
 def test_search_starts_after_capacity_was_freed() -> None:
-    with searching(slack=300, search_every=3600, search_pause=1, search_seconds=0.1) as (loop, searcher):
+    with running_searches(slack=300, search_every=3600, search_pause=1, search_seconds=0.1) as (
+        loop,
+        searcher,
+    ):
         loop.submit([job("4", walltime="7200"), job("5", walltime="60")]).result(WAIT)
         loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
-        until_there_is_a_run(searcher)
+        wait_for_a_run(searcher)
         assert runs(searcher)[0].why == "room was freed"
 
 
 def test_new_job_is_tried_before_others_ahead_of_the_next_search() -> None:
     how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1, "search_seconds": 600}
-    with searching(slack=300, **how) as (loop, searcher):
-        until_there_is_a_run(searcher)
+    with running_searches(slack=300, **how) as (loop, searcher):
+        wait_for_a_run(searcher)
         run = runs(searcher)[0]
         assert (run.why, run.taken, run.report.why_ended) == ("jobs came", 2, SearchEndReason.NOTHING_LEFT)
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
@@ -162,9 +165,9 @@ def test_job_that_fits_into_freed_capacity_is_tried_before_the_next_search() -> 
         searcher._history = replace(searcher._history, newest=newest)
         searcher.start()
         time.sleep(2.5)
-        assert runs(searcher) == (), "nobody came, nothing came back"
+        assert runs(searcher) == (), "no job came, no capacity was freed"
         loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
-        until_there_is_a_run(searcher)
+        wait_for_a_run(searcher)
         run = runs(searcher)[0]
         assert (run.why, run.taken, run.report.why_ended) == ("jobs fit", 2, SearchEndReason.NOTHING_LEFT)
         assert view(loop, "4").planned_start == T
@@ -173,20 +176,20 @@ def test_job_that_fits_into_freed_capacity_is_tried_before_the_next_search() -> 
 
 def test_newcomers_wait_for_the_next_search_if_configured() -> None:
     how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 0}
-    with searching(slack=300, **how) as (loop, searcher):
+    with running_searches(slack=300, **how) as (loop, searcher):
         time.sleep(2.5)
         assert runs(searcher) == ()
         assert view(loop, "3").planned_start == T + 39600
 
 
 def test_no_search_starts_when_searches_are_off() -> None:
-    with searching(search_every=0, search_pause=1) as (_, searcher):
+    with running_searches(search_every=0, search_pause=1) as (_, searcher):
         time.sleep(2.5)
         assert runs(searcher) == ()
 
 
 def test_daemon_stop_ends_a_search() -> None:
-    with searching(slack=300, search_seconds=600) as (_, searcher):
+    with running_searches(slack=300, search_seconds=600) as (_, searcher):
         answer = searcher.search_now()
         end = time.monotonic() + WAIT
         while searcher._search is None:

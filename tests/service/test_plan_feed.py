@@ -7,19 +7,19 @@ from schedd.engine.show.view import PlanSnapshot
 from schedd.service.cluster.plan_feed import JobSummary, PlanFeed, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, JobDeleted, JobHeld, JobReleased
-from tests.service.build import T, event_id, job, node, planner
+from tests.service.planner_harness import T, event_id, job, node, planner
 
 WAIT = 120
 ALL = lambda _id, _owner: True  # noqa: E731
 
 
-def lines(published: PlanSnapshot) -> dict[str, JobSummary]:
+def summaries_by_id(published: PlanSnapshot) -> dict[str, JobSummary]:
     records = (*published.records, *published.slotless.values())
     return {record.id: summarise_job(published, record) for record in records if record is not None}
 
 
-def apply(loop: PlanLoop, known: dict[str, JobSummary], generation: int) -> int:
-    """Take over what the feed says of the time after ``generation``."""
+def apply_changes(loop: PlanLoop, known: dict[str, JobSummary], generation: int) -> int:
+    """Apply the feed's changes after ``generation`` to ``known``."""
     published = loop.published
     found = loop.feed.changes_since(published, generation, ALL)
     assert found is not None
@@ -30,7 +30,7 @@ def apply(loop: PlanLoop, known: dict[str, JobSummary], generation: int) -> int:
     return published.generation
 
 
-def event(kind: str, name: str) -> Event:
+def make_event(kind: str, name: str) -> Event:
     match kind:
         case "queue":
             return job(name)
@@ -61,19 +61,17 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(1, 4))
-def test_changes_lead_to_the_same_jobs_as_reading_anew(
-    steps: list[list[tuple[str, str]]], every: int
-) -> None:
+def test_applied_changes_equal_a_full_read(steps: list[list[tuple[str, str]]], every: int) -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), node("n2")]).result(WAIT)
         known: dict[str, JobSummary] = {}
         generation = loop.published.generation
         for i, step in enumerate(steps):
-            loop.submit([event(*one) for one in step]).result(WAIT)
+            loop.submit([make_event(*one) for one in step]).result(WAIT)
             if i % every == 0:
-                generation = apply(loop, known, generation)
-        apply(loop, known, generation)
-        assert known == lines(loop.published)
+                generation = apply_changes(loop, known, generation)
+        apply_changes(loop, known, generation)
+        assert known == summaries_by_id(loop.published)
 
 
 def test_late_reader_must_read_everything_again() -> None:

@@ -3,31 +3,35 @@
 from schedd.engine.facts.alerts import FADES
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobStarted, ShareFacts, Snapshot
-from tests.service.build import StillClock, T, event_id, job, node, planner
+from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 
 WAIT = 120
 
 
-def cut_short(loop: PlanLoop) -> None:
-    """A snapshot that is not believed."""
+def submit_incomplete_snapshot(loop: PlanLoop) -> None:
+    """Submit a snapshot that the engine rejects."""
     loop.submit([Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False)]).result(WAIT)
 
 
-def raised(loop: PlanLoop, kind: str) -> float:
+def alert_count(loop: PlanLoop, kind: str) -> float:
     return float(loop.metrics._alerts[kind]._value.get())
 
 
 def test_open_alerts_include_engine_and_daemon_alerts() -> None:
     with planner() as loop:
-        cut_short(loop)
+        submit_incomplete_snapshot(loop)
         loop.adapter_contact.last -= 61
         loop.alerts.update()
         assert [(one.kind, one.since) for one in loop.alerts.current] == [("adapter", T), ("snapshot", T)]
-        assert (raised(loop, "adapter"), raised(loop, "snapshot"), raised(loop, "database")) == (1, 1, 0)
+        assert (
+            alert_count(loop, "adapter"),
+            alert_count(loop, "snapshot"),
+            alert_count(loop, "database"),
+        ) == (1, 1, 0)
         loop.record_adapter_request()
         loop.alerts.update()
         assert [one.kind for one in loop.alerts.current] == ["snapshot"]
-        assert raised(loop, "adapter") == 1
+        assert alert_count(loop, "adapter") == 1
 
 
 def test_followers_are_woken_only_by_alert_changes() -> None:

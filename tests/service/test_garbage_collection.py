@@ -9,7 +9,7 @@ import pytest
 from schedd.service.garbage_collector import GarbageCollectorTuning
 
 
-class _Thing:
+class Cycle:
     other: object = None
 
 
@@ -29,9 +29,9 @@ def test_survivors_of_a_full_collection_are_frozen() -> None:
         kept = [[i] for i in range(1_000)]
         ours = {id(one) for one in kept}
         gc.collect(1)
-        assert ours <= {id(one) for one in gc.get_objects()}, "a look at what is young sets nothing aside"
+        assert ours <= {id(one) for one in gc.get_objects()}, "a collection of young objects freezes nothing"
         gc.collect()
-        assert not ours & {id(one) for one in gc.get_objects()}, "what is set aside is looked at no more"
+        assert not ours & {id(one) for one in gc.get_objects()}, "frozen objects are not scanned again"
     finally:
         garbage.end()
     assert gc.get_freeze_count() == 0
@@ -39,18 +39,18 @@ def test_survivors_of_a_full_collection_are_frozen() -> None:
 
 
 @pytest.mark.usefixtures("collector_disabled")
-def test_cycles_that_were_set_aside_in_use_go_in_the_end() -> None:
-    garbage = GarbageCollectorTuning(whole=0.0)  # every other look is at all
+def test_frozen_cycles_are_freed_by_a_whole_collection() -> None:
+    garbage = GarbageCollectorTuning(whole=0.0)  # every other collection is a whole one
     garbage.begin()
     try:
-        one = _Thing()
+        one = Cycle()
         one.other = one
         seen = weakref.ref(one)
         gc.collect()
         gc.freeze()
         del one
         gc.collect()
-        assert seen() is not None, "it was not set aside"
+        assert seen() is not None, "the cycle was not frozen"
         gc.collect()
         assert seen() is None
     finally:

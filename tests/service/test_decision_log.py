@@ -1,4 +1,4 @@
-"""The log of decisions: read in order, read again, awaited."""
+"""The decision log: pages in order, repeated reads, and long polls."""
 
 import asyncio
 import threading
@@ -58,7 +58,7 @@ def test_outcomes_and_newer_decisions_close_decisions() -> None:
     assert log.page_after("d001").missed is False
 
 
-def test_a_snapshot_ends_decisions_about_jobs_that_are_gone() -> None:
+def test_snapshot_closes_decisions_about_missing_jobs() -> None:
     log = DecisionLog()
     log.append([run(1, "a"), write_attributes(2, "b")])
     log.acknowledge([Snapshot(id="e", time=0, jobs=NOBODY, nodes=())])

@@ -1,4 +1,4 @@
-"""What a reload takes, and what waits for a restart: every setting is one or the other."""
+"""Comparison of settings at a reload: each change applies at once or at a restart."""
 
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,17 @@ from schedd.service.settings.file import ClusterSettings, Settings
 BASE = Settings(auth={"anonymous": "reader"})  # type: ignore[arg-type]
 
 
-def other(value: Any) -> Any:
-    """Another value than this; its validity does not matter here."""
+def different_value(value: Any) -> Any:
+    """Return another value, which need not be valid."""
     if isinstance(value, BaseModel):
         name = next(iter(type(value).model_fields))
-        return value.model_copy(update={name: other(getattr(value, name))})
+        return value.model_copy(update={name: different_value(getattr(value, name))})
     return Path("/other") if value is None else ("other",) if isinstance(value, tuple) else f"not {value}"
 
 
-def with_other(section: str, field: str) -> Settings:
+def settings_with_change(section: str, field: str) -> Settings:
     before = getattr(BASE, section)
-    changed = before.model_copy(update={field: other(getattr(before, field))})
+    changed = before.model_copy(update={field: different_value(getattr(before, field))})
     return BASE.model_copy(update={section: changed})
 
 
@@ -32,22 +32,22 @@ SECTIONS = [name for name in Settings.model_fields if name not in ("clusters", "
 @pytest.mark.parametrize(
     ("section", "field"), [(one, name) for one in SECTIONS for name in type(getattr(BASE, one)).model_fields]
 )
-def test_every_setting_counts_at_once_or_waits_for_a_restart(section: str, field: str) -> None:
-    new = with_other(section, field)
+def test_every_setting_applies_at_once_or_at_a_restart(section: str, field: str) -> None:
+    new = settings_with_change(section, field)
     found = compare_settings(BASE, new)
     name = f"{section}.{field}"
     waits = section in ("server", "store", "notify")
     assert (found.now, found.restart) == (((), (name,)) if waits else ((name,), ()))
     assert getattr(found.settings, section) == getattr(BASE if waits else new, section)
-    # What waits is said again with the next reload; what counts is not.
+    # A change that needs a restart is reported at the next reload, too.
     again = compare_settings(found.settings, new)
     assert (again.now, again.restart) == ((), found.restart)
 
 
 @pytest.mark.parametrize("field", ClusterSettings.model_fields)
-def test_every_cluster_setting_is_documented(field: str) -> None:
+def test_cluster_settings_apply_at_once_except_the_policy(field: str) -> None:
     before = BASE.clusters["main"]
-    changed = before.model_copy(update={field: other(getattr(before, field))})
+    changed = before.model_copy(update={field: different_value(getattr(before, field))})
     found = compare_settings(BASE, BASE.model_copy(update={"clusters": {"main": changed}}))
     name = f"clusters.main.{ClusterSettings.model_fields[field].alias or field}"
     if field == "policy":
@@ -60,7 +60,7 @@ def test_every_cluster_setting_is_documented(field: str) -> None:
         assert found.settings.clusters["main"] == changed
 
 
-def test_clusters_that_come_or_go_wait_for_a_restart() -> None:
+def test_added_and_removed_clusters_need_a_restart() -> None:
     new = BASE.model_copy(update={"clusters": {"east": ClusterSettings()}})
     found = compare_settings(BASE, new)
     assert (found.now, found.restart) == ((), ("clusters.east", "clusters.main"))

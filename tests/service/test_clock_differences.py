@@ -1,4 +1,4 @@
-"""Clocks of daemon, adapter and server that are apart."""
+"""Clock differences between daemon, adapter and server."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobQueued
-from tests.service.build import job, node, planner
+from tests.service.planner_harness import job, node, planner
 
 WAIT = 120
 
@@ -16,8 +16,8 @@ def clock_alerts(loop: PlanLoop) -> list[str]:
     return [one.text for one in loop.alerts.current if one.kind == "clock"]
 
 
-def submitted(number: int, after: int) -> JobQueued:
-    """A new job with a server stamp this long after the adapter's."""
+def job_with_stamp(number: int, after: int) -> JobQueued:
+    """Return a new job whose server timestamp is ``after`` seconds later than the adapter's."""
     one = job(str(number))
     return replace(one, job=replace(one.job, submitted=one.time + after))
 
@@ -55,22 +55,22 @@ def test_clock_tolerance_is_a_setting_and_standby_reports_none() -> None:
 
 def test_server_clock_lead_follows_from_future_job_stamps() -> None:
     with planner() as loop:
-        loop.submit([node("n1"), submitted(1, 30)]).result(WAIT)
+        loop.submit([node("n1"), job_with_stamp(1, 30)]).result(WAIT)
         (text,) = clock_alerts(loop)
         words = "the clock of the server's host is 30 s ahead of the adapter's"
         assert text == f"{words}: starts are early or late by as much"
-        loop.submit([submitted(number, -9) for number in range(2, 22)]).result(WAIT)
+        loop.submit([job_with_stamp(number, -9) for number in range(2, 22)]).result(WAIT)
         assert clock_alerts(loop) == []
 
 
-def test_a_server_that_does_not_call_its_scheduler_is_an_alert_until_it_does() -> None:
-    def calls(loop: PlanLoop) -> list[str]:
+def test_server_without_calls_to_its_scheduler_opens_an_alert() -> None:
+    def call_alerts(loop: PlanLoop) -> list[str]:
         loop.alerts.update()
         return [one.text for one in loop.alerts.current if one.kind == "calls"]
 
     with planner() as loop:
         loop.record_adapter_request()
         loop.record_adapter_report("1.0", None, "pbs_server does not call its scheduler")
-        assert calls(loop) == ["pbs_server does not call its scheduler"]
+        assert call_alerts(loop) == ["pbs_server does not call its scheduler"]
         loop.record_adapter_report("1.0", None)
-        assert calls(loop) == []
+        assert call_alerts(loop) == []

@@ -19,15 +19,15 @@ from schedd.service.read.plan_lists import bars_in_window, count_jobs, node_view
 from schedd.store import EventBatch, MemoryJournal
 from schedd.store.errors import DatabaseUnavailable, StatementRejected
 from schedd.wire import Event, JobEnded, JobFacts, JobQueued, Run, RunAccepted, Snapshot
-from tests.service.build import T, event_id, job, node, planner, views
+from tests.service.planner_harness import T, event_id, job, node, planner, views
 
 WAIT = 120
 """Real seconds after which a test gives up."""
 
 
 @contextmanager
-def busy(loop: PlanLoop) -> Iterator[None]:
-    """While the planner's thread is at something that takes long."""
+def busy_planner(loop: PlanLoop) -> Iterator[None]:
+    """Keep the planner's thread busy during the block."""
     at_it, go_on = threading.Event(), threading.Event()
 
     def work(_: Engine) -> None:
@@ -43,7 +43,7 @@ def busy(loop: PlanLoop) -> Iterator[None]:
         done.result(WAIT)
 
 
-def test_events_are_handled_once_however_often_they_come() -> None:
+def test_repeated_events_are_handled_once() -> None:
     with planner() as loop:
         events: list[Event] = [node("n1"), job("1"), job("2")]
         first = loop.submit(events).result(WAIT)
@@ -71,7 +71,7 @@ def test_answer_follows_publication_of_the_events() -> None:
 def test_reading_does_not_wait_for_a_busy_planner() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
-        with busy(loop):
+        with busy_planner(loop):
             waiting = loop.submit([job("3")])
             published = loop.published
             assert count_jobs(published).planned == 1
@@ -96,7 +96,7 @@ def test_published_snapshot_is_immutable() -> None:
         assert job_view(loop.published, "2") != shown
 
 
-def test_a_snapshot_is_not_reordered_among_the_events_around_it() -> None:
+def test_snapshot_is_applied_in_the_order_of_the_events() -> None:
     here = JobFacts(id="2", owner="ann", queue="batch", submitted=T, resources={"walltime": "60"})
     machine = node("n1").node
     whole = Snapshot(id=event_id(), time=T, jobs=(here,), nodes=(machine,))
@@ -139,7 +139,7 @@ def test_fork_is_shared_until_the_next_event() -> None:
 
 def test_excess_events_are_refused_and_accepted_later() -> None:
     with planner(most_pending=3) as loop:
-        with busy(loop):
+        with busy_planner(loop):
             kept = loop.submit([node("n1"), job("1")])
             with pytest.raises(Overloaded, match="2 events wait"):
                 loop.submit([job("2"), job("3")])
@@ -147,14 +147,14 @@ def test_excess_events_are_refused_and_accepted_later() -> None:
         assert loop.submit([job("2"), job("3")]).result(WAIT).accepted == 2
 
 
-def test_after_its_end_nobody_is_left_waiting() -> None:
+def test_stopped_planner_refuses_events() -> None:
     with planner() as loop:
         loop.submit([node("n1")]).result(WAIT)
     with pytest.raises(PlannerStopped, match="shutting down"):
         loop.submit([job("1")])
 
 
-class _Failing(MemoryJournal):
+class FailingJournal(MemoryJournal):
     """A journal that fails this many times before it stores anything."""
 
     def __init__(self, failures: Sequence[Exception]) -> None:
@@ -168,7 +168,7 @@ class _Failing(MemoryJournal):
 
 
 def test_events_are_acknowledged_after_the_journal_stored_them() -> None:
-    journal = _Failing([DatabaseUnavailable("away"), DatabaseUnavailable("away")])
+    journal = FailingJournal([DatabaseUnavailable("away"), DatabaseUnavailable("away")])
     with planner(journal) as loop:
         handled = loop.submit([node("n1"), job("1")]).result(WAIT)
         assert handled.accepted == 2
@@ -176,8 +176,8 @@ def test_events_are_acknowledged_after_the_journal_stored_them() -> None:
         assert loop.trouble == ""
 
 
-def test_a_journal_that_will_never_work_stops_the_planner_and_says_so() -> None:
-    with planner(_Failing([StatementRejected("no")] * 1_000)) as loop:
+def test_permanently_failing_journal_stops_the_planner_with_a_reason() -> None:
+    with planner(FailingJournal([StatementRejected("no")] * 1_000)) as loop:
         with pytest.raises(PlannerStopped):
             loop.submit([node("n1")]).result(WAIT)
         assert not loop.alive
@@ -263,7 +263,7 @@ def test_displayed_job_equals_the_sent_job() -> None:
         assert view.resources == sent.job.resources
 
 
-def _sizes(*deliveries: Sequence[Event]) -> list[list[int]]:
+def batch_sizes(*deliveries: Sequence[Event]) -> list[list[int]]:
     waiting = [PendingDelivery(events, Future()) for events in deliveries]
     found = [list(parts) for parts in cut_batches(waiting)]
     # Nothing is lost or reordered, and each delivery has exactly one last part.
@@ -277,14 +277,14 @@ def _sizes(*deliveries: Sequence[Event]) -> list[list[int]]:
 def test_deliveries_are_cut_into_bounded_batches() -> None:
     many = [node(f"n{i}") for i in range(450)]
     whole = Snapshot(id=event_id(), time=T, jobs=(), nodes=())
-    assert _sizes(many) == [[200], [200], [50]]
-    assert _sizes(many[:3], many[3:5], []) == [[3, 2, 0]]
-    assert _sizes(many[:150], many[150:250]) == [[150], [100]]
-    assert _sizes([whole]) == [[1]]
-    assert _sizes([*many[:2], whole, whole, *many[2:5]], many[5:6]) == [[2], [1], [1], [3, 1]]
+    assert batch_sizes(many) == [[200], [200], [50]]
+    assert batch_sizes(many[:3], many[3:5], []) == [[3, 2, 0]]
+    assert batch_sizes(many[:150], many[150:250]) == [[150], [100]]
+    assert batch_sizes([whole]) == [[1]]
+    assert batch_sizes([*many[:2], whole, whole, *many[2:5]], many[5:6]) == [[2], [1], [1], [3, 1]]
 
 
-class _Unsettled(MemoryJournal):
+class BlockingJournal(MemoryJournal):
     """A journal that blocks the sync of its events."""
 
     def __init__(self) -> None:
@@ -297,7 +297,7 @@ class _Unsettled(MemoryJournal):
 
 
 def test_events_are_acknowledged_after_sync() -> None:
-    journal = _Unsettled()
+    journal = BlockingJournal()
     with planner(journal) as loop:
         answer = loop.submit([node("n1"), job("1")])
         assert journal.asked.wait(WAIT)

@@ -1,4 +1,4 @@
-"""Every setting is documented, with its default; the engine has none that a site cannot set."""
+"""The settings reference documents every setting with its default; sites can set every engine setting."""
 
 from dataclasses import asdict
 
@@ -23,7 +23,7 @@ from tests.conftest import ROOT
 PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 
 
-def test_the_page_has_all_settings_as_the_code_declares_them() -> None:
+def test_settings_page_is_up_to_date() -> None:
     assert settings_page(PAGE) == PAGE, "run `make docs`"
 
 
@@ -38,12 +38,12 @@ def test_every_section_and_cluster_setting_belongs_to_a_single_feature() -> None
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_every_setting_is_explained(name: str) -> None:
+def test_every_setting_has_a_description(name: str) -> None:
     for setting, field in SECTIONS[name].model_fields.items():
         assert len(field.description or "") > 10, setting
 
 
-def test_no_section_is_left_out() -> None:
+def test_every_section_is_documented() -> None:
     sections = {name.strip("[]").partition(".")[0] for name in SECTIONS}
     assert sections == set(Settings.model_fields)
 

@@ -1,4 +1,4 @@
-"""Short words for events of tests, and planners to send them to."""
+"""Builders of events, and running planners on a stopped clock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ _numbers = count(1)
 
 
 class StillClock:
-    """A clock that a test sets; every moment that has not come is far away."""
+    """A clock that a test sets; a wait for a future moment never ends by itself."""
 
     def __init__(self, now: float = T) -> None:
         self.moment = now

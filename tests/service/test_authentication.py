@@ -52,7 +52,7 @@ def test_users_get_their_configured_role() -> None:
             callers.authenticate_user(name)
 
 
-def test_on_the_socket_root_and_the_daemons_own_user_are_admins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_and_the_daemons_user_are_admins_on_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     callers = Callers(Tokens(()))
     assert callers.authenticate_local(0) == Bearer("root", "admin")
     daemon = next(entry for entry in pwd.getpwall() if entry.pw_uid)
@@ -66,7 +66,7 @@ def test_on_the_socket_root_and_the_daemons_own_user_are_admins(monkeypatch: pyt
 @given(
     rate=st.floats(0.5, 100), gaps=st.lists(st.floats(0, 2), min_size=1, max_size=200), keys=st.integers(1, 3)
 )
-def test_nobody_gets_more_than_the_rate_and_two_seconds_worth(
+def test_rate_limiter_grants_at_most_the_rate_plus_two_seconds(
     rate: float, gaps: list[float], keys: int
 ) -> None:
     rates, now, granted = RequestRateLimiter(), 0.0, [0] * keys

@@ -1,4 +1,4 @@
-"""How a plan's track record is kept: in memory, and in a database across lives of the daemon."""
+"""Log of plan metrics and searches: in memory, and in a database across restarts."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.settings.file import StoreSettings
 from schedd.store import StoreError
 from schedd.store.records import PlanMetricsSample, SearchRecord
-from tests.service.build import T, job, node, planner
+from tests.service.planner_harness import T, job, node, planner
 
 WAIT = 120
 REPORT = SearchReport(
@@ -41,7 +41,7 @@ REPORT = SearchReport(
 )
 
 
-def run(number: int) -> SearchRun:
+def search_run(number: int) -> SearchRun:
     return SearchRun(number, T + number, "periodic", 4, 2, REPORT)
 
 
@@ -55,86 +55,92 @@ def durable(tmp_path: Path) -> Iterator[DaemonStore]:
 
 
 @pytest.fixture(params=["memory", "store"])
-def track(request: pytest.FixtureRequest) -> PlanMetricsLog:
+def metrics_log(request: pytest.FixtureRequest) -> PlanMetricsLog:
     if request.param == "memory":
         return MemoryPlanMetricsLog()
     return StoredPlanMetricsLog(request.getfixturevalue("durable"), "main")
 
 
-def test_stored_searches_are_read_back_by_page(track: PlanMetricsLog) -> None:
-    assert (track.last_search(), track.searches(5).runs) == (0, ())
+def test_stored_searches_are_read_back_by_page(metrics_log: PlanMetricsLog) -> None:
+    assert (metrics_log.last_search(), metrics_log.searches(5).runs) == (0, ())
     for number in (1, 2, 3):
-        track.record_search(run(number))
-    assert track.last_search() == 3
-    page = track.searches(2)
-    assert (page.runs, page.following) == ((run(3), run(2)), 2)
-    page = track.searches(2, page.following)
-    assert (page.runs, page.following) == ((run(1),), None)
-    assert track.searches(3).following is None
+        metrics_log.record_search(search_run(number))
+    assert metrics_log.last_search() == 3
+    page = metrics_log.searches(2)
+    assert (page.runs, page.following) == ((search_run(3), search_run(2)), 2)
+    page = metrics_log.searches(2, page.following)
+    assert (page.runs, page.following) == ((search_run(1),), None)
+    assert metrics_log.searches(3).following is None
 
 
-def test_plan_metrics_are_thinned_on_request(track: PlanMetricsLog) -> None:
+def test_plan_metrics_are_thinned_on_request(metrics_log: PlanMetricsLog) -> None:
     made = [PlanMetricsSample(at, 1, 5, {"wait": at / 7}) for at in (60, 90, 120, 121, 200)]
     for one in made:
-        track.record_metrics(one)
-    track.record_metrics(replace(made[-1], generation=2))
+        metrics_log.record_metrics(one)
+    metrics_log.record_metrics(replace(made[-1], generation=2))
     made[-1] = replace(made[-1], generation=2)
-    assert track.metrics(0, 1000, 10) == made
-    assert track.metrics(60, 200, 2) == made[:2]
-    assert track.metrics(0, 1000, 10, 60) == [made[1], made[3], made[4]]
+    assert metrics_log.metrics(0, 1000, 10) == made
+    assert metrics_log.metrics(60, 200, 2) == made[:2]
+    assert metrics_log.metrics(0, 1000, 10, 60) == [made[1], made[3], made[4]]
 
 
 def test_unreadable_reports_of_other_versions_are_left_out(durable: DaemonStore) -> None:
-    track = StoredPlanMetricsLog(durable, "main")
-    track.record_search(run(1))
+    metrics_log = StoredPlanMetricsLog(durable, "main")
+    metrics_log.record_search(search_run(1))
     durable.store.save_search(1, SearchRecord(2, T, '{"kind": "of a later version"}'))
-    track.record_search(run(3))
-    assert track.searches(9).runs == (run(3), run(1))
-    assert track.searches(1, 3).following == 2  # a page may be empty, and is not the last
+    metrics_log.record_search(search_run(3))
+    assert metrics_log.searches(9).runs == (search_run(3), search_run(1))
+    assert metrics_log.searches(1, 3).following == 2  # a page may be empty, and is not the last
 
 
-def test_before_the_database_is_open_it_says_so(tmp_path: Path) -> None:
-    track = StoredPlanMetricsLog(DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite")), "main")
-    for call in (lambda: track.searches(1), lambda: track.metrics(0, 1, 1), track.last_search):
+def test_unopened_database_is_reported(tmp_path: Path) -> None:
+    metrics_log = StoredPlanMetricsLog(
+        DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite")), "main"
+    )
+    for call in (
+        lambda: metrics_log.searches(1),
+        lambda: metrics_log.metrics(0, 1, 1),
+        metrics_log.last_search,
+    ):
         with pytest.raises(StoreError, match="not opened yet"):
             call()
 
 
-def until(found: Callable[[], bool]) -> None:
+def wait_until(found: Callable[[], bool]) -> None:
     end = time.monotonic() + WAIT
     while not found():
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def test_a_plan_is_evaluated_while_it_goes_on() -> None:
-    track = MemoryPlanMetricsLog()
+def test_sampler_records_metrics_after_plan_changes() -> None:
+    metrics_log = MemoryPlanMetricsLog()
     with planner(end_allowance=0) as loop:
-        sampler = PlanMetricsSampler(loop, track, 0.02)
+        sampler = PlanMetricsSampler(loop, metrics_log, 0.02)
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         sampler.start()
-        until(lambda: bool(track.metrics(0, 2 * T, 9)))
-        (one,) = track.metrics(0, 2 * T, 9)
+        wait_until(lambda: bool(metrics_log.metrics(0, 2 * T, 9)))
+        (one,) = metrics_log.metrics(0, 2 * T, 9)
         assert (one.time, one.generation, one.jobs) == (T, loop.published.generation, 1)
         assert one.values["wait"] == 3600.0
         loop.submit([job("3")]).result(WAIT)
-        until(lambda: track.metrics(0, 2 * T, 9)[-1].jobs == 2)
+        wait_until(lambda: metrics_log.metrics(0, 2 * T, 9)[-1].jobs == 2)
         sampler.end()
         sampler.join()
         assert not sampler._thread.is_alive()
 
 
-def test_nothing_is_evaluated_while_nothing_goes_on_or_another_leads() -> None:
-    track = MemoryPlanMetricsLog()
+def test_sampler_records_nothing_for_an_unchanged_plan_or_on_standby() -> None:
+    metrics_log = MemoryPlanMetricsLog()
     with planner() as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        sampler = PlanMetricsSampler(loop, track, 60)
+        sampler = PlanMetricsSampler(loop, metrics_log, 60)
         loop.on_standby = True
         sampler.sample()
-        assert track.metrics(0, 2 * T, 9) == []
+        assert metrics_log.metrics(0, 2 * T, 9) == []
         loop.on_standby = False
         sampler.sample()
-        made = track.metrics(0, 2 * T, 9)
+        made = metrics_log.metrics(0, 2 * T, 9)
         assert len(made) == 1
         sampler.sample()
-        assert track.metrics(0, 2 * T, 9)[0] is made[0]
+        assert metrics_log.metrics(0, 2 * T, 9)[0] is made[0]

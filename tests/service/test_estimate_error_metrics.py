@@ -13,7 +13,7 @@ HOUR = 3600
 TOLD: Final[tuple[tuple[EstimateKind, int], ...]] = (("submission", 600), ("waiting", 900))
 
 
-def sums(meters: PlannerMetrics) -> dict[str, tuple[float, float]]:
+def count_and_sum(meters: PlannerMetrics) -> dict[str, tuple[float, float]]:
     """Return, by kind of estimate, the number and the sum in seconds."""
 
     def value(kind: str, part: str) -> float:
@@ -36,15 +36,15 @@ def test_expected_start_error_uses_the_first_estimate() -> None:
     counted.observe_events(
         cluster.engine, [JobStarted(id="s", time=T + 1_000, job_id="waits", shares=(ShareFacts("n1", 4),))]
     )
-    assert sums(meters) == {"submission": (1, 400), "waiting": (1, 100), "hour": (0, 0)}
+    assert count_and_sum(meters) == {"submission": (1, 400), "waiting": (1, 100), "hour": (0, 0)}
     assert b'told="submission"' in generate_latest(meters.registry)
 
 
-def test_without_predictions_nothing_is_counted() -> None:
+def test_no_errors_are_counted_without_predictions() -> None:
     cluster = Cluster()
     meters = PlannerMetrics()
     cluster.submit("a", walltime=HOUR)
     meters.for_cluster("main").observe_events(
         cluster.engine, [JobStarted(id="s", time=T, job_id="a", shares=(ShareFacts("n1", 4),))]
     )
-    assert sums(meters) == {"submission": (0, 0), "waiting": (0, 0), "hour": (0, 0)}
+    assert count_and_sum(meters) == {"submission": (0, 0), "waiting": (0, 0), "hour": (0, 0)}

@@ -20,7 +20,9 @@ DAY = 86_400
 NOW = 1_700_000_000
 
 
-def record(end: int, *, user: str = "ann", group: str = "phys", length: int = 3600, cpus: int = 4) -> str:
+def accounting_record(
+    end: int, *, user: str = "ann", group: str = "phys", length: int = 3600, cpus: int = 4
+) -> str:
     start = end - length
     day = f"{datetime.fromtimestamp(end, UTC):%m/%d/%Y %H:%M:%S}"
     since = start - 100
@@ -38,51 +40,53 @@ def daily(directory: Path, moment: int) -> Path:
     return directory / f"{datetime.fromtimestamp(moment, UTC):%Y%m%d}"
 
 
-def used(usage: Usage | None) -> dict[tuple[str, ...], tuple[float, float]]:
+def decayed_usage(usage: Usage | None) -> dict[tuple[str, ...], tuple[float, float]]:
     assert usage is not None
     return usage.decayed(FairShare(decay=1.0, depth=10), NOW)
 
 
 def test_recent_log_files_are_read_plain_and_gzipped(tmp_path: Path) -> None:
     recent, older, old = NOW - 3600, NOW - 5 * DAY, NOW - 20 * DAY
-    daily(tmp_path, recent).write_text(record(recent) + record(recent, user="bob"))
+    daily(tmp_path, recent).write_text(accounting_record(recent) + accounting_record(recent, user="bob"))
     packed = daily(tmp_path, older).with_suffix(".gz")
-    packed.write_bytes(gzip.compress(record(older, cpus=2).encode()))
-    daily(tmp_path, old).write_text(record(recent))  # of a day that no longer counts: not even opened
-    (tmp_path / "notes").write_text(record(recent))
-    found = used(past_usage(settings(tmp_path), "main", NOW))
+    packed.write_bytes(gzip.compress(accounting_record(older, cpus=2).encode()))
+    daily(tmp_path, old).write_text(
+        accounting_record(recent)
+    )  # of a day that no longer counts: not even opened
+    (tmp_path / "notes").write_text(accounting_record(recent))
+    found = decayed_usage(past_usage(settings(tmp_path), "main", NOW))
     assert found == {("phys", "ann"): (6 * 3600.0, 200.0), ("phys", "bob"): (4 * 3600.0, 100.0)}
 
 
 def test_usage_from_logs_equals_usage_from_events(tmp_path: Path) -> None:
     ends = [NOW - 3600 * i for i in range(1, 200, 7)]
     log = tmp_path / "log"
-    log.write_text("".join(record(end, length=5 * 3600) for end in ends))
-    heard = Usage(DAY)
+    log.write_text("".join(accounting_record(end, length=5 * 3600) for end in ends))
+    from_events = Usage(DAY)
     for end in ends:
-        heard.book(Held(("phys", "ann"), 4, end - 5 * 3600, end, 100))
+        from_events.book(Held(("phys", "ann"), 4, end - 5 * 3600, end, 100))
     read = past_usage(settings(log), "main", NOW)
     assert read is not None
-    assert read.saved() == heard.saved()
+    assert read.saved() == from_events.saved()
 
 
 def test_malformed_lines_and_missing_files_are_logged_and_skipped(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text(record(NOW - 60) + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n;E;\n")
+    log.write_text(accounting_record(NOW - 60) + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n;E;\n")
     with capture_logs() as said:
-        assert used(past_usage(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
+        assert decayed_usage(past_usage(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
     assert said[-1]["malformed"] == 2
     with capture_logs() as said:
-        assert used(past_usage(settings(tmp_path / "none"), "main", NOW)) == {}
+        assert decayed_usage(past_usage(settings(tmp_path / "none"), "main", NOW)) == {}
     assert "an accounting log cannot be read" in str(said)
     empty = tmp_path / "empty"
     empty.mkdir()
     with capture_logs() as said:
-        assert used(past_usage(settings(empty), "main", NOW)) == {}
+        assert decayed_usage(past_usage(settings(empty), "main", NOW)) == {}
     assert "no accounting log (YYYYMMDD)" in str(said)
     broken = tmp_path / "20231114.gz"
-    broken.write_bytes(gzip.compress(record(NOW - 60).encode())[:-20])
-    assert used(past_usage(settings(broken), "main", NOW)) is not None
+    broken.write_bytes(gzip.compress(accounting_record(NOW - 60).encode())[:-20])
+    assert decayed_usage(past_usage(settings(broken), "main", NOW)) is not None
 
 
 def test_without_fair_share_or_logs_nothing_is_read(tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ def test_without_fair_share_or_logs_nothing_is_read(tmp_path: Path) -> None:
 
 def test_engine_starts_with_past_usage(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text(record(NOW - 60))
+    log.write_text(accounting_record(NOW - 60))
     chosen = settings(log)
     engine = Engine(chosen, NOW, used=past_usage(chosen, "main", NOW))
     leaf = {row.path: row.used for row in fair_shares(engine.state)}["phys", "ann"]
@@ -104,7 +108,7 @@ def test_engine_starts_with_past_usage(tmp_path: Path) -> None:
 def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None:
     log = tmp_path / "log"
     now = int(SystemClock().now())
-    log.write_text(record(now - 60))
+    log.write_text(accounting_record(now - 60))
     plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.usage
     store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
     recovered = LogFollower(store, "main", settings(log), now).engine.state.usage

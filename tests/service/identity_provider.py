@@ -1,4 +1,4 @@
-"""An identity provider on loopback with answers that the tests choose; tokens are signed here."""
+"""An identity provider on loopback with configurable answers; it signs tokens."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ from joserfc import jwt as joserfc_jwt
 from schedd.service.access import oidc
 from schedd.service.settings.auth import OidcSettings
 
-__all__ = ["NAMELESS", "NEXT", "NOW", "SIGNS", "Provider", "issuing"]
+__all__ = ["NAMELESS", "NEXT", "NOW", "SIGNS", "IdentityProvider", "running_provider"]
 
 NOW = 1_800_000_000
 SIGNS = joserfc_jwk.ECKey.generate_key("P-256", {"kid": "one"})
@@ -21,8 +21,8 @@ NEXT = joserfc_jwk.ECKey.generate_key("P-256", {"kid": "two"})
 NAMELESS = joserfc_jwk.ECKey.generate_key("P-256")
 
 
-class Provider:
-    """``keys`` are published; ``silent``: no answer comes until it is set; ``down``: 503."""
+class IdentityProvider:
+    """``keys`` are published; requests wait for ``silent`` if it is set; ``down`` answers 503."""
 
     def __init__(self) -> None:
         self.keys: list[Any] = [SIGNS.as_dict(private=False)]
@@ -51,8 +51,8 @@ class Provider:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
-    def schedd(self, now: float = NOW, **settings: Any) -> Any:
-        """This program, as the provider's client, at ``now``."""
+    def make_client(self, now: float = NOW, **settings: Any) -> Any:
+        """Return schedd's client of this provider, with the clock at ``now``."""
         about = {
             "issuer": self.url,
             "client_id": "schedd",
@@ -63,7 +63,7 @@ class Provider:
         return oidc.OidcProvider(made, clock=lambda: now)
 
     def token(self, key: Any = SIGNS, **claims: Any) -> str:
-        """Signed by ``key``; a claim that is None is left out."""
+        """Return a token signed by ``key``, without the claims that are None."""
         about = {"iss": self.url, "aud": "schedd", "sub": "1", "iat": NOW, "exp": NOW + 300}
         about |= {"preferred_username": "ann"} | claims
         head = {"alg": "ES256"} | ({"kid": key.kid} if key.kid else {})
@@ -71,9 +71,9 @@ class Provider:
 
 
 @contextmanager
-def issuing() -> Iterator[Provider]:
-    """A provider that answers until the end of the block."""
-    made = Provider()
+def running_provider() -> Iterator[IdentityProvider]:
+    """Run a provider until the end of the block."""
+    made = IdentityProvider()
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
