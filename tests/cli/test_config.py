@@ -10,6 +10,7 @@ from schedd.cli.main import main
 from schedd.service.settings.file import read_settings_file
 from schedd.service.settings.reference import SECTIONS
 from schedd.store.database import Database
+from tests.store.next_version import use_next_version
 
 FULL = """
 [server]
@@ -194,7 +195,9 @@ def test_webhooks_are_shown_and_their_secrets_checked(
     assert "did you mean url?" in run(capsys, "check", "--config", str(path))[2]
 
 
-def test_the_database_is_tried_and_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_database_is_tried_and_not_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, file = tmp_path / "c.toml", tmp_path / "d.sqlite"
 
     def check(url: str, *more: str) -> tuple[int, str]:
@@ -215,9 +218,7 @@ def test_the_database_is_tried_and_not_changed(tmp_path: Path, capsys: pytest.Ca
     file.unlink()
     Database.open(f"sqlite:///{file}").close()
     assert check(f"sqlite:///{file}") == (0, "")
-    database = Database(f"sqlite:///{file}")
-    database.migrate("0001", back=True)
-    database.close()
+    use_next_version(monkeypatch, tmp_path)
     code, err = check(f"sqlite:///{file}")
     assert (code, "are of version 0001" in err, "schedd migrate" in err) == (1, True, True)
 

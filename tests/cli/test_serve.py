@@ -20,6 +20,7 @@ import httpx2
 import pytest
 
 from schedd.store.database import Database
+from tests.conftest import ROOT
 
 TOKEN = "a-token-for-the-tests-0123456789"
 WAIT = 250
@@ -230,9 +231,10 @@ def _but_watchdogs(manager: socket.socket) -> str:
     return told
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, program: str = "schedd.cli.main") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "schedd.cli.main", "serve", *arguments],
+        [sys.executable, "-m", program, "serve", *arguments],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=WAIT,
@@ -272,13 +274,13 @@ def test_a_file_in_the_sockets_place_is_named_and_left_alone(tmp_path: Path) -> 
 def test_tables_from_another_version_stop_it_with_instructions(tmp_path: Path) -> None:
     file = tmp_path / "old.sqlite"
     with closing(Database(str(file))) as database:
-        database.migrate("0004")
+        database.migrate()
     path = configuration(tmp_path)
     path.write_text(path.read_text().replace('"memory"', f'"{file}"'))
-    done = run("--config", str(path))
+    done = run("--config", str(path), program="tests.store.next_version")
     assert done.returncode == 1
     (said,) = [one for one in map(json.loads, done.stderr.splitlines()) if one["event"] == "cannot get ready"]
-    assert said["why"].startswith("the tables are of version 0004")
+    assert said["why"].startswith("the tables are of version 0001")
     assert said["why"].endswith("run `schedd migrate`")
     assert "exception" not in said
 

@@ -15,6 +15,8 @@ from typing import Any
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 
+from tests.store.next_version import next_version_in_this_process
+
 __all__ = ["die_at", "run"]
 
 
@@ -78,6 +80,11 @@ def _child(url: str, what: str, number: int) -> str:
 
 def main() -> None:
     """Fork until the input ends."""
+    with next_version_in_this_process():
+        _fork_until_the_input_ends()
+
+
+def _fork_until_the_input_ends() -> None:
     import schedd.store  # noqa: F401, PLC0415
 
     for line in sys.stdin:

@@ -1,8 +1,11 @@
 """A second version of the tables, added by tests: one more table and column, new types of records."""
 
 import shutil
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -46,9 +49,7 @@ def use_next_version(
     new_format: bool = False,
 ) -> None:
     """Make the program need version ``NEXT``, which introduced ``new_records``, and the state format."""
-    copy = folder / "migrations"
-    shutil.copytree(schema_version.scripts(), copy, ignore=shutil.ignore_patterns("__pycache__"))
-    add_next_version(copy)
+    copy = _copied_migrations(folder)
     new = frozenset(new_records)
     known = frozenset().union(*downgrade_checks.RECORDS.values())
     assert new <= known
@@ -57,3 +58,25 @@ def use_next_version(
     monkeypatch.setattr(downgrade_checks, "RECORDS", {FIRST: known - new, NEXT: new})
     formats = {FIRST: FORMAT - 1, NEXT: FORMAT} if new_format else {FIRST: FORMAT}
     monkeypatch.setattr(downgrade_checks, "STATE_FORMATS", formats)
+
+
+@contextmanager
+def next_version_in_this_process() -> Iterator[None]:
+    """Make this process, and its forks, need version ``NEXT``."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
+        use_next_version(monkeypatch, Path(folder))
+        yield
+
+
+def _copied_migrations(folder: Path) -> Path:
+    copy = folder / "migrations"
+    shutil.copytree(schema_version.scripts(), copy, ignore=shutil.ignore_patterns("__pycache__"))
+    add_next_version(copy)
+    return copy
+
+
+if __name__ == "__main__":  # the command `schedd` of that version
+    from schedd.cli.main import main
+
+    with next_version_in_this_process():
+        sys.exit(main())

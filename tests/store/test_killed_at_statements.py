@@ -18,8 +18,10 @@ from sqlalchemy import inspect
 from schedd.store import Store, connections, schema_version
 from schedd.store.database import Database
 from schedd.store.records import LogPosition
+from schedd.store.tables_version import NEEDED_VERSION
 from schedd.wire import Event
 from tests.conftest import ROOT
+from tests.store import next_version as second_version
 from tests.store.build import queued
 from tests.store.conftest import NewDatabase
 from tests.store.daemons import AwayError, DaemonProcess, Nursery
@@ -28,7 +30,12 @@ from tests.store.test_lost import MAIN, work
 _STRIDE = int(os.environ.get("SCHEDD_STATEMENT_STRIDE", "23"))
 """Kill at every n-th statement in the short test; at each in the long one."""
 _MOST = 5_000
-_PROGRAM = "import sys; from schedd.cli.main import main; sys.exit(main())"
+
+
+@pytest.fixture
+def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program needs the second version of the tables, as the killed processes do."""
+    second_version.use_next_version(monkeypatch, tmp_path)
 
 
 class Killed:
@@ -131,12 +138,14 @@ def migrating(url: str, stride: int, old: str = "0001") -> dict[str, Counter[str
     return {"back": back, "up": up}
 
 
+@pytest.mark.usefixtures("next_version")
 def test_kill_at_any_statement_of_table_creation_is_atomic(url: str) -> None:
     assert making(url, _STRIDE)["kills"] >= 3
 
 
+@pytest.mark.usefixtures("next_version")
 def test_kill_at_any_migration_statement_loses_no_event(url: str) -> None:
-    done = migrating(url, _STRIDE)
+    done = migrating(url, min(_STRIDE, 3))
     assert done["back"]["kills"] >= 2
     assert done["up"]["kills"] >= 3
 
@@ -154,7 +163,7 @@ def begin(nursery: Nursery, folder: Path, url: str, numbers: range) -> int:
             if not ended(daemon):
                 break
             kills += 1
-            assert looked_at(url) in ((None, 0), (schema_version.head(), looked_at(url)[1]))
+            assert looked_at(url) in ((None, 0), (NEEDED_VERSION, looked_at(url)[1]))
             daemon.kill()
         daemon.kill()
         daemon.environment.clear()
@@ -185,19 +194,20 @@ def test_daemon_killed_during_its_first_start_restarts(
     assert begin(nursery, tmp_path, new_database(), range(10, 400, 200)) >= 1
 
 
+@pytest.mark.usefixtures("next_version")
 def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
     """The daemon says which; the command does it."""
     url = f"sqlite:///{tmp_path}/a.sqlite"
     cluster = fill(url)
     acknowledged = stored_events(url, cluster)
     database = Database(url)
-    database.migrate("0003", back=True)
+    database.migrate(second_version.FIRST, back=True)
     database.close()
     with killing(url) as killed:
-        assert killed.at("upgrade", 12) == "killed"
+        assert killed.at("upgrade", 4) == "killed"
     config = tmp_path / "schedd.toml"
     config.write_text(f'[server]\nport = 0\n[store]\nurl = "{url}"\n[clusters.main]\n')
-    program = [sys.executable, "-c", _PROGRAM]
+    program = [sys.executable, "-m", "tests.store.next_version"]
     serve = subprocess.run(
         [*program, "serve", "--config", str(config)], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -212,6 +222,7 @@ def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
+@pytest.mark.usefixtures("next_version")
 def test_killed_at_each_statement(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from zlib import compress
 
 import pytest
@@ -36,6 +37,7 @@ from tests.store.build import (
     write_attributes,
 )
 from tests.store.conftest import NewDatabase
+from tests.store.next_version import use_next_version
 
 
 def appended(store: Store, cluster: int, *events: Event, now: int = 1000) -> EventBatch:
@@ -387,11 +389,12 @@ def test_reopened_store_has_its_data(new_database: NewDatabase) -> None:
     again.close()
 
 
-def test_older_tables_are_not_touched_by_opening(new_database: NewDatabase) -> None:
+def test_older_tables_are_not_touched_by_opening(
+    new_database: NewDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = new_database()
-    store = Store.open(url)
-    store.database.migrate("0001", back=True)
-    store.close()
+    Store.open(url).close()
+    use_next_version(monkeypatch, tmp_path)
     with pytest.raises(SchemaOlder, match="schedd migrate"):
         Store.open(url)
 
