@@ -264,13 +264,13 @@ class SearchView:
     """Searches are numbered from 1 on; without a database, from the daemon's start."""
     started: int
     why: SearchReason
-    """SearchReason it began."""
+    """Why it began."""
     kind: str
     """How moves were proposed."""
     seconds: float
     """How long it took."""
     ended: str
-    """SearchReason it ended."""
+    """Why it ended."""
     jobs: int
     """Jobs that might be moved."""
     tried: int

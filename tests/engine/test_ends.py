@@ -76,12 +76,12 @@ _ENDS = [_ended, _deleted, _complete, _missing, _requeued]
 _STEPS: list[tuple[Any, str, str]] = [
     (AccountBook, "release", "what is held for it"),
     (rules, "_charge", "what its end means for accounts"),
-    (jobs, "book_run", "what it used"),
+    (jobs, "charge_run", "what it used"),
     (Usage, "book", "what it used"),
-    (jobs, "note_end", "what its end says about its nodes"),
-    (jobs, "ran_to_its_end", "how long it ran"),
+    (jobs, "note_run_end", "what its end says about its nodes"),
+    (jobs, "record_run_end", "how long it ran"),
     (RunTimePredictor, "forget", "that it is not predicted any more"),
-    (jobs, "unblock", "that it blocks no node any more"),
+    (jobs, "unblock_nodes", "that it blocks no node any more"),
     (transfers, "note_end", "the end of what was handed over"),
 ]
 

@@ -29,9 +29,9 @@ def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs at a time, where it would be hundreds."""
-    monkeypatch.setattr(arrivals, "SLICE", 2)
-    monkeypatch.setattr(later, "SLICE", 2)
-    monkeypatch.setattr(reevaluation, "SLICE", 2)
+    monkeypatch.setattr(arrivals, "ARRIVALS_PER_CALL", 2)
+    monkeypatch.setattr(later, "ARRIVALS_PER_CALL", 2)
+    monkeypatch.setattr(reevaluation, "ARRIVALS_PER_CALL", 2)
     monkeypatch.setattr(reevaluation, "_LOOKS", 4)
 
 
