@@ -11,7 +11,7 @@ from research.benchmarks.workload import BenchJob
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import Node
 from schedd.wire import (
     Event,

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.slack import NONE, Slack
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import Backlog
 from schedd.model import StartKnown

@@ -14,7 +14,7 @@ from research.federations.wires import EngineWire
 from schedd.api.transfers import transfer_view
 from schedd.client import Client
 from schedd.dialect import parse_walltime
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.event_log import FederationLog
 from schedd.federation.events import LoggedEvent

@@ -15,7 +15,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.views import EndedJobView, JobColumns, JobMoment, JobPage, StartHistory, snapshot_fields
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import JobStatus, JobView, job_history, render_job
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.explain import Explanation, explain

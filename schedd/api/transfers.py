@@ -21,7 +21,7 @@ from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.records import TransferPhase, TransferRecord
 from schedd.engine.show.job_view import JobView, published_record, render_job
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.service.cluster.plan_loop import PlanLoop

@@ -20,9 +20,9 @@ import numpy as np
 
 from schedd.engine.component import load_parts, save_parts
 from schedd.engine.facts.arrays import hash_array
-from schedd.engine.facts.foresight import review_predictions
+from schedd.engine.facts.encoding import load_records, save_records
+from schedd.engine.facts.predictions import review_predictions
 from schedd.engine.facts.records import Cause, ChangeSet, RankingProgress
-from schedd.engine.facts.saved import load_records, save_records
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.lasting_facts import dump_lasting_facts

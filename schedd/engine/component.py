@@ -2,7 +2,7 @@
 
 A feature's folder has a module ``component``, which declares a ``Component`` with the name ``COMPONENT``.
 The engine calls components at fixed points, in the order of ``schedd/feature_list.py``, and knows none by
-name. An error in a component follows the same rules as one in the engine: see ``failing.py``.
+name. An error in a component follows the same rules as one in the engine: see ``recovery.py``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,10 +21,10 @@ from schedd.wire import JobFacts, NodeChanged, Reserve
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from schedd.engine.facts.intake import ParsedRequest
+    from schedd.engine.facts.job_requests import ParsedRequest
     from schedd.engine.facts.records import Cause, JobRecord
     from schedd.engine.facts.state import EngineState
-    from schedd.engine.show.view import PlanSnapshot
+    from schedd.engine.show.plan_snapshot import PlanSnapshot
 
 __all__ = [
     "AlertKind",

@@ -9,25 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import FrozenState
+from schedd.engine.clock_setback import apply_clock_setback
 from schedd.engine.component import components
 from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import pop_arrivals
-from schedd.engine.facts.foresight import alert_inaccurate_estimates
-from schedd.engine.facts.kept_jobs import CarriedJob
-from schedd.engine.facts.order import sort_events
+from schedd.engine.facts.carried_jobs import CarriedJob
+from schedd.engine.facts.event_order import sort_events
+from schedd.engine.facts.predictions import alert_inaccurate_estimates
 from schedd.engine.facts.records import Outcome
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
-from schedd.engine.failing import apply_skipped_batches
 from schedd.engine.handlers import apply_all, apply_site_policy
 from schedd.engine.lasting_facts import load_lasting_facts
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.machine.reconcile import accept_loss, request_snapshot_again
 from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
 from schedd.engine.rank.promises import restore_promises
+from schedd.engine.recovery import apply_skipped_batches
 from schedd.engine.run.outcomes import note_adapter_contact
 from schedd.engine.run.reevaluation import reevaluate_slice
-from schedd.engine.set_back import apply_clock_setback
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
 from schedd.policy.fair_share import Usage

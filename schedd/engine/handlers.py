@@ -4,21 +4,21 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from schedd.engine import improve
+from schedd.engine import plan_improvements
 from schedd.engine.component import component_handlers, components
 from schedd.engine.facts.arrivals import defer_arrivals, pop_arrival
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.foresight import on_starts_expected
-from schedd.engine.facts.intake import ParsedRequest, holds_resources
-from schedd.engine.facts.later import WAITING_PHASES
+from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
+from schedd.engine.facts.predictions import on_starts_expected
 from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import EngineState
-from schedd.engine.failing import keep_cores, stays_quarantined
 from schedd.engine.machine import nodes, reconcile, transfers
 from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.placement import displace_in_lowered_pools
 from schedd.engine.place.slot_requests import refresh_request
 from schedd.engine.rank.quarantine import quarantine
+from schedd.engine.recovery import keep_cores, stays_quarantined
 from schedd.engine.run import holds, jobs, outcomes
 from schedd.engine.run.reevaluation import follow_queue, limits_changed, reevaluate_waiting
 from schedd.engine.run.running import hold_new_node
@@ -338,8 +338,8 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     ServerChanged: _change_server,
     PolicyChanged: _change_policy,
     Snapshot: _apply_snapshot,
-    PlanImproved: improve.on_plan_improved,
-    PlanChosen: improve.on_plan_chosen,
+    PlanImproved: plan_improvements.on_plan_improved,
+    PlanChosen: plan_improvements.on_plan_chosen,
     StartsExpected: on_starts_expected,
     LogLost: _note_lost_log,
     TransferRequest: transfers.submit_held,

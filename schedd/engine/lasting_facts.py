@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine.component import Component, components, lasting_fields, rebuild_components
-from schedd.engine.facts.jobs_to_keep import carry_job
-from schedd.engine.facts.kept_jobs import load_carried_job, save_carried_job
+from schedd.engine.facts.carried_jobs import load_carried_job, save_carried_job
+from schedd.engine.facts.carry_over import carry_job
+from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
 from schedd.engine.facts.records import TransferRecord
-from schedd.engine.facts.saved import known_fields, load_facts, save_facts
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all

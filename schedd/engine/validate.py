@@ -4,7 +4,7 @@ import numpy as np
 
 from schedd.engine.component import component_slots
 from schedd.engine.facts.displayed_start import are_outdated
-from schedd.engine.facts.intake import slot_limited
+from schedd.engine.facts.job_requests import slot_limited
 from schedd.engine.facts.phases import find_fault
 from schedd.engine.facts.pools import PLENTY
 from schedd.engine.facts.records import JobRecord, Phase

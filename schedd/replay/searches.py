@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 from schedd.engine import Engine, EngineSettings, Outcome
-from schedd.engine.improve import improvement_event
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.searching import MOST_MOVED, DueSearch, SearchHistory, due_search, next_search
+from schedd.engine.plan_improvements import improvement_event
+from schedd.engine.search_schedule import MOST_MOVED, DueSearch, SearchHistory, due_search, next_search
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
 from schedd.plan.evaluate import parse_criteria
 from schedd.replay.result import SearchTotals

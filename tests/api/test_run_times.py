@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from schedd.cli.main import main
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.read.run_times import PastError, past_error

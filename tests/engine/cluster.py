@@ -6,7 +6,7 @@ from typing import Any
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import JobView, job_view
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import FOREVER
 from schedd.wire import (
     Alert,

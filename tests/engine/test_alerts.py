@@ -4,7 +4,7 @@ import re
 
 from schedd.engine import Engine
 from schedd.engine.facts.alerts import FADES, alert_kinds
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.reservations.state import reservations_of
 from schedd.wire import JobEnded, JobStarted, NodeChanged, ShareFacts, Snapshot
 from tests.conftest import ROOT

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.pools import binding, claim_of
 from schedd.model import Chunk, Request
 from schedd.wire import JobFacts, ShareFacts

@@ -1,7 +1,7 @@
 """What the engine's state keeps when the site's policy changes, and words and order that hang on counts."""
 
 from schedd.engine import EngineSettings
-from schedd.engine.facts.order import _sorted
+from schedd.engine.facts.event_order import _sorted
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import _are
 from schedd.policy.fair_share import Held

@@ -15,7 +15,7 @@ import schedd.engine.checkpoint as checkpoint_module
 import schedd.engine.engine as engine_module
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident, Outcome
 from schedd.engine.checkpoint import FORMAT, FrozenState
-from schedd.engine.facts import saved
+from schedd.engine.facts import encoding
 from schedd.engine.facts.state import EngineState, _column
 from schedd.engine.incident import IncidentError, dump, read, rerun
 from schedd.model import Chunk, Request
@@ -80,9 +80,9 @@ def test_a_rerun_of_what_was_logged_since_a_checkpoint_decides_the_same(seed: in
 def test_saving_what_was_restored_gives_the_same_bytes(seed: int, steps: int) -> None:
     world = Chaos()
     play(world, Random(seed), steps)
-    saved = world.engine.checkpoint()
-    restored = Engine.restore(saved)
-    assert restored.checkpoint() == saved
+    encoding = world.engine.checkpoint()
+    restored = Engine.restore(encoding)
+    assert restored.checkpoint() == encoding
     assert restored.next_wake == world.engine.next_wake
     assert restored.state.records == world.engine.state.records
 
@@ -235,11 +235,11 @@ def _some(kind: Any, name: str) -> Any:
     return {str: f"some {name}", int: 7, bool: False, float: 2.5}[kind]
 
 
-@pytest.mark.parametrize("kind", saved._KINDS)
+@pytest.mark.parametrize("kind", encoding._KINDS)
 def test_each_field_of_what_a_server_says_is_the_same_after_a_restart(kind: Any) -> None:
     facts = kind(**{one.name: _some(one.type, one.name) for one in fields(kind) if one.init})
-    plain = json.loads(json.dumps(saved.save_facts(facts)))
-    assert saved.load_facts(kind, plain) == facts
+    plain = json.loads(json.dumps(encoding.save_facts(facts)))
+    assert encoding.load_facts(kind, plain) == facts
 
 
 def test_a_field_of_a_type_that_nobody_knows_to_keep_is_an_error_at_once() -> None:
@@ -248,7 +248,7 @@ def test_a_field_of_a_type_that_nobody_knows_to_keep_is_an_error_at_once() -> No
         seen: set[str]
 
     with pytest.raises(TypeError, match="seen"):
-        saved._codecs([More])
+        encoding._codecs([More])
 
 
 def _some_engine() -> Engine:
@@ -258,24 +258,24 @@ def _some_engine() -> Engine:
 
 
 def test_a_damaged_checkpoint_is_refused_whatever_was_lost() -> None:
-    saved = _some_engine().checkpoint()
+    encoding = _some_engine().checkpoint()
     for wrong, words in (
         (b"", "no checkpoint"),
         (b"SQLite format 3\x00", "no checkpoint"),
-        (saved[:20], "cut short"),
-        (saved[:-1], "damaged"),
-        (saved[:-9] + b"\x01" + saved[-8:], "damaged"),
-        (saved.replace(b"schedd-engine %d\n" % FORMAT, b"schedd-engine 99\n"), "format 99"),
+        (encoding[:20], "cut short"),
+        (encoding[:-1], "damaged"),
+        (encoding[:-9] + b"\x01" + encoding[-8:], "damaged"),
+        (encoding.replace(b"schedd-engine %d\n" % FORMAT, b"schedd-engine 99\n"), "format 99"),
     ):
         with pytest.raises(CheckpointError, match=words):
             Engine.restore(wrong)
 
 
 def test_a_restored_engine_follows_the_settings_it_is_given() -> None:
-    saved = _some_engine().checkpoint()
+    encoding = _some_engine().checkpoint()
     changed = replace(EngineSettings(), slack=77)
-    assert Engine.restore(saved, changed).state.settings.slack == 77
-    assert Engine.restore(saved).state.settings == Chaos.settings
+    assert Engine.restore(encoding, changed).state.settings.slack == 77
+    assert Engine.restore(encoding).state.settings == Chaos.settings
 
 
 def test_a_pause_holds_over_a_checkpoint() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from schedd.engine import Engine
 from schedd.engine.facts.displayed_start import are_outdated, displayed_start, next_update
 from schedd.engine.show.job_view import job_history, job_view, published_record
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import NodeChanged, WriteAttributes
 from tests.engine.cluster import Cluster, T
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from schedd.engine import Engine
 from schedd.engine.preview import preview
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import PlanningHeld, PlanningReleased
 from tests.engine.cluster import Cluster, T
 

@@ -5,7 +5,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.facts.records import Cause
 from schedd.engine.show.job_view import job_view
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import JobFacts, JobStarted, QueueFacts, ServerFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 

@@ -5,7 +5,7 @@ import pytest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import missing_starts
 from schedd.engine.place.missing_starts import describe_closed_node
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.reservations.state import reservations_of
 from schedd.wire import JobEnded, JobStarted, NodeChanged, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T

@@ -8,7 +8,7 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.facts.records import Cause
-from schedd.engine.improve import movable_slots, place_facts
+from schedd.engine.plan_improvements import movable_slots, place_facts
 from schedd.plan.placements import current_allocation
 from schedd.wire import JobDeleted, JobFacts, JobQueued, NodeChanged, NodeFacts, PlanChosen, PlanImproved, Run
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.phases import TABLE, IllegalStep, Step, apply_step, find_fault, initial_value
 from schedd.engine.facts.records import (
     BackOff,
@@ -30,7 +30,7 @@ from schedd.model import WaitingFor
 from schedd.wire import JobFacts, Run
 from tests.engine.chaos.lives import Chaos, play
 from tests.engine.cluster import Cluster
-from tests.engine.test_failing import passed
+from tests.engine.test_recovery import passed
 
 _GROUPS = {"attempt": StartAttempt, "back_off": BackOff, "run": CurrentRun}
 _FACTS = JobFacts(id="1", owner="ada@hub", queue="batch", state="Q", submitted=0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schedd.engine.facts import arrivals, later
+from schedd.engine.facts import arrivals, reevaluation_queue
 from schedd.engine.run import reevaluation
 from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, ShortestRanked, Strict, play
 from tests.engine.chaos.values import seeds
@@ -30,7 +30,7 @@ def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: 
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs at a time, where it would be hundreds."""
     monkeypatch.setattr(arrivals, "ARRIVALS_PER_CALL", 2)
-    monkeypatch.setattr(later, "ARRIVALS_PER_CALL", 2)
+    monkeypatch.setattr(reevaluation_queue, "ARRIVALS_PER_CALL", 2)
     monkeypatch.setattr(reevaluation, "ARRIVALS_PER_CALL", 2)
     monkeypatch.setattr(reevaluation, "_LOOKS", 4)
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts import arrivals, later
+from schedd.engine.facts import arrivals, reevaluation_queue
 from schedd.engine.facts.records import Cause, ChangeSet, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job
 from schedd.engine.run import reevaluation
 from schedd.engine.show.job_view import job_view
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import (
     Event,
     JobFacts,
@@ -297,7 +297,7 @@ def test_an_access_list_lets_in_whom_it_names_in_slices() -> None:
 
 
 def test_wide_jobs_count_as_many_though_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(later, "_UNITS", 10 * WIDE)
+    monkeypatch.setattr(reevaluation_queue, "_UNITS", 10 * WIDE)
     monkeypatch.setattr(reevaluation, "_STEP", 5)
     monkeypatch.setattr(reevaluation, "_WORK", 1)
     wide = [facts(i, resources={"nodes": f"{WIDE}:ppn=4", "walltime": "1000"}) for i in range(60)]
@@ -311,7 +311,7 @@ def test_wide_jobs_count_as_many_though_they_are_few(monkeypatch: pytest.MonkeyP
 def test_very_wide_job_is_replanned_in_its_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(later, "_UNITS", 3)
+    monkeypatch.setattr(reevaluation_queue, "_UNITS", 3)
     one = engine(facts(1, resources={"nodes": "4:ppn=4", "walltime": "600"}))
     racks = [replace(node, properties=(f"rack={i % 4}",)) for i, node in enumerate(EVERY)]
     one.handle([NodeChanged(id="n:1", time=NOW, node=node) for node in racks], NOW)

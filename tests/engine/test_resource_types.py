@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import JobFacts, ResourceFacts, ServerFacts

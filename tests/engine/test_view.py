@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.job_view import Change, JobView, job_history, job_view, published_record
-from schedd.engine.show.view import PlanSnapshot, publish_snapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
 from schedd.wire import (
     Event,
     JobAltered,

@@ -3,7 +3,7 @@
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts.intake import RequestReader
+from schedd.engine.facts.job_requests import RequestReader
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.wire import JobDeleted, JobFacts
 from tests.engine.cluster import Cluster

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.pools import PLENTY, room_of
 from schedd.engine.show.job_view import job_view
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.policy.limits import Limit
 from schedd.policy.site import site_policy
 from tests.engine.cluster import Cluster, T

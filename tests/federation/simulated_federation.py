@@ -17,7 +17,7 @@ from research.federations.wires import EngineWire
 from schedd.api.transfers import transfer_view
 from schedd.client import Unreachable
 from schedd.dialect import family_of
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.bookings.state import bookings_of
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.bookings.decisions import LIVE

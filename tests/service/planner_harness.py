@@ -9,7 +9,7 @@ import structlog
 
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import JobView, render_job
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import new_engine

@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.show.job_view import published_record
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.plan.placements import Allocation, free_at
 from schedd.plan.views import blocking_chain
 from schedd.service.access.roles import Bearer

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.show.job_view import published_record
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import StartKnown
 from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.kernels.layout import USABLE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.service.read.plan_lists import CursorError, bars_in_window, count_jobs, node_views
 from schedd.wire import JobStarted, ShareFacts
 from tests.service.planner_harness import T, event_id, job, node, planner, views

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import Never, StartKnown
 from schedd.plan.plan import WorkSpent
 from schedd.service.questions.open_questions import OpenQuestions

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.service.cluster.plan_feed import JobSummary, PlanFeed, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, JobDeleted, JobHeld, JobReleased

@@ -10,7 +10,7 @@ import importlib, pkgutil, threading
 import structlog
 import schedd.plan.kernels as kernels
 from dataclasses import replace
-from schedd.engine.improve import improvement, movable
+from schedd.engine.plan_improvements import improvement, movable
 from schedd.plan.placements import current_allocation
 from schedd.plan.kernel_status import count_compiled
 from schedd.service.warmup import log_compilation, warm_up

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
 from schedd.engine.component import components
-from schedd.engine.facts.foresight import inaccurate_estimates
+from schedd.engine.facts.predictions import inaccurate_estimates
 
 __all__ = ["FADES", "OpenAlert", "alert_kinds", "close_alerts", "raise_alert"]
 

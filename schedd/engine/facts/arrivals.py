@@ -7,7 +7,7 @@ look free. What happens to a job that waits here takes it in at once.
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from schedd.engine.facts.intake import holds_resources
+from schedd.engine.facts.job_requests import holds_resources
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.wire import Event, JobFacts, JobQueued

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from schedd.dialect.shared import shared_amounts
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.model import FOREVER, Place, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.model import Never, WaitingFor
 from schedd.policy.demand import Demand
 from schedd.wire import Decision, JobFacts, ShareFacts

@@ -17,27 +17,10 @@ from schedd.engine.component import components, empty_parts, fork_parts, limits_
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.bookkeeping import Bookkeeping
+from schedd.engine.facts.carried_jobs import CARRIED_JOBS, CarriedJob
 from schedd.engine.facts.dependents import Dependents
 from schedd.engine.facts.displayed_start import mark_requeued
-from schedd.engine.facts.foresight import update_prediction
-from schedd.engine.facts.intake import (
-    ParsedRequest,
-    RequestReader,
-    as_planned_request,
-    holds_resources,
-    queue_stop_reason,
-)
-from schedd.engine.facts.kept_jobs import CARRIED_JOBS, CarriedJob
-from schedd.engine.facts.numbers import JobNumbers
-from schedd.engine.facts.pools import LimitBook, caps_of
-from schedd.engine.facts.records import (
-    ChangeSet,
-    JobRecord,
-    RankingProgress,
-    TransferRecord,
-    UnresolvedStart,
-)
-from schedd.engine.facts.saved import (
+from schedd.engine.facts.encoding import (
     ALERTS,
     ARRIVING,
     BLOCKED,
@@ -54,6 +37,23 @@ from schedd.engine.facts.saved import (
     TRANSFERS,
     UNRESOLVED,
     facts_by_name,
+)
+from schedd.engine.facts.job_numbers import JobNumbers
+from schedd.engine.facts.job_requests import (
+    ParsedRequest,
+    RequestReader,
+    as_planned_request,
+    holds_resources,
+    queue_stop_reason,
+)
+from schedd.engine.facts.pools import LimitBook, caps_of
+from schedd.engine.facts.predictions import update_prediction
+from schedd.engine.facts.records import (
+    ChangeSet,
+    JobRecord,
+    RankingProgress,
+    TransferRecord,
+    UnresolvedStart,
 )
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.shares import planned_shares

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.engine.component import components, withdraw_nodes
-from schedd.engine.facts.intake import planner_node
-from schedd.engine.facts.later import queue_if_many
+from schedd.engine.facts.job_requests import planner_node
 from schedd.engine.facts.records import Cause, JobRecord
+from schedd.engine.facts.reevaluation_queue import queue_if_many
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import (
     place_unplaced,

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from schedd.engine.facts.intake import holds_resources
+from schedd.engine.facts.job_requests import holds_resources
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import with_known_memory

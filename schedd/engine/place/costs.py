@@ -7,7 +7,7 @@ moves it to a more expensive time. An earlier affordable placement is sought eve
 from typing import TYPE_CHECKING
 
 from schedd.dialect.cost_limit import read_cost_limit
-from schedd.engine.facts.intake import is_eligible
+from schedd.engine.facts.job_requests import is_eligible
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.place.placement_policy import place_by_site_policy

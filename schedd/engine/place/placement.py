@@ -7,10 +7,10 @@ from itertools import accumulate
 import numpy as np
 
 from schedd.engine.component import component_wait, confinement_of_components, leave_components
-from schedd.engine.facts.intake import find_uncounted, first_waiting_reason, is_eligible
-from schedd.engine.facts.later import are_many, count_units, queue_if_many, queue_reevaluation
+from schedd.engine.facts.job_requests import find_uncounted, first_waiting_reason, is_eligible
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.reevaluation_queue import are_many, count_units, queue_if_many, queue_reevaluation
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import dependencies
 from schedd.engine.place.costs import place_affordably

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schedd.dialect.deadline import read_deadline
+from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.facts.words import format_moment
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.policy.priority import latest_start

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.facts.intake import ParsedRequest, is_eligible
+from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.rank.fair_use import running_usage

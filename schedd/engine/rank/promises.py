@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.displayed_start import are_outdated, is_outdated
-from schedd.engine.facts.intake import slot_limited
-from schedd.engine.facts.kept_jobs import CarriedJob
+from schedd.engine.facts.job_requests import slot_limited
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import (
     MAY_BREAK,

@@ -16,7 +16,7 @@ from schedd.engine.component import (
     confinement_of_components,
     reason_to_replan,
 )
-from schedd.engine.facts.intake import slot_limited
+from schedd.engine.facts.job_requests import slot_limited
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import planned_shares, takes_for_shares

@@ -5,11 +5,11 @@ from typing import Final
 import numpy as np
 
 from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_update
+from schedd.engine.facts.explanations import explain_job, request_notes, server_refusal
 from schedd.engine.facts.pools import binding
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import explain_job, request_notes, server_refusal
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints

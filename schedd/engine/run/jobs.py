@@ -6,16 +6,16 @@ from schedd.dialect import dialect_of
 from schedd.dialect.advres import read_advres
 from schedd.engine.component import components, leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.foresight import record_run_end
-from schedd.engine.facts.intake import (
+from schedd.engine.facts.carried_jobs import CarriedJob, request_size
+from schedd.engine.facts.job_requests import (
     ParsedRequest,
     held_by_limit,
     holds_resources,
     is_eligible,
     slot_limited,
 )
-from schedd.engine.facts.kept_jobs import CarriedJob, request_size
 from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.predictions import record_run_end
 from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import note_failure, note_run_end, unblock_nodes

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL
-from schedd.engine.facts.intake import first_waiting_reason
-from schedd.engine.facts.later import WAITING_PHASES, queue_reevaluation
+from schedd.engine.facts.job_requests import first_waiting_reason
 from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.reevaluation_queue import WAITING_PHASES, queue_reevaluation
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import (
     displace_in_lowered_pools,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from schedd.dialect import dialect_of
 from schedd.engine.component import components
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
 from schedd.engine.facts.shares import planned_shares, takes_for_shares

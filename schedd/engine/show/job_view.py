@@ -9,12 +9,12 @@ import numpy as np
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.displayed_start import displayed_start
+from schedd.engine.facts.explanations import explain_job, job_notes
 from schedd.engine.facts.pools import binding, room_of
 from schedd.engine.facts.records import Breach, ChangeSet, JobRecord, Phase, Risk
 from schedd.engine.facts.shares import merge_shares
-from schedd.engine.facts.words import explain_job, job_notes
 from schedd.engine.show.node_sets import find_node_sets, required_node_sets
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, MEM
 from schedd.policy.limits import format_limit

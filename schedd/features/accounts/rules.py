@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.engine.component import PricedUse, UseBegan
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState

@@ -1,8 +1,8 @@
 """What a job that is only asked about would have to wait for, by its account."""
 
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.show.job_view import published_record
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.accounts.rules import account_of, missing_funds, most_expensive
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts

@@ -7,9 +7,9 @@ that is to be armed does not start before.
 
 from collections.abc import Iterator
 
+from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import format_moment
 from schedd.features.bookings.placement import find_transfer_booking
 from schedd.features.bookings.state import LIVE, Booking
 from schedd.model import WaitingFor

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 from schedd.dialect.advres import read_advres
 from schedd.engine.component import blocks_of_components
+from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import format_moment
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.bookings.state import (
     LIVE,
     Booking,

@@ -12,7 +12,7 @@ import numpy as np
 
 from schedd.dialect import family_of
 from schedd.engine.component import PricedUse, UseBegan, components, leave_components
-from schedd.engine.facts.intake import ParsedRequest, find_uncounted
+from schedd.engine.facts.job_requests import ParsedRequest, find_uncounted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.transfers import withdraw

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal
 
-from schedd.engine.facts.saved import known_fields
+from schedd.engine.facts.encoding import known_fields
 from schedd.engine.facts.state import EngineState
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.plan.schema import FieldRule, declared
 from schedd.policy.bookings import Window
 from schedd.wire import Book

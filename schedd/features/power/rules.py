@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.shares import block_takes
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.words import format_moment
 from schedd.engine.machine.nodes import refresh_node
 from schedd.engine.place.placement import displace_for
 from schedd.features.power.state import NodePower, power_of

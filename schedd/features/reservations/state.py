@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from schedd.engine.facts.saved import known_fields, load_facts, save_facts
+from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import SHARED, FieldRule, declared
 from schedd.wire import Reserve

@@ -14,7 +14,7 @@ import structlog
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.component import awaits
 from schedd.engine.facts import records
-from schedd.engine.facts.kept_jobs import CarriedJob
+from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.records import Phase
 from schedd.service.cluster.engine_calls import CallWatchdog, call_engine, restart_from_state
 from schedd.service.cluster.past_runs import past_runs

@@ -16,7 +16,7 @@ from schedd.alternatives.objectives import Objective, ObjectiveVector
 from schedd.engine import Engine
 from schedd.engine.facts.alerts import alert_kinds
 from schedd.engine.facts.records import Cause, ChangeSet
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.predict import ESTIMATE_KINDS as TOLD
 from schedd.wire import Event, JobStarted, LogLost
 

@@ -17,7 +17,7 @@ from schedd.engine.show.job_view import (
     job_status,
     published_record,
 )
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import UNPLACED, VACANT
 from schedd.service.cluster.thread_signal import ThreadSignal

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from schedd.engine import Engine
-from schedd.engine.show.view import PlanSnapshot, publish_snapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
 from schedd.service.cluster.metrics import ClusterMetrics
 from schedd.service.cluster.plan_feed import PlanFeed
 

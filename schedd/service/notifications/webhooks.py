@@ -23,7 +23,7 @@ import structlog
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import job_expected_start, job_promised_start, last_change
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.plan_lists import matches_owner

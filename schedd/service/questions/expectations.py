@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.facts.foresight import job_features
+from schedd.engine.facts.predictions import job_features
 from schedd.engine.rank.promises import queue_slack
-from schedd.engine.show.foretelling import ExpectedStarts, cap_at_promise
+from schedd.engine.show.expected_starts import ExpectedStarts, cap_at_promise
 from schedd.model import FOREVER, StartKnown
 from schedd.plan.backfill import EXPECTED_QUANTILE
 from schedd.plan.columns import Ints

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from schedd.engine.facts.intake import waiting_reasons
+from schedd.engine.facts.explanations import explain_choice
+from schedd.engine.facts.job_requests import waiting_reasons
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import HORIZON
-from schedd.engine.facts.words import explain_choice
 from schedd.engine.show.job_view import (
     Change,
     JobStatus,
@@ -16,7 +16,7 @@ from schedd.engine.show.job_view import (
     last_change,
     published_record,
 )
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan

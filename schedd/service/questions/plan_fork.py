@@ -13,7 +13,7 @@ from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component import components
-from schedd.engine.facts.intake import (
+from schedd.engine.facts.job_requests import (
     ParsedRequest,
     RequestReader,
     as_planned_request,
@@ -24,7 +24,7 @@ from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.show.job_view import published_record
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns, parse_criteria

@@ -8,7 +8,7 @@ import numpy as np
 
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED, VACANT
 from schedd.store.records import JobHistory
 

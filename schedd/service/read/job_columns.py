@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.show.job_view import job_displayed_start, job_expected_start, job_status
-from schedd.engine.show.view import PlanSnapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.service.read.plan_lists import JobListing
 

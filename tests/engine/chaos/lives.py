@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from schedd.engine.facts.records import MAY_BREAK, Phase
-from schedd.engine.improve import improvement_event
-from schedd.engine.show.foretelling import compute_expected_starts, expected_starts_input
+from schedd.engine.plan_improvements import improvement_event
+from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.engine.show.job_view import job_view
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.latest_starts import latest_starts
 from tests.engine.chaos.admin import ByAdmin

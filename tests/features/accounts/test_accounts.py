@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import PublishedAccounts, account_book
 from schedd.features.bookings.state import bookings_of
 from schedd.model import WaitingFor

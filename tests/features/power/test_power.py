@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.power.state import PublishedPower, power_of
 from schedd.policy.economy import Draw
 from schedd.wire import PlanningHeld, PowerRequested, Switch, Switched, WattsRead

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schedd.dialect import Site, dialect_of
 from schedd.engine import EngineSettings
-from schedd.engine.facts.intake import ParsedRequest, RequestReader, planner_node
+from schedd.engine.facts.job_requests import ParsedRequest, RequestReader, planner_node
 from schedd.model import Node
 from schedd.plan.plan import Plan
 from schedd.wire import JobFacts, NodeFacts, ResourceFacts, ResourceTypes, Run, ShareFacts

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from schedd.engine.facts.state import EngineState
-from schedd.engine.failing import ADAPTED, CARRIED, REBUILT
+from schedd.engine.recovery import ADAPTED, CARRIED, REBUILT
 from schedd.features.licences.state import licence_counts
 from schedd.features.reservations.state import reservations_of
 from schedd.model import NodeState

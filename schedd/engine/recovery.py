@@ -9,9 +9,9 @@ from dataclasses import fields, replace
 from typing import Final
 
 from schedd.engine.component import components, rebuild_components, rebuilt_part
-from schedd.engine.facts.intake import ParsedRequest, holds_resources
-from schedd.engine.facts.jobs_to_keep import carry_jobs
-from schedd.engine.facts.kept_jobs import CarriedJob
+from schedd.engine.facts.carried_jobs import CarriedJob
+from schedd.engine.facts.carry_over import carry_jobs
+from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from schedd.engine import CheckpointError, Engine
-from schedd.engine.show.foretelling import compute_expected_starts, expected_starts_input
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.predict import ExpectedStart, RunTimePredictor
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.engine.cluster import Cluster, T

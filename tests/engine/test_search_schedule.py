@@ -2,8 +2,8 @@
 
 import pytest
 
-from schedd.engine.improve import movable_slots
-from schedd.engine.searching import DueSearch, SearchHistory, due_search, next_search, requested_search
+from schedd.engine.plan_improvements import movable_slots
+from schedd.engine.search_schedule import DueSearch, SearchHistory, due_search, next_search, requested_search
 from tests.engine.cluster import Cluster
 
 NOW = 1_000.0

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.state import EngineState
-from schedd.engine.failing import rebuild_state
+from schedd.engine.recovery import rebuild_state
 from schedd.model import FOREVER
 from schedd.wire import ClockSet, Event
 

@@ -8,7 +8,7 @@ import numpy as np
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
-from schedd.engine.improve import movable_slots
+from schedd.engine.plan_improvements import movable_slots
 from schedd.plan.columns import Ints
 from schedd.plan.startable import startable
 

@@ -19,8 +19,8 @@ from schedd.engine.component import (
     published_parts,
 )
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.facts.intake import queue_stop_reason
-from schedd.engine.facts.numbers import JobNumbers
+from schedd.engine.facts.job_numbers import JobNumbers
+from schedd.engine.facts.job_requests import queue_stop_reason
 from schedd.engine.facts.records import ChangeSet, JobRecord, TransferRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 import numpy as np
 
 from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import (
     BackOff,
     Breach,

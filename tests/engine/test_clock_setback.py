@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.show.view import publish_snapshot
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.reservations.state import reservations_of
 from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, ShareFacts
 from tests.engine.cluster import Cluster, T

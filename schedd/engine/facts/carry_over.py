@@ -1,6 +1,6 @@
 """Which facts about the jobs of a state are kept while the plan is rebuilt."""
 
-from schedd.engine.facts.kept_jobs import CarriedJob, request_size
+from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from schedd.engine.facts.arrays import array_name
-from schedd.engine.facts.intake import ParsedRequest
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.predict import ExpectedStart, JobFeatures, RunTimePredictor
 from schedd.wire import JobFacts, StartsExpected
