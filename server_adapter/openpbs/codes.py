@@ -9,7 +9,7 @@ PROTOCOL_VERSION = 2
 
 
 UNANSWERED = frozenset({RequestCode.ASYNC_RUN_JOB, RequestCode.MODIFY_JOB_ASYNC, RequestCode.DISCONNECT})
-"""Requests to which no reply is ever sent."""
+"""Requests without a reply."""
 
 STATUS = frozenset(
     {
@@ -23,7 +23,7 @@ STATUS = frozenset(
         RequestCode.SELECT_STATUS,
     }
 )
-"""Requests whose reply describes objects."""
+"""Requests that are answered with objects."""
 
 READ_ONLY = STATUS | frozenset(
     {
@@ -37,7 +37,7 @@ READ_ONLY = STATUS | frozenset(
 
 
 class OpenPBSCommand(IntEnum):
-    """What the server tells its scheduler (protocol document, section 4)."""
+    """Commands of the server to its scheduler (protocol document, section 4)."""
 
     NEW = 1
     TERM = 2
@@ -50,7 +50,7 @@ class OpenPBSCommand(IntEnum):
     FIRST = 9
     RESERVATION_STARTS = 10
     RUN_JOB = 11
-    """`qrun` of one job, whose id follows."""
+    """`qrun` of one job; the job's id follows."""
     QUEUE_STARTED = 12
     MOVED = 13
     ELIGIBLE_TIME_ON = 14
@@ -154,7 +154,7 @@ ABOUT_CONNECTION = frozenset(
 
 
 def code_name(code: int) -> str:
-    """The manual's name of a server code; empty for one that has none here."""
+    """Return the manual's name of a server code; empty for an unknown one."""
     try:
         return OpenPBSErrorCode(code).name
     except ValueError:

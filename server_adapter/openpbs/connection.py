@@ -40,7 +40,7 @@ class _ReplyTurn:
 
 
 class OpenPBSConnection(BatchConnection):
-    """A connection with pipelined requests: the server replies in the order in which they were written.
+    """A connection with pipelined requests: the server replies in their order.
 
     See `BatchConnection`.
     """
@@ -78,9 +78,9 @@ class OpenPBSConnection(BatchConnection):
         return await (await self.begin(request))
 
     async def begin(self, request: BatchRequest) -> Awaitable[Reply]:
-        """Sends a request; what it returns must be awaited for the reply. Until then others may be sent.
+        """Send a request; return an awaitable for its reply. Other requests may be sent before it is awaited.
 
-        Raises as `request` does, as does what it returns.
+        Both raise the errors of `request`.
         """
         return self._reply_to(await self._send(request))
 
@@ -117,7 +117,7 @@ class OpenPBSConnection(BatchConnection):
         return objects
 
     async def send(self, body: bytes) -> None:
-        """Sends a packet that nobody answers: the end of a cycle. Raises `ServerUnreachableError`."""
+        """Send a packet without a reply: the end of a cycle. Raises `ServerUnreachableError`."""
         try:
             async with asyncio.timeout(self._timeout):
                 self._writer.write(encode_packet(body))
@@ -148,7 +148,7 @@ class OpenPBSConnection(BatchConnection):
         return encode_packet(encode_request(DisconnectRequest(), user=self.user))
 
     async def _send(self, request: BatchRequest) -> _ReplyTurn:
-        """Writes a request behind those that were written before."""
+        """Write a request after all earlier ones."""
         self._check_permitted(request)
         raw = encode_packet(encode_request(request, user=self.user))
         async with self._writing:
@@ -202,9 +202,10 @@ async def open_connection(
     timeout: float = DEFAULT_TIMEOUT,
     permitted: Collection[RequestCode] | None = None,
 ) -> OpenPBSConnection:
-    """Connects and proves that the server trusts us.
+    """Connect, and check that the server trusts this client.
 
-    Raises `ServerUnreachableError` (try again later), `RightsError` (somebody must act), `ProtocolError`.
+    Raises `ServerUnreachableError` (try again later), `RightsError` (an administrator must act),
+    `ProtocolError`.
     """
     try:
         async with asyncio.timeout(timeout):

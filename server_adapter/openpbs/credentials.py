@@ -92,7 +92,7 @@ class Munge:
     command: Sequence[str] = ("munge",)
 
     async def connect(self, address: Address, user: str) -> socket.socket:
-        """A connection with which munge's credential has travelled. `user` must be who we run as."""
+        """Return a connection authenticated by munge. `user` must be the user of this process."""
         credential = await self._credential()
         connection = await connect(address, None)
         try:

@@ -1,10 +1,10 @@
-"""Takes a job that a pbs_server moves to us, as another pbs_server would.
+"""Receives a job that a pbs_server moves to the adapter, in the role of another pbs_server.
 
-Asked to move a job to ``NAME@HOST:PORT``, the server puts it in transit, where nobody can alter it, and a
-process of it connects from a privileged port and sends QueueJob with the job's own id, its script in
-pieces, and the commit, without a Connect or an authentication before. A job whose commit is acknowledged is
-gone from the server; after anything else it is where it was. NAME is made up for each move and told to the
-server alone: who does not know it is refused.
+To move a job to ``NAME@HOST:PORT``, the server puts it in transit, so that it cannot be altered. A process of
+the server connects from a privileged port and sends QueueJob with the job's id, the script in several
+requests, and the commit, without Connect or authentication. After an acknowledged commit the job is gone from
+the server; after any other outcome it stays there unchanged. NAME is random for each move and known only to
+the server: other names are refused.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ _CHUNK: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class MovedJob:
-    """A job on its way: its id at the server that moves it, its attributes, of the Resource_List those that
-    were asked for, and its script, empty for one that names a program.
+    """A moved job: its id on the sending server, its attributes (of the Resource_List only requested
+    resources), and its script, empty for a job with an executable.
     """
 
     job: str
@@ -76,11 +76,11 @@ class ExpectedJob:
 
 
 class Receiver:
-    """Listens on ``host`` and ``port`` (0: any that is free) from the first job that is asked for on.
+    """Listens on ``host`` and ``port`` (0: any free port) from the first expected job on.
 
-    Unless ``any_port``, the source port must be below 1024, as between servers. ``timeout`` are the seconds
-    in which a server that has connected must send its next request; ``most`` the bytes of a script that are
-    kept, and one more where it is longer.
+    Unless ``any_port``, the source port must be below 1024, as between servers. ``timeout`` is in seconds,
+    for the next request of a connected server. ``most`` is the maximum size of a script in bytes; one more
+    byte is kept of a longer script.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Receiver:
 
 
 class _IncomingJob:
-    """What came over one connection so far."""
+    """State of one connection: the job received up to now."""
 
     def __init__(self, expected: dict[str, ExpectedJob], most: int) -> None:
         self._known = expected

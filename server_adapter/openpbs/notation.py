@@ -29,10 +29,10 @@ def kib(text: str) -> int:
 
 
 def parse_amount(name: str, text: str, types: ResourceTypes = NO_TYPES) -> int | None:
-    """An amount of a resource of type long, size (in KiB) or float (in `FLOAT_PARTS`), none below zero; None
-    for a value of any other type, and for what is no value.
+    """Parse an amount of a resource of type long, size (in KiB) or float (in `FLOAT_PARTS`), at least 0; None
+    for other types and malformed values.
 
-    A resource without a type is read by the look of its value.
+    A resource without a type is parsed by the form of its value.
     """
     kind = types.resource_type(name)
     found: int | None = None
@@ -129,7 +129,9 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def unrolled(text: str) -> list[str]:
-    """The text of each time of what `condensed` writes; empty for an empty text. Raises ValueError."""
+    """Return the text of each occurrence, the inverse of `condensed`; empty for an empty text. Raises
+    ValueError.
+    """
     if not text:
         return []
     count, hash_, rest = text.partition("#")
@@ -163,7 +165,7 @@ def select(text: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def split_chunks(text: str) -> list[str]:
-    """The chunks of a `select` as they are written."""
+    """Split a `select` into its chunks."""
     return _split(text, "+")
 
 

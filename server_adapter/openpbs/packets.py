@@ -34,9 +34,10 @@ def encode_packet(body: bytes, kind: PacketKind = PacketKind.DATA) -> bytes:
 
 
 class PacketSplitter:
-    """Feeds on chunks of a connection and gives out whole packets.
+    """Splits the chunks of a connection into packets.
 
-    Raises `DisSyntaxError` where no packet begins, and `DisLimitError` for one that is too large.
+    Raises `DisSyntaxError` for bytes that are not a packet, and `DisLimitError` for a packet that is too
+    large.
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:

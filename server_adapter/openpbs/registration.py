@@ -13,7 +13,7 @@ _END_OF_CYCLE = encode_integer(0)
 
 @dataclass(frozen=True, slots=True)
 class CycleCommand:
-    """What the server told its scheduler; `job` only with RUN_JOB (`qrun`)."""
+    """A command of the server to its scheduler; `job` only with RUN_JOB (`qrun`)."""
 
     code: int
     job: str = ""
@@ -64,7 +64,7 @@ class Registration:
         await self._secondary.send(_END_OF_CYCLE)
 
     async def answer_qrun(self, job: str, code: int = 0, text: str = "") -> None:
-        """Says what became of a RUN_JOB, before the end of its cycle; code 0 is success.
+        """Report the outcome of a RUN_JOB before the end of its cycle; code 0 is success.
 
         Raises as `OpenPBSConnection.request`.
         """
@@ -73,8 +73,8 @@ class Registration:
         )
 
     def end_if_broken(self) -> None:
-        """Cuts both connections when one is lost: the server gives the place only to a whole pair, and who
-        waits for a command then hears of the loss.
+        """Abort both connections if one is lost: a registration needs both, and a reader of commands must
+        notice.
         """
         if not self.usable:
             for connection in (self.primary, self._secondary):

@@ -30,7 +30,7 @@ _PAYLOADS: Final[Mapping[RequestCode, type]] = {
     RequestCode.SELECT_JOBS: SelectedJobs,
     **dict.fromkeys(STATUS, Status),
 }
-"""Type of the payload of each request for which it is certain."""
+"""Payload type by request, only for requests with a fixed type."""
 
 
 @dataclass(frozen=True, slots=True)

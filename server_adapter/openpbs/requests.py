@@ -18,7 +18,7 @@ from server_adapter.dis import Attribute
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectRequest(BatchRequest):
-    """Opens a connection for which another connection will vouch."""
+    """Opens a connection that another connection authenticates."""
 
     code: RequestCode = RequestCode.CONNECT
 

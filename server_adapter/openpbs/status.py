@@ -9,9 +9,9 @@ from server_adapter.openpbs.replies import decode_reply, decode_reply_head
 
 
 class OpenPBSStatusDecoder:
-    """Feeds on the packets of one answer and gives out its objects.
+    """Decodes one reply from its packets and returns its objects.
 
-    `done` tells that the answer is complete; `reply` is the reply where it is no status (an error, mostly).
+    `done`: the reply is complete; `reply` is the reply if it is not a status (usually an error).
     """
 
     def __init__(self, wanted: Collection[str] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:

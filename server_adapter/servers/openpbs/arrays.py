@@ -1,4 +1,4 @@
-"""Job arrays: of the queued subjobs the server tells their indices alone; each is a job for the plan."""
+"""Job arrays: for waiting subjobs the server returns only indices; in the plan each is a job."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,9 @@ from server_adapter.openpbs.notation import indices, subjob
 
 
 def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
-    """The jobs with each array in the place of which stand its queued subjobs; those that run are listed."""
+    """Return the jobs, with each array replaced by its waiting subjobs. Running subjobs are listed
+    already.
+    """
     found: list[DescribedObject] = []
     for job in jobs:
         if job.values.get("array") != "True":
@@ -17,7 +19,7 @@ def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
         if job.values.get("job_state") not in ("Q", "B", "H", "W") or remaining in ("", "-"):
             continue
         state = "Q" if job.values["job_state"] == "B" else job.values["job_state"]
-        # One dictionary for all of them: what they say is the same.
+        # One shared dictionary: the attributes of all waiting subjobs are equal.
         values = {**job.values, "job_state": state, "array_id": job.name}
         for name in ("array", "array_indices_remaining", "run_count", "stime", "exec_vnode"):
             values.pop(name, None)

@@ -71,13 +71,16 @@ def exec_vnode(
     types: ResourceTypes = NO_TYPES,
     free: Mapping[str, Mapping[str, int]] = _NOTHING_FREE,
 ) -> str:
-    """`(n1:ncpus=2:mem=1048576kb)+(n2:ncpus=2)`: the units of the select on these shares, in its order.
+    """Return the `exec_vnode` of a job: `(n1:ncpus=2:mem=1048576kb)+(n2:ncpus=2)`, the units of its select
+    placed on the shares, in the order of the select.
 
-    `consumable` are the names of vnodes' own amounts, which are charged beside cores, memory and gpus, and
-    `free` is what nodes have left of them. Memory is in kb. By `tags`, the properties of the nodes, each unit
-    is on one that has what it asks for. On nodes of `rooms` a unit gets vnodes of the host, several if it
-    must and is not to stay `whole`: `(n1a:ncpus=2+n1b:ncpus=1)`. Raises ValueError where the units do not
-    make up the shares: the job was altered since; VnodesFullError where there is no room at the moment.
+    `consumable` are names of resources that are charged in addition to cores, memory and gpus; `free` is the
+    remaining amount of them by node. Memory is in kb. A unit is placed only on nodes with the properties
+    (`tags`) that it requests. On hosts in `capacities` a unit gets vnodes of the host, several if necessary
+    and not `whole`: `(n1a:ncpus=2+n1b:ncpus=1)`.
+
+    Raises ValueError if the units do not add up to the shares (the job was altered since the decision),
+    VnodesFullError if the vnodes have no free resources at the moment.
     """
     schedselect = types.spelled_select(schedselect)
     units = _units(schedselect, frozenset(consumable), types)
@@ -125,10 +128,10 @@ def _nodes(
     eligible: Mapping[int, Sequence[str]],
     free: Mapping[str, Mapping[str, int]],
 ) -> dict[int, str] | None:
-    """The node of each unit; None where they do not fit, in any of three orders: those that may be on the
-    fewest nodes first; the largest first, so that small ones do not take their room; as in the select.
+    """Return the node of each unit, or None if first fit fails in all three orders: fewest eligible nodes
+    first; largest unit first; order of the select.
 
-    Every share has a unit. One without cores first goes where a share without cores has no unit yet.
+    Every share gets a unit. A unit without cores prefers a share without cores that has no unit yet.
     """
     orders: tuple[Callable[[_ChunkUnit], tuple[int, ...]], ...] = (
         lambda unit: (len(eligible[id(unit.requested)]), *_largest_first(unit)),

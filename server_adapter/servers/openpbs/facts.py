@@ -71,7 +71,7 @@ JOB_ATTRIBUTES: Final = (
 """What we ask of every job."""
 
 SOFT_WALLTIME: Final = "soft_walltime"
-"""The length by which pbs_sched plans a job that has one."""
+"""The run time by which pbs_sched plans a job that has one."""
 
 OF_QUEUE: Final = "of_queue"
 """A vnode with a ``queue`` has the properties ``of_queue=NAME`` and ``of_queue=True``."""
@@ -187,7 +187,7 @@ def ending(values: Values) -> Ending:
 
 
 def writing(values: Values) -> WrittenAttributes:
-    """What stands on a job. An estimate of 0 says that there is none."""
+    """Return the attributes written on a job. An estimate of 0 means no estimate."""
     comment = values.get("comment", "")
     start = parse_time(values.get("estimated.start_time")) or None
     length = wrote_length(values)
@@ -198,7 +198,7 @@ def writing(values: Values) -> WrittenAttributes:
 
 
 def wrote_length(values: Values) -> bool:
-    """Whether the job's `soft_walltime` is one that we wrote: it then stands among the estimates, too."""
+    """Return whether the adapter wrote the job's `soft_walltime`: it is then also among the estimates."""
     length = values.get(_RESOURCE + SOFT_WALLTIME)
     return length is not None and length == values.get(f"estimated.{SOFT_WALLTIME}")
 
@@ -256,7 +256,9 @@ def tags(resource: str, text: str, types: ResourceTypes) -> list[str]:
 
 
 def levels(resource: str, text: str, types: ResourceTypes) -> list[str]:
-    """The properties of a vnode by a number that jobs do not use up; of a host by those of its vnodes."""
+    """Return the properties of a vnode for a number that jobs do not consume; for a host, of all its
+    vnodes.
+    """
     counts = [parse_amount(resource, one.strip(), types) for one in text.split(",")]
     return [f"{resource.lower()}={count}" for count in counts if count is not None]
 
@@ -324,7 +326,7 @@ def parse_resource_types(resources: Iterable[DescribedObject]) -> ResourceTypes:
 
 
 def make_fact_parsers(types: ResourceTypes) -> FactParsers:
-    """How objects are described whose resources have these types."""
+    """Return the parsers for objects with resources of these types."""
     return FactParsers(
         job=partial(job_facts, types=types),
         is_over=is_over,

@@ -1,8 +1,8 @@
 """Hosts with several vnodes: each is one node of the plan.
 
-The server's `place` is about hosts: `scatter` takes one chunk of a host, `pack` all chunks on one, `exclhost`
-a host with all its vnodes, and a chunk may be spread over the vnodes of a host. So what the server says of
-vnodes is put together here before anybody else reads it; which vnodes a job gets is seen to in `rooms`.
+The server's `place` refers to hosts: `scatter` places one chunk on a host, `pack` all chunks on one host,
+`exclhost` takes a host with all its vnodes, and a chunk may span several vnodes of a host. This module merges
+the vnodes of each host before any other code reads them; `vnode_capacity` selects the vnodes of a job.
 """
 
 import re
@@ -42,16 +42,18 @@ _IGNORES: Final = "ignore_excl"
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """`members`: the vnodes of each host that is planned as one node, by its name, and `node_of` back;
-    `apart`: hosts whose vnodes are planned singly, since they are of several queues, or another host's vnode
-    has the host's name.
+    """Hosts that are planned as one node.
+
+    `members` are the vnodes of each such host by its name, `node_of` is the inverse. `apart` are hosts whose
+    vnodes are planned separately, since they belong to several queues, or another host has a vnode with the
+    host's name.
     """
 
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
     node_of: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
-    """How many nodes of the plan each queue has; those of no queue under the empty name."""
+    """Number of planned nodes of each queue; nodes without a queue under the empty name."""
     sizes: tuple[Mapping[str, int], ...] = ()
     """What vnodes have, each kind once."""
     types: ResourceTypes = NO_TYPES
@@ -80,11 +82,11 @@ class Hosts:
         return {**resources, **self._on_vnodes(resources, "select", "place", "")}
 
     def _on_vnodes(self, values: Values, select_name: str, place_name: str, queue: str) -> dict[str, str]:
-        """`vscatter` with more chunks than there are hosts: so many vnodes, on whatever hosts.
+        """Return the changed values of a `vscatter` request with more chunks than hosts: that number of
+        vnodes, on any hosts.
 
-        With no more chunks it stays as it is, which the plan takes for `scatter`: a job then takes none of
-        the vnodes that are counted for others. A chunk that no vnode can ever hold asks for one by a name
-        that says so, for the plan knows the sizes of hosts alone.
+        With fewer chunks it is unchanged, and the plan treats it as `scatter`. A chunk larger than every
+        vnode requests a vnode with a name that explains this, since the plan knows only the sizes of hosts.
         """
         words = values.get(place_name, "").split(":")
         text = self.types.spelled_select(values.get(select_name, ""))
@@ -165,7 +167,9 @@ def _size(wanted: Mapping[str, str]) -> str:
 
 
 def is_vscatter(place: str, select: str) -> bool:
-    """Whether each chunk is to be on a vnode of its own; also of what `asked` has put into other words."""
+    """Return whether each chunk needs a vnode of its own; also for requests converted by
+    `translate_request`.
+    """
     return _VSCATTER in place.split(":") or f":{OWN_VNODE}=" in select
 
 
@@ -182,7 +186,7 @@ def amounts(values: Values, prefix: str, types: ResourceTypes) -> dict[str, int]
 
 
 def _working(vnodes: Sequence[DescribedObject], types: ResourceTypes) -> Sequence[DescribedObject]:
-    """Those that have anything: the vnode that stands for a host has mostly nothing of its own."""
+    """Return the vnodes with any resources: the vnode that represents a host usually has none."""
     return [one for one in vnodes if any(amounts(one.values, AVAILABLE, types).values())] or vnodes
 
 
@@ -214,7 +218,7 @@ def _merge_vnodes(name: str, vnodes: list[DescribedObject], types: ResourceTypes
 def _merge_texts(
     name: str, vnodes: list[DescribedObject], working: Sequence[DescribedObject], types: ResourceTypes
 ) -> dict[str, str]:
-    """What is no amount: all values that any of the vnodes has, and the names of the vnodes."""
+    """Return the merged values that are not amounts: all values of any vnode, and the names of the vnodes."""
     found: dict[str, list[str]] = {}
     for one in working:
         for key, text in one.values.items():

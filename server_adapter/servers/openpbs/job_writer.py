@@ -39,19 +39,20 @@ _OVERTAKEN = frozenset(
     }
 )
 _UNANSWERED: Final = 8
-"""Writes between two answers. Each takes the server some 2 ms, by which a run may have to wait."""
+"""Number of writes without a reply in a row. Each takes the server about 2 ms, and may delay a run."""
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 _OWN_LENGTHS = frozenset({"soft_walltime", "min_walltime", "max_walltime"})
 _NO_RIGHT = frozenset({OpenPBSErrorCode.ATTRRO, OpenPBSErrorCode.PERM})
 
 
 class OpenPBSJobWriter:
-    """Sets attributes of jobs; of an array, the parent's alone: the soonest start of its queued subjobs.
+    """Writes attributes of jobs. For an array it writes one value on the parent: the earliest start of its
+    waiting subjobs.
 
-    The first write of each connection is answered, so that missing rights are noticed. The others are of the
-    kind that is not (and that runs no `modifyjob` hooks); after every few of them a cheap request waits until
-    the server has done them. `pace` learns how long these took. Estimates are `expected` starts, where the
-    site wants that; predicted `lengths` are written, too.
+    The first write of each connection has a reply, so that missing rights are noticed. Later writes use
+    requests without a reply (they run no `modifyjob` hooks); after every few of them a cheap request waits
+    until the server has processed them. `pace` records their time. Estimates are `expected` starts if the
+    site enables that; predicted run times (`lengths`) are written as well.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class OpenPBSJobWriter:
         self._starts: dict[str, dict[str, int | None]] = {}
         self._written: dict[str, int | None] = {}
         self._proved: OpenPBSConnection | None = None
-        """The connection on which a write was answered."""
+        """The connection with an acknowledged write."""
         self._unanswered = 0
         self._spent = 0.0
         self.comments = comments

@@ -17,7 +17,7 @@ from server_adapter.openpbs.notation import parent
 from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, is_over
 
 MANY: Final = 100
-"""From so many jobs on only their states and times of change are read each time."""
+"""With this number of jobs or more, each reading requests only states and modification times."""
 
 WHOLE: Final = 300.0
 """Seconds after which all is read again, whatever the times say."""
@@ -36,7 +36,7 @@ STAMPS: Final = SelectStatusRequest(attributes=_STAMP, extension="S")
 ACTIVE_STAMPS: Final = SelectStatusRequest(
     conditions=(Attribute("job_state", "ERSU", operation=Operation.EQ),), attributes=_STAMP, extension="S"
 )
-"""The jobs that run, exit or are suspended. One that begins with `R` leaves the suspended ones out."""
+"""Running, exiting and suspended jobs. A condition that begins with `R` omits suspended jobs."""
 
 _ACTIVE: Final = frozenset("ERSU")
 _NAMED: Final = 50  # jobs described by their names in one partial reading
@@ -52,20 +52,20 @@ def changed_since(moment: int) -> SelectStatusRequest:
 
 
 def ended_since(moment: int) -> SelectStatusRequest:
-    """The same, those included that are over (`job_history_enable`). ``T`` alone shows the ends of subjobs:
-    it puts all subjobs, also those that wait, in the place of their arrays.
+    """Return the same request including finished jobs (`job_history_enable`). Only ``T`` shows the ends of
+    subjobs: it replaces each array by all its subjobs, also waiting ones.
     """
     return replace(changed_since(moment), extension="xTS")
 
 
 def stamps_since(moment: int) -> SelectStatusRequest:
-    """The jobs that were changed at the moment or later, those that are over included: states and times."""
+    """Request states and times of the jobs that were modified since `moment`, including finished jobs."""
     condition = Attribute("mtime", str(moment), operation=Operation.GE)
     return SelectStatusRequest(conditions=(condition,), attributes=_STAMP, extension="xS")
 
 
 def described_by_name(names: Iterable[str]) -> StatusRequest:
-    """These jobs in all wanted attributes, those that are over included."""
+    """Request these jobs with all wanted attributes, including finished jobs."""
     return StatusRequest(
         code=RequestCode.STATUS_JOB, name=",".join(names), attributes=JOBS.attributes, extension="x"
     )
@@ -96,7 +96,7 @@ class JobList:
         """Jobs described by partial readings: any may have been changed again in the same second."""
 
     async def read(self) -> list[DescribedObject]:
-        """All jobs now. Raises what `ask` raises, and then reads all anew the next time."""
+        """Return all current jobs. Raises what `describe` raises; the next reading is then a full one."""
         now = self._clock()
         self._complete = False
         if len(self._known) < self._many or now - self._read_whole >= self._whole:
@@ -118,10 +118,10 @@ class JobList:
         return found
 
     async def read_changes(self) -> tuple[list[DescribedObject], list[DescribedObject]] | None:
-        """All jobs as far as starts, ends, arrivals and new states go, and those found to be over.
+        """Return all jobs, updated for starts, ends, arrivals and new states, and the jobs that have ended.
 
-        A job that was changed otherwise stays as it was read before: our own writing changes hundreds in a
-        moment. None where a whole reading is cheaper or is due. Raises what `ask` raises.
+        Jobs with other changes stay as in the last reading: the adapter's own writes change hundreds at once.
+        Returns None if a full reading is cheaper or is due. Raises what `describe` raises.
         """
         known = self._known
         if not self._complete or not self._latest or self._clock() - self._read_whole >= self._whole:
@@ -154,7 +154,7 @@ class JobList:
         return list(self._known.values()), over
 
     async def _changed(self, known: dict[str, DescribedObject]) -> list[DescribedObject]:
-        # A job may have been changed once more in the second in which we saw it changed.
+        # A job may have changed again within the second of its last known change.
         open_second = self._last_read - self._latest_seen < _SETTLED
         listed = await self._describe(STAMPS)
         since: int | None = None
@@ -175,7 +175,7 @@ class JobList:
         fresh = {job.name: job for job in await self._describe(changed_since(since))}
         found = []
         async for job in _in_slices(listed):
-            # One that changed and is not among them has ended in between.
+            # A changed job that is missing here has ended in the meantime.
             one = fresh.pop(job.name, None) or _same(known.get(job.name), job)
             if one is not None:
                 found.append(one)
@@ -187,8 +187,8 @@ def _to_describe(
     active: Mapping[str, Mapping[str, str]],
     recent: Mapping[str, Mapping[str, str]],
 ) -> set[str]:
-    """The jobs that a partial reading describes again: new ones, those in another state, and arrays of which
-    a subjob began or ended. Those that nobody knew and that are over already are left out.
+    """Return the jobs that a partial reading must describe again: new jobs, jobs in another state, and arrays
+    with a subjob that started or ended. New jobs that have already ended are left out.
     """
     ran = {name for name, job in known.items() if job.values["job_state"] in _ACTIVE}
     wanted = ran - active.keys()

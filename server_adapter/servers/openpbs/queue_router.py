@@ -1,9 +1,9 @@
-"""Takes jobs out of an OpenPBS server's routing queues: the server itself moves them to us.
+"""Moves jobs out of an OpenPBS server's routing queues, by the server's own move.
 
-No request gives the script of a job, which is kept in the server's database. The server's own move brings
-it, with what the owner asked for alone; meanwhile the job is in transit, where the server refuses to alter
-it, and its deletion waits for the end of the move. Once the commit is acknowledged the server keeps it as
-moved (state M, where it keeps a history), or forgets it.
+No request returns the script of a job, which is in the server's database. A move by the server includes it,
+and only those resources that the owner requested. During the move the job is in transit: the server refuses
+alterations, and a deletion waits for the end of the move. After the acknowledged commit the server keeps the
+job as moved (state M, with a history) or forgets it.
 """
 
 import html
@@ -40,16 +40,18 @@ from server_adapter.settings import DrainSettings
 __all__ = ["MOVING", "REQUESTS", "OpenPBSQueueRouter", "submitted_script"]
 
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
-"""What draining sends over the adapter's own connection beside comments."""
+"""Requests of draining over the adapter's own connection, in addition to comments."""
 MOVING: Final = READ_ONLY | {RequestCode.MOVE_JOB}
-"""What leaves over a connection for one move, whose answer comes when the move is over."""
+"""Requests over a connection for one move; the reply comes at the end of the move."""
 _HOLD: Final = "o"
 _GONE: Final = (OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID, OpenPBSErrorCode.BADSTATE)
 _FATES: Final[dict[str, RoutedJobFate]] = {"M": "went", "F": "deleted", "X": "deleted", "T": "moving"}
 _FROM_NODES: Final = frozenset({"ncpus", "mpiprocs", "place", "select"})
-"""What the server makes of ``nodes``, beside it."""
+"""Resources that the server derives from ``nodes``."""
 _FROM_SELECT: Final = frozenset({"ncpus", "mem", "mpiprocs"})
-"""What it makes of a ``select``, beside what that names. It is sent once the server was restarted since."""
+"""Resources that the server derives from a ``select``, if the select does not name them. After a restart the
+server sends them as well.
+"""
 _WORD: Final = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>", re.DOTALL)
 
 
@@ -71,7 +73,7 @@ class OpenPBSQueueRouter:
         self._receiver = Receiver(settings.host, settings.port, any_port=any_port, most=MOST_SCRIPT)
 
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
-        """The jobs of those of the queues that are routing queues."""
+        """Return the jobs of all routing queues among `queues`."""
         async with self._link.borrow() as connection:
             jobs = await list_jobs_of_routing_queues(connection, queues)
         return [parse_routed_job(job.name, job.values) for job in jobs]
@@ -164,7 +166,7 @@ class OpenPBSQueueRouter:
 
 
 def _described(job: RoutedJob, moved: MovedJob) -> RoutedJob:
-    """What came, with what its owner asked for alone."""
+    """Return the received job, with only the resources that its owner requested."""
     found = parse_routed_job(job.id, values_by_key(moved.attributes))
     if "nodes" in found.resources:
         derived = _FROM_NODES
@@ -181,7 +183,7 @@ def _described(job: RoutedJob, moved: MovedJob) -> RoutedJob:
 
 
 def submitted_script(moved: MovedJob) -> str:
-    """Its script; for a job that names a program with its words (``qsub -- PROGRAM``), one that becomes it.
+    """Return the job's script; for a job with an executable (``qsub -- PROGRAM``), a script that executes it.
     Raises `DrainError`.
     """
     if moved.script:

@@ -51,9 +51,9 @@ DEFAULT: Final = "default"
 """The name of the scheduler that has what no partition names."""
 
 _OF_LATE: Final = 6 * 3600  # seconds before the first reading
-_NAMED: Final = 50  # vanished jobs whose ends are requested by their names, in one reading
+_NAMED: Final = 50  # maximum number of missing jobs that are requested by name in one reading
 _HOLDING: Final = frozenset({"R", "E", "S", "U"})
-_MARGIN: Final = 60  # seconds by which clocks may differ
+_MARGIN: Final = 60  # tolerated difference between clocks, in seconds
 _NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
 _GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 
@@ -68,8 +68,8 @@ NODES: Final = StatusRequest(
 
 
 def job_request(name: str, *, history: bool = False) -> StatusRequest:
-    """One job, or several with commas between, in their wanted attributes; with `history` those that are
-    over, too. Of several those that are unknown are left out, unless all are (15001).
+    """Request one job, or several separated by commas, with their wanted attributes; with `history` also
+    finished jobs. Unknown jobs are left out, unless all are unknown (15001).
     """
     names = tuple([Attribute(name) for name in JOB_ATTRIBUTES])
     return StatusRequest(
@@ -95,7 +95,7 @@ DEFAULT_PARTITION: Final = "pbs-default"
 
 @dataclass(frozen=True, slots=True)
 class _OpenPBSObjects:
-    """What a whole reading showed beside jobs; a partial reading takes it over."""
+    """Objects of a full reading except jobs; partial readings reuse them."""
 
     server: Values
     ours: OwnPartition
@@ -105,8 +105,8 @@ class _OpenPBSObjects:
 
 
 class OpenPBSReader:
-    """Reads states one after the other, of what the scheduler `name` has. Others may use the connection
-    between the requests.
+    """Reads states of the partition of the scheduler `name`. Other users may have the connection between its
+    requests.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class OpenPBSReader:
         self._objects: _OpenPBSObjects | None = None
         self._looked_at = 0
         self.partition = ""
-        """That of the last reading; empty for the default scheduler's."""
+        """The partition of the last reading; empty for the default scheduler."""
         self.queues: frozenset[str] | None = None
         """Its queues at the last reading; None before the first."""
         self.hosts = NO_HOSTS
@@ -145,8 +145,8 @@ class OpenPBSReader:
         """Suspended jobs that wait to be resumed."""
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
-        """The server's state. A smaller `scope` costs three requests in place of nine; what is neither a
-        start, an end nor an arrival is then as the last whole reading had it.
+        """Return the server's state. A smaller `scope` costs three requests instead of nine; everything but
+        starts, ends and arrivals is then from the last full reading.
 
         Raises what `ServerLink.borrow` and `OpenPBSConnection.describe` raise.
         """
@@ -206,7 +206,7 @@ class OpenPBSReader:
             state = built
             await asyncio.sleep(0)
         assert state is not None, "the last thing built is the state"
-        # One that nobody has confirmed yet is in no partition: each scheduler is to answer for it.
+        # An unconfirmed reservation has no partition: each scheduler must answer for it.
         reserved = [_spelled(one, self._types) for one in objects.reservations]
         found = [one for one in reserved if ours.has(one) or "partition" not in one.values]
         usable = {vnode.name for vnode in vnodes if vnode_state(vnode.values) == "up"}
@@ -245,9 +245,7 @@ class OpenPBSReader:
         return StateBuilder(words, self._by_hand.started_by) if self._by_hand else StateBuilder(words)
 
     async def _read_types(self) -> None:
-        """Learns the types of the server's resources; of a server that does not tell them those that it told
-        last.
-        """
+        """Read the types of the server's resources. If the server refuses, the last known types are kept."""
         try:
             types = parse_resource_types(await self._describe(RESOURCES))
             self._refused = ""
@@ -288,10 +286,10 @@ class OpenPBSReader:
         return OwnPartition("", True)
 
     async def _ended(self, seen: set[str]) -> list[DescribedObject]:
-        """How jobs ended that the last reading showed and that are gone, by the server's history: those that
-        waited then may have run since.
+        """Return how missing jobs ended, from the server's history; jobs that waited in the last reading may
+        have run since.
 
-        The first reading shows what ended of late: the daemon may know these jobs as running.
+        The first reading returns recently ended jobs: the daemon may know them as running.
         """
         now = int(self._clock())
         since, self._looked_at = self._looked_at, now
@@ -325,7 +323,7 @@ class OpenPBSReader:
         told += [
             ObjectSettings("scheduler", one.name, one.values) for one in await self._describe(SCHEDULERS)
         ]
-        with suppress(ServerRefusedError):  # an old server tells none
+        with suppress(ServerRefusedError):  # an old server does not support this
             told += [
                 ObjectSettings("resource", one.name, one.values) for one in await self._describe(RESOURCES)
             ]
@@ -370,7 +368,7 @@ def _holds(values: Values, vnodes: Collection[str]) -> bool:
 
 
 def _restrict_to_nodes(held: ServerReservation, nodes: Collection[str]) -> ServerReservation | None:
-    """What a reservation, also one of another scheduler, keeps free of our nodes; None without any."""
+    """Return the part of a reservation on the nodes of this partition; None without any."""
     ours = tuple([name for name in held.nodes if name in nodes])
     return None if not ours else held if len(ours) == len(held.nodes) else replace(held, nodes=ours)
 
@@ -378,10 +376,10 @@ def _restrict_to_nodes(held: ServerReservation, nodes: Collection[str]) -> Serve
 def _bind_queues_to_nodes(
     queues: Mapping[str, QueueFacts], with_nodes: Collection[str]
 ) -> Mapping[str, QueueFacts]:
-    """Jobs of a queue that has vnodes run there alone, all others on vnodes of no queue.
+    """Restrict jobs of a queue with vnodes to these vnodes, and all other jobs to vnodes without a queue.
 
-    Written as the default of ``neednodes``, by which queues are mapped to nodes. The server does the same
-    for pbs_sched with the vnodes' attribute ``queue``, and leaves it to the scheduler.
+    This is written as the default of ``neednodes``, which maps queues to nodes. The server does the same for
+    pbs_sched with the vnodes' attribute ``queue``, and leaves it to the scheduler.
     """
     if not with_nodes:
         return queues

@@ -36,7 +36,9 @@ def estimate(start: int | None, nodes: Sequence[str]) -> list[Attribute]:
 
 
 def length(seconds: int) -> list[Attribute]:
-    """The length by which other schedulers are to plan; among the estimates it is ours to know again."""
+    """Return the attributes for the run time by which other schedulers plan; the copy in `estimated` marks it
+    as the adapter's.
+    """
     text = clock_time(seconds)
     return [Attribute("Resource_List", text, SOFT_WALLTIME), Attribute(_ESTIMATED, text, SOFT_WALLTIME)]
 

@@ -1,7 +1,7 @@
-"""Reservations: what the server keeps free for them, and what they still want of a scheduler.
+"""Reservations of the server: reserved vnodes, and requests to its scheduler.
 
-A standing reservation is one object of the server: its rule (`reserve_rrule`) says when, one text for all of
-its times (`reserve_execvnodes`) says where.
+A standing reservation is one object of the server: its rule (`reserve_rrule`) has the times, and one text
+(`reserve_execvnodes`) has the vnodes of all occurrences.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -53,10 +53,10 @@ class _Occurrence:
 
 
 def server_reservations(found: Iterable[DescribedObject]) -> dict[str, ServerReservation]:
-    """What is kept free by name; the later times of a standing reservation have names of their own.
+    """Return the reserved nodes by name; later occurrences of a standing reservation have names of their own.
 
-    All of them let in the jobs of all reservations: which job may be where, the vnodes themselves say, each
-    of which has its reservations as properties. What one is to have itself, `itself` asks for alone.
+    Each entry admits the jobs of all reservations, since the properties of the vnodes (`resv=`) already
+    restrict them. `placement_queue` admits only the reservation itself.
     """
     times = {one.name: _times(one.values) for one in found if _state(one.values) in _KEPT}
     named: dict[str, _Occurrence] = {}
@@ -79,14 +79,16 @@ def reservation_queue(name: str) -> str:
 
 
 def placement_queue(queue: str) -> str:
-    """As what a reservation is asked for anew: what it holds is open to it, what others hold is not."""
+    """Return the queue name for placing a reservation again: its own vnodes count as free, those of others do
+    not.
+    """
     return f"{queue}:anew"
 
 
 def begins(found: Iterable[DescribedObject]) -> dict[str, int]:
-    """From when on jobs of the queue of each reservation may be planned, of those that have their vnodes.
+    """Return the earliest planned start of jobs in the queue of each reservation that has vnodes.
 
-    Of one that is being altered, behind its end: else its own jobs would stand in its way.
+    For a reservation under alteration this is its end: otherwise its own jobs would block it.
     """
     moments: dict[str, int] = {}
     for one in found:
@@ -99,11 +101,11 @@ def begins(found: Iterable[DescribedObject]) -> dict[str, int]:
 
 
 def pending_reservation(values: Values, usable: Collection[str]) -> PendingReservation | None:
-    """What a scheduler is to do for a reservation; None where there is nothing to do.
+    """Return the request of a reservation to its scheduler; None without one.
 
-    New ones want vnodes; altered ones others, or theirs for another time. Of a degraded one, at each of its
-    times, those of its units are moved whose vnode is none of the `usable`; or all, where its place binds
-    them to each other.
+    A new reservation needs vnodes; an altered one needs other vnodes, or the same at another time. A degraded
+    one needs, for each occurrence, new vnodes for the units on vnodes outside `usable`, or for all units if
+    its place does not allow to move single ones.
     """
     found = _pending_of_state(values, frozenset(usable))
     return found if found is None else replace(found, standing="reserve_rrule" in values)
@@ -124,7 +126,9 @@ def outside_queues(pending: PendingReservation) -> PendingReservation:
 def translate_requests(
     pending: PendingReservation, plan: Callable[[Mapping[str, str]], Mapping[str, str]]
 ) -> PendingReservation:
-    """With what its times ask for put by `plan` into words for the plan; the server's text stays."""
+    """Return the reservation with the resources of its occurrences converted by `plan`; the server's text is
+    kept.
+    """
     slots = [
         replace(slot, resources=plan(slot.resources)) if slot.resources else slot for slot in pending.slots
     ]
@@ -164,11 +168,12 @@ def _new(values: Values) -> PendingReservation | None:
 
 
 def _altered(values: Values) -> PendingReservation | None:
-    """Of a standing one only the next time is altered.
+    """Return the request of an altered reservation; for a standing one, of its next occurrence.
 
-    Once it runs, it keeps its vnodes: only whether they are free for longer is asked. A standing one that was
-    altered before it had vnodes is refused: the server would take those of one time for all, and break down
-    (seen with 23.06.06) when that is over. It is then as it was, and gets vnodes for all of its times.
+    A running reservation keeps its vnodes: only their availability for the longer time is checked. A standing
+    reservation that was altered before it had vnodes is refused: the server would use the vnodes of one
+    occurrence for all, and fail at its end (seen with 23.06.06). After the refusal it is restored, and gets
+    vnodes for all occurrences.
     """
     start, end = parse_number(values.get("reserve_start")), parse_number(values.get("reserve_end"))
     if start is None or end is None:
@@ -195,7 +200,9 @@ def _altered(values: Values) -> PendingReservation | None:
 
 
 def _degraded(values: Values, usable: frozenset[str], since: int) -> PendingReservation | None:
-    """Where the place lets every unit be anywhere, those of lost vnodes are moved; else the whole time."""
+    """Return the request of a degraded reservation: to move the units on lost vnodes if its place allows any
+    vnodes, else whole occurrences.
+    """
     times = _times(values)
     if not times:
         return None
@@ -235,7 +242,7 @@ def _placed_anew(values: Values, time: _Occurrence) -> ReservationOccurrence:
 
 
 def _mended(values: Values, time: _Occurrence, usable: frozenset[str]) -> ReservationOccurrence | None:
-    """The time with those of its units that are to be moved; None where it is not known which these are."""
+    """Return the occurrence with the units that must be moved; None if they cannot be identified."""
     if not _is_broken(time, usable):
         return ReservationOccurrence(time.start, where=time.where)
     brackets = parse_or(exec_vnode, time.where, default=_NO_CHUNKS)
@@ -272,7 +279,7 @@ def _times(values: Values) -> list[_Occurrence]:
 
 
 def _starts(values: Values, start: int) -> list[int]:
-    """When its times begin that are left; of one that is not standing, its start. Raises ValueError."""
+    """Return the starts of the remaining occurrences. Raises ValueError."""
     rule = values.get("reserve_rrule")
     if rule is None:
         return [start]
@@ -310,7 +317,7 @@ def recurring(rule: str, start: int, zone: str) -> Iterator[int]:
     return (int(time.replace(tzinfo=clock).timestamp()) for time in times)
 
 
-# ---- what it asks for -------------------------------------------------------------------------------
+# ---- requested resources ----------------------------------------------------------------------------
 
 
 def _requested_resources(values: Values) -> Mapping[str, str]:
@@ -327,7 +334,7 @@ def _state(values: Values) -> int | None:
 
 
 def compose_placement(slot: ReservationOccurrence, moved: str) -> str:
-    """The server's text for a time: what it keeps, with the moved units in the gaps left for them."""
+    """Return the server's text for an occurrence: its kept units, with the moved units in the gaps."""
     if not slot.where:
         return moved
     fresh = iter(_brackets(moved))

@@ -1,4 +1,4 @@
-"""Starts jobs at an OpenPBS server: the last look, the request, and what became of it."""
+"""Starts jobs on an OpenPBS server: check before the run, request, outcome."""
 
 import asyncio
 import logging
@@ -54,9 +54,9 @@ from server_adapter.servers.openpbs.vnode_capacity import (
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # vnodes asked for singly; of more, all are asked for at once
-_PIPELINED: Final = 8  # decisions that are looked at or whose replies are awaited
-_TOGETHER: Final = 50  # decisions whose jobs are looked at in one request
-_VIEW_AGE: Final = 0.25  # seconds for which a look counts
+_PIPELINED: Final = 8  # decisions that are checked or wait for their replies
+_TOGETHER: Final = 50  # decisions whose jobs are described by one request
+_VIEW_AGE: Final = 0.25  # seconds for which a view is valid
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
 _PLACES: Final = tuple([Attribute(name) for name in ("job_state", "exec_vnode")])
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
@@ -68,10 +68,10 @@ BorrowConnection = Callable[[], AbstractAsyncContextManager[OpenPBSConnection]]
 
 @dataclass(slots=True)
 class PreRunView:
-    """What the server showed right before a run, of several decisions at once.
+    """State of jobs and vnodes right before a run, shared by several decisions.
 
-    `spent` is what runs that were requested since take of each vnode; a vnode of which that is not known is
-    left out of `vnodes`.
+    `spent` is the resources of runs requested since, by vnode; a vnode with unknown use is left out of
+    `vnodes`.
     """
 
     at: float
@@ -81,11 +81,11 @@ class PreRunView:
     spent: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def has(self, job: str, vnodes: Collection[str], now: float) -> bool:
-        """Whether it shows the job and these vnodes as they were a moment ago."""
+        """Return whether this is a current view of the job and these vnodes."""
         return now - self.at <= _VIEW_AGE and job in self.jobs and all(one in self.vnodes for one in vnodes)
 
     def spend(self, where: str, types: ResourceTypes, *, whole: bool) -> None:
-        """Counts what a run takes; `whole`: its vnodes are not what they were."""
+        """Count the resources of a run. With `whole`, its vnodes are removed from the view."""
         for vnode, taken in held_by([where], types).items():
             if whole:
                 self.vnodes.pop(vnode, None)
@@ -120,9 +120,9 @@ class OpenPBSStarter:
         queues: Callable[[], Collection[str] | None] = lambda: None,
         hosts: Callable[[], Hosts] = lambda: NO_HOSTS,
     ) -> None:
-        """`queues` are those whose jobs are ours to start; None: nobody has looked yet, and all are.
+        """`queues` are the queues of this scheduler; None before the first reading: all.
 
-        `hosts` are those that are one node of the plan.
+        `hosts` are the hosts that are planned as one node.
         """
         self._borrow = borrow
         self._queues = queues
@@ -133,9 +133,9 @@ class OpenPBSStarter:
         self._pipeline = asyncio.Semaphore(_PIPELINED)
 
     async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
-        """Looks and asks on one connection, with nobody's requests in between.
+        """Check and request the run on one connection, without other requests in between.
 
-        The reply is awaited while the next decisions are looked at and requested.
+        While the reply is pending, the next decisions are checked and requested.
         """
         self._waiting[id(run)] = run
         try:
@@ -148,7 +148,7 @@ class OpenPBSStarter:
             self._waiting.pop(id(run), None)
 
     async def _finish(self, reply: Awaitable[object]) -> RunOutcome:
-        """What became of a requested run."""
+        """Await the reply; return the outcome of a requested run."""
         try:
             await reply
         except ServerRefusedError as error:
@@ -169,7 +169,7 @@ class OpenPBSStarter:
         view, shared = await self._view(connection, run)
         found = await self._check(connection, run, view)
         if shared and found.check.verdict is not RunVerdict.RUN:
-            # It was made for another decision: what is in the way may be gone by now.
+            # The view was made for another decision: the obstacle may be gone.
             self._latest_view = None
             view, _ = await self._view(connection, run)
             found = await self._check(connection, run, view)
@@ -193,8 +193,8 @@ class OpenPBSStarter:
     async def _set_walltime(
         self, connection: OpenPBSConnection, run: Run, values: Values
     ) -> RunOutcome | None:
-        """Sets the walltime of a job that leaves it to us; without it the job would run for ever, so that a
-        refusal of the server is one of the run.
+        """Set the walltime of a job that leaves it to the scheduler. A refusal refuses the run, since the job
+        would have no limit.
         """
         before = parse_or(seconds, values.get("Resource_List.walltime") or None, default=-1)
         if run.walltime is None or run.walltime == before:
@@ -206,7 +206,7 @@ class OpenPBSStarter:
         return None
 
     async def _check(self, connection: OpenPBSConnection, run: Run, view: PreRunView) -> _Checked:
-        """Whether the decision may be carried out by this look, in which the job is then used up."""
+        """Check the decision against this view, and remove the job from the view."""
         values = view.jobs.pop(run.job_id)
         if not view.scheduling:
             return _Checked(RunCheck(RunVerdict.REFUSE, "the server's scheduling is False"))
@@ -284,7 +284,7 @@ class OpenPBSStarter:
         vnodes: Sequence[DescribedObject],
         spent: Mapping[str, Mapping[str, int]],
     ) -> str:
-        """The job's `exec_vnode`; on hosts with several vnodes by what each of them has left."""
+        """Return the job's `exec_vnode`; on hosts with several vnodes by the free resources of each vnode."""
         place = values.get("Resource_List.place", "free")
         reservation = values.get("reserve_ID", "").partition(".")[0]
         hosts = self._hosts()
@@ -295,7 +295,7 @@ class OpenPBSStarter:
         }
         held: Mapping[str, Mapping[str, int]] = {}
         if at and reservation:
-            # Of what its own jobs hold the server counts nothing: the reservation holds it.
+            # The server does not count the resources of jobs in a reservation: the reservation holds them.
             of_queue = (Attribute("destination", values.get("queue", ""), operation=Operation.EQ),)
             request = SelectStatusRequest(conditions=of_queue, attributes=_PLACES, extension="S")
             held = held_by(
@@ -346,12 +346,12 @@ class OpenPBSStarter:
         return job_facts(job, hosts.translate_placement(values), hosts.types)
 
     async def _job(self, connection: OpenPBSConnection, job: str) -> Values | None:
-        """The job's attributes; of a subjob that has not run yet, those of its place in the array."""
+        """Return the job's attributes; for a subjob that has not run yet, those of its array."""
         return (await self._jobs(connection, [job]))[job]
 
     async def _jobs(self, connection: OpenPBSConnection, names: Iterable[str]) -> dict[str, Values | None]:
-        """The attributes of these jobs, None of one that is gone; of a subjob that has not run yet, those of
-        its place in the array.
+        """Return the attributes of these jobs, None for an unknown job; for a subjob that has not run yet,
+        those of its array.
         """
         found: dict[str, Values | None] = dict.fromkeys(names)
         for one in await self._known(connection, found, history=True):
@@ -372,7 +372,7 @@ class OpenPBSStarter:
     async def _known(
         self, connection: OpenPBSConnection, names: Iterable[str], *, history: bool = False
     ) -> list[DescribedObject]:
-        """Those of the jobs that the server has."""
+        """Return the known jobs among these."""
         try:
             return await connection.describe(job_request(",".join(names), history=history))
         except ServerRefusedError as error:
@@ -417,10 +417,11 @@ async def _vnode(connection: OpenPBSConnection, name: str) -> list[DescribedObje
 def _free_capacity(
     node: DescribedObject, place: str, types: ResourceTypes, spent: Mapping[str, int], *, reserved: bool
 ) -> FreeNodeCapacity:
-    """What a node has for a job of this `place`: nothing, if the job is to be alone and another is there.
+    """Return the free capacity of a node for a job with this `place`: none if the job must be alone and
+    another job is on the node.
 
-    A reservation that runs counts as held there and its jobs do not count again: for them, the plan alone
-    knows.
+    Jobs of a running reservation are not counted: the server shows the vnodes as held by the reservation, and
+    only the plan knows their use.
     """
     facts, use = node_facts(node.name, node.values, types=types), vnode_use(node.values)
     use = replace(use, cpus=use.cpus + spent.get("ncpus", 0), mem=use.mem + spent.get("mem", 0))

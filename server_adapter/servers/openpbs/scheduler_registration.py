@@ -29,9 +29,9 @@ _TROUBLE: Final = (ServerUnreachableError, ProtocolError, RightsError, ServerRef
 
 
 class SchedulerRegistration:
-    """We are the scheduler `name`, over connections that `connect` opens, as long as the server lets us.
+    """Registration as the scheduler `name`, over connections from `connect`, renewed after each loss.
 
-    `qrun` is asked what to tell an admin who wants a job to run and leaves the vnodes to the scheduler.
+    `qrun` returns the answer to an administrator who leaves the vnodes of a `qrun` to the scheduler.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SchedulerRegistration:
             try:
                 if self._registration is None:
                     await self._register()
-                    self._request_reading(ReadScope.ALL)  # who registers later is not told to begin
+                    self._request_reading(ReadScope.ALL)  # a scheduler that registers later gets no FIRST
                 waits.reset()
                 await self._attend()
             except _TROUBLE as error:

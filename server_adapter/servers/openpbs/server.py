@@ -42,7 +42,7 @@ PERMITTED: Final = {
 """The requests that may leave the plain connection in each mode."""
 
 _TAKING: Final = 4
-"""So many answers of a federation a server may have to wait for while it moves a job there."""
+"""Timeout of a move, in timeouts of the federation."""
 _VOUCHERS: Final[Mapping[str, Callable[[], OpenPBSCredential]]] = {
     "auto": OpenPBSVouch,
     "privileged": OpenPBSVouch,
@@ -108,7 +108,7 @@ class OpenPBSServer(ComposedServer):
         )
         transfer_client = OpenpbsTransferClient(link, open_as)
         self.place = SchedulerRegistration(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
-        comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
+        comments = tell.comment and settings.mode == "scheduler"  # in adviser mode, only estimates
         self.job_writer = OpenPBSJobWriter(
             link,
             pace,
@@ -152,7 +152,7 @@ class OpenPBSServer(ComposedServer):
         await self.place.register(request_reading)
 
     async def serve_as_scheduler(self) -> None:
-        """Answers commands, and registers anew when the server was restarted."""
+        """Answer commands, and register again after a restart of the server."""
         await self.place.serve()
 
     def barred(self) -> str:
@@ -160,7 +160,7 @@ class OpenPBSServer(ComposedServer):
         return self.place.barred()
 
     async def resume_jobs(self) -> None:
-        """Resumes jobs that are to go on, and whose vnodes have room."""
+        """Resume waiting suspended jobs whose vnodes have enough free resources."""
         await self._resumer.resume_jobs(self._reader.suspended, self._reader.hosts.types)
 
     async def settle_reservation(
@@ -182,7 +182,7 @@ class OpenPBSServer(ComposedServer):
     def _composed(self, slot: ReservationOccurrence, place: OccurrencePlacement) -> str:
         if not slot.select:
             return slot.where
-        # A reservation has its nodes to itself in the plan, hence all of the vnodes of a host.
+        # A reservation is alone on its nodes in the plan, so all vnodes of a host are its.
         at, types = self._reader.vnodes, self._reader.hosts.types
         capacities = {
             share.node: [vnode_capacity(one, types, {}) for one in usable(at[share.node])]
@@ -212,7 +212,7 @@ class OpenPBSServer(ComposedServer):
         await self.link.close()
 
     def _about_qrun(self, job: str) -> str:
-        """What an admin is told who leaves the vnodes of a `qrun` to us: the plan, and how to force it."""
+        """Return the answer to a `qrun` without vnodes: the planned start, and how to force the run."""
         by_force = f"qrun -H '(VNODE:ncpus=N)' {job} starts it at once"
         writing = None if self._state is None else self._state.writings.get(job)
         if writing is None or writing.planned_start is None:

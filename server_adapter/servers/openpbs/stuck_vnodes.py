@@ -1,7 +1,7 @@
-"""Vnodes that the server keeps for a job that is over: `job-exclusive`, though no job that runs has them.
+"""Vnodes that the server holds for an ended job: `job-exclusive` without a running job.
 
-Seen on a real 23.06.06: such a vnode still lists the job, and pbs_sched leaves it alone. Planned as free, it
-would have each start there refused.
+Seen on a real 23.06.06: such a vnode still lists the job, and pbs_sched skips it. If it were planned as free,
+every start on it would be refused.
 """
 
 import logging
@@ -28,7 +28,7 @@ class StuckVnodes:
     def without(
         self, vnodes: list[DescribedObject], jobs: Iterable[DescribedObject]
     ) -> list[DescribedObject]:
-        """The vnodes, those that are stuck as if they were offline."""
+        """Return the vnodes, with stuck ones marked as offline."""
         exclusive = {vnode.name for vnode in vnodes if is_exclusive(vnode.values)}
         alone = exclusive - _held(jobs) if exclusive else exclusive
         now = self._clock()

@@ -23,7 +23,7 @@ from server_adapter.servers.openpbs.vnode_capacity import held_by, takes_vnode
 
 _log = logging.getLogger(__name__)
 
-_WANTS_TO_GO_ON: Final = "45"  # the substate; 43 stays suspended until somebody says resume
+_WANTS_TO_GO_ON: Final = "45"  # the substate; 43 stays suspended until an explicit resume
 _NODES: Final = StatusRequest(
     code=RequestCode.STATUS_NODE,
     attributes=tuple(
@@ -76,7 +76,7 @@ class Resumer:
 
 
 def resume_obstacle(job: Values, vnodes: Mapping[str, Values], types: ResourceTypes = NO_TYPES) -> str:
-    """Why the job cannot go on where it was, by what its vnodes have left; empty if it can."""
+    """Return the reason why the job cannot resume on its vnodes; empty if it can."""
     for name, wanted in held_by([job.get("exec_vnode", "")], types).items():
         vnode = vnodes.get(name)
         if vnode is None or vnode_state(vnode) == "down":

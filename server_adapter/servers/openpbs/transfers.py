@@ -1,9 +1,9 @@
-"""Hands jobs over to an OpenPBS server: under the user's own name, on hold, and away again.
+"""Transfers of jobs to an OpenPBS server: submits them held, in the name of their user, and withdraws them.
 
-Whoever a connection is vouched for owns what comes over it, and root vouches for anybody, as ``pbs_iff``
-does. So a job is submitted over a connection of the user's own, with no more rights than that user has. A
-user may set no operator's hold: the job comes on his own hold, and the adapter's connection then puts ours in
-its place. What came of it is looked at before the job may ever run.
+The authenticated user of a connection owns the jobs submitted over it, and root can authenticate a connection
+for any user, like ``pbs_iff``. A job is therefore submitted over a connection of its user, without further
+rights. A user may not set an operator's hold: the job is submitted with a user's hold, and the adapter's
+connection then replaces it by its own. The result is checked before the job is released.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -60,7 +60,9 @@ _NONE: Final = (OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID)
 
 
 def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
-    """The attributes of the QueueJob request. Raises ValueError for one that may not be handed over."""
+    """Return the attributes of the QueueJob request. Raises ValueError for an attribute that may not be
+    transferred.
+    """
     for name in submission.attributes:
         if name not in TRANSFER_ATTRIBUTES:
             raise ValueError(f"the attribute {name} cannot be handed over")
@@ -90,7 +92,7 @@ class OpenpbsTransferClient:
         self._open_as = open_as
 
     async def submit(self, submission: SubmissionFacts, mark: str) -> str:
-        """The new job's id. Raises ValueError where the server did not make of it what was asked for."""
+        """Submit a job; return its id. Raises ValueError if the server's job differs from the submission."""
         if submission.user == "root":
             raise RightsError("no job is handed over as root")
         attributes = submission_attributes(submission, mark)
@@ -113,8 +115,8 @@ class OpenpbsTransferClient:
         return job
 
     async def finish(self, job: str, tasks: int) -> None:
-        """Puts our hold in the place of the owner's, on a job that has not run: what follows a commit, also
-        where that was the last that an earlier life of this adapter did. Holds of an array are its parent's.
+        """Replace the owner's hold by the adapter's, if the job has not run. This follows each commit, also
+        one of an earlier run of the adapter. Holds of an array are on its parent.
         """
         del tasks
         async with self._link.borrow() as connection:
@@ -124,12 +126,12 @@ class OpenpbsTransferClient:
             if _HOLD not in values.get("Hold_Types", ""):
                 await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
                 await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _USERS))
-            # A hold that leaves the job's state as it was is kept in memory alone until something is altered:
-            # killed before, the server would come back with the owner's hold, which nobody lifts.
+            # A hold that does not change the job's state stays only in memory until the next alteration:
+            # after a kill the server would return with the owner's hold, which no component would release.
             await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
 
     async def find_marked(self, mark: str) -> str:
-        """The id of the job with the mark; one that is not over goes before those that are."""
+        """Return the id of the job with the mark, preferring one that has not ended."""
         async with self._link.borrow() as connection:
             jobs = await _described(connection, "", ("job_state", "Variable_List"))
         wanted = f"{MARK}={mark}"
@@ -143,7 +145,9 @@ class OpenpbsTransferClient:
             await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
-        """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
+        """Withdraw a job. It is held first, so that no run decision can start it between check and
+        deletion.
+        """
         async with self._link.borrow() as connection:
             if is_array(job):
                 await _withdraw_array(connection, job, may_have_run=may_have_run)
@@ -218,7 +222,9 @@ async def _read_job(connection: OpenPBSConnection, job: str) -> Values | None:
 async def _described(
     connection: OpenPBSConnection, job: str, names: Iterable[str], *, subjobs: bool = False
 ) -> list[DescribedObject]:
-    """Those that are over included, where the server keeps them; of an array also its ``subjobs``."""
+    """Return jobs including ended ones, if the server keeps a history; with ``subjobs`` also those of an
+    array.
+    """
     more = "t" if subjobs else ""
     request = StatusRequest(
         code=RequestCode.STATUS_JOB, name=job, attributes=tuple(map(Attribute, names)), extension=f"{more}x"
@@ -240,7 +246,7 @@ def _demand_not_run(job: str, values: Values | None, *, may_have_run: bool) -> N
 
 
 def _ran(values: Values | None) -> bool:
-    """Whether the job runs or has run; one that is gone without a trace has not, as far as is known."""
+    """Return whether the job runs or has run. For an unknown job the answer is no."""
     if values is None:
         return False
     if values.get("job_state") in _OVER:

@@ -20,7 +20,7 @@ class VnodesFullError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class VnodeCapacity:
-    """What is left of a vnode: amounts by resource that it has, sizes in KiB; `tags` are its properties."""
+    """Free capacity of a vnode: amounts by resource, sizes in KiB; `tags` are its properties."""
 
     vnode: str
     free: Mapping[str, int]
@@ -28,13 +28,13 @@ class VnodeCapacity:
 
 
 CapacityByHost = Mapping[str, Sequence[VnodeCapacity]]
-"""Of each host with several vnodes, those that can be used."""
+"""Usable vnodes of each host with several vnodes."""
 
 
 def vnode_capacity(
     vnode: DescribedObject, types: ResourceTypes, held: Mapping[str, int] | None = None
 ) -> VnodeCapacity:
-    """What is left of a vnode by the server's own count, or beside what is `held` of it."""
+    """Return the free capacity of a vnode, by the server's count or by the `held` amounts."""
     used = amounts(vnode.values, ASSIGNED, types) if held is None else held
     free = {
         name: max(0, count - used.get(name, 0))
@@ -49,8 +49,8 @@ def vnode_capacity(
 def remaining_amounts(
     vnode: DescribedObject, types: ResourceTypes, spent: Mapping[str, int]
 ) -> dict[str, int]:
-    """What a vnode or a host has left of each amount that it has, by the server's own count and what was
-    `spent` since.
+    """Return the remaining amounts of a vnode or host, by the server's count and the amounts `spent`
+    since.
     """
     used = amounts(vnode.values, ASSIGNED, types)
     return {
@@ -60,7 +60,7 @@ def remaining_amounts(
 
 
 def usable(vnodes: Iterable[DescribedObject], reservation: str = "") -> list[DescribedObject]:
-    """The vnodes on which jobs may start, those of a reservation on its own alone."""
+    """Return the vnodes on which jobs may start; for a job of a reservation only the reservation's."""
     tag = f"resv={reservation}"
     return [
         one
@@ -91,11 +91,10 @@ def lay_out_chunk(
     *,
     whole: bool,
 ) -> tuple[list[tuple[str, dict[str, int]]], list[VnodeCapacity]]:
-    """The vnodes of one chunk, with the amounts of `charged` resources that it takes there, and what is then
-    left of all.
+    """Return the vnodes of one chunk with the charged amounts, and the remaining capacity of all vnodes.
 
-    One vnode where one has room, the fullest of those; else it is spread over several, unless it is to stay
-    `whole`: on a vnode on which no other chunk of its job is. Raises VnodesFullError.
+    Best fit: the fullest vnode that fits. Otherwise the chunk is spread over several vnodes, unless `whole`:
+    a vnode without another chunk of the job. Raises VnodesFullError.
     """
     needs = {
         name: count
@@ -145,9 +144,9 @@ def meets(
     known: Collection[str],
     types: ResourceTypes,
 ) -> bool:
-    """Whether a node with these names and properties has what is asked for beside amounts.
+    """Return whether a node with these names and properties meets the request, apart from amounts.
 
-    What none has, as nothing among the `known` properties of all, is no matter of theirs.
+    A requested property that no node has (it is not in `known`) is ignored.
     """
     for name, value in asked.items():
         if name == "vnode":
@@ -200,8 +199,8 @@ def takes_hosts(place: str, vnodes: Iterable[DescribedObject]) -> bool:
 
 
 def add_idle_vnodes(where: str, vnodes: Iterable[str]) -> str:
-    """The `exec_vnode` with those of the vnodes that it does not name, of which nothing is charged: so the
-    server, too, knows them as taken.
+    """Return the `exec_vnode` extended by unnamed vnodes without a charge, so that the server counts them as
+    taken.
     """
     named = {piece.vnode for chunk in exec_vnode(where) for piece in chunk}
     return "+".join([where, *[f"({name})" for name in vnodes if name not in named]])
