@@ -16,7 +16,7 @@ import pytest
 from server_adapter.emulator import JobState, NodeSpec
 from server_adapter.emulator.lifecycle import delete, start
 from tests.conftest import ROOT
-from tests.server_adapter.bridge.processes import ADMIN, MEMORY, House
+from tests.server_adapter.bridge.processes import ADMIN, MEMORY, ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -32,10 +32,10 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProcessHarness]:
     folder = tmp_path_factory.mktemp("site")
     nodes = [NodeSpec(f"node{number}", 8, (), MEMORY) for number in range(1, 5)]
-    made = House(folder, "6.1", nodes=nodes, silence=5, alone_starts=3)
+    made = ProcessHarness(folder, "6.1", nodes=nodes, silence=5, alone_starts=3)
     async with made.server:
         made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
         made.configure()
@@ -50,7 +50,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
             made.daemon.kill()
 
 
-async def command(house: House, *args: str) -> Said:
+async def command(house: ProcessHarness, *args: str) -> Said:
     """Exit status, and both outputs."""
     environment = {
         **os.environ,
@@ -70,7 +70,7 @@ async def command(house: House, *args: str) -> Said:
     return process.returncode or 0, out.decode()
 
 
-async def until(house: House, right: Callable[[Said], bool], *args: str) -> str:
+async def until(house: ProcessHarness, right: Callable[[Said], bool], *args: str) -> str:
     """What the command says once it is right."""
     said: Said = (0, "")
     for _ in range(WAIT_S):
@@ -81,31 +81,31 @@ async def until(house: House, right: Callable[[Said], bool], *args: str) -> str:
     raise AssertionError(f"schedd {' '.join(args)}: {said}\n{house.adapter.log.read_text()[-2000:]}")
 
 
-async def settled(house: House) -> None:
+async def settled(house: ProcessHarness) -> None:
     """Normal state: every component is present, and jobs are started."""
     shown: dict[str, object] = {}
     for _ in range(2 * WAIT_S):
-        shown = await house.ask("")
+        shown = await house.request("")
         if shown["heard"] is not None and not (shown["stale"] or shown["halted"]):
             return
         await asyncio.sleep(0.5)
     raise AssertionError(shown)
 
 
-async def opened(house: House, kind: str) -> None:
+async def opened(house: ProcessHarness, kind: str) -> None:
     """An alert of this kind is open: the engine's environment is checked each second."""
     for _ in range(WAIT_S):
-        if kind in [one["kind"] for one in (await house.ask("/alerts"))["alerts"]]:
+        if kind in [one["kind"] for one in (await house.request("/alerts"))["alerts"]]:
             return
         await asyncio.sleep(0.5)
     raise AssertionError(f"no alert {kind}")
 
 
-def short(house: House, **resources: str) -> str:
+def short(house: ProcessHarness, **resources: str) -> str:
     return house.server.submit(resources={"walltime": "00:10:00", **resources}, runtime=1.0)
 
 
-async def test_nothing_starts(house: House) -> None:
+async def test_nothing_starts(house: ProcessHarness) -> None:
     code, said = await command(house, "pause", "--reason", "the cooling failed")
     assert (code, "no jobs are started" in said) == (0, True)
     job = short(house, nodes="1:ppn=1")
@@ -125,14 +125,14 @@ async def test_nothing_starts(house: House) -> None:
     await settled(house)
 
 
-async def test_one_job_does_not_start(house: House) -> None:
+async def test_one_job_does_not_start(house: ProcessHarness) -> None:
     job = short(house, nodes="1:ppn=4", mem="999gb").partition(".")[0]
     await until(house, lambda found: "never here: " in found[1], "checkjob", job)
     _, said = await command(house, "showstart", job, "-l", "nodes=1:ppn=4,mem=1gb")
     assert "altered to" in said
 
 
-async def test_the_daemon_is_down(house: House) -> None:
+async def test_the_daemon_is_down(house: ProcessHarness) -> None:
     house.daemon.kill()
     code, said = await command(house, "showq")
     assert (code, "no daemon answers" in said) == (4, True)
@@ -142,7 +142,7 @@ async def test_the_daemon_is_down(house: House) -> None:
     await settled(house)
 
 
-async def test_the_adapter_is_down(house: House) -> None:
+async def test_the_adapter_is_down(house: ProcessHarness) -> None:
     house.adapter.kill()
     said = await until(house, lambda found: "no contact with the adapter since" in found[1], "showq")
     assert "no jobs are started, and the plan may be out of date: no contact with the adapter since" in said
@@ -159,7 +159,7 @@ def metric(page: str, name: str) -> float:
     return float(value)
 
 
-async def faces(house: House, job: str) -> dict[str, Any]:
+async def faces(house: ProcessHarness, job: str) -> dict[str, Any]:
     """What each face says of the cluster: API, health, metrics, users' commands, the dashboard."""
     headers = {"Authorization": f"Bearer {ADMIN}"}
     async with httpx2.AsyncClient(base_url=house.urls[0], timeout=30) as client:
@@ -189,7 +189,7 @@ async def faces(house: House, job: str) -> dict[str, Any]:
     }
 
 
-async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: House) -> None:
+async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: ProcessHarness) -> None:
     """kill -9: the plan is in the past before any job could be started."""
     # It runs for long enough that a busy machine has looked at everything before it ends.
     fills = [house.server.submit(resources={"walltime": "00:00:25", "nodes": "4:ppn=8"}, runtime=20.0)]
@@ -220,7 +220,7 @@ async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: Hou
     await house.server.until(lambda: house.server.job(job).state is JobState.COMPLETE, WAIT_S)
 
 
-async def test_several_qruns_halt_dispatch_and_are_reported_everywhere(house: House) -> None:
+async def test_several_qruns_halt_dispatch_and_are_reported_everywhere(house: ProcessHarness) -> None:
     """Four nodes are full; a job behind is started by hand, then three more."""
     blocks = [long(house, "1:ppn=5") for _ in range(4)]
     await house.server.until(
@@ -251,16 +251,16 @@ async def test_several_qruns_halt_dispatch_and_are_reported_everywhere(house: Ho
     await settled(house)
 
 
-def long(house: House, nodes: str) -> str:
+def long(house: ProcessHarness, nodes: str) -> str:
     return house.server.submit(resources={"walltime": "01:00:00", "nodes": nodes}, runtime=3000.0)
 
 
-def by_hand(house: House, job: str, node: str) -> None:
+def by_hand(house: ProcessHarness, job: str, node: str) -> None:
     """A qrun: no decision of ours is behind it."""
     start(house.server.cluster, house.server.job(job), f"{node}:ppn=3", synchronous=True)
 
 
-async def test_the_server_is_down(house: House) -> None:
+async def test_the_server_is_down(house: ProcessHarness) -> None:
     down = asyncio.create_task(house.server.restart(down=25))
     said = await until(
         house, lambda found: "the adapter has not reached the server since" in found[1], "showq"
@@ -270,7 +270,7 @@ async def test_the_server_is_down(house: House) -> None:
     await settled(house)
 
 
-async def test_the_disk_is_full_or_the_database_is_down(house: House) -> None:
+async def test_the_disk_is_full_or_the_database_is_down(house: ProcessHarness) -> None:
     process = house.daemon.pid
     before = resource.prlimit(process, resource.RLIMIT_FSIZE)
     resource.prlimit(process, resource.RLIMIT_FSIZE, (4096, before[1]))
@@ -283,16 +283,16 @@ async def test_the_disk_is_full_or_the_database_is_down(house: House) -> None:
     finally:
         resource.prlimit(process, resource.RLIMIT_FSIZE, before)
     await settled(house)
-    assert (await house.ask(""))["paused"] == ""
+    assert (await house.request(""))["paused"] == ""
 
 
-async def test_a_node_flaps_or_jobs_fail_on_it(house: House) -> None:
+async def test_a_node_flaps_or_jobs_fail_on_it(house: ProcessHarness) -> None:
     for change in (house.server.kill_node, house.server.revive_node):
         change("node4")
         state = "down" if change == house.server.kill_node else "up"
         nodes: dict[str, str] = {}
         for _ in range(2 * WAIT_S):
-            nodes = {one["name"]: one["state"] for one in (await house.ask("/nodes"))["nodes"]}
+            nodes = {one["name"]: one["state"] for one in (await house.request("/nodes"))["nodes"]}
             if nodes["node4"] == state:
                 break
             await asyncio.sleep(0.5)
@@ -303,7 +303,7 @@ async def test_a_node_flaps_or_jobs_fail_on_it(house: House) -> None:
     assert (await command(house, "release", "-w", "node4"))[0] == 0
 
 
-async def test_a_promise_was_missed(house: House) -> None:
+async def test_a_promise_was_missed(house: ProcessHarness) -> None:
     job = short(house, nodes="1:ppn=1")
     await house.server.until(lambda: house.server.job(job).state is JobState.COMPLETE, WAIT_S)
     said = await until(house, lambda found: "ended" in found[1], "history", job)
@@ -311,13 +311,13 @@ async def test_a_promise_was_missed(house: House) -> None:
     assert re.search(r"decision d\w+\s+start ordered", said)
 
 
-async def test_the_plan_looks_wrong(house: House) -> None:
+async def test_the_plan_looks_wrong(house: ProcessHarness) -> None:
     for args in (("showplan",), ("audit",), ("optimise",), ("policy", "show")):
         code, said = await command(house, *args)
         assert (code, bool(said)) == (0, True), (args, said)
 
 
-async def test_upgrade_and_back(house: House) -> None:
+async def test_upgrade_and_back(house: ProcessHarness) -> None:
     code, said = await command(house, "migrate", "current")
     assert code == 0
     found = re.search(r"version (\w+); this program needs (\w+)", said)

@@ -16,7 +16,7 @@ from schedd.client import ClientError, Endpoint, Refused
 from schedd.client.federation import BagRow, FederatedBookingRow, FederationClient, JobRow
 from schedd.federation.bookings.decisions import LIVE
 from server_adapter.emulator import NodeSpec
-from tests.server_adapter.bridge.processes import House, Program, _says_yes, free_port
+from tests.server_adapter.bridge.processes import ProcessHarness, Program, _says_yes, free_port
 
 FEDERATION, ALICE, CAROL = "the-federations-token-there", "the-token-of-alice", "the-token-of-carol"
 _MARK = re.compile(r"SCHEDD_TRANSFER=fed\.(\d+)\.(\d+)")
@@ -106,7 +106,7 @@ class LiveFederation:
 
     def __init__(self, directory: Path, names: str, routing: str = "", *, openpbs: str = "") -> None:
         self.directory = directory
-        self.houses: dict[str, House] = {}
+        self.houses: dict[str, ProcessHarness] = {}
         self.wires: dict[str, CuttableProxy] = {}
         self._routing, self._openpbs = routing, openpbs
         self.port = free_port()
@@ -114,7 +114,7 @@ class LiveFederation:
             place = directory / name
             place.mkdir()
             nodes = [NodeSpec(f"{name}{number}", 4, (), 16 << 20) for number in range(1, 3)]
-            house = House(place, "openpbs" if name in openpbs else "6.1", nodes=nodes)
+            house = ProcessHarness(place, "openpbs" if name in openpbs else "6.1", nodes=nodes)
             house._adapter_settings = "transfers = true\n" + house._adapter_settings
             with (place / "tokens").open("a") as file:
                 file.write(f"federation ours {FEDERATION}\n")
@@ -252,7 +252,7 @@ class LiveFederation:
     async def open_to_bookings(self) -> None:
         """From now on users may book at all clusters."""
         for house in self.houses.values():
-            await house.ask("/policy", "PUT", {"bookings": {"most": 50}})
+            await house.request("/policy", "PUT", {"bookings": {"most": 50}})
 
     async def book(self, name: str, **body: Any) -> FederatedBookingRow:
         """Repeat until the outcome of the booking is known."""
@@ -313,7 +313,7 @@ class LiveFederation:
         """
         found: dict[str, list[tuple[str, str, int]]] = {}
         for name, house in self.houses.items():
-            for one in (await house.ask("/bookings"))["bookings"]:
+            for one in (await house.request("/bookings"))["bookings"]:
                 if one["phase"] in LIVE and (one["confirmed"] or not confirmed):
                     number = one["name"].split(".")[1]
                     found.setdefault(number, []).append((name, one["owner"], one["start"]))

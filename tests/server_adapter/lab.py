@@ -23,12 +23,12 @@ class Lab:
         )
         self.cluster = self.server.cluster
 
-    def say(self, request: BatchRequest, user: str = "root") -> Reply:
+    def request(self, request: BatchRequest, user: str = "root") -> Reply:
         who = make_principal(self.cluster, user, privileged=user == "root")
         return decode_reply(Decoder(self.server.handlers.answer(request, ClientContext(who))))
 
     def run(self, job: str, destination: str = "", code: RequestCode = RequestCode.RUN_JOB) -> int:
-        return self.say(RunRequest(code=code, job=job, destination=destination)).code
+        return self.request(RunRequest(code=code, job=job, destination=destination)).code
 
     def manage(
         self,
@@ -40,7 +40,7 @@ class Lab:
         user: str = "root",
     ) -> int:
         request = ManageRequest(code=code, command=command, object_type=kind, name=name, attributes=changes)
-        return self.say(request, user).code
+        return self.request(request, user).code
 
     def hold(self, job: str, letters: str, user: str = "root") -> int:
         return self.manage(RequestCode.HOLD_JOB, job, Attribute("Hold_Types", letters), user=user)

@@ -95,7 +95,7 @@ def test_every_reply_is_encoded_again_byte_for_byte(path: Path) -> None:
 
 @each_file
 @pytest.mark.parametrize("size", [1, 7, 64, 65536])
-def test_status_decoding_in_pieces_finds_what_the_strict_decoder_finds(path: Path, size: int) -> None:
+def test_chunked_status_decoding_equals_strict_decoding(path: Path, size: int) -> None:
     for raw in replies(path):
         first = read_replies(raw)[0]
         decoder = TorqueStatusDecoder()
@@ -113,7 +113,7 @@ def test_status_decoding_in_pieces_finds_what_the_strict_decoder_finds(path: Pat
 
 
 @each_file
-def test_every_object_of_every_reply_is_understood_completely(path: Path) -> None:
+def test_every_object_of_every_recorded_reply_is_parsed_completely(path: Path) -> None:
     for raw in replies(path, whole=False):
         for item in TorqueStatusDecoder().feed(raw):
             match item.object_type:

@@ -80,7 +80,7 @@ async def fake_server(borrow: Talk) -> tuple[asyncio.Server, Address]:
 
 
 def test_a_request_gets_its_reply_and_a_refusal_leaves_the_connection_usable() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server, await connect(server) as connection:
             name = server.submit()
             reply = await connection.request(JobRequest(code=RequestCode.LOCATE_JOB, job=name))
@@ -96,11 +96,11 @@ def test_a_request_gets_its_reply_and_a_refusal_leaves_the_connection_usable() -
             job = parse_job(described.name, described.values)
             assert (job.state, job.hosts, job.start_count) == ("R", (("node1", 2),), 1)
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_a_status_request_with_names_returns_only_those() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server, await connect(server) as connection:
             server.submit(resources={"nodes": "1:ppn=2", "walltime": "00:10:00"})
             names = (Attribute("job_state"), Attribute("Resource_List"))
@@ -110,22 +110,22 @@ def test_a_status_request_with_names_returns_only_those() -> None:
                 *(f"Resource_List.{name}" for name in ("nodes", "walltime", "nodect", "neednodes")),
             }
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_requests_of_several_tasks_take_turns() -> None:
-    async def scene() -> None:
+def test_requests_of_several_tasks_are_serialized() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server, await connect(server) as connection:
             names = [server.submit() for _ in range(20)]
             requests = [JobRequest(code=RequestCode.LOCATE_JOB, job=name) for name in names]
             replies = await asyncio.gather(*map(connection.request, requests))
             assert all(reply.code == 0 for reply in replies)
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_a_mode_that_only_reads_stops_other_requests_before_they_leave() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server:
             name = server.submit()
             address = Address(*server.address)
@@ -135,22 +135,22 @@ def test_a_mode_that_only_reads_stops_other_requests_before_they_leave() -> None
                 assert len(await connection.describe(ALL_JOBS)) == 1
             assert server.job(name).start_count == 0
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_nobody_listening_is_told_as_such() -> None:
-    async def scene() -> None:
+def test_a_port_without_listener_raises_server_unreachable() -> None:
+    async def run_scenario() -> None:
         server, address = await fake_server(lambda _, __: asyncio.sleep(0))
         server.close()
         await server.wait_closed()
         with pytest.raises(ServerUnreachableError, match="does not answer at"):
             await open_connection(address, TorqueAnyPort())
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_silence_ends_in_a_timeout_and_the_connection_is_given_up() -> None:
-    async def scene() -> None:
+def test_a_silent_server_causes_a_timeout_and_closes_the_connection() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server, await connect(server, timeout=0.2) as connection:
             server.faults.be_silent(1)
             with pytest.raises(ServerUnreachableError, match=r"within 0\.2 s"):
@@ -159,11 +159,11 @@ def test_silence_ends_in_a_timeout_and_the_connection_is_given_up() -> None:
             with pytest.raises(ServerUnreachableError, match="cannot be used"):
                 await connection.describe(ALL_JOBS)
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_a_connection_dropped_in_mid_reply_is_told_and_a_new_one_works() -> None:
-    async def scene() -> None:
+def test_a_connection_cut_in_mid_reply_is_reported_and_a_new_one_works() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server:
             server.submit()
             async with await connect(server) as connection:
@@ -173,11 +173,11 @@ def test_a_connection_dropped_in_mid_reply_is_told_and_a_new_one_works() -> None
             async with await connect(server) as connection:
                 assert len(await connection.describe(ALL_JOBS)) == 1
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_after_a_server_restart_a_new_connection_finds_the_same_jobs() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server:
             name = server.submit()
             async with await connect(server) as connection:
@@ -188,11 +188,11 @@ def test_after_a_server_restart_a_new_connection_finds_the_same_jobs() -> None:
                 (job,) = await connection.describe(ALL_JOBS)
                 assert job.name == name
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_bytes_that_are_no_reply_are_a_protocol_error() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(100)
             writer.write(b"HTTP/1.1 400 Bad Request\r\n")
@@ -203,11 +203,11 @@ def test_bytes_that_are_no_reply_are_a_protocol_error() -> None:
             with pytest.raises(ProtocolError, match="at byte 0"):
                 await open_connection(address, TorqueAnyPort(), timeout=2)
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_a_reply_without_end_is_given_up() -> None:
-    async def scene() -> None:
+def test_a_reply_without_end_is_rejected() -> None:
+    async def run_scenario() -> None:
         async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(100)
             writer.write(b"+2+2+0+0+66+100000")
@@ -223,11 +223,11 @@ def test_a_reply_without_end_is_given_up() -> None:
                 await connection.describe(ALL_JOBS)
             await connection.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_an_old_server_is_spoken_to_in_version_one_after_it_refused_version_two() -> None:
-    async def scene() -> None:
+def test_a_server_that_refuses_version_two_is_used_with_version_one() -> None:
+    async def run_scenario() -> None:
         async def borrow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while raw := await reader.read(1000):
                 if raw.startswith(b"+2+2"):
@@ -241,12 +241,12 @@ def test_an_old_server_is_spoken_to_in_version_one_after_it_refused_version_two(
         async with server, await open_connection(address, TorqueAnyPort(), timeout=2) as connection:
             assert connection.version == 1
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 @root_only
-def test_a_privileged_port_is_trusted_and_an_ordinary_one_is_not() -> None:
-    async def scene() -> None:
+def test_a_privileged_port_is_trusted_and_an_ordinary_port_is_not() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES, privileged_ports=True) as server:
             with pytest.raises(RightsError, match="15021 BADCRED"):
                 await connect(server)
@@ -254,12 +254,12 @@ def test_a_privileged_port_is_trusted_and_an_ordinary_one_is_not() -> None:
                 async with await connect(server, TorquePrivilegedPort()) as connection:
                     assert await connection.describe(ALL_JOBS) == []
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 @root_only
-def test_root_vouches_for_a_user_who_then_has_that_users_rights() -> None:
-    async def scene() -> None:
+def test_root_authenticates_a_user_who_gets_only_that_users_rights() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES, privileged_ports=True) as server:
             name = server.submit("alice")
             async with await connect(server, TorqueVouch(), user="bob") as connection:
@@ -272,27 +272,27 @@ def test_root_vouches_for_a_user_who_then_has_that_users_rights() -> None:
                     ManageRequest(code=RequestCode.DELETE_JOB, command=1, object_type=2, name=name)
                 )
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_without_the_right_to_privileged_ports_the_error_says_what_to_do(
+def test_a_missing_right_to_privileged_ports_is_reported_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server:
             monkeypatch.setattr("server_adapter.torque.credentials.socket.socket.bind", denied)
             with pytest.raises(RightsError, match="CAP_NET_BIND_SERVICE; or use trqauthd"):
                 await connect(server, TorquePrivilegedPort())
             monkeypatch.undo()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_trqauthd_vouches_through_its_socket(tmp_path: Path) -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         path = tmp_path / "trqauthd-unix"
         async with EmulatedServer(NODES, privileged_ports=True, auth_socket=path) as server:
             async with await connect(server, Trqauthd(path), user="alice") as connection:
@@ -300,11 +300,11 @@ def test_trqauthd_vouches_through_its_socket(tmp_path: Path) -> None:
             with pytest.raises(RightsError, match="trqauthd does not answer"):
                 await connect(server, Trqauthd(tmp_path / "elsewhere"))
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_a_trqauthd_that_refuses_is_quoted(tmp_path: Path) -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             question = (await reader.read(1000)).decode().split("|")
             assert question[:2] == ["1", "9"]
@@ -320,11 +320,11 @@ def test_a_trqauthd_that_refuses_is_quoted(tmp_path: Path) -> None:
                 with pytest.raises(RightsError, match="15021 no such server"):
                     await connect(server, Trqauthd(path), user="bob")
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server:
             for _ in range(10_000):
                 server.submit(resources={"nodes": "1:ppn=2", "walltime": "00:10:00"})
@@ -362,11 +362,11 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
         assert spent < 5  # of the processor, whatever else runs
         assert sorted(gaps)[-3] < 0.02  # processor time; two may have met a collection of garbage
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_random_bytes_sent_to_the_emulated_server_do_not_stop_it() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         noise = random.Random(7)
         async with EmulatedServer(NODES) as server:
             for _ in range(50):
@@ -379,4 +379,4 @@ def test_random_bytes_sent_to_the_emulated_server_do_not_stop_it() -> None:
             async with await connect(server) as connection:
                 assert await connection.describe(ALL_JOBS) == []
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())

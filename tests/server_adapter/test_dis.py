@@ -70,7 +70,7 @@ def test_strings_are_written_and_read_as_documented(value: str, raw: bytes) -> N
 
 
 @pytest.mark.parametrize(("raw", "value"), [(b"1+4", 4), (b"1210+1795258947", 1795258947), (b"12+12", 12)])
-def test_longer_legal_forms_of_a_number_are_read(raw: bytes, value: int) -> None:
+def test_longer_legal_forms_of_a_number_are_decoded(raw: bytes, value: int) -> None:
     decoder = Decoder(raw)
     assert decoder.integer() == value
     assert decoder.position == len(raw)
@@ -91,7 +91,9 @@ def test_longer_legal_forms_of_a_number_are_read(raw: bytes, value: int) -> None
         (b"299+1", DisLimitError, 1),
     ],
 )
-def test_a_number_that_is_none_tells_where(raw: bytes, error: type[DisError], offset: int) -> None:
+def test_a_malformed_number_is_reported_with_its_position(
+    raw: bytes, error: type[DisError], offset: int
+) -> None:
     with pytest.raises(error) as caught:
         Decoder(raw).integer()
     assert caught.value.offset == offset
@@ -113,7 +115,7 @@ def test_a_negative_length_is_refused() -> None:
         Decoder(b"-4root").string()
 
 
-def test_a_truncated_string_tells_how_many_bytes_it_needs() -> None:
+def test_a_truncated_string_reports_the_number_of_missing_bytes() -> None:
     with pytest.raises(DisIncompleteError) as caught:
         Decoder(b"2+110.local").string()
     assert caught.value.needed == 15
@@ -138,14 +140,14 @@ def test_lengths_count_bytes_not_characters() -> None:
         ("Müller".encode("latin-1"), r"M\xfcller"),
     ],
 )
-def test_bytes_that_are_not_utf8_are_shown_escaped_and_sent_back_as_they_came(raw: bytes, text: str) -> None:
+def test_bytes_that_are_not_utf8_are_escaped_and_restored_when_sent(raw: bytes, text: str) -> None:
     received = encode_string(raw)
     assert Decoder(received).string() == text
     assert encode_string(text) == received
 
 
 @given(any_bytes, any_bytes)
-def test_any_bytes_become_unicode_and_come_back(raw: bytes, other: bytes) -> None:
+def test_any_bytes_survive_the_round_trip_through_text(raw: bytes, other: bytes) -> None:
     text = decode_text(raw)
     assert "\0" not in text
     text.encode()  # no surrogates
@@ -158,7 +160,7 @@ def test_any_text_can_be_sent(text: str) -> None:
     assert Decoder(encode_string(text)).string() is not None
 
 
-def test_a_string_of_backslashes_is_read_in_linear_time() -> None:
+def test_a_string_of_backslashes_is_decoded_in_linear_time() -> None:
     raw = b"\\" * 200_000 + b"\xff"
     began = time.process_time()
     assert encode_text(decode_text(raw)) == raw
@@ -166,17 +168,17 @@ def test_a_string_of_backslashes_is_read_in_linear_time() -> None:
 
 
 @given(st.integers(-(10**19), 10**19))
-def test_every_number_comes_back(value: int) -> None:
+def test_every_number_survives_the_round_trip(value: int) -> None:
     assert Decoder(encode_integer(value)).integer() == value
 
 
 @given(words)
-def test_every_string_comes_back(value: str) -> None:
+def test_every_string_survives_the_round_trip(value: str) -> None:
     assert Decoder(encode_string(value)).string() == value
 
 
 @given(st.lists(attributes, max_size=20))
-def test_every_attribute_list_comes_back_with_its_declared_sizes(entries: list[Attribute]) -> None:
+def test_every_attribute_list_survives_the_round_trip_with_declared_sizes(entries: list[Attribute]) -> None:
     raw = encode_attributes(entries)
     decoder = Decoder(raw)
     decoded = decoder.attributes()
@@ -186,7 +188,7 @@ def test_every_attribute_list_comes_back_with_its_declared_sizes(entries: list[A
 
 
 @given(st.lists(st.lists(attributes, max_size=12), max_size=4), st.booleans())
-def test_the_scanner_reads_what_the_decoder_reads(lists: list[list[Attribute]], repeat: bool) -> None:
+def test_scanner_and_decoder_agree(lists: list[list[Attribute]], repeat: bool) -> None:
     if repeat:
         lists *= 2
     raw = b"".join(encode_attributes(entries) for entries in lists)
@@ -202,7 +204,7 @@ def test_the_scanner_reads_what_the_decoder_reads(lists: list[list[Attribute]], 
     assert position == len(raw)
 
 
-def test_the_scanner_returns_only_what_is_wanted_with_all_resources_of_it() -> None:
+def test_the_scanner_returns_only_wanted_attributes_with_all_their_resources() -> None:
     raw = encode_attributes(
         [
             Attribute("Job_Name", "first"),
@@ -220,7 +222,7 @@ def test_the_scanner_returns_only_what_is_wanted_with_all_resources_of_it() -> N
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_an_attribute_that_is_sent_several_times_is_one_list(plain: bool) -> None:
+def test_repeated_attributes_are_joined_to_one_list(plain: bool) -> None:
     raw = encode_attributes(
         [
             Attribute("max_run", "[u:PBS_GENERIC=3]"),
@@ -242,14 +244,14 @@ def test_an_attribute_that_is_sent_several_times_is_one_list(plain: bool) -> Non
         }
 
 
-def test_nobody_makes_a_dictionary_of_attributes_in_which_the_last_of_a_name_wins() -> None:
+def test_no_module_builds_a_dictionary_that_drops_repeated_attributes() -> None:
     pattern = re.compile(r"\{(\w+)\.(?:key|name): \1\.value for ")
     folder = Path(server_adapter.__file__).parent
     assert [path for path in folder.rglob("*.py") if pattern.search(path.read_text(encoding="utf-8"))] == []
 
 
 @given(st.lists(attributes, min_size=1, max_size=6), st.data())
-def test_every_cut_of_an_attribute_list_is_incomplete(entries: list[Attribute], data: st.DataObject) -> None:
+def test_every_truncated_attribute_list_is_incomplete(entries: list[Attribute], data: st.DataObject) -> None:
     raw = encode_attributes(entries)
     cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
     with pytest.raises(DisIncompleteError) as caught:

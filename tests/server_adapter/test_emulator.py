@@ -27,7 +27,7 @@ from server_adapter.torque.replies import decode_reply
 from tests.server_adapter.lab import Lab
 
 
-def test_a_job_runs_to_its_end_and_is_forgotten_after_keep_completed(lab: Lab) -> None:
+def test_a_job_runs_to_its_end_and_is_forgotten_after_the_retention_time(lab: Lab) -> None:
     name = lab.server.submit(runtime=30)
     assert lab.run(name, "node1:ppn=2") == 0
     assert lab.job(name).exec_host == "node1/0-1"
@@ -44,7 +44,7 @@ def test_a_job_runs_to_its_end_and_is_forgotten_after_keep_completed(lab: Lab) -
 
 
 @pytest.mark.parametrize("period", [0, 2, 45])
-def test_a_job_longer_than_its_walltime_is_killed_when_its_mom_looks_next(period: int) -> None:
+def test_a_job_beyond_its_walltime_is_killed_at_the_next_poll_of_its_mom(period: int) -> None:
     lab = Lab(timing=Timing(check_poll=period))
     for node in ("node1", "node2", "node3"):
         name = lab.server.submit(resources={"nodes": "1", "walltime": "00:01:00"}, runtime=500)
@@ -68,7 +68,7 @@ def test_the_events_send_the_recorded_commands(lab: Lab) -> None:
     assert lab.command() is SchedulerCommand.NEW
     lab.run(name, "node1:ppn=1")
     assert lab.command() is None
-    lab.say(JobRequest(code=RequestCode.RERUN, job=name))
+    lab.request(JobRequest(code=RequestCode.RERUN, job=name))
     assert lab.command() is SchedulerCommand.NEW
     lab.run(name, "node1:ppn=1")
     lab.delete(name)
@@ -88,7 +88,7 @@ def test_the_events_send_the_recorded_commands(lab: Lab) -> None:
     assert lab.command() is SchedulerCommand.TIME
 
 
-def test_a_held_job_announces_itself_and_runs_when_told_to(lab: Lab) -> None:
+def test_a_held_job_is_announced_and_runs_on_request(lab: Lab) -> None:
     name = lab.server.submit(holds="s")
     assert lab.command() is SchedulerCommand.NEW
     assert lab.job(name).state is JobState.HELD
@@ -145,7 +145,7 @@ def test_a_dependency_on_a_job_nobody_knows_is_refused(lab: Lab) -> None:
         lab.server.submit(depend="afterok:77.localhost")
 
 
-def test_rights_are_those_of_the_real_server(lab: Lab) -> None:
+def test_rights_equal_those_of_the_real_server(lab: Lab) -> None:
     name = lab.server.submit("alice")
     start, note = Attribute("start_time", "1795259262"), Attribute("comment", "planned")
     extra, time = Attribute("x", "site"), Attribute("Resource_List", "00:02:00", "walltime")
@@ -161,12 +161,12 @@ def test_rights_are_those_of_the_real_server(lab: Lab) -> None:
     assert lab.hold(name, "s", user="alice") == 15007
     assert lab.hold(name, "u", user="alice") == 0
     assert lab.delete(name, user="bob") == 15007
-    assert lab.say(RunRequest(code=RequestCode.RUN_JOB, job=name), "alice").code == 15007
+    assert lab.request(RunRequest(code=RequestCode.RUN_JOB, job=name), "alice").code == 15007
     assert lab.manage(modify, name, Attribute("planned_start", "1")) == 15002
     assert lab.manage(modify, name, Attribute("Resource_List", "1", "planned_nodes")) == 15037
 
 
-def test_the_start_time_of_a_queued_job_is_shown_and_then_overwritten(lab: Lab) -> None:
+def test_the_start_time_of_a_queued_job_is_shown_and_overwritten_by_its_start(lab: Lab) -> None:
     name = lab.server.submit()
     lab.manage(RequestCode.MODIFY_JOB, name, Attribute("start_time", "1795999999"))
     assert lab.job(name).start_time == 1795999999
@@ -177,17 +177,17 @@ def test_the_start_time_of_a_queued_job_is_shown_and_then_overwritten(lab: Lab) 
 def test_signals_moves_and_order_need_the_right_state(lab: Lab) -> None:
     first, second = lab.server.submit(), lab.server.submit()
     signal = SignalRequest(code=RequestCode.SIGNAL_JOB, job=first, signal="SIGCONT")
-    assert lab.say(signal).code == 15018
+    assert lab.request(signal).code == 15018
     ranks = lab.job(first).rank, lab.job(second).rank
-    assert lab.say(MoveRequest(code=RequestCode.ORDER_JOB, job=first, destination=second)).code == 0
+    assert lab.request(MoveRequest(code=RequestCode.ORDER_JOB, job=first, destination=second)).code == 0
     assert (lab.job(second).rank, lab.job(first).rank) == ranks
-    assert lab.say(MoveRequest(code=RequestCode.MOVE_JOB, job=first, destination="none")).code == 15020
+    assert lab.request(MoveRequest(code=RequestCode.MOVE_JOB, job=first, destination="none")).code == 15020
     lab.run(first, "node1:ppn=1")
-    assert lab.say(signal).code == 0
-    assert lab.say(MoveRequest(code=RequestCode.MOVE_JOB, job=first, destination="batch")).code == 15018
+    assert lab.request(signal).code == 0
+    assert lab.request(MoveRequest(code=RequestCode.MOVE_JOB, job=first, destination="batch")).code == 15018
 
 
-def test_submission_in_four_steps_is_taken_too() -> None:
+def test_submission_in_four_steps_is_accepted() -> None:
     lab = Lab("4.2")
     who = make_principal(lab.cluster, "alice", privileged=False)
     dialogue = ClientContext(who)
@@ -219,10 +219,10 @@ def test_submission_in_four_steps_is_taken_too() -> None:
 def test_submissions_are_refused_with_the_real_codes(changes: tuple[Attribute, ...], code: int) -> None:
     lab = Lab()
     request = QueueJobRequest(code=RequestCode.QUEUE_JOB_2, attributes=changes)
-    assert lab.say(request, "alice").code == code
-    assert lab.say(QueueJobRequest(code=RequestCode.QUEUE_JOB_2)).code == 15025  # root may not qsub
+    assert lab.request(request, "alice").code == code
+    assert lab.request(QueueJobRequest(code=RequestCode.QUEUE_JOB_2)).code == 15025  # root may not qsub
     elsewhere = QueueJobRequest(code=RequestCode.QUEUE_JOB_2, destination="nowhere")
-    assert lab.say(elsewhere, "alice").code == 15020
+    assert lab.request(elsewhere, "alice").code == 15020
 
 
 def test_a_node_may_lie_about_its_load(lab: Lab) -> None:
@@ -240,7 +240,7 @@ def test_selection_compares_attributes(lab: Lab) -> None:
     lab.server.submit(resources={"nodes": "1", "walltime": "00:10:00"})
 
     def select(*conditions: Attribute) -> tuple[str, ...]:
-        payload = lab.say(SelectRequest(code=RequestCode.SELECT_JOBS, conditions=conditions)).payload
+        payload = lab.request(SelectRequest(code=RequestCode.SELECT_JOBS, conditions=conditions)).payload
         assert isinstance(payload, SelectedJobs)
         return payload.jobs
 
@@ -263,7 +263,7 @@ def test_qmgr_makes_queues_and_nodes_and_unmakes_them(lab: Lab) -> None:
     assert lab.manage(manager, "", kind=ObjectType.SERVER, user="alice") == 15007
 
 
-def test_a_queue_refuses_what_exceeds_its_limits(lab: Lab) -> None:
+def test_a_queue_refuses_jobs_beyond_its_limits(lab: Lab) -> None:
     limits = lab.cluster.queues["batch"].attributes
     limits |= {"max_user_queuable": "1", "resources_max.walltime": "01:00:00", "resources_min.mem": "1gb"}
     with pytest.raises(RefusalError, match="15038"):
@@ -276,12 +276,12 @@ def test_a_queue_refuses_what_exceeds_its_limits(lab: Lab) -> None:
     lab.server.submit("bob")
 
 
-def test_a_summary_shows_an_array_as_one_job(lab: Lab) -> None:
+def test_a_summary_shows_an_array_as_a_single_job(lab: Lab) -> None:
     lab.server.submit(array="1-3")
     lab.server.submit()
     lab.run("0[2].localhost", "node1:ppn=1")
     ask = StatusRequest(code=RequestCode.STATUS_JOB, extension="summarize_arrays")
-    payload = lab.say(ask).payload
+    payload = lab.request(ask).payload
     assert isinstance(payload, Status)
     assert [item.name for item in payload.objects] == ["0[].localhost", "1.localhost"]
     values = {entry.key: entry.value for entry in payload.objects[0].attributes}

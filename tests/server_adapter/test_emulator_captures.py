@@ -84,7 +84,7 @@ def order(variables: str, **more: Any) -> JobOrder:
     )
 
 
-def variables_of(name: str) -> str:
+def parse_variables(name: str) -> str:
     for record in records(name):
         reply = decode_reply(Decoder(record["reply_body"].encode("latin-1")))
         if isinstance(reply.payload, Status) and reply.payload.objects[0].object_type == ObjectType.JOB:
@@ -95,14 +95,14 @@ def variables_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("version", ["6.1", "4.2"])
-def test_every_request_of_the_verb_record_is_answered_as_recorded(version: str) -> None:
+def test_every_recorded_request_of_version_six_is_answered_as_recorded(version: str) -> None:
     name = f"{version}-v"
     cluster = new_cluster(NODES, version=version)
     handlers, dialogue = (
         TorqueHandlers(cluster),
         ClientContext(make_principal(cluster, "root", privileged=True)),
     )
-    variables = variables_of(name)
+    variables = parse_variables(name)
     for record in records(name):
         request = decode_request(Decoder(record["request_body"].encode("latin-1"))).request
         if record["seq"] == 6:
@@ -117,13 +117,13 @@ def test_every_request_of_the_verb_record_is_answered_as_recorded(version: str) 
             advance(cluster, cluster.now + 5.0)
 
 
-def test_every_request_of_the_oldest_versions_record_is_answered_as_recorded() -> None:
+def test_every_recorded_request_of_the_oldest_version_is_answered_as_recorded() -> None:
     cluster = new_cluster([NodeSpec("localhost", 4)], version="2.5")
     handlers, dialogue = (
         TorqueHandlers(cluster),
         ClientContext(make_principal(cluster, "root", privileged=True)),
     )
-    variables = variables_of("2.5-v")
+    variables = parse_variables("2.5-v")
 
     def reply_to(request: BatchRequest) -> bytes:
         return in_protocol_version(handlers.answer(request, dialogue), cluster.version.protocol)
@@ -150,13 +150,13 @@ def test_every_request_of_the_oldest_versions_record_is_answered_as_recorded() -
             advance(cluster, cluster.now + 5.0)
 
 
-def test_an_array_with_a_slot_limit_looks_as_recorded() -> None:
+def test_an_array_with_a_slot_limit_is_described_as_recorded() -> None:
     cluster = new_cluster(NODES)
     handlers, dialogue = (
         TorqueHandlers(cluster),
         ClientContext(make_principal(cluster, "root", privileged=True)),
     )
-    variables = variables_of("6.1-array").split(",", 1)[1]
+    variables = parse_variables("6.1-array").split(",", 1)[1]
     cluster.next_rank = 2
     submit(
         cluster,
@@ -202,7 +202,7 @@ def misc_cluster() -> Cluster:
     return cluster
 
 
-def test_destinations_are_refused_and_taken_as_recorded() -> None:
+def test_destinations_are_refused_and_accepted_as_recorded() -> None:
     cluster = misc_cluster()
     handlers, dialogue = (
         TorqueHandlers(cluster),

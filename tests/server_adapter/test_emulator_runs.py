@@ -29,11 +29,13 @@ from tests.server_adapter.lab import Lab
         ("4:ppn=1", 15064),
     ],
 )
-def test_destinations_mean_what_the_protocol_document_says(lab: Lab, destination: str, code: int) -> None:
+def test_destinations_are_interpreted_as_in_the_protocol_document(
+    lab: Lab, destination: str, code: int
+) -> None:
     assert lab.run(lab.server.submit(resources={"nodes": "1:ppn=2"}), destination) == code
 
 
-def test_a_name_without_ppn_takes_one_slot_whatever_the_job_asked_for(lab: Lab) -> None:
+def test_a_name_without_ppn_uses_a_single_slot_for_any_request(lab: Lab) -> None:
     name = lab.server.submit(resources={"nodes": "1:ppn=4"})
     lab.run(name, "node1")
     assert lab.job(name).exec_host == "node1/0"
@@ -54,7 +56,7 @@ def test_the_older_version_writes_single_slots() -> None:
     assert lab.job(name).exec_port == "30003+30003+30005"
 
 
-def test_what_the_server_does_not_check_goes_through(lab: Lab) -> None:
+def test_requests_that_the_server_does_not_check_are_accepted(lab: Lab) -> None:
     name = lab.server.submit(resources={"nodes": "2:ppn=4", "mem": "9999gb"}, holds="u")
     assert lab.run(name, "node1:ppn=1") == 0
 
@@ -80,7 +82,7 @@ def test_an_offline_or_dead_node_is_busy_not_unknown(lab: Lab) -> None:
     assert lab.server.node("node2").state == "down"
 
 
-def test_a_job_on_a_dead_node_stays_running_until_its_mom_is_back(lab: Lab) -> None:
+def test_a_job_on_a_dead_node_runs_until_its_mom_restarts(lab: Lab) -> None:
     name = lab.server.submit(runtime=10)
     lab.run(name, "node1:ppn=1")
     lab.server.kill_node("node1")
@@ -94,7 +96,7 @@ def test_a_job_on_a_dead_node_stays_running_until_its_mom_is_back(lab: Lab) -> N
 def test_a_rerun_is_counted_and_frees_the_slots(lab: Lab) -> None:
     name = lab.server.submit(runtime=100)
     lab.run(name, "node1:ppn=4")
-    assert lab.say(JobRequest(code=RequestCode.RERUN, job=name)).code == 0
+    assert lab.request(JobRequest(code=RequestCode.RERUN, job=name)).code == 0
     assert lab.server.node("node1").free == 4
     lab.run(name, "node1:ppn=4")
     lab.server.skip(100.1)
@@ -102,7 +104,7 @@ def test_a_rerun_is_counted_and_frees_the_slots(lab: Lab) -> None:
     assert lab.cluster.runs[name] == 2
     pinned = lab.server.submit(rerunnable=False)
     lab.run(pinned, "node2:ppn=1")
-    assert lab.say(JobRequest(code=RequestCode.RERUN, job=pinned)).code == 15040
+    assert lab.request(JobRequest(code=RequestCode.RERUN, job=pinned)).code == 15040
 
 
 def test_faults_refuse_and_return_runs(lab: Lab) -> None:
@@ -132,7 +134,7 @@ actions = st.sampled_from(["submit", "run", "delete", "rerun", "hold", "release"
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(actions, st.integers(0, 9), st.integers(0, 2), st.integers(1, 4)), max_size=60))
-def test_slots_are_never_given_twice_and_every_run_is_counted(
+def test_slots_are_never_assigned_twice_and_every_run_is_counted(
     steps: list[tuple[str, int, int, int]],
 ) -> None:
     lab = Lab()
@@ -146,7 +148,7 @@ def test_slots_are_never_given_twice_and_every_run_is_counted(
             case "delete":
                 lab.delete(name)
             case "rerun":
-                lab.say(JobRequest(code=RequestCode.RERUN, job=name))
+                lab.request(JobRequest(code=RequestCode.RERUN, job=name))
             case "hold":
                 lab.hold(name, "u")
             case "release":

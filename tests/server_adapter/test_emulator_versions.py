@@ -30,8 +30,8 @@ async def connect(server: EmulatedServer, version: int | None = None) -> TorqueC
 
 
 @pytest.mark.parametrize(("version", "protocol"), [("2.5", 1), ("4.2", 2), ("6.1", 2)])
-def test_a_client_finds_out_which_protocol_a_server_speaks(version: str, protocol: int) -> None:
-    async def scene() -> None:
+def test_a_client_detects_the_protocol_version_of_a_server(version: str, protocol: int) -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES, version=version) as server:
             name = server.submit(resources={"nodes": "1:ppn=2"})
             async with await connect(server) as connection:
@@ -42,20 +42,20 @@ def test_a_client_finds_out_which_protocol_a_server_speaks(version: str, protoco
                 assert [node.used for node in await read_nodes(connection)] == [2, 0]
                 assert (await read_server(connection)).version == VERSIONS[version].pbs_version
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_the_oldest_version_says_at_once_that_it_does_not_speak_the_newer_protocol() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES, version="2.5") as server:
             with pytest.raises(ServerRefusedError, match="15058"):
                 await connect(server, version=2)
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_the_oldest_version_takes_plain_destinations_alone_and_runs_in_stopped_queues() -> None:
-    async def scene(version: str, outcomes: list[int]) -> None:
+    async def run_scenario(version: str, outcomes: list[int]) -> None:
         async with EmulatedServer(NODES, version=version) as server:
             server.cluster.queues["batch"].attributes["started"] = "True"
             async with await connect(server) as connection:
@@ -71,12 +71,12 @@ def test_the_oldest_version_takes_plain_destinations_alone_and_runs_in_stopped_q
                         found.append(error.code)
                 assert found == outcomes
 
-    asyncio.run(scene("2.5", [15064, 15064, 0]))
-    asyncio.run(scene("4.2", [0, 0, 15004]))
+    asyncio.run(run_scenario("2.5", [15064, 15064, 0]))
+    asyncio.run(run_scenario("4.2", [0, 0, 15004]))
 
 
 def test_the_oldest_version_answers_an_asynchronous_alteration_twice() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES, version="2.5") as server:
             name = server.submit()
             reader, writer = await asyncio.open_connection(*server.address)
@@ -86,7 +86,7 @@ def test_the_oldest_version_answers_an_asynchronous_alteration_twice() -> None:
             await writer.wait_closed()
             assert server.job(name).attributes["comment"] == "asy planned"
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 class Scheduler:
@@ -105,8 +105,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_the_oldest_version_keeps_the_command_socket_and_calls_again_after_one_run() -> None:
-    async def scene() -> None:
+def test_the_oldest_version_keeps_the_command_socket_and_calls_again_after_a_run() -> None:
+    async def run_scenario() -> None:
         states: list[str] = []
 
         async def work(connection: TorqueConnection) -> None:
@@ -129,7 +129,7 @@ def test_the_oldest_version_keeps_the_command_socket_and_calls_again_after_one_r
         assert scheduler.heard[:3] == [SchedulerCommand.FIRST, recycle, recycle]
         assert set(states) == {"Scheduling"}
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_the_oldest_version_keeps_the_command_socket_and_calls_again_after_one_r
 def test_only_the_oldest_version_keeps_the_first_command_until_somebody_listens(
     version: str, code: SchedulerCommand
 ) -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async def nothing(connection: TorqueConnection) -> None:
             del connection
 
@@ -156,7 +156,7 @@ def test_only_the_oldest_version_keeps_the_first_command_until_somebody_listens(
         await scheduler.listener.close()
         assert scheduler.heard[0] == code
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def status(code: RequestCode, *names: str) -> StatusRequest:
@@ -165,7 +165,7 @@ def status(code: RequestCode, *names: str) -> StatusRequest:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_names_that_a_server_does_not_know_are_refused_in_status_requests(version: str) -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES, version=version) as server, await connect(server) as connection:
 
             async def refusal(code: RequestCode, *names: str) -> str:
@@ -193,11 +193,11 @@ def test_names_that_a_server_does_not_know_are_refused_in_status_requests(versio
             reply = await connection.request(status(RequestCode.STATUS_NODE, "state"))
             assert len(reply.payload.objects[0].attributes) >= 5  # type: ignore[union-attr]
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_a_restarted_server_calls_its_scheduler_at_once() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         scheduler = CommandListener(lambda command: heard.append(command.code), any_port=True)
         heard: list[int] = []
         await scheduler.start(port=0)
@@ -209,14 +209,14 @@ def test_a_restarted_server_calls_its_scheduler_at_once() -> None:
         await scheduler.close()
         assert heard == [SchedulerCommand.FIRST, SchedulerCommand.FIRST]
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_the_oldest_version_has_its_own_words_for_an_unknown_job() -> None:
-    async def scene() -> None:
+def test_the_oldest_version_has_its_own_text_for_an_unknown_job() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES, version="2.5") as server, await connect(server) as connection:
             gone = ManageRequest(code=RequestCode.DELETE_JOB, command=1, object_type=2, name="9.localhost")
             with pytest.raises(ServerRefusedError, match="Unknown Job Id MSG=cannot locate job"):
                 await connection.request(gone)
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())

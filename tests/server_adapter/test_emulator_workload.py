@@ -42,7 +42,7 @@ def test_nodes_that_make_no_sense_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("cores", "nodes"), [(1, "1:ppn=1"), (4, "1:ppn=4"), (8, "2:ppn=4"), (11, "2:ppn=4+1:ppn=3")]
 )
-def test_processors_of_a_log_become_full_nodes_and_a_rest(cores: int, nodes: str) -> None:
+def test_processors_of_a_log_become_full_nodes_and_a_remainder(cores: int, nodes: str) -> None:
     order = make_order(
         user="bob", cores=cores, node_cores=4, runtime=5, walltime=3700, memory_per_core=1024, exit_status=2
     )
@@ -59,7 +59,7 @@ def test_arrivals_are_sorted_begin_at_once_and_may_be_compressed() -> None:
 
 
 def test_a_workload_arrives_at_its_simulated_moments_and_is_counted() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         arrivals = [arrival(100), arrival(0), arrival(50, queue="nowhere"), arrival(2000, holds="u")]
         async with emulate(NODES, arrivals, time_scale=0) as trial:
             server = trial.server
@@ -86,7 +86,7 @@ def test_a_workload_arrives_at_its_simulated_moments_and_is_counted() -> None:
             assert (summary.waiting, summary.running, summary.runs) == (0, 0, 1)
             assert "1 refused at submission" in str(summary)
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 @pytest.fixture
@@ -94,48 +94,48 @@ def console() -> Console:
     return Console(EmulatedServer(NODES, time_scale=0))
 
 
-async def tell(console: Console, *lines: str) -> list[str]:
+async def send_line(console: Console, *lines: str) -> list[str]:
     return [await console.execute(line) for line in lines]
 
 
 def test_the_console_switches_faults_on_and_off(console: Console) -> None:
     server = console._server
     faults = server.faults
-    asyncio.run(tell(console, "refuse 3 15046", "return 2", "delay 0.5", "silent 1", "cut 4 20", "fail 0.25"))
+    asyncio.run(
+        send_line(console, "refuse 3 15046", "return 2", "delay 0.5", "silent 1", "cut 4 20", "fail 0.25")
+    )
     assert (faults.refusals.left, int(faults.refusal_code)) == (3, 15046)
     assert (faults.returns.left, faults.delay, faults.silences.left) == (2, 0.5, 1)
     assert (faults.cuts.left, faults.cut_after, faults.failure_rate) == (4, 20, 0.25)
-    asyncio.run(tell(console, "behave"))
+    asyncio.run(send_line(console, "behave"))
     assert (faults.refusals.left, faults.returns.left, faults.delay, faults.cuts.left) == (0, 0, 0, 0)
 
 
 def test_the_console_kills_nodes_lies_and_lets_time_pass(console: Console) -> None:
     server = console._server
     name = server.submit(runtime=30)
-    words = asyncio.run(tell(console, "kill node1 node2", "skip 151", "status"))
+    words = asyncio.run(send_line(console, "kill node1 node2", "skip 151", "status"))
     assert words[1] == words[2] == "Q:1; nodes down:2"
-    asyncio.run(tell(console, "revive node1", "load node1 7.5 1gb"))
+    asyncio.run(send_line(console, "revive node1", "load node1 7.5 1gb"))
     node = server.node("node1")
     assert (node.state, node.load, node.available) == ("free", 7.5, 1024 * 1024)
-    asyncio.run(tell(console, "load node1"))
+    asyncio.run(send_line(console, "load node1"))
     assert node.load is None
     assert server.job(name).state == "Q"
 
 
 @pytest.mark.parametrize("line", ["", "help", "dance", "refuse", "refuse x", "cut", "refuse 1 3", "load"])
-def test_what_the_console_does_not_understand_is_answered_with_what_it_does(
-    console: Console, line: str
-) -> None:
-    (answer,) = asyncio.run(tell(console, line))
+def test_an_unknown_console_command_is_answered_with_the_help(console: Console, line: str) -> None:
+    (answer,) = asyncio.run(send_line(console, line))
     assert "kill NODE" in answer
 
 
 def test_an_unknown_node_is_named_as_the_server_does(console: Console) -> None:
-    assert asyncio.run(tell(console, "kill node7"))[0].startswith("15064")
+    assert asyncio.run(send_line(console, "kill node7"))[0].startswith("15064")
 
 
 def test_the_console_restarts_a_running_server() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with emulate(NODES, [arrival(0)]) as trial:
             trial.server.catch_up()
             connection = await open_connection(Address(*trial.address), TorqueAnyPort())
@@ -146,7 +146,7 @@ def test_the_console_restarts_a_running_server() -> None:
                 assert len(await read_jobs(again)) == 1
             await connection.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_the_command_needs_no_input_and_ends_with_the_workload(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_the_command_serves_until_the_workload_is_over_and_obeys_its_input() -> 
         options = {"time_scale": 0, "scheduler": ("127.0.0.1", 9)}
         held = arrival(0, holds="u")
 
-        async def scene() -> None:
+        async def run_scenario() -> None:
             serving = asyncio.create_task(
                 serve(NODES, [held], options, until_finished=True, source=source, print_line=said.append)
             )
@@ -180,6 +180,6 @@ def test_the_command_serves_until_the_workload_is_over_and_obeys_its_input() -> 
                 await connection.request(admin_requests.delete("0.localhost"))
             await serving
 
-        asyncio.run(asyncio.wait_for(scene(), 20))
+        asyncio.run(asyncio.wait_for(run_scenario(), 20))
     assert "--auth none" in said[0]
     assert said[1:] == ["H:1; nodes free:2", "1 submitted, 1 deleted before they ran; 0 runs accepted"]

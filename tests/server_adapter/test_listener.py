@@ -25,8 +25,8 @@ async def send(
     return reader, writer
 
 
-def test_a_command_of_a_server_that_closes_at_once_is_heard() -> None:
-    async def scene() -> None:
+def test_a_command_is_received_from_a_server_that_closes_at_once() -> None:
+    async def run_scenario() -> None:
         heard: asyncio.Queue[SchedulerCall] = asyncio.Queue()
         listener = CommandListener(heard.put_nowait, any_port=True)
         await listener.start(port=0)
@@ -37,11 +37,11 @@ def test_a_command_of_a_server_that_closes_at_once_is_heard() -> None:
         assert (await asyncio.wait_for(heard.get(), 2)).name == "unknown"
         await listener.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_a_server_that_keeps_the_socket_open_gets_requests_of_version_one_on_it() -> None:
-    async def scene() -> None:
+def test_a_server_that_keeps_the_socket_open_gets_requests_of_version_one() -> None:
+    async def run_scenario() -> None:
         answers: list[str] = []
 
         async def use(connection: TorqueConnection) -> None:
@@ -58,11 +58,11 @@ def test_a_server_that_keeps_the_socket_open_gets_requests_of_version_one_on_it(
         writer.close()
         await listener.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
-def test_a_socket_that_stays_open_is_closed_when_nobody_wants_it() -> None:
-    async def scene() -> None:
+def test_an_open_socket_without_user_is_closed() -> None:
+    async def run_scenario() -> None:
         listener = CommandListener(lambda _: None, any_port=True, linger=0.05)
         await listener.start(port=0)
         reader, writer = await send(listener.port, b"\0\0\0\x01", stay=True)
@@ -70,12 +70,12 @@ def test_a_socket_that_stays_open_is_closed_when_nobody_wants_it() -> None:
         writer.close()
         await listener.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 @pytest.mark.parametrize("raw", [b"", b"\0\0"])
 def test_less_than_a_command_is_rejected(raw: bytes) -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         heard: list[SchedulerCall] = []
         listener = CommandListener(heard.append, any_port=True, command_timeout=0.2)
         await listener.start(port=0)
@@ -86,11 +86,11 @@ def test_less_than_a_command_is_rejected(raw: bytes) -> None:
         assert heard == []
         await listener.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_an_ordinary_source_port_or_a_strange_address_is_not_believed() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         for listener in (CommandListener(_fail), CommandListener(_fail, peers=["192.0.2.1"], any_port=True)):
             await listener.start(port=0)
             reader, writer = await send(listener.port, b"\0\0\0\x01", stay=True)
@@ -99,26 +99,26 @@ def test_an_ordinary_source_port_or_a_strange_address_is_not_believed() -> None:
             writer.close()
             await listener.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def _fail(command: SchedulerCall) -> None:
     raise AssertionError(command)
 
 
-def test_a_port_that_is_taken_points_to_another_scheduler() -> None:
-    async def scene() -> None:
+def test_a_port_in_use_is_reported_as_another_scheduler() -> None:
+    async def run_scenario() -> None:
         first = CommandListener(lambda _: None)
         await first.start(port=0)
         with pytest.raises(PortTakenError, match="another scheduler"):
             await CommandListener(lambda _: None).start(port=first.port)
         await first.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_the_emulated_server_calls_first_then_new_and_believes_nobody_waits() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         heard: asyncio.Queue[SchedulerCall] = asyncio.Queue()
         listener = CommandListener(heard.put_nowait, any_port=True)  # privileged only where we may bind one
         await listener.start(port=0)
@@ -130,4 +130,4 @@ def test_the_emulated_server_calls_first_then_new_and_believes_nobody_waits() ->
             assert (await asyncio.wait_for(heard.get(), 5)).name == "NEW"
         await listener.close()
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())

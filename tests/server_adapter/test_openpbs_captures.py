@@ -86,7 +86,7 @@ def test_each_reply_is_read_and_written_again(path: Path) -> None:
 
 
 @each_file
-def test_commands_are_known_ones(path: Path) -> None:
+def test_recorded_commands_are_known(path: Path) -> None:
     commands = [
         decode_command(body)
         for _, direction, body, _ in packets(path)
@@ -97,7 +97,7 @@ def test_commands_are_known_ones(path: Path) -> None:
         assert CycleCommand(OpenPBSCommand.RUN_JOB, "5014.vm") in commands
 
 
-def test_the_requests_that_pbs_sched_and_our_proof_made_mean_what_the_document_says() -> None:
+def test_recorded_requests_are_decoded_as_in_the_protocol_document() -> None:
     found = [
         decode_request(body).request
         for path in FILES

@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
-def test_the_owner_of_the_other_end_is_known_once_it_was_accepted(host: str) -> None:
+def test_the_owner_of_the_peer_is_known_after_it_accepted(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family)) as listener:
         listener.bind((host, 0))
@@ -39,7 +39,7 @@ def test_the_owner_of_the_other_end_is_known_once_it_was_accepted(host: str) -> 
                 assert peer_owner_id(*ends) == os.geteuid()
 
 
-def test_of_another_host_nothing_is_known() -> None:
+def test_the_owner_of_a_peer_on_another_host_is_unknown() -> None:
     assert peer_owner_id(("192.0.2.1", 1023), ("192.0.2.2", 15001)) is None
 
 
@@ -107,7 +107,9 @@ async def test_the_right_owner_is_believed_and_another_is_not() -> None:
 
 @needs_root
 @pytest.mark.anyio
-async def test_a_socket_that_is_not_trqauthds_is_not_asked(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_a_socket_of_another_user_is_not_used_as_trqauthd(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     path = tmp_path_factory.mktemp("s") / "trqauthd-unix"
     command = [sys.executable, "-c", NO_TRQAUTHD, str(path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)

@@ -66,7 +66,7 @@ async def schedule(server: EmulatedServer, wake: asyncio.Event) -> None:
 
 @pytest.mark.parametrize("version", ["2.5", "4.2", "6.1"])
 def test_many_jobs_end_once_each_through_refusals_cuts_restarts_and_dead_nodes(version: str) -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         rnd = random.Random(version)
         wake = asyncio.Event()
         listener = CommandListener(lambda _: wake.set(), any_port=True)
@@ -112,11 +112,11 @@ def test_many_jobs_end_once_each_through_refusals_cuts_restarts_and_dead_nodes(v
             assert server.cluster.runs[job.id] == 1
         assert not any(node.taken for node in server.cluster.nodes.values())
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())
 
 
 def test_the_inventory_reads_server_queues_nodes_and_jobs() -> None:
-    async def scene() -> None:
+    async def run_scenario() -> None:
         async with EmulatedServer(NODES) as server:
             name = server.submit(resources={"nodes": "1:ppn=2", "walltime": "00:10:00", "mem": "2gb"})
             async with await open_connection(Address(*server.address), TorqueAnyPort()) as connection:
@@ -133,4 +133,4 @@ def test_the_inventory_reads_server_queues_nodes_and_jobs() -> None:
                 picked = await connection.describe(SelectRequest(code=RequestCode.SELECT_STATUS))
                 assert [item.name for item in picked] == [name]
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())

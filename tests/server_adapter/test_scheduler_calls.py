@@ -7,7 +7,7 @@ import pytest
 from server_adapter.torque.scheduler_calls import CallWatch, explain, scheduler_address
 
 
-class Clock:
+class ManualClock:
     """Seconds that a test sets."""
 
     now = 0.0
@@ -17,11 +17,11 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-def test_jobs_that_arrive_without_a_call_are_noticed_after_fifteen_seconds(clock: Clock) -> None:
+def test_jobs_that_arrive_without_a_call_are_noticed_after_fifteen_seconds(clock: ManualClock) -> None:
     watch = CallWatch(clock)
     clock.now = 5
     watch.note_reading(arrivals=True)
@@ -35,7 +35,7 @@ def test_jobs_that_arrive_without_a_call_are_noticed_after_fifteen_seconds(clock
     assert found == [False, True, True, False]
 
 
-def test_a_call_before_the_reading_that_shows_the_job_counts(clock: Clock) -> None:
+def test_a_call_before_the_reading_that_shows_the_job_counts(clock: ManualClock) -> None:
     watch = CallWatch(clock)
     clock.now = 4
     watch.note_call()
@@ -45,14 +45,14 @@ def test_a_call_before_the_reading_that_shows_the_job_counts(clock: Clock) -> No
     assert not watch.missing
 
 
-def test_without_arrivals_no_call_is_missing(clock: Clock) -> None:
+def test_without_arrivals_no_call_is_missing(clock: ManualClock) -> None:
     watch = CallWatch(clock)
     for clock.now in range(0, 1000, 5):
         watch.note_reading(arrivals=False)
     assert not watch.missing
 
 
-def test_a_server_that_calls_nobody_at_present_misses_no_call(clock: Clock) -> None:
+def test_a_server_that_calls_nobody_at_present_misses_no_call(clock: ManualClock) -> None:
     watch = CallWatch(clock)
     watch.note_reading(arrivals=True)
     watch.note_pause()
@@ -60,7 +60,7 @@ def test_a_server_that_calls_nobody_at_present_misses_no_call(clock: Clock) -> N
     assert not watch.missing
 
 
-def test_the_address_is_that_of_this_hosts_name_when_the_server_is_here(
+def test_the_scheduler_address_of_a_local_server_is_that_of_the_host_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "head")

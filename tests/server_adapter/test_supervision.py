@@ -50,14 +50,14 @@ def test_work_that_raises_starts_again_while_the_other_goes_on(caplog: pytest.Lo
 
 
 def test_an_error_that_is_to_end_the_adapter_ends_it() -> None:
-    async def taken() -> None:
+    async def port_in_use() -> None:
         raise TakenError("another scheduler")
 
     async def sending() -> None:
         await asyncio.sleep(WAIT)
 
     with pytest.raises(BaseExceptionGroup) as raised:
-        asyncio.run(work_together({"a": taken, "b": sending}, (TakenError,), lambda: None))
+        asyncio.run(work_together({"a": port_in_use, "b": sending}, (TakenError,), lambda: None))
     assert raised.group_contains(TakenError)
 
 

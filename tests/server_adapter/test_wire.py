@@ -99,7 +99,7 @@ def test_a_request_has_the_documented_bytes(request_: BatchRequest, raw: bytes) 
     assert decode_request(Decoder(raw)) == RequestFrame(2, "root", request_)
 
 
-def test_version_one_differs_in_one_digit() -> None:
+def test_version_one_differs_in_a_single_digit() -> None:
     raw = encode_request(StatusRequest(code=RequestCode.STATUS_SERVER), user="root", version=1)
     assert raw == b"+2+12+21+4root+0+0+0"
     assert decode_request(Decoder(raw)).version == 1
@@ -110,13 +110,13 @@ def test_the_long_form_that_trqauthd_writes_is_read() -> None:
     assert frame == RequestFrame(2, "root", AuthenticateUserRequest(port=57294))
 
 
-def test_an_extension_travels_behind_the_body() -> None:
+def test_an_extension_follows_the_body() -> None:
     raw = encode_request(StatusRequest(code=RequestCode.STATUS_JOB, extension="EXECQUEONLY"), user="root")
     assert raw == b"+2+22+19+4root+0+0+12+11EXECQUEONLY"
     assert decode_request(Decoder(raw)).request.extension == "EXECQUEONLY"
 
 
-def test_an_unknown_request_number_is_told_apart_from_garbage() -> None:
+def test_an_unknown_request_number_is_distinguished_from_garbage() -> None:
     with pytest.raises(UnknownRequestError) as caught:
         decode_request(Decoder(b"+2+22+47+4root+0"))
     assert caught.value.number == 47
@@ -125,7 +125,7 @@ def test_an_unknown_request_number_is_told_apart_from_garbage() -> None:
 
 
 @given(st.sampled_from(REQUESTS), st.data())
-def test_every_cut_of_a_request_waits_for_more(pair: tuple[BatchRequest, bytes], data: st.DataObject) -> None:
+def test_every_truncated_request_is_incomplete(pair: tuple[BatchRequest, bytes], data: st.DataObject) -> None:
     raw = pair[1]
     with pytest.raises(DisIncompleteError) as caught:
         decode_request(Decoder(raw[: data.draw(st.integers(0, len(raw) - 1))]))
@@ -159,7 +159,7 @@ def test_a_reply_has_the_documented_bytes(reply: Reply, raw: bytes) -> None:
     assert decode_reply(Decoder(raw)) == reply
 
 
-def test_a_refusal_in_the_place_of_a_status_is_kept_as_a_reply() -> None:
+def test_a_refusal_in_place_of_a_status_is_returned_as_reply() -> None:
     decoder = TorqueStatusDecoder()
     assert decoder.feed(b"+2+25+15021+0+72+18Invalid") == []
     assert decoder.rest == b""
@@ -169,14 +169,14 @@ def test_a_refusal_in_the_place_of_a_status_is_kept_as_a_reply() -> None:
     assert decoder.reply.code == 15021
 
 
-def test_bytes_behind_a_status_reply_are_not_lost() -> None:
+def test_bytes_after_a_status_reply_are_kept() -> None:
     decoder = TorqueStatusDecoder()
     decoder.feed(b"+2+2+0+0+6+0+2+2")
     assert decoder.done
     assert decoder.rest == b"+2+2"
 
 
-def test_a_refusal_names_the_code_and_what_was_refused() -> None:
+def test_a_refusal_names_the_code_and_the_refused_request() -> None:
     error = refusal_error(15046, "1 requested, 0 available", "RUN_JOB 7.srv")
     assert str(error) == "pbs_server refused to RUN_JOB 7.srv: 15046 RESCUNAV (1 requested, 0 available)"
     assert error.code in BUSY
@@ -200,7 +200,7 @@ def test_sizes_are_kib_rounded_up(text: str, kib: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3:4:5", "-5", "1:xx", "٣"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_a_malformed_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         notation.seconds(text)
 
@@ -214,7 +214,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         ("n2/0,2-3+n1/7", (("n2", 3), ("n1", 1))),
     ],
 )
-def test_host_lists_of_all_versions_are_nodes_with_slots_in_order(
+def test_host_lists_of_all_versions_are_parsed_to_nodes_and_slots_in_order(
     text: str, hosts: tuple[tuple[str, int], ...]
 ) -> None:
     assert notation.exec_host(text) == hosts
@@ -230,7 +230,7 @@ def test_host_lists_of_all_versions_are_nodes_with_slots_in_order(
         ("", {}),
     ],
 )
-def test_node_jobs_of_all_versions_are_slots_by_job(text: str, jobs: dict[str, int]) -> None:
+def test_node_jobs_of_all_versions_are_parsed_to_slots_by_job(text: str, jobs: dict[str, int]) -> None:
     assert notation.node_jobs(text) == jobs
 
 
@@ -245,7 +245,7 @@ def test_a_moms_report_is_read_in_any_order_and_with_commas_inside() -> None:
     }
 
 
-def test_a_job_keeps_unknown_attributes_and_names_unreadable_ones() -> None:
+def test_a_job_preserves_unknown_attributes_and_names_unreadable_attributes() -> None:
     job = parse_job(
         "7.srv",
         {
@@ -275,7 +275,7 @@ def test_a_node_that_never_reported_has_no_memory() -> None:
     assert node.properties == ("odd", "big")
 
 
-def test_queue_and_server_speak_of_limits_and_defaults() -> None:
+def test_limits_and_defaults_of_queue_and_server_are_parsed() -> None:
     queue = parse_queue(
         "batch",
         {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from server_adapter.emulator import NodeSpec
-from tests.server_adapter.bridge.processes import MEMORY, House
+from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ def anyio_backend() -> str:
 class Boards:
     """The nodes' boards: does what the site's command wrote into a file, and counts it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: ProcessHarness) -> None:
         self.file = house.directory / "boards"
         self.house = house
         self.done: Counter[tuple[str, str]] = Counter()
@@ -68,7 +68,9 @@ async def until(true: Callable[[], Any], what: str) -> None:
 async def test_nodes_go_off_and_come_back_for_a_job_though_daemon_and_adapter_are_killed(
     tmp_path: Path,
 ) -> None:
-    house = House(tmp_path, "6.1", nodes=[NodeSpec(f"node{n}", 8, (), MEMORY) for n in (1, 2)], interval=0.3)
+    house = ProcessHarness(
+        tmp_path, "6.1", nodes=[NodeSpec(f"node{n}", 8, (), MEMORY) for n in (1, 2)], interval=0.3
+    )
     with (tmp_path / "schedd0.toml").open("a") as file:
         file.write(SAVING)
     async with house.server:
@@ -90,7 +92,7 @@ async def test_nodes_go_off_and_come_back_for_a_job_though_daemon_and_adapter_ar
             async with asyncio.timeout(WAIT_S):
                 while phases != ["off", "off"]:
                     await asyncio.sleep(0.1)
-                    phases = [one["phase"] for one in (await house.ask("/power"))["nodes"]]
+                    phases = [one["phase"] for one in (await house.request("/power"))["nodes"]]
             house.daemon.kill()
             house.adapter.kill()
             offs = {name: boards.done["off", name] for name in nodes}
@@ -105,8 +107,8 @@ async def test_nodes_go_off_and_come_back_for_a_job_though_daemon_and_adapter_ar
             assert len(on) == 1
             (other,) = set(nodes) - set(on)
             assert boards.done["off", other] == offs[other]  # it was off, and is not switched once more
-            assert not (await house.ask("/alerts"))["alerts"]
-            assert (await house.ask("/power"))["saved"] > 0
+            assert not (await house.request("/alerts"))["alerts"]
+            assert (await house.request("/power"))["saved"] > 0
         finally:
             house.adapter.kill()
             house.daemon.kill()

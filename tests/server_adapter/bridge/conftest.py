@@ -9,7 +9,7 @@ import pytest
 
 from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, NodeSpec
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
-from tests.server_adapter.bridge.house import TIMING, Build, House
+from tests.server_adapter.bridge.house import TIMING, AdapterHarness, Build
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def build(tmp_path: Path) -> AsyncIterator[Build]:
             scale: float = 1.0,
             credential_lifetime: float = 0.0,
             **options: Any,
-        ) -> House:
+        ) -> AdapterHarness:
             nodes = [
                 NodeSpec(name=f"node{number}", slots=4, properties=("odd",) if number % 2 else ("even",))
                 for number in range(1, 5)
@@ -47,7 +47,7 @@ async def build(tmp_path: Path) -> AsyncIterator[Build]:
             await stack.enter_async_context(server)
             server.cluster.attributes["scheduling"] = "True"
             server.cluster.attributes["keep_completed"] = "300"
-            house = House(tmp_path / "state", server, FakeDaemon(plan=plan), options)
+            house = AdapterHarness(tmp_path / "state", server, FakeDaemon(plan=plan), options)
             stack.push_async_callback(house.stop)
             return house
 

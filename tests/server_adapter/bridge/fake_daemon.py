@@ -183,7 +183,7 @@ class FakeDaemon:
         self._fresh.set()
         return run
 
-    def tell(
+    def write_attributes(
         self, job: str, start: int | None, nodes: tuple[str, ...] = (), text: str = ""
     ) -> WriteAttributes:
         """Decides what to write on a job."""
@@ -234,7 +234,7 @@ class FakeDaemon:
                 self.decide(job.id, shares)
             elif job.id not in self._told:
                 self._told[job.id] = int(now) + 600
-                self.tell(job.id, self._told[job.id], ("node1",))
+                self.write_attributes(job.id, self._told[job.id], ("node1",))
 
 
 def place(job: JobFacts, free: dict[str, int], nodes: Iterable[NodeFacts]) -> tuple[ShareFacts, ...] | None:

@@ -22,7 +22,7 @@ TIMING = Timing(obit=0.1, kill=0.2, refused=0.1, report=5.0, node_check=0.5)
 
 
 @dataclass
-class House:
+class AdapterHarness:
     """An emulated server, a daemon, and adapters that come and go."""
 
     directory: Path
@@ -88,7 +88,7 @@ class House:
     def no_job_started_twice(self) -> None:
         assert set(self.server.cluster.runs.values()) <= {1}
 
-    def each_ran_where_told(self) -> None:
+    def each_job_ran_where_decided(self) -> None:
         told = {run.job_id: {s.node: s.cpus for s in run.shares} for run in self.daemon.accepted}
         assert len(told) == len(self.daemon.accepted)
         assert told.keys() == self.server.cluster.runs.keys()
@@ -100,7 +100,7 @@ class House:
         assert ran == told
 
 
-Build = Callable[..., Awaitable[House]]
+Build = Callable[..., Awaitable[AdapterHarness]]
 
 
 def submit_mixed(server: EmulatedServer) -> int:
@@ -132,7 +132,7 @@ def start_as_admin(server: EmulatedServer, job: str) -> None:
     start(server.cluster, server.job(job), "node1:ppn=1", synchronous=True)
 
 
-def link_of(adapter: Adapter) -> TorqueLink:
+def server_link(adapter: Adapter) -> TorqueLink:
     """The adapter's connection to its TORQUE server."""
     assert isinstance(adapter.server, TorqueServer)
     assert isinstance(adapter.server.link, TorqueLink)

@@ -62,7 +62,7 @@ class Program:
             self.pid = 0
 
 
-class House:
+class ProcessHarness:
     """The three of them; of the daemon there may be several on one database, `store`. The server is a TORQUE
     of this `version`, or an OpenPBS.
     """
@@ -170,11 +170,11 @@ class House:
                 return number
         return -1
 
-    async def ask(self, path: str, method: str = "GET", body: object = None) -> dict[str, Any]:
+    async def request(self, path: str, method: str = "GET", body: object = None) -> dict[str, Any]:
         """The cluster's page at `path`, as an admin."""
-        return await asyncio.to_thread(self._ask, path, method, body)
+        return await asyncio.to_thread(self._send, path, method, body)
 
-    def _ask(self, path: str, method: str, body: object) -> dict[str, Any]:
+    def _send(self, path: str, method: str, body: object) -> dict[str, Any]:
         url = f"{self.urls[0]}/v1/clusters/main{path}"
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()

@@ -111,7 +111,7 @@ class Scenario:
     def _ran(self) -> list[Job]:
         return [job for job in self.server.cluster.jobs.values() if job.started is not None]
 
-    def conditions_were_kept(self) -> None:
+    def conditions_were_met(self) -> None:
         """Dependent jobs after those that they wait for, arrays within their slot limits."""
         jobs = self.server.cluster.jobs
         for job, before in self.behind.items():

@@ -22,7 +22,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> AcceptedRuns:
     return found
 
 
-def test_a_job_that_is_queued_long_after_it_was_accepted_came_back_and_is_named_once(
+def test_a_job_queued_long_after_its_accepted_run_is_reported_once_as_returned(
     runs: AcceptedRuns,
 ) -> None:
     assert runs.returned(state("Q"), 1005.0) == []
@@ -30,21 +30,19 @@ def test_a_job_that_is_queued_long_after_it_was_accepted_came_back_and_is_named_
     assert runs.returned(state("Q"), 1009.0) == []
 
 
-def test_a_job_that_was_seen_to_run_did_not_come_back(runs: AcceptedRuns) -> None:
+def test_a_job_that_was_running_is_not_reported_as_returned(runs: AcceptedRuns) -> None:
     assert runs.returned(state("R"), 1001.0) == []
     assert runs.returned(state("Q"), 1099.0) == []
 
 
 @pytest.mark.parametrize("read_at", [999.0, 1000.0])
-def test_what_was_read_before_the_run_was_accepted_tells_nothing_of_it(
-    runs: AcceptedRuns, read_at: float
-) -> None:
+def test_a_reading_before_the_accepted_run_is_ignored(runs: AcceptedRuns, read_at: float) -> None:
     assert runs.returned(state("R"), read_at) == []
     assert runs.returned(state("Q"), 1006.0) == ["1"]
 
 
 @pytest.mark.parametrize(("ago", "named"), [(119.0, ["1"]), (120.0, [])])
-def test_runs_asked_for_shortly_before_a_restart_are_watched(
+def test_runs_requested_shortly_before_a_restart_are_watched(
     monkeypatch: pytest.MonkeyPatch, ago: float, named: list[str]
 ) -> None:
     monkeypatch.setattr("server_adapter.bridge.accepted_runs.time.monotonic", lambda: 1000.0)

@@ -12,7 +12,7 @@ from server_adapter.bridge.state import ServerState
 from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
-from tests.server_adapter.bridge.house import Build, House, link_of, release_all, submit_mixed
+from tests.server_adapter.bridge.house import AdapterHarness, Build, release_all, server_link, submit_mixed
 
 pytestmark = pytest.mark.anyio
 VERSIONS = ["4.2", "6.1"]
@@ -22,7 +22,7 @@ VERSIONS = ["4.2", "6.1"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_mixed_jobs_run_to_the_end_where_they_were_told_to(build: Build, version: str) -> None:
+async def test_mixed_jobs_run_to_their_end_on_the_decided_nodes(build: Build, version: str) -> None:
     house = await build(version)
     submit_mixed(house.server)
     adapter = await house.start()
@@ -31,8 +31,8 @@ async def test_mixed_jobs_run_to_the_end_where_they_were_told_to(build: Build, v
     await house.until(house.all_done)
     await house.until(lambda: not house.daemon.state.jobs)
     house.no_job_started_twice()
-    house.each_ran_where_told()
-    assert link_of(adapter).connects == 1
+    house.each_job_ran_where_decided()
+    assert server_link(adapter).connects == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -52,7 +52,7 @@ async def test_an_adapter_that_is_killed_and_started_again_starts_no_job_twice(
     house.no_job_started_twice()
 
 
-async def test_a_server_that_restarts_is_found_again(build: Build) -> None:
+async def test_the_adapter_reconnects_to_a_restarted_server(build: Build) -> None:
     house = await build()
     submit_mixed(house.server)
     release_all(house.server)
@@ -63,7 +63,7 @@ async def test_a_server_that_restarts_is_found_again(build: Build) -> None:
     await house.until(house.all_done)
     await house.until(lambda: not house.daemon.state.jobs)
     house.no_job_started_twice()
-    assert link_of(adapter).connects == 2
+    assert server_link(adapter).connects == 2
     ages = [event.server_age for event in house.daemon.events if isinstance(event, Snapshot)]
     known = [age for age in ages if age is not None]
     assert ages[0] is None
@@ -71,7 +71,7 @@ async def test_a_server_that_restarts_is_found_again(build: Build) -> None:
     assert known[0] <= time.monotonic() - restarted
 
 
-async def test_a_restart_is_reported_when_a_run_request_meets_the_broken_connection_first(
+async def test_a_restart_is_reported_if_a_run_request_meets_the_broken_connection_first(
     build: Build,
 ) -> None:
     house = await build(plan=False, **{"poll.interval": 600.0})
@@ -81,21 +81,21 @@ async def test_a_restart_is_reported_when_a_run_request_meets_the_broken_connect
     await house.server.restart(down=0.1)
     house.daemon.decide(job, [ShareFacts("node1", 1)])
     await house.until(lambda: bool(house.daemon.refused) or bool(house.daemon.accepted))
-    await house.until(lambda: snapshots_of_a_young_server(house) == 1)
+    await house.until(lambda: snapshots_after_restart(house) == 1)
 
 
-async def test_a_restart_is_reported_when_a_comment_meets_the_broken_connection_first(build: Build) -> None:
+async def test_a_restart_is_reported_if_a_comment_meets_the_broken_connection_first(build: Build) -> None:
     house = await build(plan=False, **{"poll.interval": 600.0})
     job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
     adapter = await house.start()
     await house.until(lambda: job in house.daemon.state.jobs)
     await house.server.restart(down=0.1)
-    house.daemon.tell(job, int(time.time()) + 3600, ("node1",))
+    house.daemon.write_attributes(job, int(time.time()) + 3600, ("node1",))
     await house.until(lambda: adapter.server.up_since is not None)
-    await house.until(lambda: snapshots_of_a_young_server(house) == 1)
+    await house.until(lambda: snapshots_after_restart(house) == 1)
 
 
-async def test_what_a_restarted_server_lacks_is_said_by_the_snapshot_alone(build: Build) -> None:
+async def test_jobs_lost_by_a_restarted_server_are_reported_only_by_the_snapshot(build: Build) -> None:
     """The daemon doubts a snapshot that lacks most jobs; it cannot doubt single events."""
     house = await build(plan=False)
     jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(10)]
@@ -104,7 +104,7 @@ async def test_what_a_restarted_server_lacks_is_said_by_the_snapshot_alone(build
     count = len(house.daemon.events)
     house.server.cluster.jobs.clear()
     await house.server.restart(down=0.1)
-    await house.until(lambda: snapshots_of_a_young_server(house) >= 1)
+    await house.until(lambda: snapshots_after_restart(house) >= 1)
     assert {event.type for event in house.daemon.events[count:]} == {"snapshot"}
     assert jobs
 
@@ -137,11 +137,11 @@ async def test_a_run_that_is_accepted_during_a_reading_is_later_than_the_snapsho
     assert shown.time <= accepted.time
 
 
-def snapshots_of_a_young_server(house: House) -> int:
+def snapshots_after_restart(house: AdapterHarness) -> int:
     return sum(isinstance(one, Snapshot) and one.server_age is not None for one in house.daemon.events)
 
 
-async def test_a_daemon_that_was_away_gets_all_events_and_a_snapshot(build: Build) -> None:
+async def test_an_unreachable_daemon_gets_all_events_and_a_snapshot_later(build: Build) -> None:
     house = await build()
     submit_mixed(house.server)
     release_all(house.server)
@@ -154,10 +154,12 @@ async def test_a_daemon_that_was_away_gets_all_events_and_a_snapshot(build: Buil
     await house.until(lambda: not house.daemon.state.jobs)
     await house.until(lambda: sum(isinstance(e, Snapshot) for e in house.daemon.events) >= 2)
     house.no_job_started_twice()
-    house.each_ran_where_told()
+    house.each_job_ran_where_decided()
 
 
-async def test_what_ended_while_the_adapter_was_away_is_told_before_the_snapshot(build: Build) -> None:
+async def test_jobs_that_ended_during_a_stop_of_the_adapter_are_reported_before_the_snapshot(
+    build: Build,
+) -> None:
     house = await build(plan=False)
     jobs = [house.server.submit(resources={"nodes": "1"}, runtime=0.2, exit_status=3) for _ in range(3)]
     await house.start()
@@ -176,7 +178,7 @@ async def test_what_ended_while_the_adapter_was_away_is_told_before_the_snapshot
     await house.until(lambda: house.daemon.events[-1].type == "snapshot")
 
 
-async def test_a_daemon_that_doubts_a_snapshot_gets_more_of_them(
+async def test_a_daemon_that_doubts_a_snapshot_gets_more_snapshots(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server_adapter.bridge.snapshot_schedule._INSISTING", 0.2)
@@ -210,7 +212,7 @@ async def test_after_a_restart_an_old_alert_is_no_news(
     assert warned("snapshot") == 1
 
 
-async def test_a_server_that_hangs_over_the_list_of_jobs_is_asked_more_and_more_seldom(
+async def test_a_server_that_hangs_on_the_job_list_is_polled_with_backoff(
     build: Build, caplog: pytest.LogCaptureFixture
 ) -> None:
     """6.1-dev may hang so, with a thread of its own for each such request."""
@@ -248,7 +250,7 @@ async def test_the_servers_commands_wake_the_adapter(build: Build, unused_port: 
     house.server.submit(resources={"nodes": "4:ppn=4", "walltime": "60"}, runtime=0.3)
     await house.until(house.all_done)
     assert SchedulerCommand.TERM in house.server.commands
-    house.each_ran_where_told()
+    house.each_job_ran_where_decided()
 
 
 async def test_after_each_end_only_jobs_that_run_or_have_ended_are_listed(
@@ -273,7 +275,7 @@ async def test_after_each_end_only_jobs_that_run_or_have_ended_are_listed(
     await house.until(house.all_done)
     await house.until(lambda: not house.daemon.state.jobs)
     house.no_job_started_twice()
-    house.each_ran_where_told()
+    house.each_job_ran_where_decided()
     assert adapter.cycles - lists >= 5
 
 
@@ -303,7 +305,7 @@ def unused_port() -> int:
     return port
 
 
-async def test_a_taken_port_keeps_the_scheduler_from_starting(build: Build) -> None:
+async def test_a_port_in_use_prevents_the_start_as_scheduler(build: Build) -> None:
     house = await build()
     other = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     port = other.sockets[0].getsockname()[1]

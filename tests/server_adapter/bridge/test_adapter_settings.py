@@ -16,7 +16,9 @@ from server_adapter.settings import SettingsError, load_settings
         ("[tell]\nper_second = 20", "tell_rate in"),
     ],
 )
-def test_what_the_daemon_decides_is_refused_with_its_name_there(tmp_path: Path, text: str, home: str) -> None:
+def test_settings_of_the_daemon_are_refused_with_their_names_there(
+    tmp_path: Path, text: str, home: str
+) -> None:
     path = tmp_path / "pbs-adapter.toml"
     path.write_text(text)
     with pytest.raises(SettingsError) as refused:
@@ -25,7 +27,7 @@ def test_what_the_daemon_decides_is_refused_with_its_name_there(tmp_path: Path, 
     assert home in str(refused.value)
 
 
-def test_times_have_the_notation_of_the_daemons_settings(tmp_path: Path) -> None:
+def test_times_use_the_notation_of_the_daemons_settings(tmp_path: Path) -> None:
     path = tmp_path / "pbs-adapter.toml"
     path.write_text('[poll]\ninterval = "10s"\nsnapshot = "1h"\ngap = 0.2\n')
     poll = load_settings(path, {}).poll

@@ -5,7 +5,7 @@ from server_adapter.bridge.state import ServerState, StateBuilder
 from server_adapter.servers.torque.facts import FACT_PARSERS
 
 
-class Server:
+class ArrayServer:
     """Sub-jobs by index, each Q, R, H (for the limit), U (held by its user) or C."""
 
     def __init__(self) -> None:
@@ -28,28 +28,28 @@ def limits(state: ServerState) -> set[int | None]:
 
 
 def test_as_many_as_are_let_go_may_run() -> None:
-    server = Server()
+    server = ArrayServer()
     state = server.read("RQHHH")
     assert limits(state) == {2}
     assert state.jobs["1.srv"].slot_limit is None
 
 
 def test_the_loop_may_run_while_limits_are_learned() -> None:
-    server = Server()
+    server = ArrayServer()
     server.read("RQHHH")
     assert server.slices == [None] * 3  # two of six jobs, one of five sub-jobs whose limit is now known
     server.read("RQHHH")
     assert server.slices == [None] * 2
 
 
-def test_an_array_of_which_nothing_is_held_back_has_no_limit_that_matters() -> None:
-    server = Server()
+def test_an_array_without_held_subjobs_has_no_effective_limit() -> None:
+    server = ArrayServer()
     assert limits(server.read("RQQQ")) == {None}
     assert limits(server.read("UQQQ")) == {None}
 
 
 def test_the_moment_after_an_end_does_not_lower_the_limit_and_nothing_changes() -> None:
-    server = Server()
+    server = ArrayServer()
     first = server.read("RRHHH")
     second = server.read("CRHHH")
     assert limits(first) == limits(second) == {2}
@@ -58,14 +58,14 @@ def test_the_moment_after_an_end_does_not_lower_the_limit_and_nothing_changes() 
     assert limits(server.read("CCCRR")) == {2}
 
 
-def test_a_limit_that_was_raised_is_seen() -> None:
-    server = Server()
+def test_a_raised_limit_is_noticed() -> None:
+    server = ArrayServer()
     server.read("RRHHHH")
     assert limits(server.read("RRQHHH")) == {3}
 
 
 def test_an_array_that_is_gone_is_forgotten() -> None:
-    server = Server()
+    server = ArrayServer()
     server.read("RRHH")
     server.read("CCCC")
     assert limits(server.read("RQQQ")) == {None}

@@ -12,7 +12,7 @@ from server_adapter.torque.errors import TorqueErrorCode
 KNOWN = {"job_state", "comment"}
 
 
-class Server:
+class StrictServer:
     """Refuses a request with an unknown name as a whole, as the real one does."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.anyio
-async def test_names_that_the_server_does_not_know_are_found_once_and_left_out() -> None:
-    server = Server()
+async def test_unknown_names_are_detected_once_and_removed() -> None:
+    server = StrictServer()
     query = AttributeQuery(RequestCode.STATUS_JOB, ["job_state", "planned_start", "comment", "planned_nodes"])
     found = await query.fetch(server, "7.here")  # type: ignore[arg-type]
     assert [(job.name, set(job.values)) for job in found] == [("7.here", KNOWN)]
@@ -45,8 +45,8 @@ async def test_names_that_the_server_does_not_know_are_found_once_and_left_out()
 
 
 @pytest.mark.anyio
-async def test_other_refusals_are_not_taken_for_that() -> None:
-    server = Server()
+async def test_other_refusals_are_not_treated_as_unknown_names() -> None:
+    server = StrictServer()
     server.code = TorqueErrorCode.UNKJOBID
     query = AttributeQuery(RequestCode.STATUS_JOB, ["job_state", "planned_start"])
     with pytest.raises(ServerRefusedError):

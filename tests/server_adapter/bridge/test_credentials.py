@@ -29,7 +29,7 @@ from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegis
 from server_adapter.torque import connection as torque_connection
 from server_adapter.torque.credentials import TorqueAnyPort
 from server_adapter.torque.errors import TorqueErrorCode
-from tests.server_adapter.bridge.house import Build, House
+from tests.server_adapter.bridge.house import AdapterHarness, Build
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal
 from tests.server_adapter.openpbs.site import QUEUED, Site, run
 
@@ -39,7 +39,7 @@ FAMILIES = ("4.2", "openpbs")
 LIFETIME = 0.6
 
 
-async def keep_submitting(house: House, seconds: float) -> list[str]:
+async def submit_continuously(house: AdapterHarness, seconds: float) -> list[str]:
     """A job every tenth of a second."""
     jobs = []
     for _ in range(int(seconds * 10)):
@@ -57,11 +57,11 @@ async def test_jobs_start_and_estimates_are_written_long_after_the_credential_ex
     house = await build(version, credential_lifetime=LIFETIME, **options)
     caplog.set_level(logging.WARNING)
     adapter = await house.start()
-    jobs = await keep_submitting(house, 4 * LIFETIME)
+    jobs = await submit_continuously(house, 4 * LIFETIME)
     held = house.server.submit(resources={"nodes": "1"}, runtime=0.2, holds="u")
     await house.until(lambda: all(house.server.cluster.runs.get(job) for job in jobs))
     await house.until(lambda: held in house.daemon.state.jobs)
-    house.daemon.tell(held, int(house.server.now) + 600, ("node1",))
+    house.daemon.write_attributes(held, int(house.server.now) + 600, ("node1",))
     await house.until(lambda: "schedd" in house.server.job(held).attributes.get("comment", ""))
     house.no_job_started_twice()
     assert not house.daemon.refused
@@ -72,7 +72,7 @@ async def test_jobs_start_and_estimates_are_written_long_after_the_credential_ex
 @pytest.mark.parametrize(
     "code", [TorqueErrorCode.EXPIRED, TorqueErrorCode.BADCRED, TorqueErrorCode.NOCONNECTS]
 )
-async def test_a_run_that_is_refused_for_its_connection_is_requested_on_a_new_one(
+async def test_a_run_refused_for_its_connection_is_repeated_on_a_new_connection(
     build: Build, code: TorqueErrorCode
 ) -> None:
     house = await build()
@@ -88,7 +88,7 @@ async def test_a_run_that_is_refused_for_its_connection_is_requested_on_a_new_on
 async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_again(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED)})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         looks: list[int] = []
         await server.become_scheduler(lambda _: looks.append(1))
         keeping = asyncio.create_task(server.serve_as_scheduler())
@@ -115,7 +115,7 @@ async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_aga
         await server.close()
 
 
-async def test_a_qrun_whose_answer_is_refused_for_its_connection_leaves_no_half_of_a_pair() -> None:
+async def test_a_qrun_answer_refused_for_its_connection_closes_both_connections() -> None:
     def answer(request: BatchRequest) -> list[Reply]:
         deferred = request.code == RequestCode.DEFERRED_SCHEDULER_REPLY
         return [refusal(OpenPBSErrorCode.BADCRED)] if deferred and broken else [OK]
@@ -137,7 +137,7 @@ async def test_a_qrun_whose_answer_is_refused_for_its_connection_leaves_no_half_
         await place.close()
 
 
-async def test_a_reply_of_the_wrong_kind_is_no_empty_list_and_ends_the_connection() -> None:
+async def test_a_reply_of_the_wrong_kind_is_an_error_and_ends_the_connection() -> None:
     """A status request answered by a plain success would read as: there are no jobs any more."""
     plain = Reply()  # another object than OK, which the peer completes
     async with Peer(lambda _: [OK] if not armed else [plain]).listening() as peer:

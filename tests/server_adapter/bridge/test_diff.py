@@ -34,7 +34,7 @@ def ids() -> Iterator[str]:
     return (f"7:{number}" for number in count(1))
 
 
-def one(values: Values | None) -> ServerState:
+def single(values: Values | None) -> ServerState:
     if values is None:
         return EMPTY_STATE
     if values["job_state"] == "C":
@@ -89,19 +89,19 @@ STEPS: list[tuple[str, Values | None, Values | None, list[str]]] = [
 
 @pytest.mark.parametrize(("old", "new", "expected"), [step[1:] for step in STEPS], ids=[s[0] for s in STEPS])
 def test_a_job(old: Values | None, new: Values | None, expected: list[str]) -> None:
-    found = events(one(old), one(new))
+    found = events(single(old), single(new))
     assert kinds(found) == expected
     assert [event.id for event in found] == [f"7:{number}" for number in range(1, len(found) + 1)]
 
 
 def test_an_end_has_the_servers_time_exit_status_and_length() -> None:
-    (ended,) = events(one(RUNNING), one(DONE))
+    (ended,) = events(single(RUNNING), single(DONE))
     assert ended.type == "job_ended"
     assert (ended.time, ended.exit_status, ended.used) == (1795264330, 3, 10)
 
 
 def test_a_start_has_the_servers_time_and_shares() -> None:
-    (started,) = events(one(QUEUED), one(RUNNING))
+    (started,) = events(single(QUEUED), single(RUNNING))
     assert started.type == "job_started"
     assert started.time == 1795264320
     assert [(share.node, share.cpus) for share in started.shares] == [("node1", 2), ("node2", 2)]
@@ -143,7 +143,7 @@ def test_a_node_that_is_gone_altogether_brings_a_snapshot() -> None:
 
 
 @given(states(), states())
-def test_the_events_lead_from_one_state_to_the_other(old: ServerState, new: ServerState) -> None:
+def test_the_events_lead_from_the_old_state_to_the_new_state(old: ServerState, new: ServerState) -> None:
     reached = apply(old, events(old, new))
     assert dict(reached.jobs) == dict(new.jobs)
     assert dict(reached.nodes) == dict(new.nodes)
@@ -152,7 +152,9 @@ def test_the_events_lead_from_one_state_to_the_other(old: ServerState, new: Serv
 
 
 @given(states(), states())
-def test_the_version_last_told_of_a_queued_job_is_the_one_it_has(old: ServerState, new: ServerState) -> None:
+def test_the_last_reported_version_of_a_queued_job_is_its_current_version(
+    old: ServerState, new: ServerState
+) -> None:
     told = {name: job.version for name, job in old.jobs.items()}
     for event in events(old, new):
         if isinstance(event, JobQueued | JobAltered):
@@ -187,7 +189,7 @@ def test_unchanged_values_give_the_same_objects_and_the_loop_may_run_in_between(
     assert first[-1].ended.keys() == {"77.srv"}
 
 
-def test_values_that_no_planner_needs_give_the_same_object_of_facts() -> None:
+def test_values_that_the_planner_does_not_need_give_the_same_facts_object() -> None:
     builder = StateBuilder(FACT_PARSERS)
 
     def read(used: str) -> ServerState:
@@ -199,7 +201,7 @@ def test_values_that_no_planner_needs_give_the_same_object_of_facts() -> None:
     assert read("00:00:01").jobs["1.srv"] is read("00:00:02").jobs["1.srv"]
 
 
-def test_writings_are_kept_for_jobs_that_carry_any() -> None:
+def test_written_attributes_are_recorded_only_for_jobs_with_any() -> None:
     jobs = [
         DescribedObject(2, "1.srv", QUEUED | {"comment": "hello"}),
         DescribedObject(2, "2.srv", dict(QUEUED)),
@@ -210,7 +212,7 @@ def test_writings_are_kept_for_jobs_that_carry_any() -> None:
     assert state.writings.keys() == {"1.srv"}
 
 
-def test_a_reservation_of_the_server_is_kept_in_the_state_until_it_is_lifted() -> None:
+def test_a_reservation_of_the_server_stays_in_the_state_until_it_is_deleted() -> None:
     bounded = Reserve(id="e:1", time=5, name="R1", nodes=("n1",), start=10, end=20, queues=("R1",))
     held = apply(EMPTY_STATE, [bounded])
     assert held.reservations == {"R1": ServerReservation(10, 20, ("n1",), ("R1",))}
@@ -223,7 +225,7 @@ def test_a_reservation_of_the_server_is_kept_in_the_state_until_it_is_lifted() -
     assert apply(held, [Unreserve(id="e:2", time=6, name="R1")]).reservations == {}
 
 
-def test_the_end_of_a_job_that_the_server_does_not_date_is_now() -> None:
+def test_a_job_end_without_time_is_dated_now() -> None:
     def ending(completed: int | None) -> Ending:
         return Ending(exit_status=3, completed=completed, started=50, starts=1, shares=())
 
@@ -250,7 +252,7 @@ def test_the_end_of_a_job_that_the_server_does_not_date_is_now() -> None:
 def test_a_start_that_the_server_corrects_by_seconds_is_no_alteration(
     change: dict[str, object], *, steady: bool
 ) -> None:
-    job = replace(one(RUNNING).jobs["5.srv"], started=1_000_000, starts=1)
+    job = replace(single(RUNNING).jobs["5.srv"], started=1_000_000, starts=1)
     old = ServerState(jobs={job.id: job})
     new = ServerState(jobs={job.id: replace(job, **change)})  # type: ignore[arg-type]
     found = with_steady_starts(old, new)
@@ -258,7 +260,7 @@ def test_a_start_that_the_server_corrects_by_seconds_is_no_alteration(
     assert (found.jobs[job.id].started == 1_000_000) == steady
 
 
-def test_the_end_of_a_reservation_brings_no_snapshot_though_its_queue_goes_with_it() -> None:
+def test_the_end_of_a_reservation_with_its_queue_causes_no_snapshot() -> None:
     own = {"R1": QueueFacts(name="R1")}
     held = {"R1": ServerReservation(100, 200, ("n1",), ("R1",))}
     old = ServerState(queues={"batch": QueueFacts(name="batch"), **own}, reservations=held)

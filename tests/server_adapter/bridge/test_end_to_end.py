@@ -12,7 +12,7 @@ from server_adapter.batch.sockets import Address
 from server_adapter.emulator import JobState
 from server_adapter.torque import TorqueAnyPort, TorqueErrorCode, admin_requests, open_connection
 from server_adapter.torque.notation import exec_host
-from tests.server_adapter.bridge.processes import MEMORY, House
+from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 from tests.server_adapter.bridge.scenario import Scenario
 
 pytestmark = pytest.mark.anyio
@@ -24,8 +24,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(params=["4.2", pytest.param("6.1", marks=pytest.mark.soak)])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
-    made = House(tmp_path, request.param)
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ProcessHarness]:
+    made = ProcessHarness(tmp_path, request.param)
     async with made.server:
         made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
         made.configure()
@@ -38,7 +38,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             made.daemon.kill()
 
 
-async def as_client(house: House, *requests: BatchRequest) -> None:
+async def as_client(house: ProcessHarness, *requests: BatchRequest) -> None:
     """What qdel and qrls would send."""
     async with await open_connection(Address(*house.server.address), TorqueAnyPort()) as connection:
         for request in requests:
@@ -48,7 +48,9 @@ async def as_client(house: House, *requests: BatchRequest) -> None:
 @pytest.mark.timeout(
     600
 )  # programs start eight times; on a machine that does other things that takes minutes
-async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and_kills(house: House) -> None:
+async def test_two_hundred_jobs_start_once_each_as_planned_despite_faults_and_kills(
+    house: ProcessHarness,
+) -> None:
     server, faults = house.server, house.server.faults
     scenario = Scenario(server, MEMORY)
     shown: set[str] = set()
@@ -122,7 +124,7 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
 
     scenario.each_came_to_the_end_it_should()
     scenario.nothing_was_over_committed()
-    scenario.conditions_were_kept()
+    scenario.conditions_were_met()
 
     runs, jobs = server.cluster.runs, server.cluster.jobs
     # Each started once. Runs that the server took and no mom did (dead ones, too) were asked for again.
@@ -152,41 +154,43 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
     assert "another scheduler is active" not in house.adapter.log.read_text()
 
 
-async def test_after_a_start_by_somebody_else_one_resume_is_enough(house: House) -> None:
+async def test_a_single_resume_suffices_after_a_foreign_start(house: ProcessHarness) -> None:
     server = house.server
     theirs, ours = (server.submit(resources={"nodes": "1:ppn=8"}, runtime=60.0) for _ in range(2))
     server.cluster.attributes["scheduling"] = "False"
     house.adapter.start()
-    while len((await house.ask("/jobs"))["jobs"]) < 2:
+    while len((await house.request("/jobs"))["jobs"]) < 2:
         await asyncio.sleep(0.1)
     await as_client(house, admin_requests.run(theirs, [("node1", 8)]))
     server.set_scheduling(True)
-    while not (halted := (await house.ask(""))["halted"]).startswith("stopped until somebody resumes"):
+    while not (halted := (await house.request(""))["halted"]).startswith("stopped until somebody resumes"):
         await asyncio.sleep(0.1)
     assert f"job {theirs} was started by somebody else" in halted
     house.adapter.kill()
     house.adapter.start()
     await asyncio.sleep(1.0)
     assert server.job(ours).state is JobState.QUEUED
-    await house.ask("/resume", "POST")
+    await house.request("/resume", "POST")
     while server.job(ours).state is not JobState.RUNNING:
         await asyncio.sleep(0.1)
-    assert (await house.ask(""))["halted"] == ""
+    assert (await house.request(""))["halted"] == ""
     log = house.adapter.log.read_text()
     assert f"the daemon alerts: foreign: job {theirs} was started by somebody else: another scheduler" in log
 
 
 @pytest.mark.parametrize("halt", ["a pause", "a killed daemon"])
-async def test_jobs_planned_one_after_the_other_start_in_turn_after_a_halt(house: House, halt: str) -> None:
+async def test_jobs_planned_in_sequence_start_in_sequence_after_a_halt(
+    house: ProcessHarness, halt: str
+) -> None:
     """They have the same cores, and all are due when starts go on."""
     walltime = 3
     server = house.server
-    await house.ask("/pause", "POST", {"reason": "a test"})
+    await house.request("/pause", "POST", {"reason": "a test"})
     asked = {"nodes": "node1:ppn=8", "walltime": f"{walltime}"}
     jobs = [server.submit(resources=asked, runtime=1.0) for _ in range(4)]
     house.adapter.start()
-    while [job["planned_start"] for job in (await house.ask("/jobs"))["jobs"]].count(None) or len(
-        (await house.ask("/jobs"))["jobs"]
+    while [job["planned_start"] for job in (await house.request("/jobs"))["jobs"]].count(None) or len(
+        (await house.request("/jobs"))["jobs"]
     ) < len(jobs):
         await asyncio.sleep(0.1)
     if halt == "a killed daemon":
@@ -195,7 +199,7 @@ async def test_jobs_planned_one_after_the_other_start_in_turn_after_a_halt(house
     if halt == "a killed daemon":
         house.daemon.start()
         await house.ready()
-    await house.ask("/resume", "POST")
+    await house.request("/resume", "POST")
     while house.done() < len(jobs):
         await asyncio.sleep(0.05)
     assert house.refused() == Counter()

@@ -48,7 +48,7 @@ def test_a_running_job_has_its_shares_in_the_servers_order(host: str) -> None:
     assert (job.state, job.started, job.starts) == ("R", 1795264320, 1)
 
 
-def test_gpus_of_a_running_job_are_counted_per_node() -> None:
+def test_gpus_of_a_running_job_are_counted_by_node() -> None:
     job = job_facts("5.srv", RUNNING | {"exec_gpus": "node1-gpu/0+node1-gpu/1+node2-gpu/0"})
     assert [share.gpus for share in job.shares] == [2, 1]
 
@@ -90,13 +90,13 @@ def test_a_sub_job_names_its_array() -> None:
 
 
 @pytest.mark.parametrize("deadline", ["1800000000", "+1:30:00", "2027-01-15T08:00Z"])
-def test_a_deadline_that_qsub_was_told_reaches_the_planner(deadline: str) -> None:
+def test_a_deadline_given_to_qsub_reaches_the_planner(deadline: str) -> None:
     facts = job_facts("5.srv", QUEUED | {"x": f"FLAGS:RESTARTABLE;deadline:{deadline}"})
     expected = {"+1:30:00": facts.submitted + 5400}.get(deadline, 1_800_000_000)
     assert read_deadline(facts.resources, facts.submitted) == expected
 
 
-def test_whole_nodes_may_be_asked_for_in_three_ways() -> None:
+def test_whole_nodes_can_be_requested_in_three_forms() -> None:
     assert job_facts("5.srv", QUEUED | {"node_exclusive": "True"}).exclusive
     extended = job_facts("5.srv", QUEUED | {"x": "NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE"})
     assert extended.resources["naccesspolicy"] == "SINGLEJOB"
@@ -117,7 +117,7 @@ def test_whole_nodes_may_be_asked_for_in_three_ways() -> None:
         {"Execution_Time": "1795270000"},
     ],
 )
-def test_the_version_follows_what_a_run_relies_on(change: Values) -> None:
+def test_the_version_changes_with_everything_that_a_run_relies_on(change: Values) -> None:
     assert job_facts("5.srv", {**QUEUED, **change}).version != job_facts("5.srv", QUEUED).version
 
 
@@ -130,7 +130,7 @@ def test_the_version_follows_what_a_run_relies_on(change: Values) -> None:
         {"Resource_List.neednodes": "node1:ppn=2"},
     ],
 )
-def test_the_version_outlives_what_a_run_does_not_rely_on(change: Values) -> None:
+def test_the_version_ignores_everything_else(change: Values) -> None:
     job = job_facts("5.srv", {**QUEUED, **change})
     assert job.version == job_facts("5.srv", QUEUED).version == job_version(job)
 
@@ -141,7 +141,7 @@ def test_odd_values_never_hide_a_job() -> None:
     assert (job.state, job.shares, job.started, job.priority, job.starts) == ("R", (), None, 0, 0)
 
 
-def test_a_completed_job_tells_how_it_ended_and_whether_it_ran() -> None:
+def test_a_completed_job_has_its_exit_status_and_its_run() -> None:
     ran = ending(RUNNING | {"job_state": "C", "exit_status": "271", "comp_time": "1795264330"})
     assert (ran.exit_status, ran.completed, ran.started, ran.starts) == (271, 1795264330, 1795264320, 1)
     assert ran.shares == (ShareFacts("node1", 2), ShareFacts("node2", 2))
@@ -208,7 +208,7 @@ def test_the_server_says_whether_it_wants_to_be_scheduled() -> None:
     assert not server_facts({}).scheduling
 
 
-def test_a_job_that_another_one_begins_to_wait_for_keeps_its_version() -> None:
+def test_a_new_dependent_does_not_change_a_jobs_version() -> None:
     job = {"job_state": "Q", "queue": "batch", "Resource_List.nodes": "1"}
     alone = job_facts("1.here", job)
     waited_for = job_facts("1.here", job | {"depend": "beforeany:2.here@here"})
@@ -227,6 +227,6 @@ def test_a_job_that_another_one_begins_to_wait_for_keeps_its_version() -> None:
         ({"job_array_request": "1-3%x"}, None),
     ],
 )
-def test_how_many_jobs_of_an_array_may_run_at_once(values: dict[str, str], limit: int | None) -> None:
+def test_the_slot_limit_of_an_array_is_parsed(values: dict[str, str], limit: int | None) -> None:
     assert job_facts("9[3].srv", QUEUED | {"job_array_id": "3"} | values).slot_limit == limit
     assert job_facts("9.srv", QUEUED | values).slot_limit is None

@@ -65,7 +65,7 @@ NODE |= {
     st.fixed_dictionaries({}, optional=NODE),
     st.fixed_dictionaries({}, optional={"Priority": NUMBERS}),
 )
-def test_facts_are_within_the_bounds_of_messages(
+def test_facts_stay_within_the_bounds_of_messages(
     words: FactParsers, job: dict[str, str], node: dict[str, str], queue: dict[str, str]
 ) -> None:
     one, host = words.job("1.srv", job), words.node("n1", node, None)

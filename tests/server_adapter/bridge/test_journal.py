@@ -7,7 +7,7 @@ import pytest
 from server_adapter.bridge.journal import _KEPT, Journal, JournalError
 
 
-def test_a_second_adapter_is_kept_out_until_the_first_ends(tmp_path: Path) -> None:
+def test_a_second_adapter_is_locked_out_until_the_first_ends(tmp_path: Path) -> None:
     first = Journal(tmp_path)
     with pytest.raises(JournalError, match="another pbs-adapter works with the state directory"):
         Journal(tmp_path)
@@ -51,7 +51,7 @@ def test_an_alert_is_new_once(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_damaged_file_is_named_and_what_to_do_with_it(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_with_its_name_and_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(JournalError, match=r"state\.json is damaged .*; remove it"):
         Journal(tmp_path)

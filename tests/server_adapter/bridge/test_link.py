@@ -22,7 +22,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_server_that_is_away_is_looked_for_every_two_seconds_and_named_once_a_minute(
+async def test_an_unreachable_server_is_tried_every_two_seconds_and_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with socket.socket() as probe:
@@ -46,7 +46,7 @@ async def test_a_server_that_is_away_is_looked_for_every_two_seconds_and_named_o
     assert "tried every 2 s" in caplog.records[0].message
 
 
-async def test_a_connection_that_the_server_closed_while_it_was_idle_means_that_it_was_away() -> None:
+async def test_an_idle_connection_closed_by_the_server_counts_as_a_restart() -> None:
     """A server that was killed resets its connections; nobody meets an error then."""
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
         host, port = server.address
@@ -63,7 +63,7 @@ async def test_a_connection_that_the_server_closed_while_it_was_idle_means_that_
         await link.close()
 
 
-async def test_a_connection_that_was_too_slow_is_replaced_and_the_server_was_not_away() -> None:
+async def test_a_timed_out_connection_is_replaced_without_counting_as_a_restart() -> None:
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
         host, port = server.address
         address = Address(host, port)

@@ -11,7 +11,7 @@ import pytest
 from schedd.wire import JobStarted, ShareFacts, Snapshot
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.manual_starts import RecordedStarts, ServerLog
-from tests.server_adapter.bridge.house import Build, House, start_as_admin
+from tests.server_adapter.bridge.house import AdapterHarness, Build, start_as_admin
 
 
 def line(job: str, who: str) -> str:
@@ -22,14 +22,14 @@ def today(directory: Path, back: int = 0) -> Path:
     return directory / f"{date.today() - timedelta(days=back):%Y%m%d}"  # noqa: DTZ011
 
 
-def by(house: House) -> list[str]:
+def by(house: AdapterHarness) -> list[str]:
     return [event.by for event in house.daemon.events if isinstance(event, JobStarted)]
 
 
 # -- the server's log ------------------------------------------------------------------------------
 
 
-def test_the_log_tells_who_had_a_job_run_unless_a_scheduler_did(tmp_path: Path) -> None:
+def test_the_log_names_the_user_of_a_manual_run_but_no_scheduler(tmp_path: Path) -> None:
     file = today(tmp_path)
     file.write_text(line("1.vm", "carol@login1") + line("2.vm", "root@localhost") + "noise;Job;3.vm;else\n")
     log = ServerLog(tmp_path, ["root"])
@@ -66,7 +66,7 @@ def test_the_log_is_followed_into_the_next_day(tmp_path: Path, monkeypatch: pyte
     assert log.by_hand == {"1.vm": "carol@login1", "2.vm": "dave@login1"}
 
 
-def test_of_a_huge_log_the_end_is_read(tmp_path: Path) -> None:
+def test_only_the_end_of_a_huge_log_is_read(tmp_path: Path) -> None:
     with today(tmp_path).open("w") as file:
         file.write(line("1.vm", "carol@login1"))
         file.write("x" * 6_000_000 + "\n")
@@ -76,7 +76,7 @@ def test_of_a_huge_log_the_end_is_read(tmp_path: Path) -> None:
     assert log.by_hand == {"2.vm": "carol@login1"}
 
 
-def test_a_log_that_cannot_be_read_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_log_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     today(tmp_path).mkdir()
     log = ServerLog(tmp_path, ["root"])
     with caplog.at_level(logging.WARNING):
@@ -91,7 +91,7 @@ def test_a_log_that_cannot_be_read_is_said_once(tmp_path: Path, caplog: pytest.L
 
 
 @pytest.mark.anyio
-async def test_a_qrun_that_was_said_before_is_told_as_such(build: Build) -> None:
+async def test_a_qrun_announced_before_is_reported_as_manual(build: Build) -> None:
     house = await build(plan=False)
     job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
     adapter = await house.start()
@@ -104,7 +104,7 @@ async def test_a_qrun_that_was_said_before_is_told_as_such(build: Build) -> None
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("short", [False, True])
-async def test_a_qrun_that_the_server_logged_is_told_as_such(
+async def test_a_qrun_in_the_servers_log_is_reported_as_manual(
     build: Build, tmp_path: Path, short: bool
 ) -> None:
     """Also one so short that it begins and ends between two readings."""
@@ -122,7 +122,7 @@ async def test_a_qrun_that_the_server_logged_is_told_as_such(
 
 
 @pytest.mark.anyio
-async def test_a_qrun_while_the_adapter_was_away_stands_in_the_snapshot(build: Build, tmp_path: Path) -> None:
+async def test_a_qrun_during_a_stop_of_the_adapter_is_in_the_snapshot(build: Build, tmp_path: Path) -> None:
     house = await build(plan=False, **{"server.logs": tmp_path})
     job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
     await house.start()
@@ -137,7 +137,7 @@ async def test_a_qrun_while_the_adapter_was_away_stands_in_the_snapshot(build: B
 
 
 @pytest.mark.anyio
-async def test_whether_another_scheduler_lives_is_for_the_daemon_to_say(build: Build) -> None:
+async def test_the_adapter_reports_foreign_starts_and_the_daemon_judges_them(build: Build) -> None:
     house = await build(plan=False)
     foreign, ours = (house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(2))
     await house.start()
@@ -149,7 +149,7 @@ async def test_whether_another_scheduler_lives_is_for_the_daemon_to_say(build: B
     await house.until(lambda: bool(house.daemon.accepted))
 
 
-def test_what_root_leaves_in_the_state_directory_is_the_adapters(tmp_path: Path) -> None:
+def test_files_of_root_in_the_state_directory_belong_to_the_adapters_user(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give files away")
     other = pwd.getpwnam("nobody").pw_uid

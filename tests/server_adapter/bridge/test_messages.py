@@ -15,7 +15,7 @@ def test_an_event_is_read_again_from_its_json() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"type": "nonsense"}', '{"type": "job_held", "id": "e:1"}'])
-def test_what_is_no_event_is_refused_as_such(text: str) -> None:
+def test_invalid_events_are_refused(text: str) -> None:
     with pytest.raises(MessageError, match="no event"):
         decode_event(text)
 
@@ -32,7 +32,7 @@ def test_a_decision_that_makes_no_sense_is_named_and_the_others_count() -> None:
         decode_decisions(b"{}")
 
 
-def test_what_the_daemon_refuses_is_said_with_its_advice_where_there_is_one() -> None:
+def test_refusals_of_the_daemon_are_reported_with_advice() -> None:
     assert str(DaemonRefusedError(422, "no", "send less")) == "schedd answered 422: no (send less)"
     assert str(DaemonRefusedError(403, "no")) == "schedd answered 403: no"
     assert [DaemonRefusedError(status, "").about_content for status in (400, 403, 413, 422)] == [

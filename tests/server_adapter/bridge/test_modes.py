@@ -12,7 +12,7 @@ from server_adapter.batch.errors import RequestForbiddenError
 from server_adapter.batch.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
 from server_adapter.servers.torque.link import PERMITTED
 from server_adapter.torque.codes import READ_ONLY
-from tests.server_adapter.bridge.house import Build, link_of, start_as_admin
+from tests.server_adapter.bridge.house import Build, server_link, start_as_admin
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ async def test_in_shadow_nothing_but_questions_leaves(build: Build) -> None:
         return real(request, context)
 
     house.server.handlers.answer = answer  # type: ignore[method-assign]
-    async with link_of(adapter).borrow() as connection:
+    async with server_link(adapter).borrow() as connection:
         await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB))
         for request in (
             RunRequest(code=RequestCode.RUN_JOB, job=job, destination="node1:ppn=1"),
@@ -52,7 +52,7 @@ async def test_in_shadow_nothing_but_questions_leaves(build: Build) -> None:
     assert RequestCode.RUN_JOB in FORBIDDEN
 
 
-async def test_a_shadow_listens_nowhere_writes_nothing_and_says_how_well_it_agrees(
+async def test_a_shadow_does_not_listen_or_write_and_reports_its_agreement(
     build: Build, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -62,7 +62,7 @@ async def test_a_shadow_listens_nowhere_writes_nothing_and_says_how_well_it_agre
     job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
     await house.start(mode="shadow", **{"listen.port": port})
     await house.until(lambda: job in house.daemon.state.jobs)
-    house.daemon.tell(job, int(house.daemon.clock()) + 100, ("node1",))
+    house.daemon.write_attributes(job, int(house.daemon.clock()) + 100, ("node1",))
     house.daemon.decide(job, [ShareFacts("node1", 1)])
     await house.until(lambda: bool(house.daemon.refused))
     assert "shadow mode" in house.daemon.refused[0].text

@@ -12,7 +12,7 @@ from server_adapter.bridge import site_check
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonBusyError
 from server_adapter.bridge.delivery import Backoff
 from server_adapter.emulator import NodeSpec
-from tests.server_adapter.bridge.processes import House, Program, free_port
+from tests.server_adapter.bridge.processes import ProcessHarness, Program, free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(400)]
 
@@ -23,8 +23,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(params=["4.2", "openpbs"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
-    made = House(tmp_path, request.param, nodes=[NodeSpec("node1", 4)], silence=8)
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ProcessHarness]:
+    made = ProcessHarness(tmp_path, request.param, nodes=[NodeSpec("node1", 4)], silence=8)
     async with made.server:
         made.server.cluster.attributes |= {"scheduling": "True"}
         made.configure()
@@ -33,7 +33,9 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             await made.ready()
             made.adapter.start()
             async with asyncio.timeout(60):
-                while (await made.ask(""))["mode"] != "scheduler" or not (await made.ask(""))["nodes"]:
+                while (await made.request(""))["mode"] != "scheduler" or not (await made.request(""))[
+                    "nodes"
+                ]:
                     await asyncio.sleep(0.1)
             yield made
         finally:
@@ -41,7 +43,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             made.daemon.kill()
 
 
-def adapter_of(house: House, name: str, *arguments: str, mode: str = "scheduler") -> Program:
+def start_adapter(house: ProcessHarness, name: str, *arguments: str, mode: str = "scheduler") -> Program:
     """Another adapter for the same cluster, with a state directory and a port of its own."""
     text = (house.directory / "adapter.toml").read_text()
     text = text.replace(f"{house.directory}/state", f"{house.directory}/{name}")
@@ -55,7 +57,7 @@ def adapter_of(house: House, name: str, *arguments: str, mode: str = "scheduler"
     return Program("adapter", ["--config", str(config), *arguments], house.directory / f"{name}.log")
 
 
-async def starts_a_job(house: House) -> None:
+async def starts_a_job(house: ProcessHarness) -> None:
     request = {"select": "1:ncpus=1"} if house.family == "openpbs" else {"nodes": "1"}
     job = house.server.submit(resources={**request, "walltime": "60"}, runtime=0.2)
     async with asyncio.timeout(60):
@@ -63,7 +65,9 @@ async def starts_a_job(house: House) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_one_time_check_changes_no_mode_and_disturbs_no_running_adapter(house: House) -> None:
+async def test_a_site_check_changes_no_mode_and_does_not_disturb_a_running_adapter(
+    house: ProcessHarness,
+) -> None:
     command = [sys.executable, "-m", "server_adapter.main", "--config", str(house.directory / "adapter.toml")]
     for mode in ("scheduler", "shadow"):
         done = await asyncio.to_thread(
@@ -75,13 +79,13 @@ async def test_a_one_time_check_changes_no_mode_and_disturbs_no_running_adapter(
         assert "1 nodes (0 down)" in done.stdout
         assert "cluster main, mode scheduler" in done.stdout
         assert "an adapter serves the cluster" in done.stdout
-    assert (await house.ask(""))["mode"] == "scheduler"
+    assert (await house.request(""))["mode"] == "scheduler"
     await starts_a_job(house)
 
 
 @pytest.mark.parametrize("mode", ["shadow", "adviser"])
-async def test_a_second_adapter_is_refused_with_the_reason(house: House, mode: str) -> None:
-    second = adapter_of(house, "second", mode=mode)
+async def test_a_second_adapter_is_refused_with_the_reason(house: ProcessHarness, mode: str) -> None:
+    second = start_adapter(house, "second", mode=mode)
     second.start()
     async with asyncio.timeout(90):
         while not second.ended:
@@ -89,23 +93,25 @@ async def test_a_second_adapter_is_refused_with_the_reason(house: House, mode: s
     said = second.log.read_text()
     assert "cluster main has one adapter at a time: another adapter on host" in said
     assert "pbs-adapter --once" in said
-    assert (await house.ask(""))["mode"] == "scheduler"
+    assert (await house.request(""))["mode"] == "scheduler"
     await starts_a_job(house)
 
 
-async def test_an_adapter_that_is_killed_and_started_again_has_its_place_at_once(house: House) -> None:
+async def test_an_adapter_that_is_killed_and_started_again_has_its_place_at_once(
+    house: ProcessHarness,
+) -> None:
     house.adapter.kill()
     house.adapter.start()
     await starts_a_job(house)
     assert "one adapter at a time" not in house.adapter.log.read_text()
 
 
-async def test_another_adapter_takes_over_from_one_that_has_been_silent(house: House) -> None:
+async def test_a_second_adapter_takes_over_from_a_silent_adapter(house: ProcessHarness) -> None:
     house.adapter.kill()
     async with asyncio.timeout(60):
-        while "no contact" not in (await house.ask(""))["stale"]:
+        while "no contact" not in (await house.request(""))["stale"]:
             await asyncio.sleep(0.2)
-    other = adapter_of(house, "other")
+    other = start_adapter(house, "other")
     if house.family == "torque":  # it must listen where the emulated server calls
         text = (house.directory / "other.toml").read_text()
         port = house.server.scheduler[1] if house.server.scheduler else 0
@@ -128,16 +134,16 @@ async def test_a_check_waits_for_a_daemon_that_is_getting_ready(
     async def no_sleep(self: object) -> None:
         slept.append(1.0)
 
-    async def ask() -> str:
+    async def respond() -> str:
         if answers:
             raise answers.pop()
         return "ready"
 
     monkeypatch.setattr(Backoff, "sleep", no_sleep)
-    assert await site_check._retry_until_ready(ask) == "ready"
+    assert await site_check._retry_until_ready(respond) == "ready"
     assert len(slept) == 2
     assert "compiling; waiting for it" in caplog.text
     answers.append(DaemonBusyError("still compiling"))
     monkeypatch.setattr(site_check, "_READY_WITHIN_S", 0.0)
     with pytest.raises(DaemonAwayError, match="still compiling"):
-        await site_check._retry_until_ready(ask)
+        await site_check._retry_until_ready(respond)

@@ -9,7 +9,7 @@ def parcel(number: int, kind: str) -> EncodedEvent:
     return EncodedEvent(id=str(number), type=kind, body=b"x" * 10)
 
 
-def test_beyond_the_limit_outcomes_alone_are_kept() -> None:
+def test_beyond_the_limit_only_outcomes_are_stored() -> None:
     box = Outbox(1, limit=3)
     for number, kind in enumerate(("job_held", "run_accepted", "job_held")):
         box.append(parcel(number, kind))
@@ -18,7 +18,7 @@ def test_beyond_the_limit_outcomes_alone_are_kept() -> None:
     assert ([one.type for one in box.batch()], box.overflowed) == (["run_accepted", "run_refused"], True)
 
 
-def test_a_batch_is_bounded_by_count_and_bytes_and_has_one_at_least() -> None:
+def test_a_batch_is_bounded_by_count_and_bytes_and_never_empty() -> None:
     box = Outbox(1)
     for number in range(5):
         box.append(parcel(number, "job_held"))

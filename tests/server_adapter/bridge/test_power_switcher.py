@@ -17,7 +17,7 @@ from server_adapter.settings import PowerSettings
 NOW = 1_700_000_000
 
 
-class House:
+class SwitcherHarness:
     """The part of the adapter that switches, with commands that note their arguments in a file."""
 
     def __init__(self, directory: Path, *, on: str = "", off: str = "", **settings: Any) -> None:
@@ -28,7 +28,7 @@ class House:
         self.state: ServerState = EMPTY_STATE
         self.read = 0
         names = (f"e:{number}" for number in count(1))
-        delivery: Any = SimpleNamespace(ids=names, enqueue=self._put)
+        delivery: Any = SimpleNamespace(ids=names, enqueue=self._record)
         script = f'echo "$0 $*" >> "{self.noted}"; '
         command = settings.pop("command", None)
         chosen: dict[str, Any] = {
@@ -47,7 +47,7 @@ class House:
             lambda: NOW,
         )
 
-    async def _put(self, event: Switched) -> None:
+    async def _record(self, event: Switched) -> None:
         self.told.append(event)
 
     async def _fresh(self) -> ServerState:
@@ -71,8 +71,8 @@ def switch(number: int, node: str, on: bool, **more: Any) -> Switch:
     return Switch(id=f"d{number:012d}", cause="e", time=NOW, node=node, on=on, **given)
 
 
-def test_nodes_that_go_the_same_way_go_together_and_each_is_told_of(tmp_path: Path) -> None:
-    house = House(tmp_path, on="echo they boot")
+def test_nodes_with_the_same_target_share_a_command_and_each_is_reported(tmp_path: Path) -> None:
+    house = SwitcherHarness(tmp_path, on="echo they boot")
     told = house.do(switch(1, "n1", True), switch(2, "n2", False), switch(3, "n3", True))
     assert house.ran == ["on n1 n3", "off n2"]
     assert sorted((one.node, one.on, one.done, one.code, one.text) for one in told) == [
@@ -83,8 +83,8 @@ def test_nodes_that_go_the_same_way_go_together_and_each_is_told_of(tmp_path: Pa
     assert {one.decision_id for one in told} == {f"d{n:012d}" for n in (1, 2, 3)}
 
 
-def test_what_was_done_is_not_done_again_when_the_decision_comes_once_more(tmp_path: Path) -> None:
-    house = House(tmp_path)
+def test_a_repeated_decision_is_not_executed_again(tmp_path: Path) -> None:
+    house = SwitcherHarness(tmp_path)
     house.do(switch(1, "n1", False))
     (told,) = house.do(switch(1, "n1", False))
     assert (told.done, house.ran) == (True, ["off n1"])
@@ -98,22 +98,22 @@ def test_what_was_done_is_not_done_again_when_the_decision_comes_once_more(tmp_p
         ("printf 'a\\033[31mb'; exit 1", 1, "a [31mb"),
     ],
 )
-def test_a_command_that_fails_is_told_with_its_status_and_words(
+def test_a_failed_command_is_reported_with_status_and_output(
     tmp_path: Path, script: str, code: int, said: str
 ) -> None:
-    (told,) = House(tmp_path, off=script).do(switch(1, "n1", False))
+    (told,) = SwitcherHarness(tmp_path, off=script).do(switch(1, "n1", False))
     assert (told.done, told.code, told.text) == (False, code, said)
 
 
-def test_a_command_that_takes_too_long_is_killed_with_all_that_it_began(tmp_path: Path) -> None:
-    house = House(tmp_path, off=f"(sleep 30; echo late >> {tmp_path}/noted) & wait", timeout=0.3)
+def test_a_command_beyond_its_timeout_is_killed_with_its_children(tmp_path: Path) -> None:
+    house = SwitcherHarness(tmp_path, off=f"(sleep 30; echo late >> {tmp_path}/noted) & wait", timeout=0.3)
     (told,) = house.do(switch(1, "n1", False))
     assert (told.done, told.code, told.text) == (False, -1, "sh did not end within 0.3 s")
     assert house.ran == ["off n1"]
 
 
-def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
-    house = House(tmp_path, command=("/no/such",))
+def test_a_missing_command_is_reported(tmp_path: Path) -> None:
+    house = SwitcherHarness(tmp_path, command=("/no/such",))
     (told,) = house.do(switch(1, "n1", True))
     assert (told.done, told.code, told.text) == (False, -1, "/no/such: No such file or directory")
 
@@ -127,21 +127,21 @@ def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
         (switch(1, "-f", True), "", "its name could be taken for an option"),
     ],
 )
-def test_what_may_not_be_done_is_refused(tmp_path: Path, decision: Switch, barred: str, said: str) -> None:
-    house = House(tmp_path)
+def test_forbidden_decisions_are_refused(tmp_path: Path, decision: Switch, barred: str, said: str) -> None:
+    house = SwitcherHarness(tmp_path)
     house.barred = barred
     (told,) = house.do(decision)
     assert (told.done, told.code, told.text, house.ran) == (False, -1, said, [])
 
 
-def test_without_commands_it_says_which_setting_is_missing(tmp_path: Path) -> None:
-    house = House(tmp_path, command=())
+def test_missing_commands_are_reported_with_the_setting(tmp_path: Path) -> None:
+    house = SwitcherHarness(tmp_path, command=())
     (told,) = house.do(switch(1, "n1", False))
     assert told.text == "the adapter's settings have no commands to switch nodes: [power] on and off"
 
 
-def test_a_node_on_which_the_server_shows_a_job_is_not_switched_off(tmp_path: Path) -> None:
-    house = House(tmp_path)
+def test_a_node_with_a_job_is_not_switched_off(tmp_path: Path) -> None:
+    house = SwitcherHarness(tmp_path)
     jobs: Sequence[JobFacts] = [
         JobFacts(id="7.s", owner="a", queue="q", submitted=1, state="R", shares=(ShareFacts("n1", 1),)),
         JobFacts(id="8.s", owner="a", queue="q", submitted=1, state="Q"),
@@ -154,7 +154,7 @@ def test_a_node_on_which_the_server_shows_a_job_is_not_switched_off(tmp_path: Pa
     assert house.read == 1
 
 
-def test_no_more_names_than_set_go_to_one_command(tmp_path: Path) -> None:
-    house = House(tmp_path, at_once=2)
+def test_a_command_gets_at_most_the_set_number_of_nodes(tmp_path: Path) -> None:
+    house = SwitcherHarness(tmp_path, at_once=2)
     house.do(*(switch(i, f"n{i}", True) for i in range(1, 6)))
     assert house.ran == ["on n1 n2", "on n3 n4", "on n5"]

@@ -66,7 +66,7 @@ class TorqueTransferClient:
             transport=self.federation,
         )
 
-    def give(self, queue: str = "grid", *, script: str | None = SCRIPT, **more: str) -> str:
+    def submit_job(self, queue: str = "grid", *, script: str | None = SCRIPT, **more: str) -> str:
         attributes = {
             "Job_Name": "relax",
             "Variable_List": "PBS_O_HOME=/home/alice,CASE=7\\,8,EMPTY=",
@@ -103,13 +103,13 @@ class TorqueTransferClient:
         return await asyncio.wait_for(self.drain.round(), 20)
 
 
-def run(directory: Path, scene: Scene, version: str = "6.1") -> None:
+def run(directory: Path, run_scenario: Scene, version: str = "6.1") -> None:
     async def play() -> None:
         async with EmulatedServer([NodeSpec("node1", 4)], version=version) as server:
             server.cluster.attributes["keep_completed"] = "3600"
             desk = TorqueTransferClient(server, directory)
             try:
-                await scene(desk)
+                await run_scenario(desk)
             finally:
                 await desk.torque.close()
                 await desk.drain.close()
@@ -118,9 +118,9 @@ def run(directory: Path, scene: Scene, version: str = "6.1") -> None:
 
 
 @pytest.mark.parametrize("version", ["2.5", "4.2", "6.1"])
-def test_a_job_goes_whole_and_is_deleted_here(tmp_path: Path, version: str) -> None:
-    async def scene(desk: TorqueTransferClient) -> None:
-        name, local = desk.give(), desk.give("batch")
+def test_a_job_is_transferred_completely_and_deleted_here(tmp_path: Path, version: str) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
+        name, local = desk.submit_job(), desk.submit_job("batch")
         assert await desk.round() == 1
         (body,) = desk.federation.jobs.values()
         assert body["owner"] == "alice@org"
@@ -138,12 +138,12 @@ def test_a_job_goes_whole_and_is_deleted_here(tmp_path: Path, version: str) -> N
         assert await desk.round() == 0
         assert desk.federation.tokens == {"Bearer the-admins-token"}
 
-    run(tmp_path, scene, version)
+    run(tmp_path, run_scenario, version)
 
 
-def test_while_the_federation_is_away_jobs_are_left_alone(tmp_path: Path) -> None:
-    async def scene(desk: TorqueTransferClient) -> None:
-        name = desk.give()
+def test_jobs_are_not_held_during_an_outage_of_the_federation(tmp_path: Path) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
+        name = desk.submit_job()
         desk.federation.ready = 503
         assert await desk.round() == 0
         assert desk.job(name).state is JobState.QUEUED
@@ -154,13 +154,13 @@ def test_while_the_federation_is_away_jobs_are_left_alone(tmp_path: Path) -> Non
         desk.barred = ""
         assert await desk.round() == 1
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 @pytest.mark.parametrize("lost", ["requests", "answers"])
-def test_a_job_whose_answer_was_lost_waits_on_hold_and_goes_once(tmp_path: Path, lost: str) -> None:
-    async def scene(desk: TorqueTransferClient) -> None:
-        name = desk.give()
+def test_a_job_with_a_lost_answer_waits_held_and_is_transferred_once(tmp_path: Path, lost: str) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
+        name = desk.submit_job()
         desk.federation.loses = lost
         assert await desk.round() == 0
         assert desk.job(name).holds == {"o"}
@@ -173,12 +173,12 @@ def test_a_job_whose_answer_was_lost_waits_on_hold_and_goes_once(tmp_path: Path,
         assert len(desk.federation.jobs) == 1
         assert desk.job(name).state is JobState.COMPLETE
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 async def lose(desk: TorqueTransferClient) -> str:
     """A job that the federation has, of which the adapter does not know it."""
-    name = desk.give()
+    name = desk.submit_job()
     desk.federation.loses = "answers"
     assert await desk.round() == 0
     desk.federation.loses = ""
@@ -188,8 +188,8 @@ async def lose(desk: TorqueTransferClient) -> str:
     return name
 
 
-def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_it_is(tmp_path: Path) -> None:
-    async def scene(desk: TorqueTransferClient) -> None:
+def test_a_job_altered_before_its_transfer_is_withdrawn_and_transferred_as_altered(tmp_path: Path) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
         name = await lose(desk)
         desk.job(name).resources["walltime"] = "00:20:00"
         desk.job(name).touch(desk.server.cluster.now)
@@ -199,14 +199,14 @@ def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_it_is(t
         assert desk.federation.cancelled == ["1"]
         assert desk.comment(name) == "federation: it goes on there as job 2"
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 @pytest.mark.parametrize("how", ["deleted", "went"])
-def test_a_job_that_is_gone_before_it_was_heard_that_it_went(tmp_path: Path, how: str) -> None:
+def test_a_job_that_vanished_before_the_answer_is_settled(tmp_path: Path, how: str) -> None:
     """Deleted by its owner it is taken back; deleted by us, before we were killed, it is not."""
 
-    async def scene(desk: TorqueTransferClient) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
         name = await lose(desk)
         if how == "went":
             desk.job(name).attributes["comment"] = "federation: it goes on there as job 1"
@@ -215,7 +215,7 @@ def test_a_job_that_is_gone_before_it_was_heard_that_it_went(tmp_path: Path, how
         assert desk.federation.cancelled == (["1"] if how == "deleted" else [])
         assert list((tmp_path / "drained").glob("*.json")) == []
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 @pytest.mark.parametrize(
@@ -227,13 +227,13 @@ def test_a_job_that_is_gone_before_it_was_heard_that_it_went(tmp_path: Path, how
         ({}, SCRIPT, "no such walltime", "the federation refuses it: no such walltime"),
     ],
 )
-def test_a_job_that_cannot_go_stays_and_says_why(
+def test_a_job_that_cannot_be_transferred_stays_with_the_reason(
     tmp_path: Path, more: dict[str, str], script: str | None, refuses: str, said: str
 ) -> None:
-    async def scene(desk: TorqueTransferClient) -> None:
-        other = desk.give("batch")
+    async def run_scenario(desk: TorqueTransferClient) -> None:
+        other = desk.submit_job("batch")
         lifecycle.settle(desk.server.cluster, desk.job(other))
-        name = desk.give(script=script, **{key: text.format(other=other) for key, text in more.items()})
+        name = desk.submit_job(script=script, **{key: text.format(other=other) for key, text in more.items()})
         if more:  # once its dependency is met it is queued, and still names a job of this server
             desk.job(name).holds.clear()
             desk.job(name).state = JobState.QUEUED
@@ -246,22 +246,22 @@ def test_a_job_that_cannot_go_stays_and_says_why(
         assert await desk.round() == 0  # and it is not asked about again
         assert desk.comment(name) == before
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
-def test_the_comment_of_a_job_that_goes_is_not_replaced_by_its_plan_and_that_of_one_that_stays_is() -> None:
+def test_the_comment_of_a_transferring_job_is_not_replaced_by_its_plan() -> None:
     assert not is_ours(GOING)
     assert is_ours("schedd: it stays here: x")
 
 
-def test_a_hold_of_somebody_else_is_respected(tmp_path: Path) -> None:
-    async def scene(desk: TorqueTransferClient) -> None:
-        users, operators = desk.give(Hold_Types="u"), desk.give(Hold_Types="o")
+def test_a_foreign_hold_is_respected(tmp_path: Path) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
+        users, operators = desk.submit_job(Hold_Types="u"), desk.submit_job(Hold_Types="o")
         assert await desk.round() == 0
         assert desk.job(users).holds == {"u"}
         assert desk.job(operators).holds == {"o"}
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 def test_variables_are_read_as_the_server_prints_them() -> None:
@@ -280,12 +280,12 @@ async def _nobody(job: RoutedJob, script: str) -> str:
 
 
 def test_a_script_elsewhere_is_not_read(tmp_path: Path) -> None:
-    async def scene(desk: TorqueTransferClient) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
         job = RoutedJob("1.s", "alice@h", "Q", "", "", {"hashname": "../token"}, {"nodes": "1"}, {})
         with pytest.raises(DrainError, match="is no name of a script"):
             await desk.drainer.hand_over_routed(job, _nobody)
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 def test_settings_to_drain_by_must_be_complete() -> None:

@@ -8,7 +8,7 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter, NodeRateLimit
 @pytest.mark.parametrize(
     ("answers_in", "per_second"), [(0.0001, 200), (0.001, 200), (0.01, 80), (0.1, 5), (1.0, 0.5)]
 )
-def test_writes_follow_how_fast_the_server_answers(answers_in: float, per_second: float) -> None:
+def test_the_write_rate_follows_the_servers_response_time(answers_in: float, per_second: float) -> None:
     pace, now, count = AdaptiveRateLimiter(200), 0.0, 0
     while now < 100:
         now += pace.wait(now)
@@ -18,7 +18,7 @@ def test_writes_follow_how_fast_the_server_answers(answers_in: float, per_second
     assert count / now == pytest.approx(per_second, rel=0.06)
 
 
-def test_after_one_slow_answer_writes_go_on_within_half_a_minute() -> None:
+def test_writes_resume_within_half_a_minute_after_a_slow_response() -> None:
     pace = AdaptiveRateLimiter(200)
     pace.record(0.0, 25.0)
     assert 0 < pace.wait(25.0) <= 30
@@ -38,7 +38,7 @@ def test_a_rate_lets_a_burst_go_and_then_keeps_its_mean() -> None:
     assert moments[-1] == pytest.approx(2.0)
 
 
-def test_each_node_has_a_rate_of_its_own() -> None:
+def test_each_node_has_its_own_rate() -> None:
     rates = NodeRateLimiter(1)
     rates.consume(["a"], 0.0)
     assert rates.wait(["a"], 0.0) == 1.0

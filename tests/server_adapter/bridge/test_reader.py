@@ -25,7 +25,7 @@ from server_adapter.torque.errors import TorqueErrorCode
 pytestmark = pytest.mark.anyio
 
 
-class Server:
+class ListServer:
     """Has `jobs`; the next list of all of them lacks `forgotten`."""
 
     def __init__(self, jobs: Iterable[str]) -> None:
@@ -34,7 +34,7 @@ class Server:
         self.lists = 0
 
     @contextlib.asynccontextmanager
-    async def borrow(self) -> AsyncIterator["Server"]:
+    async def borrow(self) -> AsyncIterator["ListServer"]:
         yield self
 
     async def describe(self, request: StatusRequest) -> list[DescribedObject]:
@@ -59,9 +59,9 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.parametrize("count", [3, 300])
-async def test_jobs_left_out_of_a_list_are_found_again_and_others_are_gone(count: int) -> None:
+async def test_jobs_missing_in_a_list_are_requested_by_name(count: int) -> None:
     names = {f"{number}.here" for number in range(count)}
-    server = Server(names)
+    server = ListServer(names)
     reader = TorqueReader(server)  # type: ignore[arg-type]
     assert (await reader.read()).jobs.keys() == names
     server.jobs.discard("0.here")
@@ -71,7 +71,7 @@ async def test_jobs_left_out_of_a_list_are_found_again_and_others_are_gone(count
     assert (await reader.read()).jobs.keys() == names - {"0.here"}
 
 
-def test_a_state_is_built_in_slices_between_which_others_can_run() -> None:
+def test_a_state_is_built_in_slices_so_that_other_tasks_run() -> None:
     jobs = [described(f"{number}.here") for number in range(1000)]
     nodes = [DescribedObject(3, f"node{number}", {"np": "4", "state": "free"}) for number in range(500)]
     *slices, state = StateBuilder(FACT_PARSERS).build(
@@ -117,7 +117,7 @@ async def test_after_ends_alone_only_jobs_that_run_or_have_ended_are_listed(
 
 
 @pytest.mark.usefixtures("long_lists")
-async def test_a_job_that_left_the_running_ones_is_asked_for_by_its_name(
+async def test_a_job_missing_among_running_jobs_is_requested_by_name(
     site: tuple[EmulatedServer, TorqueReader],
 ) -> None:
     server, reader = site
@@ -131,7 +131,7 @@ async def test_a_job_that_left_the_running_ones_is_asked_for_by_its_name(
 
 
 @pytest.mark.usefixtures("long_lists")
-async def test_a_server_that_cannot_select_is_listed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_without_selection_is_listed_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bytes:
         raise RefusalError(TorqueErrorCode.UNKREQ, "Unknown request")
 
@@ -145,7 +145,7 @@ async def test_a_server_that_cannot_select_is_listed_as_a_whole(monkeypatch: pyt
         await link.close()
 
 
-async def test_where_lists_are_short_all_jobs_are_listed_after_ends(
+async def test_short_lists_are_read_completely_after_ends(
     site: tuple[EmulatedServer, TorqueReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server_adapter.servers.torque.reader._LONG_LIST_S", 60.0)

@@ -42,18 +42,20 @@ def link(mode: str) -> TorqueLink:
     return TorqueLink(Address(), torque_credential(ServerSettings()), permitted=PERMITTED[mode])
 
 
-def ask(*command: str) -> str:
+def run_command(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
 
 
-async def test_the_state_is_what_the_clients_show() -> None:
+async def test_the_state_equals_the_output_of_the_clients() -> None:
     server = link("shadow")
     state = await TorqueReader(server).read()
     await server.close()
-    nodes = {line for line in ask("pbsnodes", "-a").splitlines() if line and not line[0].isspace()}
+    nodes = {line for line in run_command("pbsnodes", "-a").splitlines() if line and not line[0].isspace()}
     assert state.nodes.keys() == nodes
     assert all(node.cpus > 0 for node in state.nodes.values())
-    jobs = {line.split(": ")[1] for line in ask("qstat", "-f").splitlines() if line.startswith("Job Id: ")}
+    jobs = {
+        line.split(": ")[1] for line in run_command("qstat", "-f").splitlines() if line.startswith("Job Id: ")
+    }
     assert state.jobs.keys() <= jobs
     assert state.server.version
     assert state.queues
@@ -101,8 +103,8 @@ async def test_a_planned_start_is_shown_by_qstat() -> None:
             await connection.request(request)
             [found] = await AttributeQuery(RequestCode.STATUS_JOB, JOB_ATTRIBUTES).fetch(connection, job)
         assert found.values["comment"].startswith("schedd: planned start ")
-        shown = await asyncio.to_thread(ask, "qstat", "-f", job)
+        shown = await asyncio.to_thread(run_command, "qstat", "-f", job)
         assert "schedd: planned start" in shown.replace("\n\t", "")
     finally:
         await server.close()
-        ask("qdel", job)
+        run_command("qdel", job)

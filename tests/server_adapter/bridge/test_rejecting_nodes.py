@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server_adapter.emulator import JobState, NodeSpec
-from tests.server_adapter.bridge.processes import House
+from tests.server_adapter.bridge.processes import ProcessHarness
 
 pytestmark = pytest.mark.anyio
 JOBS = 6
@@ -19,9 +19,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(params=["4.2", "openpbs"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ProcessHarness]:
     nodes = [NodeSpec(f"node{number}", 8) for number in range(1, 5)]
-    made = House(tmp_path, request.param, nodes=nodes, interval=0.2)
+    made = ProcessHarness(tmp_path, request.param, nodes=nodes, interval=0.2)
     async with made.server:
         made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
         made.configure()
@@ -34,7 +34,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             made.daemon.kill()
 
 
-async def test_jobs_go_to_other_nodes_than_those_that_refuse_them(house: House) -> None:
+async def test_jobs_go_to_other_nodes_than_those_that_refuse_them(house: ProcessHarness) -> None:
     server = house.server
     server.faults.reject_jobs(["node1", "node2"])
     asked = {"select": "1:ncpus=8"} if house.family == "openpbs" else {"nodes": "1:ppn=8"}

@@ -184,7 +184,7 @@ def _order(form: Form) -> JobOrder:
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if not FORMS[name].array])
-def test_a_request_is_planned_as_it_was_meant_or_its_owner_is_told(
+def test_a_request_is_planned_as_intended_or_its_owner_is_informed(
     known: dict[str, list[Known]], name: str
 ) -> None:
     form = FORMS[name]
@@ -197,7 +197,7 @@ def test_a_request_is_planned_as_it_was_meant_or_its_owner_is_told(
     assert waits or form.said or "(" not in job.comment
 
 
-def test_sub_jobs_beyond_the_slot_limit_are_planned_behind_the_others(known: dict[str, list[Known]]) -> None:
+def test_subjobs_beyond_the_slot_limit_are_planned_after_the_others(known: dict[str, list[Known]]) -> None:
     jobs = known["an array with a slot limit"]
     assert {job.planned for job in jobs} == {"1 x (1 cpu); free"}
     starts = [job.comment.partition(PLANNED)[2][:19] for job in jobs]

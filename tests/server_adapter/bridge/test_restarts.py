@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server_adapter.emulator import NodeSpec
-from tests.server_adapter.bridge.processes import House
+from tests.server_adapter.bridge.processes import ProcessHarness
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(400)]
 
@@ -21,9 +21,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(params=["4.2", "openpbs"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ProcessHarness]:
     nodes = [NodeSpec(f"node{number}", 4) for number in (1, 2)]
-    made = House(tmp_path, request.param, nodes=nodes, server_grace=GRACE_S)
+    made = ProcessHarness(tmp_path, request.param, nodes=nodes, server_grace=GRACE_S)
     async with made.server:
         made.server.cluster.attributes |= {"scheduling": "True"}
         made.configure()
@@ -37,28 +37,28 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             made.daemon.kill()
 
 
-def submit(house: House, runtime: float) -> str:
+def submit(house: ProcessHarness, runtime: float) -> str:
     shape = {"select": "1:ncpus=4"} if house.family == "openpbs" else {"nodes": "1:ppn=4"}
     return house.server.submit(resources={**shape, "walltime": "600"}, runtime=runtime)
 
 
-async def runs(house: House, job: str) -> None:
+async def runs(house: ProcessHarness, job: str) -> None:
     async with asyncio.timeout(90):
         while not house.server.cluster.runs.get(job):
             await asyncio.sleep(0.05)
 
 
-async def test_jobs_start_after_a_restart_of_the_server_without_its_grace(house: House) -> None:
+async def test_jobs_start_after_a_server_restart_without_grace_time(house: ProcessHarness) -> None:
     long = submit(house, 3000.0)
     await runs(house, long)
     await house.server.restart(down=0.5)
     after = submit(house, 0.2)
     await runs(house, after)
     assert str(house.server.job(long).state) == "R"
-    assert (await house.ask(""))["stale"] == ""
+    assert (await house.request(""))["stale"] == ""
 
 
-async def test_jobs_start_after_a_restart_of_an_idle_server_without_its_grace(house: House) -> None:
+async def test_jobs_start_after_a_restart_of_an_idle_server_without_grace_time(house: ProcessHarness) -> None:
     first = submit(house, 0.2)
     await runs(house, first)
     async with asyncio.timeout(60):

@@ -41,7 +41,7 @@ def node(name: str, taken: int = 0, *, slots: int = 4, states: tuple[str, ...] =
         (node("n1"), node("n3"), RunVerdict.REFUSE, "there is no node n2"),
     ],
 )
-def test_nodes_are_taken_only_with_enough_free_cores_each(
+def test_nodes_are_accepted_only_with_enough_free_cores(
     first: Node, second: Node, verdict: RunVerdict, words: str
 ) -> None:
     check = check_nodes(run(), dict((first, second)))
@@ -65,11 +65,11 @@ def job(state: str = "Q", **changes: object) -> JobFacts:
         (job("E", shares=SHARES), RunVerdict.RUNS),
     ],
 )
-def test_a_job_runs_only_as_it_was_when_it_was_decided(found: JobFacts | None, verdict: RunVerdict) -> None:
+def test_a_job_altered_since_its_decision_is_not_run(found: JobFacts | None, verdict: RunVerdict) -> None:
     assert check_job(run(), found).verdict is verdict
 
 
-def test_a_decision_counts_until_it_expires_and_it_is_said_since_when_it_does_not() -> None:
+def test_an_expired_decision_is_refused_with_its_age() -> None:
     assert check_decision(run(), now=60.9, term=1).verdict is RunVerdict.RUN
     assert check_decision(run(), now=61.0, term=1).reason == "the decision expired 0 s ago"
     assert check_decision(run(), now=71.0, term=1).reason == "the decision expired 10 s ago"

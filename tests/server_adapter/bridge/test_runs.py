@@ -10,7 +10,7 @@ from schedd.wire import JobQueued, ShareFacts
 from server_adapter.batch.codes import RequestCode
 from server_adapter.emulator.handlers import TorqueHandlers
 from server_adapter.torque.errors import TorqueErrorCode
-from tests.server_adapter.bridge.house import Build, House
+from tests.server_adapter.bridge.house import AdapterHarness, Build
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def test_a_wrong_decision_is_refused_here(build: Build, changes: dict[str,
 
 
 @pytest.mark.parametrize("what", ["hold", "offline", "down", "alter", "delete", "scheduling"])
-async def test_what_nobody_told_is_seen_right_before_the_run(build: Build, what: str) -> None:
+async def test_unreported_changes_are_noticed_right_before_the_run(build: Build, what: str) -> None:
     house = await build(plan=False, **{"poll.interval": 600.0})
     server = house.server
     job = server.submit(resources={"nodes": "1"}, runtime=1.0)
@@ -84,14 +84,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[RequestCode]:
     return found
 
 
-async def decided_at_once(house: House, runs: dict[str, str]) -> None:
+async def decided_at_once(house: AdapterHarness, runs: dict[str, str]) -> None:
     """Runs on these nodes, by job, which reach the adapter together."""
     for job, node in runs.items():
         house.daemon.decide(job, [ShareFacts(node, 1)])
     await house.until(lambda: len(house.daemon.accepted) + len(house.daemon.refused) == len(runs))
 
 
-async def test_the_nodes_of_decisions_that_wait_together_are_looked_at_once(
+async def test_nodes_of_simultaneous_decisions_are_read_once(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = await build(plan=False, **{"poll.interval": 600.0})
@@ -105,7 +105,7 @@ async def test_the_nodes_of_decisions_that_wait_together_are_looked_at_once(
     assert count[RequestCode.STATUS_NODE] <= 4  # and one reading
 
 
-async def test_a_shared_look_counts_the_cores_of_the_runs_that_were_requested_since(build: Build) -> None:
+async def test_a_shared_view_counts_cores_of_requested_runs(build: Build) -> None:
     house = await build(plan=False, **{"run.busy_retries": 0})
     jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(6)]
     await house.start()
@@ -147,7 +147,7 @@ async def test_the_servers_refusals_are_reported_with_their_code(
     assert before - house.server.faults.refusals.left == least
 
 
-async def test_a_job_that_comes_back_is_told_as_queued_again(build: Build) -> None:
+async def test_a_returned_job_is_reported_as_queued_again(build: Build) -> None:
     house = await build(plan=False)
     job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
     await house.start()
@@ -156,10 +156,10 @@ async def test_a_job_that_comes_back_is_told_as_queued_again(build: Build) -> No
     house.daemon.decide(job, [ShareFacts("node1", 1)])
     await house.until(lambda: bool(house.daemon.accepted))
 
-    def told() -> int:
+    def count_reports() -> int:
         return sum(isinstance(event, JobQueued) and event.job.id == job for event in house.daemon.events)
 
-    await house.until(lambda: told() >= 1)
+    await house.until(lambda: count_reports() >= 1)
 
 
 async def test_a_lost_answer_to_a_run_is_cleared_up(build: Build) -> None:
@@ -184,7 +184,7 @@ async def test_a_lost_answer_to_a_run_is_cleared_up(build: Build) -> None:
 
 
 @pytest.mark.parametrize("fate", ["runs", "ended", "came back"])
-async def test_a_decision_that_was_asked_for_before_a_restart_is_not_asked_for_again(
+async def test_a_run_requested_before_a_restart_is_not_requested_again(
     build: Build, monkeypatch: pytest.MonkeyPatch, fate: str
 ) -> None:
     """As by kill -9 between the server's answer and the word to the daemon."""

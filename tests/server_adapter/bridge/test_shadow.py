@@ -4,7 +4,7 @@ from schedd.wire import JobStarted, Run, ShareFacts, WriteAttributes
 from server_adapter.bridge.shadow import Agreement, ShadowComparison
 
 
-def tell(job: str, start: int | None, *nodes: str) -> WriteAttributes:
+def plan(job: str, start: int | None, *nodes: str) -> WriteAttributes:
     return WriteAttributes(
         id="d1",
         cause="",
@@ -21,13 +21,13 @@ def started(job: str, time: int, *nodes: str) -> JobStarted:
     return JobStarted(id="e:1", time=time, job_id=job, shares=tuple(ShareFacts(node, 2) for node in nodes))
 
 
-def test_starts_are_compared_with_what_was_told_last() -> None:
+def test_starts_are_compared_with_the_last_published_plan() -> None:
     shadow = ShadowComparison()
-    shadow.record_plan(tell("on time", 500, "n1"))
-    shadow.record_plan(tell("on time", 1000, "n1", "n2"))
-    shadow.record_plan(tell("elsewhere", 900, "n3"))
-    shadow.record_plan(tell("before we would", 5000, "n1"))
-    shadow.record_plan(tell("unplanned", None))
+    shadow.record_plan(plan("on time", 500, "n1"))
+    shadow.record_plan(plan("on time", 1000, "n1", "n2"))
+    shadow.record_plan(plan("elsewhere", 900, "n3"))
+    shadow.record_plan(plan("before we would", 5000, "n1"))
+    shadow.record_plan(plan("unplanned", None))
     found = shadow.compare(
         [
             started("on time", 1010, "n2", "n1"),
@@ -45,9 +45,9 @@ def test_starts_are_compared_with_what_was_told_last() -> None:
     assert shadow.compare([started("on time", 2000, "n1")]) == Agreement(started=1)
 
 
-def test_the_incumbents_own_told_starts_are_judged_beside_ours() -> None:
+def test_published_starts_of_the_incumbent_are_evaluated_too() -> None:
     shadow = ShadowComparison()
-    shadow.record_plan(tell("a", 900, "n1"))
+    shadow.record_plan(plan("a", 900, "n1"))
     found = shadow.compare(
         [started("a", 1000, "n1"), started("b", 1000, "n2"), started("c", 1000, "n3")], {"a": 1300, "b": 990}
     )
@@ -55,9 +55,9 @@ def test_the_incumbents_own_told_starts_are_judged_beside_ours() -> None:
     assert str(found).endswith("its own by -145 s (median), -300 s (worst)")
 
 
-def test_a_run_that_we_would_have_asked_for_goes_before_what_was_told() -> None:
+def test_a_run_decision_takes_precedence_over_a_published_plan() -> None:
     shadow = ShadowComparison()
-    shadow.record_plan(tell("a", 5000, "n1"))
+    shadow.record_plan(plan("a", 5000, "n1"))
     shadow.record_run(
         Run(
             id="d2",
@@ -74,6 +74,6 @@ def test_a_run_that_we_would_have_asked_for_goes_before_what_was_told() -> None:
 
 def test_a_job_that_is_gone_is_forgotten() -> None:
     shadow = ShadowComparison()
-    shadow.record_plan(tell("a", 1000, "n1"))
+    shadow.record_plan(plan("a", 1000, "n1"))
     shadow.forget("a")
     assert shadow.compare([started("a", 1000, "n1")]) == Agreement(started=1)

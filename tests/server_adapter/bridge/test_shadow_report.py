@@ -10,7 +10,7 @@ from schedd.cli.main import main
 from server_adapter.emulator import JobState
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.lifecycle import start
-from tests.server_adapter.bridge.processes import House
+from tests.server_adapter.bridge.processes import ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def first_come_first_served(house: House) -> None:
+async def first_come_first_served(house: ProcessHarness) -> None:
     """The incumbent: starts the first in the queue, and looks at no other before that one runs."""
     cluster = house.server.cluster
     while True:
@@ -36,10 +36,10 @@ async def first_come_first_served(house: House) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_beside_another_scheduler_it_writes_nothing_and_what_it_saw_can_be_replayed(
+async def test_the_shadow_writes_nothing_and_its_record_can_be_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    house = House(tmp_path, "6.1", mode="shadow")
+    house = ProcessHarness(tmp_path, "6.1", mode="shadow")
     server = house.server
     async with server:
         server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
@@ -49,7 +49,7 @@ async def test_beside_another_scheduler_it_writes_nothing_and_what_it_saw_can_be
         try:
             await house.ready()
             house.adapter.start()
-            while (await house.ask(""))["nodes"] < 16:  # what had ended before nobody would have seen
+            while (await house.request(""))["nodes"] < 16:  # what had ended before nobody would have seen
                 await asyncio.sleep(0.05)
             for number in range(JOBS):  # who keeps to the order lets nodes stand idle
                 wanted = {"nodes": f"{(9, 8, 6)[number % 3]}:ppn=8", "walltime": "10"}

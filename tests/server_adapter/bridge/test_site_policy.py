@@ -12,7 +12,7 @@ import pytest
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import JobState
 from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
-from tests.server_adapter.bridge.processes import House
+from tests.server_adapter.bridge.processes import ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -25,8 +25,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    made = House(tmp_path, "4.2")
+async def house(tmp_path: Path) -> AsyncIterator[ProcessHarness]:
+    made = ProcessHarness(tmp_path, "4.2")
     today = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     with (tmp_path / "schedd0.toml").open("a") as config:
         config.write(
@@ -59,8 +59,8 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             made.daemon.kill()
 
 
-async def test_a_long_array_runs_to_its_end_within_its_slot_limit_each_job_with_a_start_of_its_own(
-    house: House,
+async def test_a_long_array_runs_to_its_end_within_its_slot_limit_with_a_start_for_each_job(
+    house: ProcessHarness,
 ) -> None:
     server = house.server
     # What runs first leaves no room, so that all of the array is planned before anything of it starts.
@@ -76,7 +76,7 @@ async def test_a_long_array_runs_to_its_end_within_its_slot_limit_each_job_with_
     server.submit("tina", array="1-240%60", resources={"nodes": "1:ppn=1", "walltime": "60"}, runtime=0.3)
     starts: collections.Counter[int] = collections.Counter()
     while sum(starts.values()) < 240:
-        planned = (await house.ask("/jobs?state=planned&limit=500"))["jobs"]
+        planned = (await house.request("/jobs?state=planned&limit=500"))["jobs"]
         starts = collections.Counter(job["planned_start"] for job in planned)
     # Sixty at once and no more; a job is planned for its walltime.
     assert list(starts.values()) == [60] * 4
@@ -94,7 +94,7 @@ async def test_a_long_array_runs_to_its_end_within_its_slot_limit_each_job_with_
     assert len(server.cluster.runs) == 242
 
 
-async def test_the_policy_of_the_site_is_kept_on_the_server(house: House) -> None:
+async def test_the_site_policy_holds_on_the_server(house: ProcessHarness) -> None:
     server = house.server
     for _ in range(6):
         server.submit("ann", resources={"nodes": "1:ppn=1", "walltime": "60"}, runtime=0.5)
@@ -122,11 +122,11 @@ async def test_the_policy_of_the_site_is_kept_on_the_server(house: House) -> Non
     assert not ran_on["eve"] & set(CLOSED)
     assert ran_on["tina"] == {"node9"}
     assert server.cluster.runs[tinas] == 1
-    places = {place["path"]: place for place in (await house.ask("/fair-share"))["places"]}
+    places = {place["path"]: place for place in (await house.request("/fair-share"))["places"]}
     assert places["eve"]["used"] > places["tina"]["used"]
-    (licence,) = (await house.ask("/licences"))["licences"]
+    (licence,) = (await house.request("/licences"))["licences"]
     while licence["held"]:  # the last end is still to be heard of
         await asyncio.sleep(0.05)
-        (licence,) = (await house.ask("/licences"))["licences"]
+        (licence,) = (await house.request("/licences"))["licences"]
     assert (licence["name"], licence["copies"]) == ("matlab", 1)
     assert licence["counted"] > 0

@@ -3,7 +3,7 @@
 from server_adapter.bridge.snapshot_schedule import SnapshotSchedule
 
 
-def test_a_clock_that_was_set_back_does_not_put_the_next_snapshot_off() -> None:
+def test_a_clock_set_back_does_not_delay_the_next_snapshot() -> None:
     now = [1_000_000.0]
     times = SnapshotSchedule(600, lambda: now[0])
 
@@ -41,7 +41,7 @@ def test_while_the_daemon_doubts_they_go_every_fifteen_seconds() -> None:
     assert found == [*range(15, 211, 15), 810]  # for the grace and two more, then as usual
 
 
-def test_a_clock_that_went_back_by_a_minute_is_no_clock_that_was_set_back() -> None:
+def test_a_clock_correction_of_a_minute_is_not_treated_as_a_set_back_clock() -> None:
     for back, due in ((60.0, False), (60.1, True)):
         now = [1_000_000.0]
         times = SnapshotSchedule(600, lambda now=now: now[0])  # type: ignore[misc]

@@ -12,7 +12,7 @@ import pytest
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
 from server_adapter.bridge.outbox import EncodedEvent
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
-from tests.server_adapter.bridge.processes import House
+from tests.server_adapter.bridge.processes import ProcessHarness
 from tests.store.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -50,13 +50,13 @@ class Pair:
 EVENT = EncodedEvent("1:1", "job_deleted", b'{"id":"1:1","time":1,"job_id":"1.srv","type":"job_deleted"}')
 
 
-async def test_whoever_leads_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_leader_is_contacted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair()
     pair.swap()
     monkeypatch.setattr(pair.b, "handle", pair.b.events.append)
     await pair.client.post([EVENT])
     assert (len(pair.b.events), pair.client.url) == (1, "http://b")
-    pair.b.tell("1.srv", 1000)
+    pair.b.write_attributes("1.srv", 1000)
     assert len((await pair.client.decisions("", 0)).decisions) == 1
     await pair.client.close()
 
@@ -74,7 +74,7 @@ async def test_a_question_that_stays_open_moves_with_the_lead(monkeypatch: pytes
     await pair.client.close()
 
 
-async def test_when_nobody_leads_both_are_named() -> None:
+async def test_an_outage_of_both_daemons_names_both() -> None:
     pair = Pair()
     pair.a.down = True
     with pytest.raises(DaemonAwayError, match="http://a answered 503: down; schedd at http://b answered 503"):
@@ -82,7 +82,7 @@ async def test_when_nobody_leads_both_are_named() -> None:
     await pair.client.close()
 
 
-async def test_what_the_leader_refuses_is_not_tried_elsewhere() -> None:
+async def test_a_refusal_of_the_leader_is_not_retried_elsewhere() -> None:
     pair = Pair()
     with pytest.raises(DaemonRefusedError, match="422"):
         await pair.client.post([EncodedEvent("1:1", "x", b'{"type":"nonsense"}')])
@@ -104,8 +104,8 @@ def database() -> Iterator[str]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, database: str) -> AsyncIterator[House]:
-    made = House(tmp_path, "4.2", database, daemons=2)
+async def house(tmp_path: Path, database: str) -> AsyncIterator[ProcessHarness]:
+    made = ProcessHarness(tmp_path, "4.2", database, daemons=2)
     async with made.server:
         made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
         made.configure()
@@ -119,7 +119,9 @@ async def house(tmp_path: Path, database: str) -> AsyncIterator[House]:
                 program.kill()
 
 
-async def test_leaders_that_are_killed_are_followed_by_the_other_and_no_job_runs_twice(house: House) -> None:
+async def test_leaders_that_are_killed_are_followed_by_the_other_and_no_job_runs_twice(
+    house: ProcessHarness,
+) -> None:
     server = house.server
     for number in range(60):
         server.submit(resources={"nodes": f"{1 + number % 2}:ppn=4", "walltime": "10"}, runtime=1.0)

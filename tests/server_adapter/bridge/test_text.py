@@ -15,7 +15,7 @@ import pytest
 from server_adapter.dis import decode_text, encode_text
 from server_adapter.emulator import JobState, NodeSpec
 from server_adapter.torque.notation import exec_host
-from tests.server_adapter.bridge.processes import ADMIN, House
+from tests.server_adapter.bridge.processes import ADMIN, ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -43,8 +43,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    made = House(tmp_path, "4.2", nodes=NODES)
+async def house(tmp_path: Path) -> AsyncIterator[ProcessHarness]:
+    made = ProcessHarness(tmp_path, "4.2", nodes=NODES)
     async with made.server:
         made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
         made.configure()
@@ -57,7 +57,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             made.daemon.kill()
 
 
-def page(house: House, *paths: str) -> list[str]:
+def page(house: ProcessHarness, *paths: str) -> list[str]:
     """What the dashboard shows the admin there."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
     base = house.urls[0] + "/dashboard"
@@ -67,7 +67,9 @@ def page(house: House, *paths: str) -> list[str]:
     return [opener.open(base + path, timeout=20).read().decode() for path in paths]
 
 
-async def test_any_bytes_in_the_servers_texts_hinder_nobody_and_are_shown_escaped(house: House) -> None:
+async def test_any_bytes_in_the_servers_texts_hinder_nobody_and_are_shown_escaped(
+    house: ProcessHarness,
+) -> None:
     server, chance = house.server, random.Random(3)
 
     def odd() -> bytes:
@@ -107,7 +109,7 @@ async def test_any_bytes_in_the_servers_texts_hinder_nobody_and_are_shown_escape
         )
         assert decode_text(name).encode()
 
-    (found,) = (job for job in (await house.ask("/jobs"))["jobs"] if job["id"] == never)
+    (found,) = (job for job in (await house.request("/jobs"))["jobs"] if job["id"] == never)
     assert found["name"] == r"big\xff"
     queue, job_page, nodes = await asyncio.to_thread(
         page, house, "/main/queue", f"/main/jobs/{never}", "/main/nodes"

@@ -64,7 +64,7 @@ async def test_decisions_are_carried_out_beside_each_other(server: EmulatedServe
     assert len(outcomes) == 8
 
 
-async def test_runs_that_are_under_way_count_against_their_node(server: EmulatedServer) -> None:
+async def test_pending_runs_count_against_their_node(server: EmulatedServer) -> None:
     outcomes = await run_together(server, *["node1"] * 7)
     assert sum(one.accepted for one in outcomes) == 4
     assert all(one.busy and not one.code for one in outcomes if not one.accepted)

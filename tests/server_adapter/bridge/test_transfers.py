@@ -33,10 +33,10 @@ JOB = SubmissionFacts(
     attributes={"Job_Name": "relax", "stagein": "in@host:/in"},
     variables={"CASE": "7,8"},
 )
-Scene = Callable[["Counter"], Awaitable[None]]
+Scene = Callable[["TorqueTransferHarness"], Awaitable[None]]
 
 
-class Counter:
+class TorqueTransferHarness:
     """An emulated server, and the part of the adapter to which jobs are handed over."""
 
     def __init__(self, server: EmulatedServer, directory: Path, **options: Any) -> None:
@@ -63,7 +63,7 @@ class Counter:
         """As an adapter that was just started."""
         self.torque = connector(self.settings)(AdaptiveRateLimiter(1000.0))
         names = (f"e:{number}" for number in count(1))
-        delivery: Any = SimpleNamespace(ids=names, enqueue=self._put)
+        delivery: Any = SimpleNamespace(ids=names, enqueue=self._record)
         self.transfers = TransferExecutor(
             self.torque,
             delivery,
@@ -73,7 +73,7 @@ class Counter:
             sleep=lambda _: asyncio.sleep(0),
         )
 
-    async def _put(self, event: TransferStepDone) -> None:
+    async def _record(self, event: TransferStepDone) -> None:
         self.told.append(event)
 
     async def do(
@@ -101,12 +101,12 @@ class Counter:
         return self.told[-1]
 
 
-def run(directory: Path, scene: Scene, version: str = "6.1", **options: Any) -> None:
+def run(directory: Path, run_scenario: Scene, version: str = "6.1", **options: Any) -> None:
     async def play() -> None:
         async with EmulatedServer([NodeSpec("node1", 4)], version=version) as server:
-            counter = Counter(server, directory, **options)
+            counter = TorqueTransferHarness(server, directory, **options)
             try:
-                await scene(counter)
+                await run_scenario(counter)
             finally:
                 await counter.torque.close()
 
@@ -114,10 +114,10 @@ def run(directory: Path, scene: Scene, version: str = "6.1", **options: Any) -> 
 
 
 @pytest.mark.parametrize("version", ["2.5", "4.2", "6.1"])
-def test_a_job_comes_in_its_users_name_waits_on_hold_and_runs_when_it_may(
+def test_a_job_arrives_in_its_users_name_waits_held_and_runs_after_release(
     tmp_path: Path, version: str
 ) -> None:
-    async def scene(counter: Counter) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         done = await counter.do("submit")
         assert (done.done, done.text) == (True, "")
         job = counter.server.job(done.server_job)
@@ -130,23 +130,23 @@ def test_a_job_comes_in_its_users_name_waits_on_hold_and_runs_when_it_may(
         assert (job.state, job.holds) == (JobState.QUEUED, set())
         assert (await counter.do("release", done.server_job)).done  # once more, after a lost answer
 
-    run(tmp_path, scene, version)
+    run(tmp_path, run_scenario, version)
 
 
-def test_a_script_longer_than_a_request_arrives_whole(tmp_path: Path) -> None:
-    async def scene(counter: Counter) -> None:
+def test_a_script_longer_than_a_request_arrives_completely(tmp_path: Path) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         script = "x" * 150_000
         done = await counter.do("submit", facts=SubmissionFacts("alice", script, resources={"nodes": "1"}))
         assert counter.server.job(done.server_job).order.script == script
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 @pytest.mark.parametrize("after", range(0, 40, 3))
-def test_a_submission_whose_answer_is_cut_leaves_one_job(tmp_path: Path, after: int) -> None:
+def test_a_submission_with_a_cut_answer_leaves_a_single_job(tmp_path: Path, after: int) -> None:
     """The reply to each step is cut in turn, at several bytes."""
 
-    async def scene(counter: Counter) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         counter.server.faults.cut_replies(1 + after % 7, after=after)
         done = await counter.do("submit")
         assert done.done
@@ -154,11 +154,11 @@ def test_a_submission_whose_answer_is_cut_leaves_one_job(tmp_path: Path, after: 
         assert list(jobs) == [done.server_job]
         assert jobs[done.server_job].state is JobState.HELD
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 def test_an_adapter_that_died_in_a_submission_finds_its_job(tmp_path: Path) -> None:
-    async def scene(counter: Counter) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit")
         await counter.torque.close()
         counter.begin()
@@ -168,20 +168,20 @@ def test_an_adapter_that_died_in_a_submission_finds_its_job(tmp_path: Path) -> N
         assert again.server_job == first.server_job
         assert len(counter.server.cluster.jobs) == 1
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
-def test_a_refusal_keeps_the_servers_code_and_words(tmp_path: Path) -> None:
-    async def scene(counter: Counter) -> None:
+def test_a_refusal_has_the_servers_code_and_text(tmp_path: Path) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         done = await counter.do("submit", facts=SubmissionFacts("alice", "x", queue="nowhere"))
         assert (done.done, done.code) == (False, 15020)
         assert not counter.server.cluster.jobs
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 def test_nobody_but_a_manager_submits_in_anothers_name(tmp_path: Path) -> None:
-    async def by_a_user(counter: Counter) -> None:
+    async def by_a_user(counter: TorqueTransferHarness) -> None:
 
         who = make_principal(counter.server.cluster, "bob", privileged=False)
         request = QueueJobRequest(code=RequestCode.QUEUE_JOB, attributes=submission_attributes(JOB, "m"))
@@ -191,8 +191,8 @@ def test_nobody_but_a_manager_submits_in_anothers_name(tmp_path: Path) -> None:
     run(tmp_path, by_a_user)
 
 
-def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> None:
-    async def scene(counter: Counter) -> None:
+def test_a_job_is_withdrawn_before_it_runs_and_not_after(tmp_path: Path) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit")
         assert (await counter.do("withdraw", first.server_job)).done
         assert all(job.state is JobState.COMPLETE for job in counter.server.cluster.jobs.values())
@@ -200,7 +200,7 @@ def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> Non
         late = await counter.do("submit")
         assert (late.done, late.text) == (False, "it was taken back")
 
-    async def running(counter: Counter) -> None:
+    async def running(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit")
         await counter.do("release", first.server_job)
 
@@ -211,14 +211,14 @@ def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> Non
         assert job.state is JobState.RUNNING
         assert not job.holds
 
-    async def purged(counter: Counter) -> None:
+    async def purged(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit")
         await counter.do("release", first.server_job)
         counter.server.cluster.jobs.clear()  # it ran, ended and was forgotten before anybody looked
         back = await counter.do("withdraw", first.server_job, release_requested=True)
         assert (back.done, back.text) == (False, f"{first.server_job} is gone, and may have run")
 
-    run(tmp_path / "one", scene)
+    run(tmp_path / "one", run_scenario)
     run(tmp_path / "three", purged)
     run(tmp_path / "two", running)
 
@@ -227,8 +227,8 @@ ARRAY = replace(JOB, array="5-8")
 
 
 @pytest.mark.parametrize("version", ["2.5", "4.2", "6.1"])
-def test_an_array_comes_as_one_waits_on_hold_and_runs_when_it_may(tmp_path: Path, version: str) -> None:
-    async def scene(counter: Counter) -> None:
+def test_an_array_arrives_complete_waits_held_and_runs_after_release(tmp_path: Path, version: str) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         done = await counter.do("submit", facts=ARRAY)
         assert (done.done, done.text) == (True, "")
         assert "[]" in done.server_job
@@ -242,17 +242,17 @@ def test_an_array_comes_as_one_waits_on_hold_and_runs_when_it_may(tmp_path: Path
         assert (await counter.do("release", done.server_job)).done
         assert {(job.state, "".join(job.holds)) for job in jobs} == {(JobState.QUEUED, "")}
 
-    run(tmp_path, scene, version)
+    run(tmp_path, run_scenario, version)
 
 
-def test_an_array_is_taken_back_and_its_jobs_that_run_go_on(tmp_path: Path) -> None:
-    async def scene(counter: Counter) -> None:
+def test_an_array_is_withdrawn_and_its_running_jobs_continue(tmp_path: Path) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit", facts=ARRAY)
         assert (await counter.do("withdraw", first.server_job)).done
         assert {job.state for job in counter.server.cluster.jobs.values()} == {JobState.COMPLETE}
         assert (await counter.do("withdraw", first.server_job, release_requested=True)).done
 
-    async def running(counter: Counter) -> None:
+    async def running(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit", facts=ARRAY)
         await counter.do("release", first.server_job)
         jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
@@ -271,24 +271,24 @@ def test_an_array_is_taken_back_and_its_jobs_that_run_go_on(tmp_path: Path) -> N
         assert (await counter.do("delete", first.server_job)).done
         assert jobs[6].delete_requested or jobs[6].state is not JobState.RUNNING
 
-    async def purged(counter: Counter) -> None:
+    async def purged(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit", facts=ARRAY)
         counter.server.cluster.jobs.clear()
         counter.server.cluster.arrays.clear()
         back = await counter.do("withdraw", first.server_job, release_requested=True)
         assert (back.done, back.text) == (False, f"{first.server_job} is gone, and its jobs may have run")
 
-    run(tmp_path / "one", scene)
+    run(tmp_path / "one", run_scenario)
     run(tmp_path / "two", running)
     run(tmp_path / "three", purged)
 
 
-def test_an_array_is_looked_at_when_all_its_jobs_are_there(
+def test_an_array_is_checked_after_all_its_jobs_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server makes them one after the other, after it has answered the commit."""
 
-    async def scene(counter: Counter) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         rest: dict[str, Any] = {}
 
         async def pause(_: float) -> None:
@@ -305,22 +305,22 @@ def test_an_array_is_looked_at_when_all_its_jobs_are_there(
         await torque.finish(array, 4)
         assert last in counter.server.cluster.jobs
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
-def test_nothing_is_taken_unless_the_site_says_so(tmp_path: Path) -> None:
-    async def scene(counter: Counter) -> None:
+def test_transfers_are_refused_unless_the_site_permits_them(tmp_path: Path) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         counter.barred = "the adapter's setting transfers is off"
         done = await counter.do("submit")
         assert (done.done, done.text) == (False, "the adapter's setting transfers is off")
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 def test_while_the_server_is_not_ours_a_handover_waits_and_is_not_refused(tmp_path: Path) -> None:
     """What was begun may be there: a refusal would send the job elsewhere, too."""
 
-    async def scene(counter: Counter) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         told = await counter.do("submit")
         counter.waits = "the adapter is not registered as scheduler"
         counter.told.clear()
@@ -342,18 +342,18 @@ def test_while_the_server_is_not_ours_a_handover_waits_and_is_not_refused(tmp_pa
         await asyncio.wait_for(counter.transfers.finish(), 20)
         assert [(one.step, one.done) for one in counter.told] == [("release", True)]
 
-    run(tmp_path, scene)
+    run(tmp_path, run_scenario)
 
 
 def test_the_encoder_lets_no_submission_out_unless_the_site_says_so(tmp_path: Path) -> None:
 
-    async def scene(counter: Counter) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
         torque: Any = counter.torque
         with pytest.raises(RequestForbiddenError):
             await torque.submit(JOB, "m")
 
-    run(tmp_path / "off", scene, transfers=False)
-    run(tmp_path / "adviser", scene, mode="adviser")
+    run(tmp_path / "off", run_scenario, transfers=False)
+    run(tmp_path / "adviser", run_scenario, mode="adviser")
 
 
 def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
@@ -361,8 +361,8 @@ def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
         submission_attributes(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
 
 
-def test_a_server_of_another_family_says_that_it_takes_none() -> None:
-    async def scene() -> None:
+def test_a_server_without_transfers_refuses_them() -> None:
+    async def run_scenario() -> None:
         told: list[TransferStepDone] = []
 
         async def enqueue(event: TransferStepDone) -> None:
@@ -376,4 +376,4 @@ def test_a_server_of_another_family_says_that_it_takes_none() -> None:
         await transfers.finish()
         assert (told[0].done, told[0].text) == (False, "no jobs can be handed over to this family of servers")
 
-    asyncio.run(scene())
+    asyncio.run(run_scenario())

@@ -16,7 +16,7 @@ from server_adapter.servers.torque.requests import WritableAttributes, plan_requ
 NOW = 1_800_000_000
 
 
-def tell(job: str, start: int | None, *, text: str = "") -> WriteAttributes:
+def plan(job: str, start: int | None, *, text: str = "") -> WriteAttributes:
     return WriteAttributes(
         id="d1",
         cause="",
@@ -51,9 +51,9 @@ def written(tells: AttributeWriteQueue, seen: ServerState) -> list[str]:
     return found
 
 
-def test_an_expected_start_stands_in_the_comment_and_is_written_when_it_changes() -> None:
+def test_an_expected_start_is_in_the_comment_and_rewritten_on_change() -> None:
     tells, seen = AttributeWriteQueue(), state("a")
-    plain = tell("a", NOW + 9_000, text="its mem is not planned")
+    plain = plan("a", NOW + 9_000, text="its mem is not planned")
     told = replace(plain, expected_start=NOW + 1_000, expected_by=NOW + 3_000, promised_start=NOW + 12_600)
     tells.enqueue(told)
     assert written(tells, seen) == ["a"]
@@ -71,27 +71,27 @@ def test_an_expected_start_stands_in_the_comment_and_is_written_when_it_changes(
     assert written(again, seen) == ["a"]
 
 
-def test_a_moment_that_no_calendar_has_is_left_out_of_a_comment() -> None:
-    one = replace(tell("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=538_000_000_000)
+def test_a_time_outside_the_calendar_is_omitted_from_a_comment() -> None:
+    one = replace(plan("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=538_000_000_000)
     assert " in 9 of 10 cases" not in comment(one)
     assert "(expected about " in comment(one)
 
 
 @pytest.mark.parametrize(("expected", "start"), [(False, 9_000), (True, 1_000)])
-def test_the_site_chooses_which_start_goes_where_one_can_stand(expected: bool, start: int) -> None:
-    told = replace(tell("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=NOW + 3_000)
+def test_the_site_chooses_the_start_for_a_single_value(expected: bool, start: int) -> None:
+    told = replace(plan("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=NOW + 3_000)
     assert start_to_write(told, expected=expected) == NOW + start
     request = plan_request(told, WritableAttributes(comment=False, start_time=True, expected=expected))
     assert request is not None
     assert [(one.name, one.value) for one in request.attributes] == [("start_time", str(NOW + start))]
-    assert start_to_write(tell("a", NOW + 9_000), expected=expected) == NOW + 9_000
-    assert start_to_write(tell("a", None), expected=expected) is None
+    assert start_to_write(plan("a", NOW + 9_000), expected=expected) == NOW + 9_000
+    assert start_to_write(plan("a", None), expected=expected) is None
 
 
 def test_the_soonest_start_is_written_first_and_reasons_last() -> None:
     tells = AttributeWriteQueue()
     seen = state("a", "b", "c")
-    for told in (tell("a", None, text="held"), tell("b", NOW + 500), tell("c", NOW + 100)):
+    for told in (plan("a", None, text="held"), plan("b", NOW + 500), plan("c", NOW + 100)):
         tells.enqueue(told)
     assert written(tells, seen) == ["c", "b", "a"]
 
@@ -99,44 +99,44 @@ def test_the_soonest_start_is_written_first_and_reasons_last() -> None:
 def test_a_small_move_is_not_written() -> None:
     tells = AttributeWriteQueue(threshold=60)
     seen = state("a")
-    tells.enqueue(tell("a", NOW + 500))
+    tells.enqueue(plan("a", NOW + 500))
     assert written(tells, seen) == ["a"]
-    tells.enqueue(tell("a", NOW + 560))
+    tells.enqueue(plan("a", NOW + 560))
     assert written(tells, seen) == []
-    tells.enqueue(tell("a", NOW + 561))
+    tells.enqueue(plan("a", NOW + 561))
     assert written(tells, seen) == ["a"]
 
 
-def test_what_an_earlier_run_wrote_is_read_from_the_jobs_in_slices() -> None:
+def test_comments_of_an_earlier_run_are_read_back_in_slices() -> None:
     tells = AttributeWriteQueue()
     names = [f"j{number}" for number in range(1000)]
-    seen = state(*names, comments={name: comment(tell(name, NOW + 500)) for name in names})
+    seen = state(*names, comments={name: comment(plan(name, NOW + 500)) for name in names})
     assert len(list(tells.refresh(seen))) >= 5
     for name in names:
-        tells.enqueue(tell(name, NOW + 510))
+        tells.enqueue(plan(name, NOW + 510))
     assert written(tells, seen) == []
 
 
 def test_a_job_that_started_is_forgotten() -> None:
     tells = AttributeWriteQueue()
-    tells.enqueue(tell("a", NOW + 500))
-    tells.enqueue(tell("b", NOW + 500))
+    tells.enqueue(plan("a", NOW + 500))
+    tells.enqueue(plan("b", NOW + 500))
     refresh(tells, state("b", running=("a",)))
     assert len(tells) == 1
     assert tells.planned_start("a") is None
     assert tells.planned_start("b") == NOW + 500
 
 
-def test_new_jobs_and_plans_that_move_take_turns() -> None:
+def test_new_jobs_and_moved_plans_alternate() -> None:
     tells = AttributeWriteQueue()
     seen = state(*(f"old{n}" for n in range(5)), *(f"new{n}" for n in range(3)))
     for number in range(5):
-        tells.enqueue(tell(f"old{number}", NOW + 500 + number))
+        tells.enqueue(plan(f"old{number}", NOW + 500 + number))
     assert len(written(tells, seen)) == 5
     for number in range(3):
-        tells.enqueue(tell(f"new{number}", NOW + 90_000 + number))
+        tells.enqueue(plan(f"new{number}", NOW + 90_000 + number))
     for number in range(5):
-        tells.enqueue(tell(f"old{number}", NOW + 700 + number))
+        tells.enqueue(plan(f"old{number}", NOW + 700 + number))
     order = written(tells, seen)
     assert [name for name in order if name.startswith("new")] == ["new0", "new1", "new2"]
     assert [name for name in order if name.startswith("old")] == [f"old{n}" for n in range(5)]
@@ -155,7 +155,9 @@ def test_new_jobs_and_plans_that_move_take_turns() -> None:
         ("", False),
     ],
 )
-def test_comments_of_people_are_left_alone_and_those_of_pbs_sched_are_not(text: str, foreign: bool) -> None:
+def test_comments_of_people_are_preserved_and_those_of_pbs_sched_are_replaced(
+    text: str, foreign: bool
+) -> None:
     assert is_foreign(text) is foreign
 
 

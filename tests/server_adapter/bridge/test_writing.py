@@ -13,7 +13,7 @@ from tests.server_adapter.bridge.house import Build
 pytestmark = pytest.mark.anyio
 
 
-async def test_comments_are_ours_to_change_and_foreign_ones_are_kept(build: Build) -> None:
+async def test_own_comments_are_replaced_and_foreign_comments_are_preserved(build: Build) -> None:
     house = await build(plan=False)
     server = house.server
     ours, foreign = (server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(2))
@@ -21,29 +21,29 @@ async def test_comments_are_ours_to_change_and_foreign_ones_are_kept(build: Buil
     await house.start(**{"tell.start_time": True})
     await house.until(lambda: ours in house.daemon.state.jobs)
     now = int(house.daemon.clock())
-    house.daemon.tell(foreign, now + 500, ("node1",))
-    house.daemon.tell(ours, now + 1000, ("node1", "node2"))
+    house.daemon.write_attributes(foreign, now + 500, ("node1",))
+    house.daemon.write_attributes(ours, now + 1000, ("node1", "node2"))
     await house.until(lambda: server.job(ours).start_time == now + 1000)
     comment = server.job(ours).attributes["comment"]
     assert comment.startswith("schedd: planned start ")
     assert comment.endswith(" on node1,node2")
     assert server.job(foreign).attributes["comment"] == "please ask bob"
     # how far a start must have moved to be told again, the daemon decides
-    house.daemon.tell(ours, now + 1001, ("node1", "node2"))
+    house.daemon.write_attributes(ours, now + 1001, ("node1", "node2"))
     await house.until(lambda: server.job(ours).start_time == now + 1001)
     # no start: says why
-    house.daemon.tell(ours, None, text="waits for node9, which is down")
+    house.daemon.write_attributes(ours, None, text="waits for node9, which is down")
     await house.until(lambda: server.job(ours).start_time is None)
     assert server.job(ours).attributes["comment"] == "schedd: waits for node9, which is down"
 
 
-async def test_our_comment_is_replaced_at_the_start_and_taken_away_on_uninstall(build: Build) -> None:
+async def test_own_comments_are_replaced_at_the_start_and_removed_on_uninstall(build: Build) -> None:
     house = await build(plan=False)
     server = house.server
     job = server.submit(resources={"nodes": "1"}, runtime=60.0)
     await house.start()
     await house.until(lambda: job in house.daemon.state.jobs)
-    house.daemon.tell(job, int(house.daemon.clock()) + 1000, ("node1",))
+    house.daemon.write_attributes(job, int(house.daemon.clock()) + 1000, ("node1",))
     await house.until(lambda: "comment" in server.job(job).attributes)
     await asyncio.sleep(0.3)  # a reading that shows it
     house.daemon.decide(job, [ShareFacts("node1", 1)])
@@ -66,7 +66,7 @@ async def test_nothing_is_written_while_runs_are_requested_but_never_for_long(bu
         return True
 
     adapter.writer._starting = starting
-    house.daemon.tell(job, int(house.daemon.clock()) + 600, ("node1",))
+    house.daemon.write_attributes(job, int(house.daemon.clock()) + 600, ("node1",))
     await house.until(lambda: "comment" in house.server.job(job).attributes)
     assert asked
     assert not any(asked)

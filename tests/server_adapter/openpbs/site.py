@@ -99,7 +99,7 @@ class Site:
                 found = {name: known[name] for name in request.name.split(",") if name in known}
                 return status(ObjectType.JOB, found) if found else refusal(OpenPBSErrorCode.UNKJOBID)
 
-    def server_of(self, directory: Path, **options: object) -> OpenPBSServer:
+    def make_server(self, directory: Path, **options: object) -> OpenPBSServer:
         values = {
             "mode": "scheduler",
             "state_dir": directory,
@@ -151,7 +151,7 @@ def run(job: str, version: str, *shares: ShareFacts, walltime: int | None = None
     )
 
 
-def tell(job: str, start: int | None, *nodes: str, text: str = "") -> AttributeWrite:
+def attribute_write(job: str, start: int | None, *nodes: str, text: str = "") -> AttributeWrite:
     said = WriteAttributes(
         id="d1",
         cause="",
@@ -169,7 +169,7 @@ async def start(
     site: Site, directory: Path, *shares: ShareFacts, walltime: int | None = None
 ) -> tuple[bool, int, str, bool]:
     """Asks for a run of `1.s`, as last read, on these shares."""
-    server = site.server_of(directory)
+    server = site.make_server(directory)
     await server.become_scheduler(lambda _: None)
     state = await server.read()
     asked: list[int] = []

@@ -33,21 +33,21 @@ def test_every_node_of_the_decision_gets_a_chunk() -> None:
     assert where == "(n1:ncpus=1)+(n2:ncpus=0:mem=1048576kb)+(n2:ncpus=0:mem=1048576kb)"
 
 
-def test_a_chunk_without_cores_goes_where_its_amounts_are() -> None:
-    def where(**free: dict[str, int]) -> str:
+def test_a_chunk_without_cores_is_placed_on_a_node_with_its_amounts() -> None:
+    def place(**free: dict[str, int]) -> str:
         shares = [ShareFacts("n1", 1), ShareFacts("n2", 0), ShareFacts("n3", 0)]
         select = "1:ncpus=0:scratch=2gb+1:ncpus=1+1:ncpus=0:scratch=1gb"
         return exec_vnode(select, shares, {"scratch"}, types=TYPES, free=free)
 
     full = {"scratch": 2 * GIB}
-    assert where(n1={}, n2={"scratch": GIB}, n3=full) == (
+    assert place(n1={}, n2={"scratch": GIB}, n3=full) == (
         f"(n3:ncpus=0:scratch={2 * GIB}kb)+(n1:ncpus=1)+(n2:ncpus=0:scratch={GIB}kb)"
     )
     with pytest.raises(VnodesFullError, match="too little left"):
-        where(n1=full, n2={}, n3=full)
+        place(n1=full, n2={}, n3=full)
 
 
-def test_a_select_that_leaves_a_node_of_the_decision_without_a_chunk_was_altered() -> None:
+def test_a_decision_node_without_a_chunk_means_an_altered_select() -> None:
     with pytest.raises(ValueError, match="does not fit on what was decided"):
         exec_vnode("1:ncpus=1", [ShareFacts("n1", 1), ShareFacts("n2", 0)], types=NO_TYPES)
 

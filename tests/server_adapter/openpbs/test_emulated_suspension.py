@@ -46,7 +46,7 @@ def emulated(*jobs: int) -> EmulatedOpenPBS:
     return server
 
 
-def seen(body: bytes) -> dict[str, Any]:
+def jobs_by_state(body: bytes) -> dict[str, Any]:
     """What of a job or a vnode depends on its being suspended: how soon its mom told of it does not."""
     status = decode_reply(body).payload
     assert isinstance(status, Status)
@@ -62,7 +62,7 @@ def seen(body: bytes) -> dict[str, Any]:
     return found
 
 
-async def test_each_answer_to_suspend_and_resume_is_the_recorded_one() -> None:
+async def test_each_answer_to_suspend_and_resume_equals_the_recorded_answer() -> None:
     server = emulated(55542, 55543, 55544)
     compared = 0
     for row in ROWS:
@@ -74,7 +74,7 @@ async def test_each_answer_to_suspend_and_resume_is_the_recorded_one() -> None:
             break  # its mom had yet to end it when it was looked at
         (ours,) = server.handlers.answer(frame.request, WHO[row["as"]])
         if frame.request.code in (RequestCode.STATUS_JOB, RequestCode.STATUS_NODE):
-            assert seen(ours) == seen(theirs), row["note"]
+            assert jobs_by_state(ours) == jobs_by_state(theirs), row["note"]
         else:
             assert ours == theirs, row["request"]
         compared += 1
@@ -89,7 +89,7 @@ def start(server: EmulatedOpenPBS, name: str = "7.opbs") -> None:
     runs.start(server.cluster, server.cluster.jobs[name], "(h4:ncpus=2:mem=1048576kb)", synchronous=True)
 
 
-async def test_a_suspended_program_stands_still_and_takes_what_it_still_had_to() -> None:
+async def test_a_suspended_program_pauses_and_continues_for_its_remaining_time() -> None:
     server = emulated(7)
     start(server)
     job = server.cluster.jobs["7.opbs"]
@@ -115,7 +115,7 @@ async def test_a_suspended_job_can_be_deleted_and_leaves_nothing() -> None:
     assert server.cluster.vnode("h4").charged == {}
 
 
-async def test_the_scheduler_is_told_of_a_managers_resume_and_resumes_when_there_is_room(
+async def test_the_scheduler_gets_a_managers_resume_and_resumes_when_resources_are_free(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The adapter's own part, against this server: while another has the vnode, the job stays as it is."""
@@ -158,7 +158,7 @@ async def test_the_scheduler_is_told_of_a_managers_resume_and_resumes_when_there
         await adapter.close()
 
 
-async def test_what_takes_vnodes_into_maintenance_is_refused() -> None:
+async def test_admin_suspensions_of_vnodes_are_refused() -> None:
     server = emulated(7)
     start(server)
     request = SignalRequest(job="7.opbs", signal="admin-suspend")

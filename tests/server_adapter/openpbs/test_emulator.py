@@ -30,7 +30,7 @@ from server_adapter.openpbs import (
 from server_adapter.openpbs.codes import ReservationState
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.settings import load_settings
-from tests.server_adapter.openpbs.site import tell
+from tests.server_adapter.openpbs.site import attribute_write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -70,7 +70,7 @@ async def commands(place: Registration, count: int) -> list[int]:
     return found
 
 
-async def test_the_first_scheduler_is_told_to_begin_and_a_later_one_is_not() -> None:
+async def test_only_the_first_scheduler_gets_the_command_first() -> None:
     async with emulated() as server:
         place = await scheduler(server)
         assert await commands(place, 3) == [
@@ -89,7 +89,7 @@ async def test_the_first_scheduler_is_told_to_begin_and_a_later_one_is_not() -> 
         await again.close()
 
 
-async def test_a_cycle_keeps_one_command_and_the_last_one_wins() -> None:
+async def test_a_cycle_stores_a_single_command_and_the_last_wins() -> None:
     async with emulated() as server:
         place = await scheduler(server)
         await commands(place, 3)
@@ -106,7 +106,7 @@ async def test_a_cycle_keeps_one_command_and_the_last_one_wins() -> None:
         await place.close()
 
 
-async def test_a_scheduler_that_loses_one_connection_loses_both() -> None:
+async def test_a_scheduler_that_loses_a_connection_loses_both() -> None:
     async with emulated() as server:
         place = await scheduler(server)
         await commands(place, 3)
@@ -117,7 +117,7 @@ async def test_a_scheduler_that_loses_one_connection_loses_both() -> None:
         await place.close()
 
 
-async def test_two_schedulers_are_told_each() -> None:
+async def test_two_schedulers_get_commands_separately() -> None:
     async with emulated() as server:
         other = new_scheduler(server.cluster, "plan")
         other.attributes |= {"partition": "part1", "scheduling": "True"}
@@ -130,7 +130,7 @@ async def test_two_schedulers_are_told_each() -> None:
         await second.close()
 
 
-async def test_a_qrun_without_vnodes_waits_for_the_schedulers_word() -> None:
+async def test_a_qrun_without_vnodes_waits_for_the_schedulers_answer() -> None:
     async with emulated() as server, await connect(server) as admin:
         job = server.submit(resources={"select": "1:ncpus=1"})
         ask = RunRequest(code=RequestCode.RUN_JOB, job=job)
@@ -159,7 +159,7 @@ async def test_a_qrun_without_vnodes_waits_for_the_schedulers_word() -> None:
         await place.close()
 
 
-async def test_runs_are_charged_as_they_are_asked_for_whatever_there_is() -> None:
+async def test_runs_are_charged_as_requested_without_a_check() -> None:
     async with emulated() as server, await connect(server) as admin:
         big = server.submit(resources={"select": "1:ncpus=1"}, runtime=5)
         alone = server.submit(resources={"select": "1:ncpus=1", "place": "excl"}, runtime=5)
@@ -287,13 +287,13 @@ async def test_settings_are_changed_as_by_qmgr() -> None:
         assert denied.value.code == 15007
 
 
-async def test_who_is_not_vouched_for_is_not_heard() -> None:
+async def test_an_unauthenticated_client_is_refused() -> None:
     async with emulated(privileged_ports=True) as server:
         with pytest.raises(RightsError, match="15019"):
             await connect(server)
 
 
-async def test_the_adapter_reads_it_as_a_real_one(tmp_path: Path) -> None:
+async def test_the_adapter_reads_the_emulated_server_like_a_real_server(tmp_path: Path) -> None:
     async with emulated() as server:
         array = server.submit("bob", resources={"select": "1:ncpus=2:mem=1gb"}, array="1-3")
         held = server.submit("eve", resources={"nodes": "2:ppn=2"}, holds="u")
@@ -321,7 +321,7 @@ async def test_the_adapter_reads_it_as_a_real_one(tmp_path: Path) -> None:
     }
 
 
-async def test_writings_that_are_taken_away_leave_nothing_of_them_on_a_job(tmp_path: Path) -> None:
+async def test_removed_attributes_leave_no_trace_on_a_job(tmp_path: Path) -> None:
     async with emulated() as server:
         jobs = [server.submit(), server.submit(array="1-2")]
         host, port = server.address
@@ -336,7 +336,7 @@ async def test_writings_that_are_taken_away_leave_nothing_of_them_on_a_job(tmp_p
         adapter = connector(load_settings(None, settings))(AdaptiveRateLimiter(200))
         try:
             for job in (jobs[0], jobs[1].replace("[]", "[1]")):
-                await adapter.write(tell(job, 2_000_000_000, "n1"))
+                await adapter.write(attribute_write(job, 2_000_000_000, "n1"))
             await adapter.read()  # behind the writes
             written = [server.cluster.named(job)[0].attributes for job in jobs]
             assert [one["estimated.exec_vnode"] for one in written] == ["(n1)", "(n1)"]

@@ -131,7 +131,7 @@ class Replay:
         for at, record in enumerate(found):
             body = record["body"].encode("latin-1")
             if record["dir"] == "C->S":
-                await self._say(record["conn"], body)
+                await self._send_packets(record["conn"], body)
             elif body.startswith(b"+2+2"):
                 borrow = self._talks[record["conn"]]
                 ours = await borrow.receive()
@@ -143,7 +143,7 @@ class Replay:
         for borrow in self._talks.values():
             borrow.writer.close()
 
-    async def _say(self, conn: str, body: bytes) -> None:
+    async def _send_packets(self, conn: str, body: bytes) -> None:
         request = decode_request(body).request if body.startswith(b"+2+2") else None
         opens = request is not None and request.code in (RequestCode.CONNECT, RequestCode.AUTHENTICATE)
         if opens and (conn not in self._talks or self._talks[conn].connected):
@@ -249,7 +249,7 @@ BY_CONNECTION = {15007, 15019, 15213, 15230}
 
 
 @pytest.mark.parametrize("name", ["arrays-resv-events", "auth-and-rights"])
-async def test_every_recorded_refusal_is_said_in_the_same_words(name: str) -> None:
+async def test_every_recorded_refusal_has_the_same_text(name: str) -> None:
     seen = set()
     for request, reply in exchanges(name):
         code = decode_reply(reply).code
@@ -289,7 +289,7 @@ async def test_every_recorded_refusal_is_said_in_the_same_words(name: str) -> No
     assert len(seen) >= (3 if name == "arrays-resv-events" else 7)
 
 
-async def test_submissions_and_reservations_are_taken_as_recorded() -> None:
+async def test_submissions_and_reservations_are_accepted_as_recorded() -> None:
     """qsub's own packets, with and without an array, and pbs_rsub's; then the scheduler's confirmation."""
     emulated = server()
     who = Principal("pbsu1", "vm")

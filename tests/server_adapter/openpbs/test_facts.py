@@ -87,7 +87,7 @@ def test_recorded_objects_become_facts() -> None:
         ("", "down"),
     ],
 )
-def test_what_may_be_used_of_a_vnode_in_each_of_its_states(state: str, wanted: str) -> None:
+def test_each_vnode_state_maps_to_a_node_state(state: str, wanted: str) -> None:
     assert node_facts("n1", {"state": state}).state == wanted
 
 
@@ -122,7 +122,7 @@ def test_an_estimate_is_read_again_and_zero_says_that_there_is_none() -> None:
     assert (found.planned_start, found.planned_nodes, found.start_time) == (1795254536, "n1,n2", None)
 
 
-def test_how_a_run_ended_comes_from_the_history() -> None:
+def test_the_end_of_a_run_comes_from_the_history() -> None:
     end = ending(
         {
             "job_state": "F",
@@ -136,7 +136,7 @@ def test_how_a_run_ended_comes_from_the_history() -> None:
     assert (end.exit_status, end.used, end.starts, end.shares) == (271, 60, 2, (ShareFacts("n1", 1),))
 
 
-def test_a_job_of_a_reservation_asks_for_the_nodes_of_that_reservation() -> None:
+def test_a_job_of_a_reservation_requests_the_reservations_nodes() -> None:
     values = {"job_state": "Q", "schedselect": "2:ncpus=1+1:ncpus=2", "reserve_ID": "R7.s", "queue": "R7"}
     facts = job_facts("1.s", values)
     assert facts.resources["schedselect"] == "2:ncpus=1:resv=R7+1:ncpus=2:resv=R7"
@@ -147,7 +147,7 @@ def test_a_job_of_a_reservation_asks_for_the_nodes_of_that_reservation() -> None
 # -- arrays --------------------------------------------------------------------------------------------
 
 
-def test_the_queued_subjobs_of_an_array_are_jobs_of_their_own() -> None:
+def test_queued_subjobs_of_an_array_are_separate_jobs() -> None:
     array = DescribedObject(
         2,
         "18[].s",
@@ -173,12 +173,12 @@ def test_the_queued_subjobs_of_an_array_are_jobs_of_their_own() -> None:
     assert (subjob("18[].s", 7), parent("18[7].s"), parent("9.s")) == ("18[7].s", "18[].s", "9.s")
 
 
-def test_an_array_of_which_nothing_is_left_to_start_has_no_queued_subjobs() -> None:
+def test_an_array_without_remaining_indices_has_no_queued_subjobs() -> None:
     values = {"job_state": "B", "array": "True", "array_indices_remaining": "-"}
     assert expand_arrays([DescribedObject(2, "1[].s", values)]) == []
 
 
-def test_indices_may_have_a_step_and_absurd_ones_are_refused() -> None:
+def test_indices_may_have_a_step_and_absurd_indices_are_refused() -> None:
     assert list(indices("1-7:3,9")) == [1, 4, 7, 9]
     with pytest.raises(ValueError, match="not a list"):
         list(indices("0-99999999999"))
@@ -187,7 +187,7 @@ def test_indices_may_have_a_step_and_absurd_ones_are_refused() -> None:
 # -- where a job runs ----------------------------------------------------------------------------------
 
 
-def test_each_unit_of_a_select_gets_a_bracket_in_the_selects_order() -> None:
+def test_each_unit_of_a_select_gets_a_bracket_in_select_order() -> None:
     decided = (ShareFacts("n1", 4, 2 * GIB), ShareFacts("n2", 5, GIB))
     assert exec_vnode("1:ncpus=1+3:ncpus=2:mem=1gb+1:ncpus=2:mpiprocs=2", decided) == (
         "(n2:ncpus=1)+(n1:ncpus=2:mem=1048576kb)+(n1:ncpus=2:mem=1048576kb)+(n2:ncpus=2:mem=1048576kb)"
@@ -195,7 +195,7 @@ def test_each_unit_of_a_select_gets_a_bracket_in_the_selects_order() -> None:
     )
 
 
-def test_each_unit_is_on_a_vnode_that_has_what_it_asks_for() -> None:
+def test_each_unit_is_placed_on_a_vnode_that_meets_its_request() -> None:
     # As the plan had it: n1 for the first and the last unit, n2, which is red, and n3.
     decided = (ShareFacts("n1", 3), ShareFacts("n2", 3), ShareFacts("n3", 1))
     tags = {"n1": ("rack1",), "n2": ("color=red", "rack1"), "n3": ("old=True", "rack2")}
@@ -218,7 +218,7 @@ def test_each_unit_is_on_a_vnode_that_has_what_it_asks_for() -> None:
         exec_vnode("1:ncpus=1+2:ncpus=3:color=red", decided, tags=tags)
 
 
-def test_what_vnodes_count_of_their_own_is_charged_and_what_only_selects_is_not() -> None:
+def test_consumable_vnode_resources_are_charged_and_properties_are_not() -> None:
     found = exec_vnode(
         "1:ncpus=1:scratch=5gb:ib=True:host=n1:ngpus=1", (ShareFacts("n1", 1, 0, 1),), {"scratch"}
     )
@@ -231,7 +231,7 @@ def test_a_select_that_is_another_than_was_decided_on_is_refused(select: str) ->
         exec_vnode(select, (ShareFacts("n1", 3),))
 
 
-def test_a_reservation_is_told_when_it_comes_changes_and_goes() -> None:
+def test_a_new_changed_or_ended_reservation_is_reported() -> None:
     held = ServerReservation(100, 160, ("n1",), ("R7",))
     ids = (str(number) for number in range(9))
     events = list(diff(ServerState(), ServerState(reservations={"R7.s": held}), ids=ids, now=5))

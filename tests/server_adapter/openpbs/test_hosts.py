@@ -54,7 +54,7 @@ def merged(vnodes: list[DescribedObject]) -> DescribedObject:
 # -- one node of the plan ----------------------------------------------------------------------------------
 
 
-def test_hosts_of_one_vnode_each_stay_as_they_are() -> None:
+def test_hosts_with_a_single_vnode_are_unchanged() -> None:
     vnodes = [vnode("n1", "n1"), vnode("n2", "n2")]
     assert group_by_host(vnodes) == NO_HOSTS
     assert NO_HOSTS.nodes(vnodes) == vnodes
@@ -63,7 +63,7 @@ def test_hosts_of_one_vnode_each_stay_as_they_are() -> None:
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no captures of real servers under {RECORDED}")
-def test_a_recorded_host_with_nine_vnodes_is_one_node() -> None:
+def test_a_recorded_host_with_nine_vnodes_is_a_single_node() -> None:
     recorded = json.loads((RECORDED / "pbsnodes-av.json").read_text(encoding="utf-8"))["nodes"]
     vnodes = []
     for name, about in recorded.items():
@@ -80,7 +80,7 @@ def test_a_recorded_host_with_nine_vnodes_is_one_node() -> None:
     )
 
 
-def test_a_host_has_what_its_usable_vnodes_have_and_what_jobs_hold_of_the_others() -> None:
+def test_a_host_has_its_usable_vnodes_resources_and_the_held_ones_of_others() -> None:
     vnodes = [*numa(), vnode("a[2]", "a", used=3, state="offline")]
     node = merged(vnodes)
     facts, use = node_facts(node.name, node.values), vnode_use(node.values)
@@ -92,14 +92,14 @@ def test_a_host_has_what_its_usable_vnodes_have_and_what_jobs_hold_of_the_others
     ("states", "wanted"),
     [(("down", "down"), "down"), (("offline", "down"), "drain"), (("down", "free"), "up")],
 )
-def test_a_host_is_lost_when_all_of_its_vnodes_are(states: tuple[str, str], wanted: str) -> None:
+def test_a_host_is_lost_only_with_all_its_vnodes(states: tuple[str, str], wanted: str) -> None:
     node = merged([vnode("a", "a", cpus=0), *[vnode(f"a[{i}]", "a", state=s) for i, s in enumerate(states)]])
     facts = node_facts(node.name, node.values)
     assert facts.state == wanted
     assert facts.cpus == (4 if wanted == "up" else 8)
 
 
-def test_words_of_vnodes_are_words_of_the_host() -> None:
+def test_string_resources_of_vnodes_are_merged_on_the_host() -> None:
     vnodes = numa()
     vnodes[1].values.update({"resources_available.color": "red", "resv": "R1.s", "sharing": "default_excl"})
     vnodes[2].values.update(
@@ -122,7 +122,7 @@ def test_words_of_vnodes_are_words_of_the_host() -> None:
     assert is_exclusive(node.values)
 
 
-def test_a_host_whose_vnodes_are_of_several_queues_is_not_put_together() -> None:
+def test_a_host_with_vnodes_of_several_queues_is_not_merged() -> None:
     vnodes = [*numa(), vnode("a[2]", "a", queue="fast")]
     found = group_by_host(vnodes)
     assert not found.members
@@ -132,13 +132,13 @@ def test_a_host_whose_vnodes_are_of_several_queues_is_not_put_together() -> None
     assert node.values["queue"] == "fast", "the host's own vnode, which has nothing, does not count"
 
 
-def test_another_hosts_vnode_with_the_name_of_a_host_keeps_its_vnodes_apart() -> None:
+def test_a_host_whose_name_is_another_hosts_vnode_is_not_merged() -> None:
     found = group_by_host([vnode("b", "a"), vnode("c", "a"), vnode("a", "z")])
     assert not found.members
     assert found.apart == {"a"}
 
 
-def test_where_jobs_and_reservations_are_is_told_by_hosts() -> None:
+def test_placements_of_jobs_and_reservations_are_translated_to_hosts() -> None:
     hosts = group_by_host([*numa(), vnode("n1", "n1")])
     where = "(a[0]:ncpus=2:mem=1gb+a[1]:ncpus=1)+(n1:ncpus=1)+(a[1])"
     planned = hosts.translate_placement({"exec_vnode": where, "comment": "(a[0]:x)"})
@@ -187,7 +187,7 @@ def test_vscatter_with_no_more_chunks_than_hosts_is_over_hosts() -> None:
     assert not is_vscatter("scatter", "2:ncpus=1")
 
 
-def test_vscatter_of_a_chunk_that_no_vnode_can_hold_is_never_planned() -> None:
+def test_vscatter_of_a_chunk_larger_than_every_vnode_is_never_planned() -> None:
     hosts = group_by_host([*numa(), vnode("n1", "n1", cpus=2)])
     for chunk, words in (
         ("ncpus=5:mem=1gb", "a_vnode_of_ncpus=5_mem=1gb"),
@@ -203,16 +203,16 @@ def test_vscatter_of_a_chunk_that_no_vnode_can_hold_is_never_planned() -> None:
     assert more == {"select": "3:ncpus=5:vnode=a_vnode_of_ncpus=5:own_vnode=1", "place": "free"}
 
 
-def test_with_vscatter_each_chunk_has_a_vnode_of_its_own() -> None:
-    assert where("2:ncpus=1", ShareFacts("a", 2), whole=True) == "(a[0]:ncpus=1)+(a[1]:ncpus=1)"
+def test_vscatter_places_each_chunk_on_its_own_vnode() -> None:
+    assert place("2:ncpus=1", ShareFacts("a", 2), whole=True) == "(a[0]:ncpus=1)+(a[1]:ncpus=1)"
     with pytest.raises(VnodesFullError):
-        where("3:ncpus=1", ShareFacts("a", 3), whole=True)
+        place("3:ncpus=1", ShareFacts("a", 3), whole=True)
 
 
 # -- the vnodes of a job -----------------------------------------------------------------------------------
 
 
-def where(
+def place(
     select: str, *held: ShareFacts, vnodes: list[DescribedObject] | None = None, whole: bool = False
 ) -> str:
     found = numa() if vnodes is None else vnodes
@@ -225,50 +225,50 @@ def where(
 
 def test_chunks_go_to_the_fullest_vnode_that_has_room_and_then_to_the_next() -> None:
     vnodes = [vnode("a[0]", "a"), vnode("a[1]", "a", used=1)]
-    assert where("2:ncpus=3:mem=1gb", ShareFacts("a", 6, 2 * GIB), vnodes=vnodes) == (
+    assert place("2:ncpus=3:mem=1gb", ShareFacts("a", 6, 2 * GIB), vnodes=vnodes) == (
         "(a[1]:ncpus=3:mem=1048576kb)+(a[0]:ncpus=3:mem=1048576kb)"
     )
 
 
 def test_a_chunk_that_no_vnode_can_hold_is_spread_over_several() -> None:
-    assert where("1:ncpus=6:mem=10gb", ShareFacts("a", 6, 10 * GIB)) == (
+    assert place("1:ncpus=6:mem=10gb", ShareFacts("a", 6, 10 * GIB)) == (
         f"(a[0]:ncpus=4:mem={8 * GIB}kb+a[1]:ncpus=2:mem={2 * GIB}kb)"
     )
-    assert where("1:ncpus=2:mem=12gb", ShareFacts("a", 2, 12 * GIB)) == (
+    assert place("1:ncpus=2:mem=12gb", ShareFacts("a", 2, 12 * GIB)) == (
         f"(a[0]:ncpus=2:mem={8 * GIB}kb+a[1]:mem={4 * GIB}kb)"
     )
 
 
-def test_with_vscatter_a_chunk_stays_whole() -> None:
+def test_vscatter_does_not_split_a_chunk() -> None:
     with pytest.raises(VnodesFullError, match="no vnodes of the host have room for ncpus=6 now"):
-        where("1:ncpus=6", ShareFacts("a", 6), whole=True)
+        place("1:ncpus=6", ShareFacts("a", 6), whole=True)
 
 
-def test_what_a_chunk_asks_of_a_vnode_is_kept() -> None:
+def test_vnode_properties_in_a_chunk_are_respected() -> None:
     vnodes = numa()
     vnodes[2].values["resources_available.color"] = "red"
-    assert where("1:ncpus=1:color=red", ShareFacts("a", 1), vnodes=vnodes) == "(a[1]:ncpus=1)"
-    assert where("1:ncpus=1:vnode=a[1]", ShareFacts("a", 1)) == "(a[1]:ncpus=1)"
+    assert place("1:ncpus=1:color=red", ShareFacts("a", 1), vnodes=vnodes) == "(a[1]:ncpus=1)"
+    assert place("1:ncpus=1:vnode=a[1]", ShareFacts("a", 1)) == "(a[1]:ncpus=1)"
     with pytest.raises(VnodesFullError):
-        where("1:ncpus=5:color=red", ShareFacts("a", 5), vnodes=vnodes)
+        place("1:ncpus=5:color=red", ShareFacts("a", 5), vnodes=vnodes)
     with pytest.raises(ValueError, match="does not fit on what was decided"):
-        where("1:ncpus=1:vnode=b[1]", ShareFacts("a", 1))
+        place("1:ncpus=1:vnode=b[1]", ShareFacts("a", 1))
 
 
-def test_own_amounts_are_taken_where_they_are() -> None:
+def test_vnode_resources_are_charged_on_the_vnodes_that_have_them() -> None:
     vnodes = numa()
     vnodes[2].values["resources_available.scratch"] = "10gb"
-    text = where("1:ncpus=6:scratch=6gb", ShareFacts("a", 6), vnodes=vnodes)
+    text = place("1:ncpus=6:scratch=6gb", ShareFacts("a", 6), vnodes=vnodes)
     assert text == f"(a[0]:ncpus=4+a[1]:ncpus=2:scratch={6 * GIB}kb)"
     assert held_by([text, "", "nonsense("], NO_TYPES)["a[1]"] == {"ncpus": 2, "scratch": 6 * GIB}
 
 
 def test_beside_hosts_other_nodes_are_written_as_ever() -> None:
     held = (ShareFacts("a", 2), ShareFacts("n1", 2))
-    assert where("2:ncpus=2", *held) == "(a[0]:ncpus=2)+(n1:ncpus=2)"
+    assert place("2:ncpus=2", *held) == "(a[0]:ncpus=2)+(n1:ncpus=2)"
 
 
-def test_jobs_start_on_usable_vnodes_alone_and_on_those_of_their_reservation() -> None:
+def test_jobs_start_only_on_usable_vnodes_and_on_their_reservations() -> None:
     vnodes = [vnode("a[0]", "a", state="offline"), vnode("a[1]", "a", resv="R1.s"), vnode("a[2]", "a")]
     assert [one.name for one in usable(vnodes)] == ["a[1]", "a[2]"]
     assert [one.name for one in usable(vnodes, "R1")] == ["a[1]"]
@@ -285,11 +285,11 @@ def test_jobs_start_on_usable_vnodes_alone_and_on_those_of_their_reservation() -
         ("default_exclhost", "free:excl", False),
     ],
 )
-def test_who_has_whole_hosts(sharing: str, place: str, *, wanted: bool) -> None:
+def test_exclusive_hosts_follow_place_and_sharing(sharing: str, place: str, *, wanted: bool) -> None:
     assert takes_hosts(place, numa(sharing=sharing)) is wanted
 
 
-def test_the_rest_of_a_host_is_named_and_charged_for_nothing() -> None:
+def test_idle_vnodes_of_an_exclusive_host_are_named_without_a_charge() -> None:
     text = add_idle_vnodes("(a[0]:ncpus=1)", ["a", "a[0]", "a[1]"])
     assert text == "(a[0]:ncpus=1)+(a)+(a[1])"
     assert shares(text) == (ShareFacts("a[0]", 1), ShareFacts("a", 0), ShareFacts("a[1]", 0))

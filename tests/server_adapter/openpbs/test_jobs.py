@@ -34,7 +34,7 @@ class Queue:
     def set(self, name: str, mtime: int, state: str = "Q", comment: str = "") -> None:
         self.jobs[name] = {"job_state": state, "mtime": str(mtime), "comment": comment}
 
-    async def ask(self, request: SelectStatusRequest | StatusRequest) -> list[DescribedObject]:
+    async def describe(self, request: SelectStatusRequest | StatusRequest) -> list[DescribedObject]:
         assert isinstance(request, SelectStatusRequest)
         self.asked.append(request)
         if request.conditions:
@@ -61,7 +61,7 @@ class Queue:
         return self.now
 
     def reader(self, many: int = 3) -> JobList:
-        return JobList(self.ask, many=many, whole=300.0, clock=self.clock)
+        return JobList(self.describe, many=many, whole=300.0, clock=self.clock)
 
 
 def make_queue(*mtimes: int) -> Queue:
@@ -71,7 +71,7 @@ def make_queue(*mtimes: int) -> Queue:
     return queue
 
 
-async def test_few_jobs_are_read_as_a_whole_each_time() -> None:
+async def test_a_short_job_list_is_read_completely_each_time() -> None:
     queue = make_queue(10, 20)
     jobs = queue.reader()
     assert [job.name for job in await jobs.read()] == ["0", "1"]
@@ -79,7 +79,7 @@ async def test_few_jobs_are_read_as_a_whole_each_time() -> None:
     assert queue.asked == [JOBS, JOBS]
 
 
-async def test_of_many_jobs_only_those_that_changed_are_described_again() -> None:
+async def test_only_changed_jobs_of_a_long_list_are_described_again() -> None:
     queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     first = await jobs.read()
@@ -96,7 +96,7 @@ async def test_of_many_jobs_only_those_that_changed_are_described_again() -> Non
     assert queue.described == 2
 
 
-async def test_nothing_is_described_where_nothing_changed() -> None:
+async def test_an_unchanged_list_causes_no_further_request() -> None:
     queue = make_queue(10, 20, 30, 30)
     jobs = queue.reader()
     await jobs.read()
@@ -107,7 +107,7 @@ async def test_nothing_is_described_where_nothing_changed() -> None:
     assert queue.described == 0
 
 
-async def test_a_job_that_is_changed_twice_in_one_second_is_seen_both_times() -> None:
+async def test_two_changes_of_a_job_in_the_same_second_are_both_noticed() -> None:
     queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     await jobs.read()
@@ -116,7 +116,7 @@ async def test_a_job_that_is_changed_twice_in_one_second_is_seen_both_times() ->
     assert (await jobs.read())[3].values["comment"] == "in the same second"
 
 
-async def test_a_state_that_changed_without_its_time_is_seen() -> None:
+async def test_a_state_change_without_a_new_time_is_noticed() -> None:
     queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     await jobs.read()
@@ -127,7 +127,7 @@ async def test_a_state_that_changed_without_its_time_is_seen() -> None:
     assert (await jobs.read())[0].values["job_state"] == "H"
 
 
-async def test_what_ends_or_comes_between_the_two_questions_is_taken_as_the_second_one_says() -> None:
+async def test_ends_and_arrivals_between_two_requests_follow_the_second_reply() -> None:
     queue = make_queue(10, 20, 30, 40)
     jobs = queue.reader()
     await jobs.read()
@@ -145,7 +145,7 @@ async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
     await jobs.read()
     assert queue.asked == [JOBS, JOBS]
     queue.now = 310.0
-    good = queue.ask
+    good = queue.describe
 
     async def fails(_: SelectStatusRequest | StatusRequest) -> list[DescribedObject]:
         raise ServerUnreachableError("gone")
@@ -158,7 +158,7 @@ async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
     assert queue.asked == [JOBS, JOBS, JOBS]
 
 
-async def test_others_have_their_turn_while_many_jobs_are_gone_through() -> None:
+async def test_other_tasks_run_while_a_long_list_is_processed() -> None:
     """20,000 jobs, one of which changed: gone through twice, 5,000 at once."""
     queue = make_queue(*[10] * 20_000)
     jobs = queue.reader()
@@ -182,7 +182,7 @@ async def test_others_have_their_turn_while_many_jobs_are_gone_through() -> None
 
 
 @dataclass
-class Server:
+class HistoryServer:
     """Answers all requests about jobs as an OpenPBS server does; `over` are those of its history."""
 
     jobs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -197,7 +197,7 @@ class Server:
     def end(self, name: str, mtime: int) -> None:
         self.over[name] = self.jobs.pop(name) | {"job_state": "F", "mtime": str(mtime)}
 
-    async def ask(self, request: SelectStatusRequest | StatusRequest) -> list[DescribedObject]:
+    async def describe(self, request: SelectStatusRequest | StatusRequest) -> list[DescribedObject]:
         self.requests += 1
         there = self.jobs | (self.over if "x" in (request.extension or "") else {})
         if isinstance(request, StatusRequest):
@@ -229,9 +229,9 @@ async def partly(jobs: JobList) -> tuple[dict[str, str], list[str]]:
     return {job.name: job.values["job_state"] for job in listed}, [job.name for job in over]
 
 
-async def read_once(server: Server, *, now: list[float] | None = None) -> JobList:
+async def read_once(server: HistoryServer, *, now: list[float] | None = None) -> JobList:
     clock = now or [0.0]
-    jobs = JobList(server.ask, many=2, whole=300.0, clock=lambda: clock[0])
+    jobs = JobList(server.describe, many=2, whole=300.0, clock=lambda: clock[0])
     await jobs.read()
     server.described.clear()
     server.requests = 0
@@ -239,7 +239,7 @@ async def read_once(server: Server, *, now: list[float] | None = None) -> JobLis
 
 
 async def test_a_partial_reading_sees_starts_ends_and_arrivals_in_three_requests() -> None:
-    server = Server()
+    server = HistoryServer()
     for number in range(4):
         server.set(str(number), 10)
     server.set("4", 10, "R")
@@ -254,8 +254,8 @@ async def test_a_partial_reading_sees_starts_ends_and_arrivals_in_three_requests
     assert sorted(server.described) == ["0", "4", "9"]
 
 
-async def test_a_job_that_began_and_ended_between_two_readings_is_over() -> None:
-    server = Server()
+async def test_a_job_that_began_and_ended_between_two_readings_has_ended() -> None:
+    server = HistoryServer()
     for number in range(3):
         server.set(str(number), 10)
     jobs = await read_once(server)
@@ -264,9 +264,9 @@ async def test_a_job_that_began_and_ended_between_two_readings_is_over() -> None
     assert await partly(jobs) == ({"0": "Q", "2": "Q"}, [])
 
 
-async def test_jobs_that_were_only_written_on_wait_for_the_next_whole_reading() -> None:
+async def test_jobs_with_only_written_attributes_wait_for_the_next_full_reading() -> None:
     now = [0.0]
-    server = Server()
+    server = HistoryServer()
     for number in range(200):
         server.set(str(number), 10)
     jobs = await read_once(server, now=now)
@@ -281,7 +281,7 @@ async def test_jobs_that_were_only_written_on_wait_for_the_next_whole_reading() 
 
 async def test_a_job_that_changes_after_a_partial_reading_in_the_same_second_is_described_again() -> None:
     now = [0.0]
-    server = Server()
+    server = HistoryServer()
     for number in range(3):
         server.set(str(number), 10)
     jobs = await read_once(server, now=now)
@@ -295,8 +295,8 @@ async def test_a_job_that_changes_after_a_partial_reading_in_the_same_second_is_
     assert found["1"]["comment"] == "in the same second"
 
 
-async def test_an_array_is_described_again_with_each_start_and_end_of_a_subjob() -> None:
-    server = Server()
+async def test_an_array_is_described_again_at_each_start_and_end_of_a_subjob() -> None:
+    server = HistoryServer()
     server.set("5[].s", 10, "B", array="True", array_indices_remaining="2-3")
     server.set("5[1].s", 10, "R")
     server.set("6.s", 10)
@@ -311,8 +311,8 @@ async def test_an_array_is_described_again_with_each_start_and_end_of_a_subjob()
     assert array.values["array_indices_remaining"] == "3"
 
 
-async def test_where_more_has_changed_than_can_be_named_all_is_read() -> None:
-    server = Server()
+async def test_too_many_changes_cause_a_full_reading() -> None:
+    server = HistoryServer()
     for number in range(3):
         server.set(str(number), 10)
     jobs = await read_once(server)
@@ -321,18 +321,18 @@ async def test_where_more_has_changed_than_can_be_named_all_is_read() -> None:
     assert await jobs.read_changes() is None
 
 
-async def test_nothing_is_read_partly_before_and_long_after_a_whole_reading() -> None:
+async def test_partial_readings_occur_only_after_a_recent_full_reading() -> None:
     now = [0.0]
-    server = Server()
+    server = HistoryServer()
     server.set("1", 10)
-    assert await JobList(server.ask).read_changes() is None
+    assert await JobList(server.describe).read_changes() is None
     jobs = await read_once(server, now=now)
     now[0] = 300.0
     assert await jobs.read_changes() is None
 
 
 async def test_the_history_of_a_server_without_jobs_is_not_listed() -> None:
-    server = Server(over={str(number): {"job_state": "F", "mtime": "5"} for number in range(100)})
+    server = HistoryServer(over={str(number): {"job_state": "F", "mtime": "5"} for number in range(100)})
     jobs = await read_once(server)
     assert await jobs.read_changes() is None
     assert server.requests == 0

@@ -88,13 +88,13 @@ def to(body: bytes, destination: str) -> bytes:
 async def test_a_recorded_move_is_answered_as_the_server_was_then(row: dict[str, Any]) -> None:
     came: list[MovedJob] = []
 
-    async def take(moved: MovedJob) -> None:
+    async def receive_job(moved: MovedJob) -> None:
         came.append(moved)
         if row is REFUSED:
             raise DrainError("the federation refuses it: no such user")
 
     receiver = Receiver("127.0.0.1", 0, any_port=True, most=MOST_SCRIPT)
-    async with receiver.expect(row["job"], take) as expected, called(expected.destination) as line:
+    async with receiver.expect(row["job"], receive_job) as expected, called(expected.destination) as line:
         for direction, body in row["talk"]:
             if direction == "C->S":
                 line.send(to(body.encode("latin-1"), expected.destination))
@@ -113,12 +113,12 @@ async def test_a_recorded_move_is_answered_as_the_server_was_then(row: dict[str,
         assert found["Job_Owner"] == "pbsu1@opbs"
 
 
-async def test_a_job_that_nobody_asked_for_is_refused() -> None:
-    async def take(moved: MovedJob) -> None:
+async def test_an_unexpected_job_is_refused() -> None:
+    async def receive_job(moved: MovedJob) -> None:
         raise AssertionError(moved)
 
     receiver = Receiver("127.0.0.1", 0, any_port=True, most=10)
-    async with receiver.expect("7.s", take) as expected:
+    async with receiver.expect("7.s", receive_job) as expected:
         where = expected.destination.partition("@")[2]
         for job, destination in (("7.s", f"grid@{where}"), ("8.s", expected.destination)):
             async with called(destination) as line:
@@ -134,26 +134,26 @@ async def test_a_job_that_nobody_asked_for_is_refused() -> None:
     await receiver.close()
 
 
-async def test_who_is_no_server_is_not_listened_to() -> None:
-    async def take(moved: MovedJob) -> None:
+async def test_a_client_that_is_no_server_is_refused() -> None:
+    async def receive_job(moved: MovedJob) -> None:
         raise AssertionError(moved)
 
     receiver = Receiver("127.0.0.1", 0, most=10)
-    async with receiver.expect("7.s", take) as expected, called(expected.destination) as line:
+    async with receiver.expect("7.s", receive_job) as expected, called(expected.destination) as line:
         line.send(encode_request(QueueJobRequest(job="7.s", destination=expected.destination), user="root"))
         assert await line.receive() == b""
     await receiver.close()
 
 
-async def test_of_a_script_without_end_no_more_is_kept_than_says_so() -> None:
+async def test_an_endless_script_is_cut_just_beyond_the_limit() -> None:
     came: list[MovedJob] = []
 
-    async def take(moved: MovedJob) -> None:
+    async def receive_job(moved: MovedJob) -> None:
         came.append(moved)
 
     receiver = Receiver("127.0.0.1", 0, any_port=True, most=100)
     borrow = [body.encode("latin-1") for direction, body in TAKEN["talk"] if direction == "C->S"]
-    async with receiver.expect(TAKEN["job"], take) as expected, called(expected.destination) as line:
+    async with receiver.expect(TAKEN["job"], receive_job) as expected, called(expected.destination) as line:
         for body in (to(borrow[0], expected.destination), borrow[1], borrow[1], borrow[1], borrow[2]):
             line.send(body)
             await line.receive()
@@ -298,7 +298,7 @@ async def test_a_job_in_transit_is_not_altered_and_its_deletion_comes_too_late()
         assert await line.receive() == ROWS[-1]["reply"].encode("latin-1")
 
 
-async def test_where_nobody_listens_the_job_stays() -> None:
+async def test_a_job_stays_if_the_receiver_does_not_listen() -> None:
     async with moving(TAKEN) as (emulated, _, destination, line):
         nowhere = destination.rpartition(":")[0] + ":1"
         line.send(move(TAKEN["job"], nowhere))

@@ -81,7 +81,7 @@ def shown(state: ServerState) -> dict[str, tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_reading_of_jobs_alone_shows_starts_ends_and_arrivals_as_a_whole_one_does(
+async def test_a_reading_of_jobs_shows_the_same_starts_ends_and_arrivals_as_a_full_reading(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server_adapter.servers.openpbs.jobs.MANY", 1)

@@ -36,27 +36,27 @@ class Counting(Site):
                 self.nodes[node] = self.nodes[node] | {"resources_assigned.ncpus": str(used)}
         return found
 
-    def looks(self) -> int:
+    def count_views(self) -> int:
         return sum(isinstance(one, StatusRequest | SelectStatusRequest) for one in self.peer.seen)
 
 
 async def at_once(site: Counting, directory: Path, **where: str) -> tuple[list[RunOutcome], int]:
     """Decides runs of one-core jobs on these nodes at the same moment; the outcomes, and how many looks."""
-    server: OpenPBSServer = site.server_of(directory)
+    server: OpenPBSServer = site.make_server(directory)
     await server.become_scheduler(lambda _: None)
     state = await server.read()
-    before = site.looks()
+    before = site.count_views()
     decisions = [
         run(f"{job[1:]}.s", state.jobs[f"{job[1:]}.s"].version, ShareFacts(node, 1))
         for job, node in where.items()
     ]
     outcomes = await asyncio.gather(*(server.run(one, lambda: None) for one in decisions))
-    looks = site.looks() - before
+    views = site.count_views() - before
     await server.close()
-    return list(outcomes), looks
+    return list(outcomes), views
 
 
-async def test_decisions_that_wait_together_share_one_look(tmp_path: Path) -> None:
+async def test_simultaneous_decisions_share_a_view(tmp_path: Path) -> None:
     site = Counting(jobs={f"{number}.s": dict(ONE) for number in range(1, 9)})
     where = {f"j{number}": f"n{1 + number % 2}" for number in range(1, 9)}
     async with site.peer.listening():
@@ -66,7 +66,7 @@ async def test_decisions_that_wait_together_share_one_look(tmp_path: Path) -> No
     assert looks == 4  # the server, the jobs, two vnodes
 
 
-async def test_a_shared_look_counts_what_the_runs_before_have_taken(tmp_path: Path) -> None:
+async def test_a_shared_view_counts_resources_of_earlier_runs(tmp_path: Path) -> None:
     site = Counting(jobs={f"{number}.s": dict(ONE) for number in range(1, 7)})
     async with site.peer.listening():
         outcomes, _ = await at_once(site, tmp_path, **{f"j{number}": "n1" for number in range(1, 7)})
@@ -75,7 +75,7 @@ async def test_a_shared_look_counts_what_the_runs_before_have_taken(tmp_path: Pa
     assert len(site.runs()) == 4
 
 
-async def test_what_a_shared_look_refuses_is_looked_at_again(tmp_path: Path) -> None:
+async def test_a_refusal_by_a_shared_view_is_checked_with_a_new_view(tmp_path: Path) -> None:
     """The node was full when the others were looked at, and is free by now."""
     site = Counting(jobs={f"{number}.s": dict(ONE) for number in range(1, 4)})
     site.nodes["n2"] = NODE | {"resources_assigned.ncpus": "4"}
@@ -92,7 +92,7 @@ async def test_what_a_shared_look_refuses_is_looked_at_again(tmp_path: Path) -> 
     assert [one.accepted for one in outcomes] == [True] * 3
 
 
-async def test_a_job_that_is_to_be_alone_is_never_joined_through_a_shared_look(tmp_path: Path) -> None:
+async def test_an_exclusive_job_is_never_joined_through_a_shared_view(tmp_path: Path) -> None:
     alone = ONE | {"Resource_List.place": "free:excl"}
     site = Counting(jobs={"1.s": alone, "2.s": dict(ONE)})
     usual = site.answer

@@ -37,7 +37,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Desk:
+class DrainHarness:
     """An emulated server with a routing queue, and what drains it."""
 
     def __init__(self, server: EmulatedOpenPBS, directory: Path, **options: Any) -> None:
@@ -84,7 +84,7 @@ class Desk:
         await self.end()
         self.begin()
 
-    def give(self, **more: Any) -> str:
+    def submit_job(self, **more: Any) -> str:
         return self.server.enter(replace(ORDER, **more))
 
     def job(self, name: str) -> Job:
@@ -99,16 +99,16 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def make_desk(tmp_path: Path) -> AsyncIterator[DrainHarness]:
     async with EmulatedOpenPBS([NodeSpec("n1", 4, memory=8 << 20)], time_scale=0) as server:
         server.cluster.attributes["job_history_enable"] = "True"
-        made = Desk(server, tmp_path)
+        made = DrainHarness(server, tmp_path)
         yield made
         await made.end()
 
 
-async def test_a_job_goes_whole_and_is_moved_away_here(desk: Desk) -> None:
-    name, local = desk.give(), desk.give(queue="workq")
+async def test_a_job_is_transferred_completely_and_moved_out_here(desk: DrainHarness) -> None:
+    name, local = desk.submit_job(), desk.submit_job(queue="workq")
     assert await desk.drain.round() == 1
     (body,) = desk.federation.jobs.values()
     assert body["owner"] == "alice@org"
@@ -125,35 +125,35 @@ async def test_a_job_goes_whole_and_is_moved_away_here(desk: Desk) -> None:
     assert desk.open() == []
 
 
-async def test_a_job_by_nodes_and_one_that_names_a_program_go_as_they_were_asked_for(
-    desk: Desk,
+async def test_node_requests_and_executables_are_transferred_as_requested(
+    desk: DrainHarness,
 ) -> None:
-    desk.give(resources={"nodes": "1:ppn=2"})
+    desk.submit_job(resources={"nodes": "1:ppn=2"})
     words = {
         "executable": "<jsdl-hpcpa:Executable>/bin/sleep</jsdl-hpcpa:Executable>",
         "argument_list": "<jsdl-hpcpa:Argument>a &amp; b</jsdl-hpcpa:Argument>",
     }
-    desk.give(script="", extra=words)
+    desk.submit_job(script="", extra=words)
     assert await desk.drain.round() == 2
     nodes, program = desk.federation.jobs.values()
     assert nodes["resources"] == {"nodes": "1:ppn=2"}
     assert program["script"] == "#!/bin/sh\nexec /bin/sleep 'a & b'\n"
 
 
-async def test_a_job_that_asks_for_nothing_goes_for_one_processor(desk: Desk) -> None:
-    name = desk.give(resources={})
+async def test_a_job_without_a_request_is_transferred_with_a_single_processor(desk: DrainHarness) -> None:
+    name = desk.submit_job(resources={})
     assert await desk.drain.round() == 1
     (body,) = desk.federation.jobs.values()
     assert body["resources"] == {"nodes": "1"}
     assert name not in desk.open()
 
 
-async def test_what_the_server_makes_of_a_select_does_not_go(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+async def test_derived_resources_of_a_select_are_not_transferred(
+    desk: DrainHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As seen of one that was restarted since: it sends the sums of the chunks, too."""
     desk.server.cluster.resources["scratch"] = ("size", "nh")
-    desk.give(resources={"select": "2:ncpus=2:mem=1gb:scratch=3gb", "walltime": "00:10:00"})
+    desk.submit_job(resources={"select": "2:ncpus=2:mem=1gb:scratch=3gb", "walltime": "00:10:00"})
     whole = desk.server.mover._send
 
     async def send(to: Any, queued: Any, script: bytes) -> bool:
@@ -169,8 +169,10 @@ async def test_what_the_server_makes_of_a_select_does_not_go(
 
 
 @pytest.mark.parametrize("lost", ["requests", "answers"])
-async def test_a_job_whose_answer_was_lost_waits_on_hold_and_goes_once(desk: Desk, lost: str) -> None:
-    name = desk.give()
+async def test_a_job_with_a_lost_answer_waits_held_and_is_transferred_once(
+    desk: DrainHarness, lost: str
+) -> None:
+    name = desk.submit_job()
     desk.federation.loses = lost
     assert await desk.drain.round() == 0
     assert (desk.job(name).state, desk.job(name).holds) == (JobState.HELD, {"o"})
@@ -187,10 +189,10 @@ async def test_a_job_whose_answer_was_lost_waits_on_hold_and_goes_once(desk: Des
 
 @pytest.mark.parametrize("taken", [False, True])
 async def test_a_move_that_breaks_off_at_any_step_is_done_again(
-    desk: Desk, taken: bool, monkeypatch: pytest.MonkeyPatch
+    desk: DrainHarness, taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The adapter is killed while the server sends the job: before it is asked for, or after."""
-    name = desk.give()
+    name = desk.submit_job()
     whole = desk.server.mover._send
 
     async def cut(to: Any, queued: Any, script: bytes) -> bool:
@@ -209,9 +211,9 @@ async def test_a_move_that_breaks_off_at_any_step_is_done_again(
     assert desk.job(name).moved
 
 
-async def lose(desk: Desk) -> str:
+async def lose(desk: DrainHarness) -> str:
     """A job that the federation has, of which the adapter does not know it."""
-    name = desk.give()
+    name = desk.submit_job()
     desk.federation.loses = "answers"
     assert await desk.drain.round() == 0
     desk.federation.loses = ""
@@ -219,8 +221,8 @@ async def lose(desk: Desk) -> str:
     return name
 
 
-async def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_it_is(
-    desk: Desk,
+async def test_a_job_altered_before_its_transfer_is_withdrawn_and_transferred_as_altered(
+    desk: DrainHarness,
 ) -> None:
     name = await lose(desk)
     desk.job(name).resources["walltime"] = "00:20:00"
@@ -238,8 +240,8 @@ async def test_a_job_that_was_altered_before_it_went_is_taken_back_and_goes_as_i
     assert desk.open() == []
 
 
-async def test_a_job_that_its_owner_held_before_it_went_is_taken_back_and_stays(
-    desk: Desk,
+async def test_a_job_held_by_its_owner_before_its_transfer_is_withdrawn_and_stays(
+    desk: DrainHarness,
 ) -> None:
     name = await lose(desk)
     desk.job(name).holds.add("u")
@@ -259,8 +261,8 @@ async def test_a_job_that_its_owner_held_before_it_went_is_taken_back_and_stays(
     assert desk.job(name).moved
 
 
-async def test_a_job_that_was_cancelled_there_is_not_asked_for_anew_before_it_is_known_not_to_run(
-    desk: Desk,
+async def test_a_job_cancelled_there_is_offered_again_only_after_it_cannot_run(
+    desk: DrainHarness,
 ) -> None:
     name = await lose(desk)
     desk.federation.cancelled.append("1")  # by its owner, there
@@ -274,7 +276,7 @@ async def test_a_job_that_was_cancelled_there_is_not_asked_for_anew_before_it_is
     assert desk.job(name).moved
 
 
-async def test_a_job_that_was_deleted_before_it_went_is_taken_back(desk: Desk) -> None:
+async def test_a_job_deleted_before_its_transfer_is_withdrawn(desk: DrainHarness) -> None:
     name = await lose(desk)
     lifecycle.delete(desk.server.cluster, desk.job(name))
     assert await desk.drain.round() == 0
@@ -282,8 +284,8 @@ async def test_a_job_that_was_deleted_before_it_went_is_taken_back(desk: Desk) -
     assert desk.open() == []
 
 
-async def test_a_job_that_was_altered_when_it_had_run_there_is_removed_here(
-    desk: Desk,
+async def test_a_job_altered_after_it_ran_there_is_removed_here(
+    desk: DrainHarness,
 ) -> None:
     name = await lose(desk)
     desk.job(name).resources["walltime"] = "00:20:00"
@@ -296,7 +298,7 @@ async def test_a_job_that_was_altered_when_it_had_run_there_is_removed_here(
     assert desk.open() == []
 
 
-async def test_a_job_that_went_unseen_stays_with_the_federation(desk: Desk) -> None:
+async def test_a_job_that_went_unseen_stays_with_the_federation(desk: DrainHarness) -> None:
     """The adapter was killed after its last word, before it heard what became of it."""
     name = await lose(desk)
     desk.job(name).moved = "federation-1@127.0.0.1"
@@ -317,10 +319,10 @@ async def test_a_job_that_went_unseen_stays_with_the_federation(desk: Desk) -> N
         ({}, "no such walltime", "the federation refuses it: no such walltime"),
     ],
 )
-async def test_a_job_that_cannot_go_stays_and_says_why(
-    desk: Desk, more: dict[str, Any], refuses: str, said: str
+async def test_a_job_that_cannot_be_transferred_stays_with_the_reason(
+    desk: DrainHarness, more: dict[str, Any], refuses: str, said: str
 ) -> None:
-    name = desk.give(**more)
+    name = desk.submit_job(**more)
     desk.federation.refuses = refuses
     assert await desk.drain.round() == 0
     jobs = [job for job in desk.server.cluster.jobs.values() if name in (job.id, job.array)]
@@ -333,44 +335,44 @@ async def test_a_job_that_cannot_go_stays_and_says_why(
     assert desk.open() == []
 
 
-async def test_while_the_federation_is_away_jobs_are_left_alone(desk: Desk) -> None:
-    name = desk.give()
+async def test_jobs_are_not_held_during_an_outage_of_the_federation(desk: DrainHarness) -> None:
+    name = desk.submit_job()
     desk.federation.ready = 503
     assert await desk.drain.round() == 0
     assert (desk.job(name).state, desk.job(name).holds) == (JobState.QUEUED, set())
 
 
-async def test_a_hold_of_somebody_else_is_respected(desk: Desk) -> None:
-    users, operators = desk.give(holds="u"), desk.give(holds="o")
+async def test_a_foreign_hold_is_respected(desk: DrainHarness) -> None:
+    users, operators = desk.submit_job(holds="u"), desk.submit_job(holds="o")
     assert await desk.drain.round() == 0
     assert desk.job(users).holds == {"u"}
     assert desk.job(operators).holds == {"o"}
     assert desk.open() == []
 
 
-async def test_where_the_server_does_not_reach_us_it_is_said_what_to_set(
-    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_an_unreachable_receiver_is_reported_with_the_setting(
+    desk: DrainHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = desk.give()
+    name = desk.submit_job()
 
-    async def away(to: Any) -> Any:
+    async def refuse_connection(to: Any) -> Any:
         raise ConnectionRefusedError(to)
 
-    monkeypatch.setattr(desk.server.mover, "_connect", away)
+    monkeypatch.setattr(desk.server.mover, "_connect", refuse_connection)
     assert await desk.drain.round() == 0
     assert "the server did not come to federation-" in caplog.text
     assert "see drain.host" in caplog.text
     assert desk.job(name).state is JobState.HELD
 
 
-async def test_a_port_that_cannot_be_had_is_told_and_no_job_moves(
+async def test_a_port_in_use_is_reported_and_no_job_moves(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     taken = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
     async with EmulatedOpenPBS([NodeSpec("n1", 4)], time_scale=0) as server:
-        desk = Desk(server, tmp_path, **{"drain.port": port})
-        name = desk.give()
+        desk = DrainHarness(server, tmp_path, **{"drain.port": port})
+        name = desk.submit_job()
         assert await desk.drain.round() == 0
         assert f"jobs cannot be received at 127.0.0.1:{port}" in caplog.text
         assert not desk.job(name).moved
@@ -379,9 +381,9 @@ async def test_a_port_that_cannot_be_had_is_told_and_no_job_moves(
 
 
 async def test_nothing_is_held_or_moved_unless_queues_are_drained_as_scheduler(
-    desk: Desk,
+    desk: DrainHarness,
 ) -> None:
-    name = desk.give()
+    name = desk.submit_job()
     options: tuple[dict[str, Any], ...] = ({"mode": "adviser"}, {"drain.queues": []})
     for option in options:
         settings = load_settings(None, desk.values | option)

@@ -51,18 +51,20 @@ def server(directory: Path, mode: str, auth: str = "auto") -> OpenPBSServer:
     return made
 
 
-def ask(*command: str) -> str:
+def run_command(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
 
 
 @pytest.mark.parametrize("auth", ["auto", "privileged"])
-async def test_the_state_is_what_the_clients_show(tmp_path: Path, auth: str) -> None:
+async def test_the_state_equals_the_output_of_the_clients(tmp_path: Path, auth: str) -> None:
     found = server(tmp_path, "shadow", auth)
     state = await found.read()
-    shown = {line for line in ask("pbsnodes", "-av").splitlines() if line and not line[0].isspace()}
+    shown = {line for line in run_command("pbsnodes", "-av").splitlines() if line and not line[0].isspace()}
     assert state.nodes.keys() == shown
     assert state.server.version
-    listed = {line.split(": ")[1] for line in ask("qstat", "-f").splitlines() if line.startswith("Job Id: ")}
+    listed = {
+        line.split(": ")[1] for line in run_command("qstat", "-f").splitlines() if line.startswith("Job Id: ")
+    }
     after = (await found.read()).jobs  # a job may end in between
     assert {job for job in state.jobs if job in after and "[" not in job} <= listed
     await found.close()
@@ -77,16 +79,16 @@ async def test_shadow_mode_lets_no_run_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not USER, reason="$PBS_TEST_USER names nobody who may submit")
-async def test_an_estimate_is_written_read_again_and_taken_away(tmp_path: Path) -> None:
+async def test_an_estimate_is_written_read_again_and_removed(tmp_path: Path) -> None:
     submit = ("qsub", "-h", "-l", "select=2:ncpus=1", "--", "/bin/true")
-    job = ask("runuser", "-u", USER, "--", *submit).strip()
+    job = run_command("runuser", "-u", USER, "--", *submit).strip()
     found = server(tmp_path, "adviser")
     try:
         state = await found.read()
         assert state.jobs[job].holds == "u"
         assert state.jobs[job].resources["schedselect"].startswith("2:")
         node = next(iter(state.nodes))
-        tell = WriteAttributes(
+        attribute_write = WriteAttributes(
             id="d1",
             cause="",
             time=1,
@@ -96,7 +98,7 @@ async def test_an_estimate_is_written_read_again_and_taken_away(tmp_path: Path) 
             planned_nodes=(node,),
             text="",
         )
-        assert await found.write(AttributeWrite(tell, comment_free=True))
+        assert await found.write(AttributeWrite(attribute_write, comment_free=True))
         state = await found.read()
         writing = state.writings[job]
         assert (writing.planned_start, writing.planned_nodes, writing.comment) == (2_000_000_000, node, "")
@@ -104,4 +106,4 @@ async def test_an_estimate_is_written_read_again_and_taken_away(tmp_path: Path) 
         assert job not in (await found.read()).writings
     finally:
         await found.close()
-        ask("qdel", job)
+        run_command("qdel", job)

@@ -57,7 +57,7 @@ def described(**reservations: dict[str, str]) -> list[DescribedObject]:
     ]
 
 
-def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none() -> None:
+def test_a_confirmed_reservation_holds_its_vnodes_and_a_pending_one_holds_none() -> None:
     assert server_reservations(described(R7=CONFIRMED)) == {
         "R7.s": ServerReservation(100, 160, ("n1", "n2"), ("R7", "R7:anew"))
     }
@@ -66,23 +66,23 @@ def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none(
     assert pending_reservation(CONFIRMED, ALL) is None
 
 
-def test_all_reservations_let_in_the_jobs_of_each_other_since_their_vnodes_say_which_may_be_where() -> None:
+def test_all_reservations_admit_each_others_jobs_since_vnode_properties_restrict_them() -> None:
     held = server_reservations(described(R7=CONFIRMED, R9=CONFIRMED))
     assert [one.queues for one in held.values()] == [("R7", "R9", "R7:anew"), ("R7", "R9", "R9:anew")]
 
 
-def test_a_new_one_wants_what_it_asks_for_from_its_start_on() -> None:
+def test_a_new_reservation_requests_its_resources_from_its_start() -> None:
     assert pending_reservation(UNCONFIRMED, ALL) == PendingReservation(
         (ReservationOccurrence(100, ASKED, ASKED["select"]),), begin=100
     )
 
 
-def test_one_that_is_made_from_a_job_may_begin_at_any_time() -> None:
+def test_a_reservation_from_a_job_may_begin_at_any_time() -> None:
     found = pending_reservation(UNCONFIRMED | {"reserve_start": str(SOONEST)}, ALL)
     assert found == PendingReservation((ReservationOccurrence(0, ASKED, ASKED["select"]),), begin=None)
 
 
-def test_a_standing_one_wants_vnodes_at_each_of_its_times() -> None:
+def test_a_standing_reservation_requests_vnodes_for_each_occurrence() -> None:
     found = pending_reservation(UNCONFIRMED | DAILY, ALL)
     assert found is not None
     assert found.standing
@@ -90,7 +90,7 @@ def test_a_standing_one_wants_vnodes_at_each_of_its_times() -> None:
     assert found.begin == 100
 
 
-def test_a_rule_goes_by_the_clock_of_its_time_zone() -> None:
+def test_a_rule_follows_the_clock_of_its_time_zone() -> None:
     prague = ZoneInfo("Europe/Prague")
     start = int(datetime(2026, 3, 28, 9, tzinfo=prague).timestamp())
     found = list(recurring("FREQ=DAILY;UNTIL=20260330T120000Z", start, "Europe/Prague"))
@@ -101,7 +101,7 @@ def test_a_rule_goes_by_the_clock_of_its_time_zone() -> None:
     ]
 
 
-def test_the_first_time_of_a_rule_may_be_after_the_start_that_was_asked_for() -> None:
+def test_the_first_occurrence_of_a_rule_may_be_after_the_requested_start() -> None:
     values = UNCONFIRMED | {
         "reserve_rrule": "FREQ=DAILY;BYHOUR=9;BYMINUTE=0;BYSECOND=0;COUNT=2",
         "reserve_count": "2",
@@ -121,13 +121,13 @@ def test_the_first_time_of_a_rule_may_be_after_the_start_that_was_asked_for() ->
         ({"reserve_rrule": "FREQ=EVERY"}, "is not understood"),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_a_problem_in_words(changed: dict[str, str], words: str) -> None:
+def test_a_malformed_rule_is_reported_as_a_problem(changed: dict[str, str], words: str) -> None:
     found = pending_reservation(UNCONFIRMED | DAILY | changed, ALL)
     assert found is not None
     assert words in found.problem
 
 
-def test_a_standing_one_keeps_the_vnodes_of_each_time_that_is_left() -> None:
+def test_a_standing_reservation_holds_the_vnodes_of_each_remaining_occurrence() -> None:
     held = server_reservations(described(R7=STANDING))
     assert {name: (one.start, one.nodes) for name, one in held.items()} == {
         "R7.s": (100, ("n1", "n2")),
@@ -147,7 +147,7 @@ def test_a_standing_one_keeps_the_vnodes_of_each_time_that_is_left() -> None:
     }
 
 
-def test_when_one_time_was_altered_the_others_go_by_the_rule_as_it_was() -> None:
+def test_after_an_altered_occurrence_the_others_follow_the_original_rule() -> None:
     altered = STANDING | {
         "reserve_start": "3700",
         "reserve_end": "3800",
@@ -162,7 +162,7 @@ def test_when_one_time_was_altered_the_others_go_by_the_rule_as_it_was() -> None
     ]
 
 
-def test_of_a_degraded_one_the_units_of_lost_vnodes_are_moved_and_the_others_stay() -> None:
+def test_a_degraded_reservation_moves_only_units_on_lost_vnodes() -> None:
     values = CONFIRMED | {"reserve_state": "10", "reserve_substate": "10", "reserve_retry": "70"}
     found = pending_reservation(values, {"n1", "n3"})
     moved = {"select": "1:ncpus=1", "place": "free", "walltime": "60"}
@@ -174,7 +174,7 @@ def test_of_a_degraded_one_the_units_of_lost_vnodes_are_moved_and_the_others_sta
     assert pending_reservation(values, {"n1"}) is None, "the server does not ask for it now"
 
 
-def test_of_a_standing_one_only_the_times_that_lost_vnodes_are_moved() -> None:
+def test_a_standing_reservation_moves_only_occurrences_with_lost_vnodes() -> None:
     values = STANDING | {"reserve_state": "10", "reserve_substate": "10", "reserve_retry": "70"}
     found = pending_reservation(values, {"n1", "n2"})
     assert found is not None
@@ -183,7 +183,7 @@ def test_of_a_standing_one_only_the_times_that_lost_vnodes_are_moved() -> None:
 
 
 @pytest.mark.parametrize("place", ["pack", "scatter:excl", "free:group=rack"])
-def test_a_degraded_one_whose_place_binds_its_units_is_placed_anew_as_a_whole(place: str) -> None:
+def test_a_degraded_reservation_with_a_binding_place_is_placed_completely(place: str) -> None:
     values = CONFIRMED | {"reserve_state": "10", "reserve_retry": "70", "Resource_List.place": place}
     whole = ReservationOccurrence(100, ASKED | {"place": place, "walltime": "60"}, ASKED["select"])
     assert pending_reservation(values, {"n1"}) == PendingReservation((whole,), since=70, queue="R7:anew")
@@ -194,7 +194,7 @@ def test_a_degraded_one_whose_place_binds_its_units_is_placed_anew_as_a_whole(pl
     assert runs.problem == f"with place={place} a part of it cannot be moved by itself"
 
 
-def test_of_a_standing_one_whose_place_binds_its_units_only_broken_times_are_placed_anew() -> None:
+def test_a_standing_reservation_with_a_binding_place_replaces_only_broken_occurrences() -> None:
     values = STANDING | {"reserve_state": "10", "reserve_retry": "70", "Resource_List.place": "scatter"}
     found = pending_reservation(values, {"n1", "n2"})
     assert found is not None
@@ -202,7 +202,7 @@ def test_of_a_standing_one_whose_place_binds_its_units_only_broken_times_are_pla
     assert [bool(slot.resources) for slot in found.slots] == [False, True, False]
 
 
-def test_where_queues_have_vnodes_reservations_are_on_others() -> None:
+def test_reservations_avoid_vnodes_of_queues() -> None:
     found = pending_reservation(UNCONFIRMED, ALL)
     assert found is not None
     [slot] = outside_queues(found).slots
@@ -217,7 +217,7 @@ def test_where_queues_have_vnodes_reservations_are_on_others() -> None:
     assert outside_queues(stays) == stays
 
 
-def test_a_standing_one_that_was_altered_before_it_had_vnodes_is_refused() -> None:
+def test_a_standing_reservation_altered_before_it_had_vnodes_is_refused() -> None:
     """Confirmed, it would have vnodes for one time alone, and a real server broke down when that was over."""
     altered = {"reserve_state": "11", "reserve_substate": "1", "reserve_end": "170"}
     wanted = pending_reservation(UNCONFIRMED | DAILY | altered, ALL)
@@ -231,14 +231,14 @@ def test_a_standing_one_that_was_altered_before_it_had_vnodes_is_refused() -> No
     assert len(single.slots) == 1, "one that does not come again has vnodes for all of its time"
 
 
-def test_an_altered_one_wants_vnodes_anew_and_its_own_count_as_free() -> None:
+def test_an_altered_reservation_requests_vnodes_and_its_own_count_as_free() -> None:
     values = CONFIRMED | {"reserve_state": "11", "reserve_start": "500", "reserve_end": "560"}
     assert pending_reservation(values, ALL) == PendingReservation(
         (ReservationOccurrence(500, ASKED, ASKED["select"]),), begin=500, queue="R7:anew"
     )
 
 
-def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None:
+def test_a_running_reservation_retains_its_vnodes_if_they_are_free_for_longer() -> None:
     values = CONFIRMED | {
         "reserve_state": "11",
         "reserve_substate": "5",
@@ -265,13 +265,13 @@ def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None
     assert "while it runs" in smaller.problem
 
 
-def test_jobs_of_a_reservation_may_begin_when_it_does() -> None:
+def test_jobs_of_a_reservation_may_begin_with_it() -> None:
     assert begins(described(R7=CONFIRMED, R8=UNCONFIRMED)) == {"R7": 100}
     altered = CONFIRMED | {"reserve_state": "11"}
     assert begins(described(R7=altered)) == {"R7": 160}, "out of its way until that is settled"
 
 
-def test_where_the_times_of_a_standing_one_are_is_one_text() -> None:
+def test_the_vnodes_of_all_occurrences_are_written_as_a_single_text() -> None:
     places = ["(n1:ncpus=1)", "(n1:ncpus=1)", "(n2:ncpus=1)+(n2:ncpus=1)", "(n1:ncpus=1)"]
     text = condensed(places)
     assert text == "4#(n1:ncpus=1){0-1,3}(n2:ncpus=1)+(n2:ncpus=1){2}"

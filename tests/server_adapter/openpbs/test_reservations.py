@@ -42,7 +42,7 @@ class Plan:
 
 
 @dataclass
-class Server:
+class RecordingServer:
     """Takes what is confirmed."""
 
     told: list[tuple[str, list[OccurrencePlacement]]] = field(default_factory=list)
@@ -68,8 +68,8 @@ def pending_reservations(**starts: int) -> ServerState:
 
 def house(
     answer: PossibleStart | Exception | Callable[[int], PossibleStart],
-) -> tuple[ReservationConfirmer, Server, Plan]:
-    server, plan = Server(), Plan(answer)
+) -> tuple[ReservationConfirmer, RecordingServer, Plan]:
+    server, plan = RecordingServer(), Plan(answer)
     return ReservationConfirmer(server, plan, lambda: NOW), server, plan  # type: ignore[arg-type]
 
 
@@ -93,13 +93,13 @@ async def test_a_request_that_nobody_understands_is_a_refusal() -> None:
     assert server.told == [("R1", [])]
 
 
-async def test_one_that_has_begun_already_begins_now() -> None:
+async def test_a_reservation_past_its_start_begins_now() -> None:
     reservations, server, plan = house(PossibleStart(NOW, SHARES, ""))
     await reservations.settle(pending_reservations(R1=NOW - 20))
     assert (server.told, plan.asked) == ([("R1", [OccurrencePlacement(NOW - 20, SHARES)])], [NOW])
 
 
-async def test_two_are_settled_one_after_the_other_so_that_they_do_not_get_the_same_nodes() -> None:
+async def test_two_reservations_are_settled_in_sequence_on_different_nodes() -> None:
     reservations, server, _ = house(PossibleStart(2_000, SHARES, ""))
     state = pending_reservations(R1=2_000, R2=2_000)
     await reservations.settle(state)
@@ -108,7 +108,7 @@ async def test_two_are_settled_one_after_the_other_so_that_they_do_not_get_the_s
     assert [name for name, _ in server.told] == ["R1", "R2"]
 
 
-async def test_while_the_daemon_is_away_a_reservation_waits() -> None:
+async def test_a_reservation_waits_during_an_outage_of_the_daemon() -> None:
     reservations, server, plan = house(DaemonAwayError("no answer"))
     with pytest.raises(DaemonAwayError):
         await reservations.settle(pending_reservations(R1=2_000))
@@ -117,7 +117,7 @@ async def test_while_the_daemon_is_away_a_reservation_waits() -> None:
     assert server.told == [("R1", [OccurrencePlacement(2_000, SHARES)])]
 
 
-async def test_a_standing_one_has_all_of_its_times_or_none() -> None:
+async def test_a_standing_reservation_gets_all_occurrences_or_none() -> None:
     standing = ServerState(
         pending_reservations={
             "R1": PendingReservation((slot(2_000), slot(9_000)), standing=True, begin=2_000)
@@ -144,7 +144,7 @@ async def test_a_time_that_keeps_its_nodes_is_no_question() -> None:
     assert server.told == [("R1", [OccurrencePlacement(2_000, ()), OccurrencePlacement(9_000, SHARES)])]
 
 
-async def test_what_it_holds_already_counts_as_free_for_an_altered_one() -> None:
+async def test_vnodes_of_an_altered_reservation_count_as_free_for_it() -> None:
     reservations, _, plan = house(PossibleStart(2_000, SHARES, ""))
     await reservations.settle(
         ServerState(pending_reservations={"R1": PendingReservation((slot(2_000),), queue="R1")})
@@ -152,7 +152,7 @@ async def test_what_it_holds_already_counts_as_free_for_an_altered_one() -> None
     assert plan.queues == ["R1"]
 
 
-async def test_one_without_a_start_begins_as_soon_as_the_plan_has_room() -> None:
+async def test_a_reservation_without_a_start_begins_at_the_earliest_fit() -> None:
     reservations, server, plan = house(PossibleStart(7_777, SHARES, ""))
     await reservations.settle(
         ServerState(pending_reservations={"R1": PendingReservation((slot(0),), begin=None)})
@@ -160,7 +160,7 @@ async def test_one_without_a_start_begins_as_soon_as_the_plan_has_room() -> None
     assert (plan.asked, server.told) == ([NOW], [("R1", [OccurrencePlacement(7_777, SHARES)])])
 
 
-async def test_one_that_was_altered_again_is_settled_again_and_one_too_early_waits_for_its_moment() -> None:
+async def test_a_reservation_altered_again_is_settled_again_and_a_premature_one_waits() -> None:
     reservations, server, _ = house(lambda begin: PossibleStart(begin, SHARES, ""))
     await reservations.settle(pending_reservations(R1=2_000))
     assert not await reservations.settle(pending_reservations(R1=2_000))
@@ -171,7 +171,9 @@ async def test_one_that_was_altered_again_is_settled_again_and_one_too_early_wai
     assert [places[0].start for _, places in server.told] == [2_000, 3_000]
 
 
-async def test_what_cannot_be_had_is_refused_with_its_reason_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_impossible_reservation_is_refused_once_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     reservations, server, _ = house(PossibleStart(2_000, SHARES, ""))
     state = ServerState(pending_reservations={"R1": PendingReservation((), problem="500 times are too many")})
     await reservations.settle(state)

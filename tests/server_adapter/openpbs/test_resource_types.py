@@ -80,7 +80,7 @@ ODD: Final = (
 _SIZE_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
-def long_of(text: str) -> int | None:
+def long_resource(text: str) -> int | None:
     digits = text.removeprefix("-") if text[:1] == "-" else text.removeprefix("+")
     return int(text) if digits.isascii() and digits.isdigit() else None
 
@@ -94,7 +94,7 @@ def encode_text(text: str) -> int | None:
     return word * (int(number) << _SIZE_UNITS[unit]) if number.isascii() and number.isdigit() else None
 
 
-def float_of(text: str) -> Decimal | None:
+def float_resource(text: str) -> Decimal | None:
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -102,7 +102,7 @@ def float_of(text: str) -> Decimal | None:
     return number if number.is_finite() and text.isascii() and "_" not in text else None
 
 
-def boolean_of(text: str) -> bool | None:
+def boolean_resource(text: str) -> bool | None:
     return (
         True
         if text.lower() in ["true", "t", "y", "1"]
@@ -113,7 +113,12 @@ def boolean_of(text: str) -> bool | None:
 
 
 def readable(kind: str, text: str) -> bool:
-    read = {"long": long_of, "size": encode_text, "float": float_of, "boolean": boolean_of}.get(kind)
+    read = {
+        "long": long_resource,
+        "size": encode_text,
+        "float": float_resource,
+        "boolean": boolean_resource,
+    }.get(kind)
     return read is None or read(text) is not None
 
 
@@ -121,22 +126,22 @@ def fits(kind: str, asked: str, offered: str | None) -> bool:
     """Whether a node that offers the value, or on which none is set, has what a chunk asks for."""
     match kind:
         case "long":
-            return (long_of(asked) or 0) <= max(0, long_of(offered) or 0 if offered else 0)
+            return (long_resource(asked) or 0) <= max(0, long_resource(offered) or 0 if offered else 0)
         case "size":
             kib = -(-(encode_text(asked) or 0) // 1024)
             return kib <= -(-(encode_text(offered) or 0 if offered else 0) // 1024)
         case "float":
-            return (float_of(asked) or 0) <= max(
-                Decimal(0), float_of(offered) or Decimal(0) if offered else Decimal(0)
+            return (float_resource(asked) or 0) <= max(
+                Decimal(0), float_resource(offered) or Decimal(0) if offered else Decimal(0)
             )
         case "boolean":
-            return boolean_of(asked) == (boolean_of(offered) if offered else False)
+            return boolean_resource(asked) == (boolean_resource(offered) if offered else False)
         case _:
             return offered is not None and asked in [one.strip() for one in offered.split(",")]
 
 
 def asks_nothing(kind: str, asked: str) -> bool:
-    number = {"long": long_of, "size": encode_text, "float": float_of}.get(kind)
+    number = {"long": long_resource, "size": encode_text, "float": float_resource}.get(kind)
     return number is not None and (number(asked) or 0) <= 0
 
 
@@ -155,13 +160,13 @@ def read(types: ResourceTypes, name: str, asked: str, node: NodeFacts) -> Parsed
     st.sampled_from(ODD),
     st.none() | st.sampled_from(ODD) | st.lists(st.sampled_from(ODD), min_size=2, max_size=3).map(",".join),
 )
-def test_a_request_fits_a_node_as_the_servers_documents_say(
+def test_a_request_fits_a_node_as_documented_by_the_server(
     kind: str, flags: str, name: str, asked: str, offered: str | None
 ) -> None:
     if offered is not None and not readable(kind, offered):
         offered = None  # the server refuses such a value, so that none is set
     if offered is not None and kind == "boolean":
-        offered = str(boolean_of(offered))  # as the server writes it
+        offered = str(boolean_resource(offered))  # as the server writes it
     types = ResourceTypes({"Thing": ResourceFacts(kind, flags)})
     values = {"state": "free", "resources_available.ncpus": "4", "resources_available.host": "n1"}
     if offered is not None:
@@ -214,7 +219,7 @@ def nodes_with(kind: str, values: Sequence[str]) -> list[Node]:
 
 
 @pytest.mark.parametrize("values", [("1", "2"), ("8.1", "8.10"), ("true", "false"), ("1kb", "1024")])
-def test_a_placement_set_has_one_value_of_a_string_whatever_it_looks_like(values: tuple[str, str]) -> None:
+def test_a_placement_set_has_a_single_value_of_a_string_in_any_form(values: tuple[str, str]) -> None:
     nodes = nodes_with("string", [values[0], values[0], values[1], values[1]])
     types = ResourceTypes({"rack": ResourceFacts("string", "h")})
     resources = {"select": "2:ncpus=4", "place": "scatter:group=RACK"}
@@ -247,7 +252,7 @@ def test_the_exec_vnode_has_the_servers_names_and_charges_amounts_alone() -> Non
     assert where == "(n1:ncpus=2:mem=1048576kb:Scratch=1048576kb:load=0.5:lic=3)"
 
 
-def test_a_unit_runs_on_the_vnode_that_has_its_string_though_it_looks_like_a_boolean() -> None:
+def test_a_unit_runs_on_the_vnode_with_its_string_even_if_it_resembles_a_boolean() -> None:
     types = ResourceTypes({"flavour": ResourceFacts("string", "h")})
     where = exec_vnode(
         "1:ncpus=1:flavour=true+1:ncpus=1:flavour=True",
@@ -259,13 +264,13 @@ def test_a_unit_runs_on_the_vnode_that_has_its_string_though_it_looks_like_a_boo
 
 
 @pytest.mark.anyio
-async def test_a_server_that_tells_no_types_is_read_by_the_look_of_values_and_that_is_logged_once(
+async def test_a_server_without_types_is_read_by_the_form_of_values_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     scripted = ScriptedSite(refuse={RequestCode.STATUS_RESOURCE: 15000})
     scripted.nodes["n1"] |= {"resources_available.rack": "12", "resources_available.os": "linux"}
     async with scripted.peer.listening():
-        adapter = scripted.server_of(tmp_path)
+        adapter = scripted.make_server(tmp_path)
         states = [await adapter.read() for _ in range(2)]
         scripted.refuse.clear()
         scripted.resources["rack"] = {"type": "string", "flag": "h"}

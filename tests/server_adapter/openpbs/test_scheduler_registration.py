@@ -85,7 +85,7 @@ async def test_shadow_mode_lets_nothing_out_that_changes_the_server() -> None:
         assert not any(isinstance(request, RunRequest) for request in peer.seen)
 
 
-async def test_who_is_not_trusted_is_told_so_and_by_which_code() -> None:
+async def test_an_untrusted_client_is_reported_with_the_code() -> None:
     async with Peer(lambda _: [refusal(OpenPBSErrorCode.BADCRED, "Invalid credential")]).listening() as peer:
         with pytest.raises(RightsError, match=r"does not trust root here.*15019 BADCRED"):
             await connect(peer)
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_packet_are_refused_at_once() -> None:
         PacketSplitter().feed(b"+2+2+0+0+1+0 and more")
 
 
-async def test_without_munge_the_error_says_what_to_do() -> None:
+async def test_a_missing_munge_is_reported_with_a_remedy() -> None:
     with pytest.raises(RightsError, match="is munge installed"):
         await Munge(("/nonexistent/munge",)).connect(Address("127.0.0.1", 1), "root")
 
@@ -126,7 +126,7 @@ async def test_without_munge_the_error_says_what_to_do() -> None:
 # -- the scheduler's place ---------------------------------------------------------------------------
 
 
-async def test_a_place_that_is_taken_is_not_fought_for() -> None:
+async def test_a_registration_held_by_another_scheduler_is_respected() -> None:
     async with Peer(taken=True).listening() as peer:
         primary, secondary = await connect(peer), await connect(peer)
         with pytest.raises(TakenError, match="another scheduler is registered as 'default'"):
@@ -139,7 +139,7 @@ async def test_a_place_that_is_taken_is_not_fought_for() -> None:
     ("code", "words"),
     [(OpenPBSErrorCode.PERM, "PBS_DAEMON_SERVICE_USER"), (OpenPBSErrorCode.UNKSCHED, "create sched mine")],
 )
-async def test_who_may_not_be_the_scheduler_is_told_what_to_do(code: int, words: str) -> None:
+async def test_a_client_that_may_not_be_the_scheduler_gets_a_remedy(code: int, words: str) -> None:
     async with Peer().listening() as peer:
         peer.refuses = code
         primary, secondary = await connect(peer), await connect(peer)
@@ -149,7 +149,7 @@ async def test_who_may_not_be_the_scheduler_is_told_what_to_do(code: int, words:
         await secondary.close()
 
 
-async def test_each_command_makes_us_look_and_its_cycle_ends() -> None:
+async def test_each_command_causes_a_reading_and_its_cycle_ends() -> None:
     looks: list[int] = []
     async with Peer().listening() as peer:
         place = SchedulerRegistration("default", lambda: connect(peer), lambda job: f"no start for {job}")
@@ -183,7 +183,7 @@ async def test_a_qrun_that_leaves_the_nodes_to_us_is_answered_before_its_cycle_e
         await place.close()
 
 
-async def test_after_a_restart_of_the_server_we_register_again_and_look_by_ourselves(
+async def test_after_a_server_restart_the_adapter_registers_and_reads_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     looks: list[int] = []

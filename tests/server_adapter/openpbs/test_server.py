@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 # -- starting ----------------------------------------------------------------------------------------------
 
 
-async def test_a_run_names_each_chunk_and_is_of_the_kind_that_is_acknowledged_at_once(tmp_path: Path) -> None:
+async def test_a_run_names_each_chunk_and_is_acknowledged_at_once(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED)})
     async with site.peer.listening():
         assert (await start(site, tmp_path, ShareFacts("n1", 4, 2 << 20)))[0]
@@ -35,7 +35,7 @@ async def test_a_run_names_each_chunk_and_is_of_the_kind_that_is_acknowledged_at
     assert request.destination == "(n1:ncpus=2:mem=1048576kb)+(n1:ncpus=2:mem=1048576kb)"
 
 
-async def test_a_chunk_runs_on_the_vnode_that_has_what_it_asks_for(tmp_path: Path) -> None:
+async def test_a_chunk_runs_on_the_vnode_that_meets_its_request(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": QUEUED | {"schedselect": "1:ncpus=2+1:ncpus=2:color=red"}})
     site.nodes["n1"]["resources_available.color"] = "red"
     async with site.peer.listening():
@@ -87,14 +87,14 @@ async def test_a_job_that_is_to_be_alone_does_not_join_another(
         assert await start(site, tmp_path, ShareFacts("n1", 1)) == wanted
 
 
-async def test_what_the_server_says_to_a_run_is_told_with_its_code(tmp_path: Path) -> None:
+async def test_a_refused_run_is_reported_with_its_code(tmp_path: Path) -> None:
     for code, busy in ((OpenPBSErrorCode.NORUNALTEREDJOB, False), (OpenPBSErrorCode.NODE_BUSY, True)):
         site = Site(jobs={"1.s": dict(QUEUED)}, refuse={RequestCode.ASYNC_RUN_JOB_ACK: code})
         async with site.peer.listening():
             assert await start(site, tmp_path, ShareFacts("n1", 4)) == (False, code, "no", busy)
 
 
-async def test_nothing_is_started_while_the_server_does_not_want_to_be_scheduled(tmp_path: Path) -> None:
+async def test_nothing_starts_with_scheduling_switched_off(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED)}, server={"scheduling": "False"})
     async with site.peer.listening():
         assert await start(site, tmp_path, ShareFacts("n1", 4)) == (
@@ -109,7 +109,7 @@ async def test_a_queued_subjob_is_known_by_its_array(tmp_path: Path) -> None:
     array = QUEUED | {"array": "True", "array_indices_remaining": "1-3", "schedselect": "1:ncpus=1"}
     site = Site(jobs={"7[].s": array})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         state = await server.read()
         assert set(state.jobs) == {"7[1].s", "7[2].s", "7[3].s"}
@@ -133,13 +133,13 @@ async def test_a_scheduler_sees_its_own_partition_alone(tmp_path: Path) -> None:
             ("default", {"n1"}, {"1.s"}, True),
             ("plan", {"n2"}, {"2.s"}, False),
         ):
-            server = site.server_of(tmp_path, **{"server.scheduler": name})
+            server = site.make_server(tmp_path, **{"server.scheduler": name})
             state = await server.read()
             assert (set(state.nodes), set(state.jobs), state.server.scheduling) == (nodes, jobs, scheduling)
             await server.close()
 
 
-async def test_what_another_partition_still_holds_of_our_vnodes_counts(tmp_path: Path) -> None:
+async def test_jobs_of_another_partition_on_own_vnodes_count(tmp_path: Path) -> None:
     """A vnode may change its partition while jobs run there, and reservations keep theirs for ever."""
     far = QUEUED | {"queue": "planned", "job_state": "R", "exec_vnode": "(n1:ncpus=2)+(n2:ncpus=1)"}
     elsewhere = QUEUED | {"queue": "planned", "job_state": "R", "exec_vnode": "(n2:ncpus=1)"}
@@ -152,7 +152,7 @@ async def test_what_another_partition_still_holds_of_our_vnodes_counts(tmp_path:
         "R5.s": about | {"queue": "R5", "resv_nodes": "(n2:ncpus=2)"},
     }
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         state = await server.read()
         await server.close()
     assert set(state.jobs) == {"1.s"}
@@ -161,12 +161,12 @@ async def test_what_another_partition_still_holds_of_our_vnodes_counts(tmp_path:
     assert not state.pending_reservations, "another scheduler's reservation is its affair"
 
 
-async def test_jobs_of_a_queue_that_has_vnodes_run_there_alone_and_others_elsewhere(tmp_path: Path) -> None:
+async def test_jobs_of_a_queue_with_vnodes_run_only_on_them_and_others_elsewhere(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED), "2.s": QUEUED | {"queue": "fast"}})
     site.queues["fast"] = dict(site.queues["workq"])
     site.nodes["n2"]["queue"] = "fast"
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         state = await server.read()
         assert state.nodes["n1"].properties == ()
         assert state.nodes["n2"].properties == ("of_queue=fast", "of_queue=True")
@@ -178,20 +178,20 @@ async def test_jobs_of_a_queue_that_has_vnodes_run_there_alone_and_others_elsewh
         await server.close()
 
 
-async def test_a_job_that_has_its_vnodes_for_itself_holds_all_of_them(tmp_path: Path) -> None:
+async def test_a_job_with_exclusive_vnodes_holds_all_their_resources(tmp_path: Path) -> None:
     job = QUEUED | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "Resource_List.place": "free:excl"}
     site = Site(jobs={"1.s": job})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         assert (await server.read()).jobs["1.s"].shares == (ShareFacts("n1", 4, 8 << 20),)
         await server.close()
 
 
-async def test_how_a_run_ended_is_looked_up_in_the_history(tmp_path: Path) -> None:
+async def test_the_end_of_a_run_is_read_from_the_history(tmp_path: Path) -> None:
     running = QUEUED | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "stime": "100"}
     site = Site(jobs={"1.s": running})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.read()
         site.jobs, site.history = (
             {},
@@ -212,7 +212,7 @@ async def test_a_job_that_ran_and_ended_between_two_readings_was_not_deleted(
     names = [f"{number}.s" for number in range(1, many + 1)]
     site = Site(jobs=dict.fromkeys([*names, "99.s"], QUEUED))
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         before = await server.read()
         site.jobs, site.history = {}, dict.fromkeys(names, QUEUED | ran | times)
         site.history["99.s"] = QUEUED | {"job_state": "F", "mtime": times["mtime"]}
@@ -223,11 +223,11 @@ async def test_a_job_that_ran_and_ended_between_two_readings_was_not_deleted(
         await server.close()
 
 
-async def test_an_end_is_no_trouble_where_the_server_keeps_no_history(tmp_path: Path) -> None:
+async def test_an_end_is_reported_without_a_history(tmp_path: Path) -> None:
     running = QUEUED | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "stime": "100"}
     site = Site(jobs={"1.s": running, "2.s": QUEUED}, no_history=True)
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.read()
         del site.jobs["1.s"]
         state = await server.read()
@@ -235,7 +235,7 @@ async def test_an_end_is_no_trouble_where_the_server_keeps_no_history(tmp_path: 
         await server.close()
 
 
-async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_path: Path) -> None:
+async def test_a_reservation_is_confirmed_or_refused_in_the_servers_notation(tmp_path: Path) -> None:
     asks = {
         "reserve_state": "1",
         "reserve_start": "5000",
@@ -244,7 +244,7 @@ async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_pa
     }
     site = Site(reservations={"R1.s": asks, "R2.s": asks})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         pending_reservations = (await server.read()).pending_reservations
         await server.settle_reservation(
@@ -259,7 +259,7 @@ async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_pa
     ]
 
 
-def test_a_family_or_a_way_of_trust_that_there_is_not_is_refused_with_the_setting(tmp_path: Path) -> None:
+def test_an_unknown_family_or_authentication_is_refused_with_the_setting(tmp_path: Path) -> None:
     for options, words in (
         ({"server.family": "lsf"}, r"server\.family"),
         ({"server.family": "openpbs", "server.auth": "trqauthd"}, r"server\.auth"),
@@ -268,12 +268,12 @@ def test_a_family_or_a_way_of_trust_that_there_is_not_is_refused_with_the_settin
             connector(load_settings(None, {"state_dir": tmp_path, **options}))(AdaptiveRateLimiter(1))
 
 
-async def test_the_first_reading_tells_what_ended_of_late_and_later_ones_do_not(tmp_path: Path) -> None:
+async def test_only_the_first_reading_returns_recently_ended_jobs(tmp_path: Path) -> None:
     over = QUEUED | {"job_state": "F", "Exit_status": "3", "exec_vnode": "(n1:ncpus=2)", "obittime": "900"}
     late = {"mtime": str(int(time.time()) - 60)}
     site = Site(jobs={"1.s": QUEUED}, history={"2.s": over | late, "3.s": over | {"mtime": "900"}})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         state = await server.read()
         assert (list(state.jobs), {name: end.exit_status for name, end in state.ended.items()}) == (
             ["1.s"],
@@ -286,7 +286,7 @@ async def test_the_first_reading_tells_what_ended_of_late_and_later_ones_do_not(
 async def test_a_server_without_history_is_read_all_the_same(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": QUEUED}, no_history=True)
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         assert list((await server.read()).jobs) == ["1.s"]
         await server.close()
 
@@ -301,7 +301,7 @@ async def test_a_job_in_a_queue_of_another_partition_is_not_started(tmp_path: Pa
         },
     )
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         version = (await server.read()).jobs["1.s"].version
         site.queues["workq"]["partition"] = "p1"
@@ -316,17 +316,17 @@ async def test_a_job_in_a_queue_of_another_partition_is_not_started(tmp_path: Pa
 # -- hosts with several vnodes -----------------------------------------------------------------------------
 
 
-def of_host(host: str, **more: str) -> dict[str, str]:
+def host_values(host: str, **more: str) -> dict[str, str]:
     return NODE | {"resources_available.host": host} | more
 
 
 def two_hosts(**more: str) -> Objects:
     """Two hosts of two vnodes, four cores and 8 GB each, and one of one vnode."""
     names = {"a0": "a", "a1": "a", "b0": "b", "b1": "b"}
-    return {"n1": of_host("n1")} | {vnode: of_host(host, **more) for vnode, host in names.items()}
+    return {"n1": host_values("n1")} | {vnode: host_values(host, **more) for vnode, host in names.items()}
 
 
-async def test_a_host_with_several_vnodes_is_one_node_and_a_scattered_job_gets_a_vnode_of_each(
+async def test_a_host_with_several_vnodes_is_a_single_node_and_a_scattered_job_gets_a_vnode_of_each(
     tmp_path: Path,
 ) -> None:
     job = QUEUED | {"schedselect": "2:ncpus=3:mem=1gb", "Resource_List.place": "scatter"}
@@ -335,7 +335,7 @@ async def test_a_host_with_several_vnodes_is_one_node_and_a_scattered_job_gets_a
     for vnode in ("a0", "b1"):
         site.nodes[vnode]["resources_assigned.ncpus"] = "3"
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         state = await server.read()
         assert {name: node.cpus for name, node in state.nodes.items()} == {"n1": 4, "a": 8, "b": 8}
         assert state.jobs["2.s"].shares == (ShareFacts("a", 3), ShareFacts("b", 3))
@@ -345,7 +345,7 @@ async def test_a_host_with_several_vnodes_is_one_node_and_a_scattered_job_gets_a
     assert request.destination == "(a1:ncpus=3:mem=1048576kb)+(b0:ncpus=3:mem=1048576kb)"
 
 
-async def test_a_job_that_has_hosts_to_itself_is_run_with_all_of_their_vnodes(tmp_path: Path) -> None:
+async def test_a_job_with_exclusive_hosts_runs_with_all_their_vnodes(tmp_path: Path) -> None:
     job = QUEUED | {"schedselect": "1:ncpus=6", "Resource_List.place": "pack:exclhost"}
     site = Site(jobs={"1.s": job}, nodes=two_hosts())
     async with site.peer.listening():
@@ -355,13 +355,13 @@ async def test_a_job_that_has_hosts_to_itself_is_run_with_all_of_their_vnodes(tm
     async with site.peer.listening():
         assert (await start(site, tmp_path, ShareFacts("b", 1)))[0]
         site.jobs["1.s"] |= {"job_state": "R", "exec_vnode": "(b0:ncpus=1)+(b1)", "stime": "9"}
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         assert (await server.read()).jobs["1.s"].shares == (ShareFacts("b", 8, 16 << 20),)
         await server.close()
     assert [one.destination for one in site.runs()] == ["(b0:ncpus=1)+(b1)"]
 
 
-async def test_the_last_look_is_at_all_vnodes_of_a_host(tmp_path: Path) -> None:
+async def test_the_check_before_a_run_covers_all_vnodes_of_a_host(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": QUEUED | {"schedselect": "1:ncpus=4:vnode=a0"}}, nodes=two_hosts())
     share = ShareFacts("a", 4)
     async with site.peer.listening():
@@ -382,7 +382,7 @@ async def test_the_last_look_is_at_all_vnodes_of_a_host(tmp_path: Path) -> None:
 async def test_a_run_on_a_host_is_known_again_by_its_vnodes(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED)}, nodes=two_hosts())
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         decision = run("1.s", (await server.read()).jobs["1.s"].version, ShareFacts("a", 4))
         held = {"exec_vnode": "(a0:ncpus=2)+(a1:ncpus=2)", "stime": "5"}
@@ -395,7 +395,7 @@ async def test_a_run_on_a_host_is_known_again_by_its_vnodes(tmp_path: Path) -> N
         await server.close()
 
 
-async def test_reservations_are_of_hosts_and_their_jobs_of_the_vnodes_that_they_have(tmp_path: Path) -> None:
+async def test_reservations_are_planned_by_host_and_their_jobs_by_reserved_vnodes(tmp_path: Path) -> None:
     asks = {
         "reserve_state": "1",
         "reserve_start": "5000",
@@ -406,7 +406,7 @@ async def test_reservations_are_of_hosts_and_their_jobs_of_the_vnodes_that_they_
     site = Site(reservations={"R1.s": asks}, nodes=two_hosts())
     site.nodes["b0"]["resources_assigned.ncpus"] = "4"
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         wish = (await server.read()).pending_reservations["R1.s"]
         await server.settle_reservation("R1.s", wish, (OccurrencePlacement(5_000, (ShareFacts("b", 6),)),))
@@ -441,7 +441,7 @@ async def test_reservations_are_of_hosts_and_their_jobs_of_the_vnodes_that_they_
     assert said == ["", "no vnodes of the host have room for ncpus=3 now"]
 
 
-async def test_a_reservation_that_lost_one_vnode_of_a_host_is_mended(tmp_path: Path) -> None:
+async def test_a_reservation_that_lost_a_vnode_of_a_host_is_repaired(tmp_path: Path) -> None:
     broken = {
         "reserve_state": "10",
         "reserve_start": "5000",
@@ -453,7 +453,7 @@ async def test_a_reservation_that_lost_one_vnode_of_a_host_is_mended(tmp_path: P
     site = Site(reservations={"R1.s": broken}, nodes=two_hosts())
     site.nodes["b0"]["state"] = "down"
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         wish = (await server.read()).pending_reservations["R1.s"]
         await server.settle_reservation("R1.s", wish, (OccurrencePlacement(5_000, (ShareFacts("n1", 2),)),))
@@ -462,17 +462,15 @@ async def test_a_reservation_that_lost_one_vnode_of_a_host_is_mended(tmp_path: P
     assert told.destination == "(a0:ncpus=2)+(n1:ncpus=2)"
 
 
-async def test_where_each_vnode_is_a_node_of_the_plan_that_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_planning_by_vnode_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     site = Site(nodes=two_hosts())
     async with site.peer.listening():
-        server = site.server_of(tmp_path, **{"server.plan_by": "vnode"})
+        server = site.make_server(tmp_path, **{"server.plan_by": "vnode"})
         for _ in range(2):
             assert set((await server.read()).nodes) == {"n1", "a0", "a1", "b0", "b1"}
         await server.close()
         site.nodes["a0"]["queue"] = "workq"
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         assert set((await server.read()).nodes) == {"n1", "a0", "a1", "b"}
         await server.close()
     assert [one.message.partition(":")[0] for one in caplog.records if one.levelname == "WARNING"] == [

@@ -87,7 +87,7 @@ async def test_a_job_ends_by_the_walltime_of_its_decision(
         assert (server.job(job).exit_status == 0) is (ends == 1000)
 
 
-async def test_a_job_whose_walltime_is_refused_does_not_run(tmp_path: Path) -> None:
+async def test_a_job_with_a_refused_walltime_does_not_run(tmp_path: Path) -> None:
     values = QUEUED | {"Resource_List.min_walltime": "5", "Resource_List.max_walltime": "10"}
     site = Site(jobs={"1.s": values}, refuse={RequestCode.MODIFY_JOB: 15003})
     async with site.peer.listening():

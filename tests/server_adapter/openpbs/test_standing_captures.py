@@ -65,7 +65,7 @@ def test_every_recorded_exchange_is_answered_as_recorded() -> None:
         assert answer(emulated, frame.request, who) == record["reply"].encode()
 
 
-def standing(emulated: EmulatedOpenPBS, rule: str = "FREQ=DAILY;COUNT=3") -> bytes:
+def submit_standing(emulated: EmulatedOpenPBS, rule: str = "FREQ=DAILY;COUNT=3") -> bytes:
     asked = {
         ("reserve_rrule", None): rule,
         ("reserve_start", None): str(START),
@@ -93,9 +93,9 @@ def present(one: Reservation) -> tuple[int, int, str, ReservationState]:
     return one.start - START, one.end - one.start, one.nodes, one.state
 
 
-def test_a_standing_reservation_comes_again_on_the_vnodes_of_each_time() -> None:
+def test_a_standing_reservation_recurs_on_the_vnodes_of_each_occurrence() -> None:
     emulated = server()
-    standing(emulated)
+    submit_standing(emulated)
     assert confirm(emulated, f"2#{WHERE}{{0-1}}") == 15004, "it has three times"
     assert confirm(emulated, f"3#{WHERE}{{0,2}}(h4:ncpus=4){{1}}") == 0
     one = emulated.cluster.reservation("S5136")
@@ -119,7 +119,7 @@ def test_a_standing_reservation_comes_again_on_the_vnodes_of_each_time() -> None
 
 def test_a_refused_alteration_leaves_the_reservation_as_it_was() -> None:
     emulated = server()
-    standing(emulated)
+    submit_standing(emulated)
     confirm(emulated, f"3#{WHERE}{{0-2}}")
     one = emulated.cluster.reservation("S5136")
     assert alter(emulated, reserve_start=str(START + 600)) == 0
@@ -143,14 +143,14 @@ def test_a_refused_alteration_leaves_the_reservation_as_it_was() -> None:
         ({"reserve_duration": "60"}, Principal("pbsu2", "opbs"), 15007),
     ],
 )
-def test_what_cannot_be_altered(given: dict[str, str], who: Principal, code: int) -> None:
+def test_forbidden_alterations_are_refused(given: dict[str, str], who: Principal, code: int) -> None:
     emulated = server()
-    standing(emulated)
+    submit_standing(emulated)
     assert alter(emulated, who, **given) == code
 
 
 @pytest.mark.parametrize("rule", ["FREQ=SOMETIMES", "COUNT=3"])
 def test_a_rule_that_makes_no_sense_is_refused(rule: str) -> None:
     emulated = server()
-    assert decode_reply(standing(emulated, rule)).code == 15086
+    assert decode_reply(submit_standing(emulated, rule)).code == 15086
     assert not emulated.cluster.reservations

@@ -13,7 +13,7 @@ from server_adapter.servers.openpbs.stuck_vnodes import StuckVnodes
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Site
 
 
-class Clock:
+class SteppedClock:
     now = 1000.0
 
     def __call__(self) -> float:
@@ -34,7 +34,7 @@ def running(where: str, state: str = "R") -> DescribedObject:
 def test_a_vnode_that_no_job_has_for_a_minute_is_as_if_it_were_offline(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock, there = Clock(), vnodes("free", "job-exclusive", "job-exclusive", "job-exclusive")
+    clock, there = SteppedClock(), vnodes("free", "job-exclusive", "job-exclusive", "job-exclusive")
     jobs = [running("(n3:ncpus=1)"), running("(n1:ncpus=1)+(n4)", "E")]
     stuck = StuckVnodes(clock)
     with caplog.at_level(logging.WARNING):
@@ -48,9 +48,9 @@ def test_a_vnode_that_no_job_has_for_a_minute_is_as_if_it_were_offline(
     assert stuck.without(free, []) is free, "the server has it back"
 
 
-def test_ends_of_jobs_make_no_vnode_stuck() -> None:
+def test_ends_of_jobs_mark_no_vnode_as_stuck() -> None:
     """For a moment the server shows the vnode as taken and the job no more; the next job makes it anew."""
-    clock, there = Clock(), vnodes("job-exclusive")
+    clock, there = SteppedClock(), vnodes("job-exclusive")
     stuck = StuckVnodes(clock)
     for clock.now in range(1000, 2000, 40):
         assert stuck.without(there, []) is there
@@ -67,7 +67,7 @@ async def test_a_reading_plans_nothing_on_a_stuck_vnode(
     for node in site.nodes.values():
         node["state"] = "job-exclusive"
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         state = await server.read()
         await server.close()
     assert {name: node.state for name, node in state.nodes.items()} == {"n1": "drain", "n2": "up"}

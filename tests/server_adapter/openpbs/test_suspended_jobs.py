@@ -35,23 +35,23 @@ async def tended(server: OpenPBSServer) -> None:
     await server.resume_jobs()
 
 
-async def test_who_is_to_go_on_is_resumed_where_its_vnodes_have_room(tmp_path: Path) -> None:
+async def test_a_waiting_suspended_job_resumes_when_its_vnodes_are_free(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": SUSPENDED, "2.s": SUSPENDED | {"substate": "43"}, "3.s": dict(QUEUED)})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         await tended(server)
         await server.close()
     assert signals(site) == [("1.s", "resume")], "what somebody suspended stays so until somebody says resume"
 
 
-async def test_who_has_no_room_stays_and_is_told_of_once(
+async def test_a_suspended_job_without_free_vnodes_stays_and_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     site = Site(jobs={"1.s": SUSPENDED})
     site.nodes["n2"] = NODE | {"resources_assigned.ncpus": "3"}
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         with caplog.at_level(logging.WARNING):
             await tended(server)
@@ -66,10 +66,12 @@ async def test_who_has_no_room_stays_and_is_told_of_once(
     assert signals(site) == [("1.s", "resume")]
 
 
-async def test_a_refusal_is_told_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_resume_is_reported_and_retried(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     site = Site(jobs={"1.s": SUSPENDED}, refuse={RequestCode.SIGNAL_JOB: 15080})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         await server.become_scheduler(lambda _: None)
         await tended(server)
         await tended(server)
@@ -93,7 +95,7 @@ async def test_a_refusal_is_told_and_tried_again(tmp_path: Path, caplog: pytest.
         (NODE | {"state": "offline"}, "free", ""),
     ],
 )
-def test_what_is_in_the_way_of_a_job(vnode: dict[str, str], place: str, words: str) -> None:
+def test_the_obstacle_of_a_suspended_job_is_named(vnode: dict[str, str], place: str, words: str) -> None:
     job = SUSPENDED | {"exec_vnode": "(n1:ncpus=2:mem=1048576kb)", "Resource_List.place": place}
     assert resume_obstacle(job, {"n1": vnode}) == words
     assert resume_obstacle(job, {"n2": vnode}) == "n1 is down"

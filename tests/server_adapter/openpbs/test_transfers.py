@@ -38,7 +38,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Counter:
+class OpenPBSTransferHarness:
     """An emulated server, and the part of the adapter to which jobs are handed over."""
 
     def __init__(self, server: EmulatedOpenPBS, directory: Path, **options: Any) -> None:
@@ -60,13 +60,13 @@ class Counter:
         made = connector(load_settings(None, self.values))(AdaptiveRateLimiter(1000.0))
         assert isinstance(made, OpenPBSServer)
         self.openpbs = made
-        delivery: Any = SimpleNamespace(ids=(f"e:{number}" for number in count(1)), enqueue=self._put)
+        delivery: Any = SimpleNamespace(ids=(f"e:{number}" for number in count(1)), enqueue=self._record)
         self.transfers = TransferExecutor(made, delivery, str, lambda: None, sleep=self._no_sleep)
 
     async def _no_sleep(self, seconds: float) -> None:
         del seconds
 
-    async def _put(self, event: TransferStepDone) -> None:
+    async def _record(self, event: TransferStepDone) -> None:
         self.told.append(event)
 
     async def do(
@@ -94,16 +94,16 @@ class Counter:
 
 
 @pytest.fixture
-async def counter(tmp_path: Path) -> AsyncIterator[Counter]:
+async def counter(tmp_path: Path) -> AsyncIterator[OpenPBSTransferHarness]:
     async with EmulatedOpenPBS([NodeSpec("n1", 4, memory=8 << 20)], time_scale=0) as server:
-        made = Counter(server, tmp_path)
+        made = OpenPBSTransferHarness(server, tmp_path)
         yield made
         await made.openpbs.close()
 
 
 @pytest.mark.parametrize("resources", [{"select": "1:ncpus=2"}, {"nodes": "1:ppn=2"}])
-async def test_a_job_comes_in_its_users_name_waits_on_our_hold_and_runs_when_it_may(
-    counter: Counter, resources: dict[str, str]
+async def test_a_job_arrives_in_its_users_name_waits_on_the_adapters_hold_and_runs_after_release(
+    counter: OpenPBSTransferHarness, resources: dict[str, str]
 ) -> None:
     facts = SubmissionFacts("alice", JOB.script, "workq", resources, JOB.attributes, JOB.variables)
     done = await counter.do("submit", facts=facts)
@@ -122,14 +122,14 @@ async def test_a_job_comes_in_its_users_name_waits_on_our_hold_and_runs_when_it_
     assert (await counter.do("release", done.server_job)).done  # once more, after a lost answer
 
 
-async def test_a_script_longer_than_a_request_arrives_whole(counter: Counter) -> None:
+async def test_a_script_longer_than_a_request_arrives_completely(counter: OpenPBSTransferHarness) -> None:
     script = "x" * 150_000
     done = await counter.do("submit", facts=SubmissionFacts("alice", script))
     assert counter.server.cluster.jobs[done.server_job].order.script == script
 
 
-async def test_a_submission_that_was_broken_off_is_found_and_put_on_our_hold(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
+async def test_an_interrupted_submission_is_found_and_put_on_the_adapters_hold(
+    counter: OpenPBSTransferHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk: Any = counter.openpbs.transfer_client
     whole = desk.finish
@@ -149,7 +149,7 @@ async def test_a_submission_that_was_broken_off_is_found_and_put_on_our_hold(
     assert "comment" in job.attributes
 
 
-async def test_a_hold_of_its_owner_stays_his(counter: Counter) -> None:
+async def test_a_hold_of_the_owner_is_preserved(counter: OpenPBSTransferHarness) -> None:
     done = await counter.do("submit")
     job = counter.server.cluster.jobs[done.server_job]
     job.holds.add("u")
@@ -159,7 +159,7 @@ async def test_a_hold_of_its_owner_stays_his(counter: Counter) -> None:
     assert (job.state, job.holds) == (JobState.HELD, {"u"})
 
 
-async def test_a_job_is_taken_back_before_it_runs_and_not_after(counter: Counter) -> None:
+async def test_a_job_is_withdrawn_before_it_runs_and_not_after(counter: OpenPBSTransferHarness) -> None:
     first = await counter.do("submit")
     assert (await counter.do("withdraw", first.server_job)).done
     assert (await counter.do("withdraw", first.server_job)).done  # once more
@@ -167,7 +167,7 @@ async def test_a_job_is_taken_back_before_it_runs_and_not_after(counter: Counter
     assert (late.done, late.text) == (False, "it was taken back")
 
 
-async def test_a_job_that_runs_stays_and_is_deleted_by_force_alone(counter: Counter) -> None:
+async def test_a_job_that_runs_stays_and_is_deleted_by_force_alone(counter: OpenPBSTransferHarness) -> None:
     first = await counter.do("submit")
     await counter.do("release", first.server_job)
     job = counter.server.cluster.jobs[first.server_job]
@@ -180,7 +180,9 @@ async def test_a_job_that_runs_stays_and_is_deleted_by_force_alone(counter: Coun
 
 
 @pytest.mark.parametrize("history", ["True", "False"])
-async def test_what_is_gone_is_taken_back_unless_it_may_have_run(counter: Counter, history: str) -> None:
+async def test_a_vanished_job_is_withdrawn_unless_it_may_have_run(
+    counter: OpenPBSTransferHarness, history: str
+) -> None:
     counter.server.cluster.attributes["job_history_enable"] = history
     first = await counter.do("submit")
     counter.server.cluster.jobs.clear()
@@ -189,7 +191,7 @@ async def test_what_is_gone_is_taken_back_unless_it_may_have_run(counter: Counte
     assert (await counter.do("withdraw", first.server_job)).done
 
 
-async def test_a_refusal_keeps_the_servers_code_and_words(counter: Counter) -> None:
+async def test_a_refusal_has_the_servers_code_and_text(counter: OpenPBSTransferHarness) -> None:
     done = await counter.do("submit", facts=SubmissionFacts("alice", "x", queue="nowhere"))
     assert (done.done, done.code) == (False, 15018)
     done = await counter.do("submit", facts=SubmissionFacts("root", "x"))
@@ -198,16 +200,16 @@ async def test_a_refusal_keeps_the_servers_code_and_words(counter: Counter) -> N
 
 
 async def test_nothing_is_submitted_unless_the_site_says_so_and_can_vouch(
-    counter: Counter, tmp_path: Path
+    counter: OpenPBSTransferHarness, tmp_path: Path
 ) -> None:
     for option in ({"transfers": False}, {"mode": "adviser"}):
-        other = Counter(counter.server, tmp_path, **option)
+        other = OpenPBSTransferHarness(counter.server, tmp_path, **option)
         with pytest.raises(RequestForbiddenError):
             await other.openpbs.submit(JOB, "m")
         with pytest.raises(RequestForbiddenError):
             await other.openpbs.release("1.localhost")
         await other.openpbs.close()
-    munge = Counter(counter.server, tmp_path, **{"server.auth": "munge"})
+    munge = OpenPBSTransferHarness(counter.server, tmp_path, **{"server.auth": "munge"})
     with pytest.raises(RightsError, match="no user can be vouched for: use auto"):
         await munge.openpbs.submit(JOB, "m")
 
@@ -216,7 +218,7 @@ async def test_nothing_is_submitted_unless_the_site_says_so_and_can_vouch(
 async def test_root_vouches_for_the_user_from_a_privileged_port(tmp_path: Path) -> None:
     nodes = [NodeSpec("n1", 4, memory=8 << 20)]
     async with EmulatedOpenPBS(nodes, time_scale=0, privileged_ports=True) as server:
-        strict = Counter(server, tmp_path, **{"server.auth": "auto"})
+        strict = OpenPBSTransferHarness(server, tmp_path, **{"server.auth": "auto"})
         done = await strict.do("submit")
         assert done.done, done.text
         assert server.cluster.jobs[done.server_job].order.user == "alice"
@@ -232,8 +234,8 @@ def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
 
 
 @pytest.mark.parametrize(("array", "found"), [("5-8", [5, 6, 7, 8]), ("5-5", [5])])
-async def test_an_array_comes_as_one_waits_on_our_hold_and_runs_when_it_may(
-    counter: Counter, array: str, found: list[int]
+async def test_an_array_arrives_complete_waits_on_the_adapters_hold_and_runs_after_release(
+    counter: OpenPBSTransferHarness, array: str, found: list[int]
 ) -> None:
     done = await counter.do("submit", facts=replace(JOB, array=array))
     assert (done.done, done.text) == (True, "")
@@ -247,7 +249,7 @@ async def test_an_array_comes_as_one_waits_on_our_hold_and_runs_when_it_may(
     assert {job.state for job in jobs} == {JobState.QUEUED}
 
 
-async def test_an_array_is_taken_back_before_any_of_it_runs(counter: Counter) -> None:
+async def test_an_array_is_withdrawn_before_any_subjob_runs(counter: OpenPBSTransferHarness) -> None:
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     assert (await counter.do("withdraw", done.server_job)).done
     assert not any(job.active for job in counter.server.cluster.jobs.values())
@@ -259,7 +261,7 @@ async def test_an_array_is_taken_back_before_any_of_it_runs(counter: Counter) ->
     assert again.text.endswith("is gone, and its jobs may have run")
 
 
-async def test_of_an_array_that_is_taken_back_the_jobs_that_run_go_on(counter: Counter) -> None:
+async def test_a_withdrawn_arrays_running_jobs_continue(counter: OpenPBSTransferHarness) -> None:
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     await counter.do("release", done.server_job)
     jobs = {job.index: job for job in counter.server.cluster.jobs.values()}
@@ -271,7 +273,7 @@ async def test_of_an_array_that_is_taken_back_the_jobs_that_run_go_on(counter: C
     assert not any(jobs[index].state in (JobState.HELD, JobState.QUEUED) for index in (5, 7, 8))
 
 
-async def test_jobs_of_an_array_that_has_begun_are_started_one_after_the_other(counter: Counter) -> None:
+async def test_jobs_of_a_started_array_are_started_in_sequence(counter: OpenPBSTransferHarness) -> None:
     """Of one that waits the server says what its array says."""
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     await counter.do("release", done.server_job)
@@ -286,8 +288,8 @@ async def test_jobs_of_an_array_that_has_begun_are_started_one_after_the_other(c
 
 
 @pytest.mark.parametrize("over", [(5, 6), (5, 6, 7, 8)])
-async def test_ends_of_an_arrays_jobs_while_the_adapter_was_away_are_read(
-    counter: Counter, tmp_path: Path, over: tuple[int, ...]
+async def test_ends_of_subjobs_during_a_stop_of_the_adapter_are_read(
+    counter: OpenPBSTransferHarness, tmp_path: Path, over: tuple[int, ...]
 ) -> None:
     """Of an array that goes on, and of one that is over."""
     counter.server.cluster.attributes["job_history_enable"] = "True"
@@ -298,7 +300,7 @@ async def test_ends_of_an_arrays_jobs_while_the_adapter_was_away_are_read(
         runs.start(counter.server.cluster, jobs[index], "(n1:ncpus=1)", synchronous=True)
     counter.server.skip(3600)
     assert {index for index, job in jobs.items() if job.finished} == set(over)
-    again = Counter(counter.server, tmp_path)
+    again = OpenPBSTransferHarness(counter.server, tmp_path)
     state = await again.openpbs.read()
     names = {done.server_job.replace("[]", f"[{index}]") for index in over}
     assert names <= set(state.ended)

@@ -10,7 +10,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.requests import ManageRequest
 from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.openpbs.codes import OpenPBSErrorCode
-from tests.server_adapter.openpbs.site import QUEUED, Site, tell
+from tests.server_adapter.openpbs.site import QUEUED, Site, attribute_write
 
 pytestmark = pytest.mark.anyio
 
@@ -23,9 +23,9 @@ def anyio_backend() -> str:
 async def test_an_adviser_writes_estimates_and_nothing_else(tmp_path: Path) -> None:
     site = Site()
     async with site.peer.listening():
-        server = site.server_of(tmp_path, mode="adviser")
-        assert await server.write(tell("1.s", 2_000, "n1", "n2", text="its mem is not planned"))
-        assert await server.write(tell("2.s", None, text="waiting for a hold"))
+        server = site.make_server(tmp_path, mode="adviser")
+        assert await server.write(attribute_write("1.s", 2_000, "n1", "n2", text="its mem is not planned"))
+        assert await server.write(attribute_write("2.s", None, text="waiting for a hold"))
         await server.close()
     assert site.written() == [
         {"job": "1.s", "estimated.start_time": "2000", "estimated.exec_vnode": "(n1)+(n2)"},
@@ -33,24 +33,24 @@ async def test_an_adviser_writes_estimates_and_nothing_else(tmp_path: Path) -> N
     ]
 
 
-async def test_an_estimate_is_the_expected_start_where_the_site_wants_that(tmp_path: Path) -> None:
+async def test_the_estimate_is_the_expected_start_if_the_site_enables_it(tmp_path: Path) -> None:
     site = Site()
     async with site.peer.listening():
-        server = site.server_of(tmp_path, mode="adviser", **{"tell.start": "expected"})
-        told = replace(tell("1.s", 2_000, "n1").decision, expected_start=1_500, expected_by=1_800)
+        server = site.make_server(tmp_path, mode="adviser", **{"tell.start": "expected"})
+        told = replace(attribute_write("1.s", 2_000, "n1").decision, expected_start=1_500, expected_by=1_800)
         assert await server.write(AttributeWrite(told, comment_free=True))
-        assert await server.write(tell("2.s", 3_000, "n1"))
+        assert await server.write(attribute_write("2.s", 3_000, "n1"))
         assert await server.write(AttributeWrite(replace(told, job_id="7[1].s"), comment_free=True))
         await server.close()
     assert [one["estimated.start_time"] for one in site.written()] == ["1500", "3000", "1500"]
     assert site.written()[2]["estimated.exec_vnode"] == "(n1)"
 
 
-async def test_the_scheduler_also_says_it_in_words(tmp_path: Path) -> None:
+async def test_the_scheduler_also_writes_a_comment(tmp_path: Path) -> None:
     site = Site()
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
-        await server.write(tell("2.s", None, text="waiting for a hold"))
+        server = site.make_server(tmp_path)
+        await server.write(attribute_write("2.s", None, text="waiting for a hold"))
         await server.close()
     assert site.written() == [
         {
@@ -62,14 +62,14 @@ async def test_the_scheduler_also_says_it_in_words(tmp_path: Path) -> None:
     ]
 
 
-async def test_an_array_says_the_soonest_start_of_its_subjobs_and_is_seldom_written_on(
+async def test_an_array_has_the_earliest_start_of_its_subjobs_and_is_rarely_written(
     tmp_path: Path,
 ) -> None:
     site = Site()
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         for job, begin in (("7[1].s", 5_000), ("7[2].s", 9_000), ("7[3].s", 5_000), ("7[4].s", 3_000)):
-            await server.write(tell(job, begin, "n1"))
+            await server.write(attribute_write(job, begin, "n1"))
         await server.close()
     assert [(one["job"], one["estimated.start_time"]) for one in site.written()] == [
         ("7[].s", "5000"),
@@ -77,24 +77,24 @@ async def test_an_array_says_the_soonest_start_of_its_subjobs_and_is_seldom_writ
     ]
 
 
-async def test_where_comments_may_not_be_written_estimates_still_are(tmp_path: Path) -> None:
+async def test_estimates_are_written_even_if_comments_are_forbidden(tmp_path: Path) -> None:
     site = Site(refuse={RequestCode.MODIFY_JOB: OpenPBSErrorCode.ATTRRO})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
-        assert not await server.write(tell("1.s", 2_000, "n1"))
+        server = site.make_server(tmp_path)
+        assert not await server.write(attribute_write("1.s", 2_000, "n1"))
         site.refuse.clear()
-        assert await server.write(tell("1.s", 2_000, "n1"))
+        assert await server.write(attribute_write("1.s", 2_000, "n1"))
         await server.close()
     assert "comment" in site.written()[0]
     assert "comment" not in site.written()[1]
 
 
-async def test_our_writings_are_taken_away_and_others_stay(tmp_path: Path) -> None:
+async def test_own_attributes_are_removed_and_others_stay(tmp_path: Path) -> None:
     ours = QUEUED | {"comment": "schedd: planned", "estimated.start_time": "2000"}
     left = QUEUED | {"estimated.start_time": "0", "estimated.exec_vnode": "(n1)"}  # by an earlier version
     site = Site(jobs={"1.s": ours, "2.s": QUEUED | {"comment": "ask Ann"}, "3.s": left})
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         writings = (await server.read()).writings
         assert [await server.clean(job, writing) for job, writing in writings.items()] == [True, False, True]
         await server.close()
@@ -102,7 +102,7 @@ async def test_our_writings_are_taken_away_and_others_stay(tmp_path: Path) -> No
     assert site.written() == [{"job": "1.s", "comment": "", **gone}, {"job": "3.s", **gone}]
 
 
-async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
+async def test_predicted_run_times_are_written_if_enabled_and_recognized_later(
     tmp_path: Path,
 ) -> None:
     plain = QUEUED | {"Resource_List.walltime": "10:00:00"}
@@ -120,13 +120,13 @@ async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
         }
     )
     async with site.peer.listening():
-        server = site.server_of(tmp_path, **{"tell.soft_walltime": True, "tell.comment": False})
+        server = site.make_server(tmp_path, **{"tell.soft_walltime": True, "tell.comment": False})
         state = await server.read()
         server.update_state(state)
         assert "soft_walltime" not in state.jobs["4.s"].resources, "the plan goes by the job's own words"
         assert state.jobs["2.s"].resources["soft_walltime"] == "01:00:00"
         for job in state.jobs:
-            assert await server.write(replace_runs_for(tell(job, 2_000, "n1"), 5_400))
+            assert await server.write(replace_runs_for(attribute_write(job, 2_000, "n1"), 5_400))
         assert await server.clean("4.s", state.writings["4.s"])
         await server.close()
     written = {one["job"]: one for one in site.written()[:4]}
@@ -148,12 +148,12 @@ def replace_runs_for(write: AttributeWrite, seconds: int) -> AttributeWrite:
     return replace(write, decision=replace(write.decision, runs_for=seconds))
 
 
-async def test_most_writes_are_not_answered_and_the_first_of_each_connection_is(tmp_path: Path) -> None:
+async def test_most_writes_have_no_reply_but_the_first_of_each_connection_has(tmp_path: Path) -> None:
     site = Site()
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         for number in range(20):
-            await server.write(tell(f"{number}.s", 5_000, "n1"))
+            await server.write(attribute_write(f"{number}.s", 5_000, "n1"))
         await server.close()
     codes = [request.code for request in site.peer.seen if isinstance(request, ManageRequest)]
     assert codes == [RequestCode.MODIFY_JOB] + [RequestCode.MODIFY_JOB_ASYNC] * 19
@@ -164,11 +164,11 @@ async def test_time_between_writes_does_not_count_as_time_spent_in_them(tmp_path
     """A slow server gets fewer writes; a busy adapter must not be taken for one."""
     site = Site()
     async with site.peer.listening():
-        server = site.server_of(tmp_path)
+        server = site.make_server(tmp_path)
         took: list[float] = []
         server.job_writer._pace.record = lambda began, ended: took.append(ended - began)  # type: ignore[method-assign]
         for number in range(9):
-            await server.write(tell(f"{number}.s", 5_000, "n1"))
+            await server.write(attribute_write(f"{number}.s", 5_000, "n1"))
             await asyncio.sleep(0.2)
         await server.close()
     assert len(took) == 2  # the first, and the group of eight

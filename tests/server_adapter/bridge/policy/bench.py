@@ -17,7 +17,7 @@ from server_adapter.batch.requests import ManageRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
-from tests.server_adapter.bridge.processes import House
+from tests.server_adapter.bridge.processes import ProcessHarness
 
 NODES = [
     NodeSpec(
@@ -125,7 +125,7 @@ QUEUES: Mapping[str, dict[str, str]] = {
 class Bench:
     """The house, and the moment at which the plan begins."""
 
-    house: House
+    house: ProcessHarness
     wall: str
     begin: int
 
@@ -148,13 +148,13 @@ class Bench:
         async with await open_connection(Address(*self.server.address), TorqueAnyPort()) as connection:
             await connection.request(request)
 
-    async def seen(self, job: str, when: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async def current_view(self, job: str, when: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The job's answer as soon as it is so."""
         answer: dict[str, Any] = {}
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until:
             with contextlib.suppress(urllib.error.HTTPError):  # it was not heard of yet
-                answer = await self.house.ask(f"/jobs/{urllib.parse.quote(job)}")
+                answer = await self.house.request(f"/jobs/{urllib.parse.quote(job)}")
                 if when(answer):
                     return answer
             assert not self.house.adapter.ended, self.house.adapter.log.read_text()
@@ -168,7 +168,7 @@ class Bench:
             start = one["planned_start"]
             return start is not None and at in (None, start - self.begin)
 
-        return await self.seen(job, is_so)
+        return await self.current_view(job, is_so)
 
     async def start(self, *jobs: str, at: list[int]) -> None:
         """Wait until the jobs are planned at these moments, whichever of them at which."""
@@ -182,7 +182,7 @@ class Bench:
         raise AssertionError(f"planned at {found}, not at {at}")
 
     async def waits(self, job: str, for_what: str) -> str:
-        answer = await self.seen(job, lambda one: one["waiting_for"] == for_what)
+        answer = await self.current_view(job, lambda one: one["waiting_for"] == for_what)
         assert answer["planned_start"] is None
         why: str = answer["why"]
         return why
@@ -196,5 +196,5 @@ class Bench:
             for job in left:
                 with contextlib.suppress(ServerRefusedError):  # it was deleted with another
                     await connection.request(admin_requests.delete(job))
-        while len((await self.house.ask("/jobs"))["jobs"]) > 1:
+        while len((await self.house.request("/jobs"))["jobs"]) > 1:
             await asyncio.sleep(0.05)

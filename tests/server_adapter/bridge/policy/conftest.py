@@ -9,7 +9,7 @@ import pytest
 from server_adapter.emulator import JobState
 from server_adapter.emulator.jobs import Queue
 from tests.server_adapter.bridge.policy.bench import NODES, QUEUES, WALL, Bench, site
-from tests.server_adapter.bridge.processes import House
+from tests.server_adapter.bridge.processes import ProcessHarness
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
     directory = tmp_path_factory.mktemp("policy")
-    house = House(directory, "4.2", nodes=NODES, interval=0.2)
+    house = ProcessHarness(directory, "4.2", nodes=NODES, interval=0.2)
     now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     with (directory / "schedd0.toml").open("a") as config:
         config.write(site(now))
@@ -47,7 +47,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench
                 assert not house.adapter.ended, house.adapter.log.read_text()
                 await asyncio.sleep(0.05)
             made = Bench(house, wall, 0)
-            running = await made.seen(wall, lambda one: one["state"] == "running")
+            running = await made.current_view(wall, lambda one: one["state"] == "running")
             made.begin = running["planned_end"]
             yield made
         finally:

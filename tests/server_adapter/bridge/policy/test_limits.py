@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
         ("users", ("lea", "lea", "leo"), [0, 0, 100]),
     ],
 )
-async def test_limits_of_a_queue_hold_in_the_plan(
+async def test_queue_limits_hold_in_the_plan(
     bench: Bench, queue: str, users: tuple[str, ...], starts: list[int]
 ) -> None:
     jobs = [bench.submit(user, "1:ppn=3", queue=queue) for user in users]
@@ -26,7 +26,7 @@ async def test_limits_of_a_queue_hold_in_the_plan(
 
 
 @pytest.mark.parametrize(("groups", "starts"), [(("red", "red"), [0, 100]), (("red", "blue"), [0, 0])])
-async def test_limits_of_groups_count_all_of_their_users(
+async def test_group_limits_count_all_their_users(
     bench: Bench, groups: tuple[str, ...], starts: list[int]
 ) -> None:
     users = ("lea", "leo")
@@ -38,13 +38,13 @@ async def test_limits_of_groups_count_all_of_their_users(
 
 
 @pytest.mark.parametrize(("user", "nodes"), [("cora", "1:ppn=4"), ("nora", "2:ppn=1"), ("walt", "1:ppn=1")])
-async def test_limits_of_the_site_hold_in_the_plan(bench: Bench, user: str, nodes: str) -> None:
+async def test_site_limits_hold_in_the_plan(bench: Bench, user: str, nodes: str) -> None:
     jobs = [bench.submit(user, nodes) for _ in range(2)]
     await bench.start(*jobs, at=[0, 100])
 
 
 @pytest.mark.parametrize(("account", "starts"), [("geo", [0, 100, 200, 300]), ("bio", [0, 0, 0, 100])])
-async def test_limits_of_accounts_hold_in_the_plan_for_all_of_their_users(
+async def test_account_limits_hold_in_the_plan_for_all_their_users(
     bench: Bench, account: str, starts: list[int]
 ) -> None:
     jobs = [bench.submit(user, "1:ppn=3") for user in ("lea", "leo", "lea", "leo")]
@@ -61,7 +61,7 @@ async def test_a_quota_holds_in_its_window_alone(bench: Bench) -> None:
     await bench.start(*within, at=[2 * HOUR, 2 * HOUR + 100])
 
 
-async def test_limits_and_defaults_of_the_server_are_followed_when_they_change(bench: Bench) -> None:
+async def test_changed_server_limits_and_defaults_are_followed(bench: Bench) -> None:
     cluster = bench.server.cluster
     job = bench.server.submit("dina", resources={"nodes": "1:ppn=1"}, queue="slow")
     assert (await bench.planned(job))["walltime"] == 300

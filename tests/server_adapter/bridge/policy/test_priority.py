@@ -7,13 +7,13 @@ from tests.server_adapter.bridge.policy.bench import HOUR, SLACK, Bench
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_terms_of_a_priority_are_told_and_the_plan_follows_them(bench: Bench) -> None:
+async def test_priority_terms_are_shown_and_followed_by_the_plan(bench: Bench) -> None:
     at = bench.begin + 10_000
     late = [bench.submit("pat", "7:ppn=4", not_before=at, queue=queue) for queue in ("slow", "quick")]
     slow, quick = late
     await bench.planned(quick, at=10_000)
     await bench.planned(slow, at=10_100)
-    told = await bench.house.ask(f"/jobs/{quick}/priority")
+    told = await bench.house.request(f"/jobs/{quick}/priority")
     terms = {term["name"]: term["points"] for term in told["terms"]}
     assert terms["queue"] == 50
     assert {"wish", "short", "licences", "deadline", "waiting"} <= terms.keys()
@@ -23,7 +23,7 @@ async def test_the_terms_of_a_priority_are_told_and_the_plan_follows_them(bench:
     await bench.planned(slow, at=10_200)
 
 
-async def test_who_used_the_machine_goes_behind_who_did_not(bench: Bench) -> None:
+async def test_users_with_past_usage_are_planned_after_users_without(bench: Bench) -> None:
     at = bench.begin + 20_000
     tinas = bench.submit("tina", "7:ppn=4", not_before=at)  # she holds all of it until the plan begins
     await bench.planned(tinas, at=20_000)
@@ -32,27 +32,27 @@ async def test_who_used_the_machine_goes_behind_who_did_not(bench: Bench) -> Non
     await bench.planned(tinas, at=20_100)
     points = {}
     for job in (tinas, fays):
-        terms = (await bench.house.ask(f"/jobs/{job}/priority"))["terms"]
+        terms = (await bench.house.request(f"/jobs/{job}/priority"))["terms"]
         points[job] = next(term["points"] for term in terms if term["name"] == "fair_share")
     assert points[fays] == 100
     assert points[tinas] <= 50
 
 
-async def test_cpus_of_faster_nodes_count_for_more_of_what_was_used(bench: Bench) -> None:
-    started = (await bench.house.ask(f"/jobs/{bench.wall}"))["started"]
-    told = await bench.house.ask("/fair-share")
+async def test_cpus_of_faster_nodes_count_more_in_usage(bench: Bench) -> None:
+    started = (await bench.house.request(f"/jobs/{bench.wall}"))["started"]
+    told = await bench.house.request("/fair-share")
     (tina,) = (place for place in told["places"] if place["path"] == "tina")
     # Four cpus on each of eight nodes, of which two are 2.5 times as fast.
     assert tina["used"] == (6 * 4 + 2 * 4 * 2.5) * (told["as_of"] - started)
 
 
-async def test_an_urgent_class_puts_promises_at_risk_and_that_is_told(bench: Bench) -> None:
+async def test_an_urgent_class_endangers_promises_and_this_is_reported(bench: Bench) -> None:
     promised = bench.submit("pat", "7:ppn=4")
     before = await bench.planned(promised, at=0)
     assert before["promised_start"] == bench.begin + SLACK
     urgent = bench.submit("uma", "7:ppn=4", walltime=SLACK + 3000, queue="urgent")
     await bench.planned(urgent, at=0)
-    risky = await bench.seen(promised, lambda one: one["at_risk"] is not None)
+    risky = await bench.current_view(promised, lambda one: one["at_risk"] is not None)
     assert risky["at_risk"]["cause"] == "a class allowed to break promises"
     assert risky["planned_start"] > before["promised_start"]
     assert not risky["breaches"]
@@ -64,17 +64,17 @@ async def test_a_deadline_is_on_track_at_risk_or_missed(bench: Bench) -> None:
     for state, deadline in cases.items():
         job = bench.submit("dean")
         bench.set_attribute(job, "x", f"deadline:{deadline}")
-        answer = await bench.seen(job, lambda one: one["deadline"] is not None)
+        answer = await bench.current_view(job, lambda one: one["deadline"] is not None)
         assert (answer["deadline"], answer["deadline_state"]) == (deadline, state)
     wanted = {"nodes": "1:ppn=1", "walltime": "100"}
-    told = await bench.house.ask("/what-if", "POST", {"resources": wanted})
+    told = await bench.house.request("/what-if", "POST", {"resources": wanted})
     assert told["planned_end"] == bench.begin + 100  # the earliest deadline that could be met
 
 
-async def test_a_job_with_a_deadline_goes_before_one_without_where_the_site_wants_that(bench: Bench) -> None:
-    site = (await bench.house.ask("/policy"))["site"]
+async def test_a_job_with_a_deadline_precedes_others_if_the_site_enables_it(bench: Bench) -> None:
+    site = (await bench.house.request("/policy"))["site"]
     site |= {"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}}
-    await bench.house.ask("/policy", "PUT", site)
+    await bench.house.request("/policy", "PUT", site)
     try:
         first = bench.submit("pat", "7:ppn=4")
         await bench.planned(first, at=0)
@@ -88,4 +88,4 @@ async def test_a_job_with_a_deadline_goes_before_one_without_where_the_site_want
         assert moved["promised_start"] == bench.begin + SLACK
         assert not moved["breaches"]
     finally:
-        await bench.house.ask("/policy", "DELETE")
+        await bench.house.request("/policy", "DELETE")

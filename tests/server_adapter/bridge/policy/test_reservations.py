@@ -7,22 +7,22 @@ from tests.server_adapter.bridge.policy.bench import HOUR, Bench
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_maintenance_is_planned_around_at_once_and_its_conflicts_are_told_before(
+async def test_a_maintenance_is_planned_around_at_once_and_its_conflicts_are_previewed(
     bench: Bench,
 ) -> None:
     job = bench.submit("mia", "n1:ppn=4", walltime=1000)
     start = (await bench.planned(job, at=0))["planned_start"]
     window = {"nodes": ["n1"], "start": start + 500, "end": start + 1500, "reason": "new memory"}
-    told = await bench.house.ask("/reservations/memory/preview", "POST", window)
+    told = await bench.house.request("/reservations/memory/preview", "POST", window)
     assert job in {one["job"] for one in told["moved"]}
-    await bench.house.ask("/reservations/memory", "PUT", window)
-    moved = await bench.seen(job, lambda one: one["planned_start"] == start + 1500)
+    await bench.house.request("/reservations/memory", "PUT", window)
+    moved = await bench.current_view(job, lambda one: one["planned_start"] == start + 1500)
     assert moved["last_change"]["cause"] == "reservation made by an admin"
-    await bench.house.ask("/reservations/memory", "DELETE")
-    await bench.seen(job, lambda one: one["planned_start"] == start)
+    await bench.house.request("/reservations/memory", "DELETE")
+    await bench.current_view(job, lambda one: one["planned_start"] == start)
 
 
-async def test_a_standing_reservation_is_for_those_on_its_list_whole_nodes_too(bench: Bench) -> None:
+async def test_a_standing_reservation_admits_only_listed_users_on_exclusive_nodes_too(bench: Bench) -> None:
     everyone = bench.submit("eve", "n8:ppn=1", extra={"egroup": "others"})
     assert (await bench.planned(everyone))["planned_start"] > bench.begin + 10 * HOUR
     tinas = bench.submit("tina", "n8:ppn=1", resources={"naccesspolicy": "singlejob"})

@@ -8,12 +8,12 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(("licence", "starts"), [("fluent", [0, 0, 100]), ("ansys", [0, 100, 200])])
-async def test_licences_of_the_server_and_of_the_file_are_never_over_used(
+async def test_licences_of_server_and_file_are_never_exceeded(
     bench: Bench, licence: str, starts: list[int]
 ) -> None:
     jobs = [bench.submit("lee", resources={"gres": f"{licence}:1"}) for _ in starts]
     await bench.start(*jobs, at=starts)
-    licences = {one["name"]: one for one in (await bench.house.ask("/licences"))["licences"]}
+    licences = {one["name"]: one for one in (await bench.house.request("/licences"))["licences"]}
     assert licences[licence]["copies"] == (2 if licence == "fluent" else 1)
     assert licences[licence]["wanted"] == len(starts)
 
@@ -29,7 +29,7 @@ async def test_licences_of_the_server_and_of_the_file_are_never_over_used(
         ("1:ppn=1", "!new|rack2", {"n3", "n4", "n7"}),
     ],
 )
-async def test_properties_are_kept_with_and_or_and_not(
+async def test_property_expressions_with_and_or_and_not_hold(
     bench: Bench, nodes: str, feature: str, allowed: set[str]
 ) -> None:
     resources = {"feature": feature} if feature else {}
@@ -44,14 +44,14 @@ async def test_gpus_are_counted_on_the_nodes_that_have_them(bench: Bench) -> Non
         (share,) = (await bench.planned(job))["planned_nodes"]
         assert (share["node"], share["gpus"]) == ("n6", gpus)
     await bench.planned(bench.submit("gus", "n6:ppn=3"), at=0)  # its cpus are free beside them
-    too_many = await bench.seen(
+    too_many = await bench.current_view(
         bench.submit("gus", resources={"gres": "gpus:3"}), lambda answer: bool(answer["why"])
     )
     assert too_many["planned_start"] is None
     assert "gpus" in too_many["why"]
 
 
-async def test_what_the_mom_of_a_node_reports_is_counted_there(bench: Bench) -> None:
+async def test_resources_reported_by_a_mom_are_counted_on_its_node(bench: Bench) -> None:
     jobs = [bench.submit("sam", resources={"gres": "scratch:6"}) for _ in range(2)]
     await bench.start(*jobs, at=[0, 100])
     for job in jobs:
@@ -59,14 +59,14 @@ async def test_what_the_mom_of_a_node_reports_is_counted_there(bench: Bench) -> 
 
 
 @pytest.mark.parametrize(("queue", "allowed"), [("mapped", {"n7"}), ("featured", {"n5", "n6"})])
-async def test_jobs_of_a_queue_that_is_mapped_to_nodes_run_there(
+async def test_jobs_of_a_queue_mapped_to_nodes_run_on_these_nodes(
     bench: Bench, queue: str, allowed: set[str]
 ) -> None:
     answer = await bench.planned(bench.submit("paul", queue=queue))
     assert {share["node"] for share in answer["planned_nodes"]} <= allowed
 
 
-async def test_whole_nodes_are_shared_with_nobody(bench: Bench) -> None:
+async def test_exclusive_nodes_are_not_shared(bench: Bench) -> None:
     alone = bench.submit("wanda", "n5:ppn=1", not_before=bench.begin + 30_000, queue="whole")
     other = bench.submit("wim", "n5:ppn=1", not_before=bench.begin + 30_000)
     await bench.start(alone, other, at=[30_000, 30_100])
@@ -75,7 +75,9 @@ async def test_whole_nodes_are_shared_with_nobody(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("attribute", "value"), [("x", "NACCESSPOLICY:SINGLEJOB"), ("node_exclusive", "True")]
 )
-async def test_whole_nodes_may_be_asked_for_when_submitting(bench: Bench, attribute: str, value: str) -> None:
+async def test_exclusive_nodes_can_be_requested_at_submission(
+    bench: Bench, attribute: str, value: str
+) -> None:
     at = bench.begin + 50_000
     other = bench.submit("wim", "n5:ppn=1", not_before=at)
     await bench.planned(other, at=50_000)
@@ -83,7 +85,7 @@ async def test_whole_nodes_may_be_asked_for_when_submitting(bench: Bench, attrib
     await bench.planned(alone, at=50_100)
 
 
-async def test_jobs_are_kept_on_one_rack_or_on_as_few_as_possible(bench: Bench) -> None:
+async def test_jobs_are_placed_on_a_single_rack_or_the_fewest_possible(bench: Bench) -> None:
     at = bench.begin + 40_000
     busy = bench.submit("nils", "n1:ppn=4", walltime=400, not_before=at, priority=100)
     long = bench.submit("nils", "n3:ppn=4+n5:ppn=4", walltime=5000, not_before=at, priority=100)

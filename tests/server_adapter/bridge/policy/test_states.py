@@ -9,7 +9,7 @@ from tests.server_adapter.bridge.policy.bench import Bench
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_job_of_a_stopped_queue_is_planned_when_the_queue_is_started(bench: Bench) -> None:
+async def test_a_job_of_a_stopped_queue_is_planned_after_the_queue_starts(bench: Bench) -> None:
     job = bench.submit("ann", queue="stopped")
     assert "queue stopped, which is stopped" in await bench.waits(job, "queue")
     bench.server.cluster.queues["stopped"].attributes["started"] = "True"
@@ -19,7 +19,7 @@ async def test_a_job_of_a_stopped_queue_is_planned_when_the_queue_is_started(ben
 
 
 @pytest.mark.parametrize(("letter", "name"), [("u", "user"), ("o", "operator"), ("s", "system")])
-async def test_a_held_job_is_planned_when_it_is_released(bench: Bench, letter: str, name: str) -> None:
+async def test_a_held_job_is_planned_after_its_release(bench: Bench, letter: str, name: str) -> None:
     job = bench.submit("ann", holds=letter)
     assert f"{name} hold" in await bench.waits(job, "hold")
     held = bench.server.job(job)
@@ -44,7 +44,7 @@ async def test_a_job_that_waits_for_a_moment_is_planned_from_then_on(bench: Benc
     assert answer["job_state"] == "W"
 
 
-async def test_no_more_jobs_of_an_array_are_planned_at_once_than_its_slot_limit(bench: Bench) -> None:
+async def test_an_array_is_planned_within_its_slot_limit(bench: Bench) -> None:
     array = bench.submit("arno", array="0-4%2")
     jobs = [array.replace("[]", f"[{i}]") for i in range(5)]
     await bench.start(*jobs, at=[0, 0, 100, 100, 200])
