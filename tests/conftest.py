@@ -38,15 +38,15 @@ def pytest_collection_finish() -> None:
 
 
 _LONGEST = (
-    "store/test_faults.py",
-    "store/test_lost.py",
+    "store/test_database_faults.py",
+    "store/test_log_loss.py",
     "cli/test_demo.py",
     "store/test_unreadable_state.py",
     "federation/test_coallocations.py",
     "federation/test_crash.py",
     "store/test_killed_at_statements.py",
     "cli/test_runbook.py",
-    "store/test_follow.py",
+    "store/test_log_follower.py",
     "dashboard/test_pages.py",
 )
 """A file is run by one worker: one of these that began last would keep it alone for minutes."""

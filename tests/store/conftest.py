@@ -1,4 +1,4 @@
-"""Both databases, for every test that asks for one."""
+"""Fixtures for SQLite and PostgreSQL databases."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schedd.store import Store
-from tests.store.daemons import Nursery, the_nursery
+from tests.store.daemon_processes import DaemonLauncher, shared_launcher
 from tests.store.postgres import PostgresServer
 
 _NUMBER = count(1)
@@ -25,9 +25,9 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Nursery:
-    """Where daemons come from."""
-    return the_nursery()
+def launcher() -> DaemonLauncher:
+    """The process that forks daemons."""
+    return shared_launcher()
 
 
 NewDatabase = Callable[[], str]
@@ -35,7 +35,7 @@ NewDatabase = Callable[[], str]
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewDatabase]:
-    """Makes empty databases and returns their URLs."""
+    """Return a function that creates an empty database and returns its URL."""
     made: list[str] = []
 
     def new() -> str:

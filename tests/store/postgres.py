@@ -23,7 +23,7 @@ _PATIENCE = 60.0
 
 
 class NoPostgres(Exception):
-    """None of the PostgreSQLs on this machine runs, each with its reason."""
+    """No PostgreSQL of this machine runs; the message gives the reasons."""
 
 
 def _candidates() -> Iterator[Path]:
@@ -140,15 +140,15 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def address(self, database: str) -> str:
-        """What psycopg connects to."""
+        """Return the connection string for psycopg."""
         return f"host={self.folder} user=schedd dbname={database}"
 
     def url(self, database: str) -> str:
-        """What an admin would write."""
+        """Return the URL as in a settings file."""
         return f"postgresql://schedd@/{database}?host={self.folder}"
 
     def create(self, database: str, template: str = "template0") -> str:
-        """A new database; returns its URL."""
+        """Create a database and return its URL."""
         self._execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
         return self.url(database)
 

@@ -21,8 +21,8 @@ from schedd.store import Store
 from schedd.store.tables import breaches, decisions, events, promises, published_starts
 from schedd.wire import Decision
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import AwayError, DaemonProcess, Nursery
-from tests.store.world import KnownJob, World, known_jobs
+from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.simulated_cluster import KnownJob, SimulatedCluster, known_jobs
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
@@ -31,80 +31,84 @@ _ROUNDS = int(os.environ.get("SCHEDD_CRASH_ROUNDS", "10"))
 _SHORT = int(os.environ.get("SCHEDD_CRASH_KILLS", "6"))
 
 
-def crash(daemon: DaemonProcess, world: World, kills: int) -> None:
-    """Run the world, kill the daemon repeatedly, and compare its state after each start."""
-    random = world.random
+def kill_repeatedly(daemon: DaemonProcess, simulation: SimulatedCluster, kills: int) -> None:
+    """Run the simulation, kill the daemon repeatedly, and compare its state after each start."""
+    random = simulation.random
     known: dict[str, KnownJob] = {}
     for _ in range(kills):
         daemon.start()
         if random.random() < 0.15:  # while it recovers
             threading.Event().wait(random.uniform(0, 0.3))
             daemon.kill()
-            world.counts["killed while starting"] += 1
+            simulation.counts["killed while starting"] += 1
             daemon.start()
         daemon.await_ready()
-        compare(daemon, world, known)
+        compare_with_known(daemon, simulation, known)
         if random.random() < 0.3:
             daemon.reload(slack=random.randint(3, 9))
-            world.counts["reloads"] += 1
+            simulation.counts["reloads"] += 1
         timer = threading.Timer(random.uniform(0.01, 0.9), daemon.signal, [signal.SIGKILL])
         timer.start()
         known = {}
         try:
             while True:
-                known = {}  # what comes now may end promises
-                world.turn(daemon)
-                while random.random() < 0.1 or known:  # nothing happens any more until it is killed
+                known = {}  # the next turn may end promises
+                simulation.run_round(daemon)
+                while random.random() < 0.1 or known:  # no more events until the kill
                     known = known_jobs(daemon)
-        except AwayError:
+        except UnavailableError:
             assert not timer.is_alive() or not daemon.alive, daemon.log.read_text()[-3000:]
         timer.join()
         daemon.kill()
-        world.counts["kills"] += 1
+        simulation.counts["kills"] += 1
     daemon.start()
     daemon.await_ready()
-    compare(daemon, world, known)
+    compare_with_known(daemon, simulation, known)
     until = time.monotonic() + 120
-    while not world.counts["promises found again"]:  # so slow a computer that all jobs had started meanwhile
+    while not simulation.counts[
+        "promises found again"
+    ]:  # on a slow computer all jobs may have started meanwhile
         assert time.monotonic() < until
         known = known_jobs(daemon)
         while sum(one.promised is not None for one in known.values()) < 5:
-            world.turn(daemon)
+            simulation.run_round(daemon)
             known = known_jobs(daemon)
         daemon.kill()
         daemon.start()
         daemon.await_ready()
-        compare(daemon, world, known)
+        compare_with_known(daemon, simulation, known)
 
 
-def compare(daemon: DaemonProcess, world: World, known: dict[str, KnownJob]) -> None:
-    """Compare jobs and promises with an undisturbed run."""
+def compare_with_known(
+    daemon: DaemonProcess, simulation: SimulatedCluster, known: dict[str, KnownJob]
+) -> None:
+    """Compare jobs and promises with those known before the kill."""
     now = known_jobs(daemon)
     assert known.keys() <= now.keys(), f"lost: {known.keys() - now.keys()}"
-    world.counts["jobs found again"] += len(known)
+    simulation.counts["jobs found again"] += len(known)
     for job, before in known.items():
         after = now[job]
         if before.promised is not None and after.planned and after.breaches == before.breaches:
             assert after.promised == before.promised, f"{job}: {before} became {after}"
-            world.counts["promises found again"] += 1
+            simulation.counts["promises found again"] += 1
 
 
-def check(url: str, world: World) -> None:
-    """What the database must hold after all that."""
+def check_database(url: str, simulation: SimulatedCluster) -> None:
+    """Assert that the database holds everything acknowledged, and each start once."""
     store = Store.open(url)
-    cluster = store.register_cluster(world.cluster, 0)
+    cluster = store.register_cluster(simulation.cluster, 0)
 
-    def all_of(column: Column[Any]) -> list[Any]:
+    def column_values(column: Column[Any]) -> list[Any]:
         with store.database.read() as connection:
             return list(connection.scalars(select(column).where(column.table.c.cluster == cluster)))
 
-    kept = set(all_of(events.c.delivery))
-    causes = set(all_of(breaches.c.cause)) - {""}  # a promise that could be kept again has none
-    world.counts["promises kept on record"] = len(all_of(promises.c.job))
-    world.counts["starts published"] = len(all_of(published_starts.c.job))
-    world.counts["breaches"] = len(all_of(breaches.c.job))
-    ids = all_of(decisions.c.id)
-    assert not set(world.acknowledged) - kept, "acknowledged events are lost"
+    kept = set(column_values(events.c.delivery))
+    causes = set(column_values(breaches.c.cause)) - {""}  # a promise that could be kept again has none
+    simulation.counts["promises kept on record"] = len(column_values(promises.c.job))
+    simulation.counts["starts published"] = len(column_values(published_starts.c.job))
+    simulation.counts["breaches"] = len(column_values(breaches.c.job))
+    ids = column_values(decisions.c.id)
+    assert not set(simulation.acknowledged) - kept, "acknowledged events are lost"
     assert len(ids) == len(set(ids))
     assert causes <= {str(cause) for cause in MAY_BREAK}
     again = {}
@@ -112,7 +116,7 @@ def check(url: str, world: World) -> None:
     while page := store.decisions_after(cluster, place, 5_000):
         again.update({decision.id: decision for decision in page})
         place = page[-1].id
-    for number, seen in world.seen.items():
+    for number, seen in simulation.seen.items():
         assert number in again, f"decision {number} was given out and is not in the log"
         found = again[number]
         assert (found.type, found.time, found.cause, found.term) == (
@@ -121,18 +125,18 @@ def check(url: str, world: World) -> None:
             seen["cause"],
             seen["term"],
         )
-    for job, count in world.accepted.items():
-        assert count <= 1 + world.requeued[job], f"{job} was started {count} times"
-    world.counts["events"] = len(kept)
-    world.counts["events acknowledged"] = len(world.acknowledged)
-    world.counts["decisions"] = len(again)
-    world.counts["decisions read"] = len(world.seen)
-    world.counts["jobs"] = world.numbers
-    world.counts["runs accepted"] = world.accepted.total()
+    for job, count in simulation.accepted.items():
+        assert count <= 1 + simulation.requeued[job], f"{job} was started {count} times"
+    simulation.counts["events"] = len(kept)
+    simulation.counts["events acknowledged"] = len(simulation.acknowledged)
+    simulation.counts["decisions"] = len(again)
+    simulation.counts["decisions read"] = len(simulation.seen)
+    simulation.counts["jobs"] = simulation.numbers
+    simulation.counts["runs accepted"] = simulation.accepted.total()
     store.close()
 
 
-def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
+def replay_log(url: str, name: str = "main") -> int:
     """Replay the whole log in a new engine; return the number of decisions, which must be identical.
 
     The last batch may have no stored decisions: the daemon was killed right after storing its events.
@@ -162,19 +166,19 @@ def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
     return len(kept)
 
 
-def run(daemon: DaemonProcess, url: str, kills: int, seed: int) -> Counter[str]:
-    world = World(Random(seed))
-    crash(daemon, world, kills)
-    world.settle(daemon)
+def run_simulation(daemon: DaemonProcess, url: str, kills: int, seed: int) -> Counter[str]:
+    simulation = SimulatedCluster(Random(seed))
+    kill_repeatedly(daemon, simulation, kills)
+    simulation.settle(daemon)
     jobs = {job["id"] for job in daemon.get("/v1/clusters/main/jobs", limit=1000)["jobs"]}
-    assert jobs == set(world.server.jobs)
+    assert jobs == set(simulation.server.jobs)
     daemon.kill()
-    check(url, world)
-    world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url)
-    return world.counts
+    check_database(url, simulation)
+    simulation.counts["decisions made again from the log"] = replay_log(url)
+    return simulation.counts
 
 
-def report(capsys: pytest.CaptureFixture[str], what: str, counts: Counter[str]) -> None:
+def print_counts(capsys: pytest.CaptureFixture[str], what: str, counts: Counter[str]) -> None:
     words = ", ".join(f"{one}: {count:,}" for one, count in sorted(counts.items()))
     with capsys.disabled():
         sys.stdout.write(f"\n{what}: {words}\n")
@@ -182,47 +186,51 @@ def report(capsys: pytest.CaptureFixture[str], what: str, counts: Counter[str]) 
 
 
 def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    counts = run(DaemonProcess(nursery, tmp_path, url, checkpoint=_CHECKPOINT), url, _SHORT, _SEED)
+    counts = run_simulation(
+        DaemonProcess(launcher, tmp_path, url, checkpoint=_CHECKPOINT), url, _SHORT, _SEED
+    )
     assert counts["kills"] == _SHORT
     assert counts["runs accepted"]
     assert counts["promises found again"]
     assert counts["reloads"]
 
 
-def test_two_clusters_lose_no_events(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
+def test_two_clusters_lose_no_events(
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
+) -> None:
     url = new_database()
-    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=_CHECKPOINT)
+    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=_CHECKPOINT)
     daemon.add_cluster("east")
-    worlds = [World(Random(_SEED)), World(Random(_SEED + 1), cluster="east")]
+    simulations = [SimulatedCluster(Random(_SEED)), SimulatedCluster(Random(_SEED + 1), cluster="east")]
     for _ in range(2):
         daemon.start().await_ready()
-        timer = threading.Timer(worlds[0].random.uniform(0.2, 0.9), daemon.signal, [signal.SIGKILL])
+        timer = threading.Timer(simulations[0].random.uniform(0.2, 0.9), daemon.signal, [signal.SIGKILL])
         timer.start()
-        with contextlib.suppress(AwayError):
+        with contextlib.suppress(UnavailableError):
             while True:
-                for world in worlds:
-                    world.turn(daemon)
+                for simulation in simulations:
+                    simulation.run_round(daemon)
         timer.join()
         daemon.kill()
     daemon.start().await_ready()
-    for world in worlds:
-        while not world.accepted:
-            world.turn(daemon)
-        world.settle(daemon)
-        assert known_jobs(daemon, world.cluster).keys() == world.server.jobs.keys()
+    for simulation in simulations:
+        while not simulation.accepted:
+            simulation.run_round(daemon)
+        simulation.settle(daemon)
+        assert known_jobs(daemon, simulation.cluster).keys() == simulation.server.jobs.keys()
     daemon.kill()
-    for world in worlds:
-        check(url, world)
-        assert same_decisions_from_the_log_alone(url, world.cluster)
+    for simulation in simulations:
+        check_database(url, simulation)
+        assert replay_log(url, simulation.cluster)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_nothing_acknowledged_is_lost_by_a_thousand_kills(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     total: Counter[str] = Counter()
     begun = time.monotonic()
@@ -231,9 +239,13 @@ def test_nothing_acknowledged_is_lost_by_a_thousand_kills(
         url = new_database()
         folder = tmp_path / str(part)
         folder.mkdir()
-        counts = run(DaemonProcess(nursery, folder, url, checkpoint=_CHECKPOINT), url, 100, _SEED + part)
+        counts = run_simulation(
+            DaemonProcess(launcher, folder, url, checkpoint=_CHECKPOINT), url, 100, _SEED + part
+        )
         kind = url.partition(":")[0]
         what = f"{kind}, round {part + 1} of {_ROUNDS}, seed {_SEED + part}, after"
-        report(capsys, f"{what} {time.monotonic() - begun:,.0f} s", counts)
+        print_counts(capsys, f"{what} {time.monotonic() - begun:,.0f} s", counts)
         total += counts
-    report(capsys, f"{kind}, all {_ROUNDS} rounds in {time.monotonic() - begun:,.0f} s, nothing lost", total)
+    print_counts(
+        capsys, f"{kind}, all {_ROUNDS} rounds in {time.monotonic() - begun:,.0f} s, nothing lost", total
+    )

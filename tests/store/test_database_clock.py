@@ -24,7 +24,7 @@ ALTER DATABASE leaseclock SET search_path = public, shadow, pg_catalog;
 
 
 class DatabaseClock:
-    """Of the database's host."""
+    """The clock of the database's host."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -45,7 +45,7 @@ class TwoDaemons:
         self.clock = DatabaseClock(server.address("leaseclock"))
         self._stack = stack
 
-    def one(self, holder: str, seconds: float = 1.0) -> tuple[Store, Leadership]:
+    def add_daemon(self, holder: str, seconds: float = 1.0) -> tuple[Store, Leadership]:
         store = Store.open(self._url)
         self._stack.callback(store.close)
         lead = Leadership(store.database, holder, seconds=seconds)
@@ -54,12 +54,12 @@ class TwoDaemons:
 
 
 @pytest.fixture
-def scene(postgres: PostgresServer) -> Iterator[TwoDaemons]:
+def two_daemons(postgres: PostgresServer) -> Iterator[TwoDaemons]:
     with ExitStack() as stack:
         yield TwoDaemons(postgres, stack)
 
 
-def until(true: Callable[[], bool]) -> None:
+def wait_until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     pause = threading.Event()
     while not true():
@@ -67,39 +67,39 @@ def until(true: Callable[[], bool]) -> None:
         pause.wait(0.02)
 
 
-def left(store: Store) -> float:
+def seconds_left(store: Store) -> float:
     with store.database.read() as connection:
         found = current_leader(connection)
     assert found is not None
     return found.expires_in_s
 
 
-def test_the_clock_is_shadowed(scene: TwoDaemons) -> None:
-    store, lead = scene.one("a", 60)
+def test_database_clock_can_be_set(two_daemons: TwoDaemons) -> None:
+    store, lead = two_daemons.add_daemon("a", 60)
     assert lead.try_acquire()
-    before = left(store)
-    scene.clock.set(-HOUR)
-    assert left(store) > before + HOUR - 60
+    before = seconds_left(store)
+    two_daemons.clock.set(-HOUR)
+    assert seconds_left(store) > before + HOUR - 60
 
 
-def test_database_clock_set_forward_ends_the_leadership(scene: TwoDaemons) -> None:
-    store, first = scene.one("a", 60)
-    _, second = scene.one("b", 60)
+def test_database_clock_set_forward_ends_the_leadership(two_daemons: TwoDaemons) -> None:
+    store, first = two_daemons.add_daemon("a", 60)
+    _, second = two_daemons.add_daemon("b", 60)
     assert first.try_acquire()
     assert not second.try_acquire()
-    scene.clock.set(HOUR)
+    two_daemons.clock.set(HOUR)
     assert (second.try_acquire(), second.term) == (True, 2)
     with pytest.raises(NotLeader, match="b leads in term 2"), store.database.write(guarded=True):
         pass
     assert not first.try_acquire() or first.term > 2
 
 
-def test_leader_continues_after_database_clock_set_back(scene: TwoDaemons) -> None:
-    store, first = scene.one("a")
-    _, second = scene.one("b")
+def test_leader_continues_after_database_clock_set_back(two_daemons: TwoDaemons) -> None:
+    store, first = two_daemons.add_daemon("a")
+    _, second = two_daemons.add_daemon("b")
     assert first.try_acquire()
-    scene.clock.set(-HOUR)
-    until(lambda: 0 < left(store) <= 1)  # the next renewal is by the new clock
+    two_daemons.clock.set(-HOUR)
+    wait_until(lambda: 0 < seconds_left(store) <= 1)  # the next renewal is by the new clock
     end = time.monotonic() + 5
     while time.monotonic() < end:
         assert not second.try_acquire()
@@ -107,12 +107,12 @@ def test_leader_continues_after_database_clock_set_back(scene: TwoDaemons) -> No
     assert (first.is_leader, first.term, first.lost_reason) == (True, 1, "")
 
 
-def test_standby_takes_over_soon_after_a_clock_set_back_at_leader_death(scene: TwoDaemons) -> None:
-    store, first = scene.one("a")
-    _, second = scene.one("b")
+def test_standby_takes_over_soon_after_a_clock_set_back_at_leader_death(two_daemons: TwoDaemons) -> None:
+    store, first = two_daemons.add_daemon("a")
+    _, second = two_daemons.add_daemon("b")
     assert first.try_acquire()
     first._stopping.set()  # it renews no more
-    scene.clock.set(-HOUR)
+    two_daemons.clock.set(-HOUR)
     begun = time.monotonic()
     tries = 0
     while not second.try_acquire():
@@ -122,4 +122,4 @@ def test_standby_takes_over_soon_after_a_clock_set_back_at_leader_death(scene: T
     assert not first.is_leader, "it stopped by its own clock before another leads"
     assert tries > 1
     assert second.term == 2
-    assert left(store) <= 1
+    assert seconds_left(store) <= 1

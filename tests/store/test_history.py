@@ -33,31 +33,31 @@ from schedd.wire import (
     ShareFacts,
     Snapshot,
 )
-from tests.store.build import AState, accepted, facts, queued, run, started, write_attributes
 from tests.store.conftest import NewDatabase
+from tests.store.event_builders import StoredState, accepted, facts, queued, run, started, write_attributes
 
 
-def appended(store: Store, *events: Event, now: int = 1000) -> EventBatch:
+def append_events(store: Store, *events: Event, now: int = 1000) -> EventBatch:
     cluster = store.register_cluster("c", 1000)
     batch = store.append_events(cluster, store.last_position(cluster), events, now)
     assert batch is not None
     return batch
 
 
-def noted(store: Store) -> Store:
+def record_all(store: Store) -> Store:
     for _ in store.record_history(1):
         pass
     return store
 
 
-def past(store: Store, job: str) -> JobHistory:
-    noted(store)
+def recorded_history(store: Store, job: str) -> JobHistory:
+    record_all(store)
     found = store.job_history(1, job)
     assert found is not None
     return found
 
 
-def noted_so_far(store: Store) -> int:
+def last_recorded_event(store: Store) -> int:
     with store.database.read() as connection:
         return history_writer.last_recorded_event(connection, 1)
 
@@ -71,7 +71,7 @@ def requeued(number: int, job: str, time: int) -> JobQueued:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_job_is_followed_from_its_arrival_to_its_end(store: Store, at_once: bool) -> None:
+def test_job_history_covers_arrival_to_end(store: Store, at_once: bool) -> None:
     events = (
         queued(1),
         started(2, "1.srv", 2000),
@@ -80,8 +80,8 @@ def test_a_job_is_followed_from_its_arrival_to_its_end(store: Store, at_once: bo
         ended(5, "1.srv", 3500, 271),
     )
     for part in [events] if at_once else [(event,) for event in events]:
-        appended(store, *part)
-    assert past(store, "1.srv") == JobHistory(
+        append_events(store, *part)
+    assert recorded_history(store, "1.srv") == JobHistory(
         id="1.srv",
         owner="ann",
         queue="other",
@@ -101,10 +101,12 @@ def test_a_job_is_followed_from_its_arrival_to_its_end(store: Store, at_once: bo
 
 
 def test_history_of_deleted_and_altered_jobs(store: Store) -> None:
-    appended(store, queued(1), queued(2))
+    append_events(store, queued(1), queued(2))
     altered = replace(facts("1.srv"), name="new", resources={"procs": "7"})
-    appended(store, JobAltered(id="a", time=1500, job=altered), JobDeleted(id="d", time=1600, job_id="2.srv"))
-    first, second = past(store, "1.srv"), past(store, "2.srv")
+    append_events(
+        store, JobAltered(id="a", time=1500, job=altered), JobDeleted(id="d", time=1600, job_id="2.srv")
+    )
+    first, second = recorded_history(store, "1.srv"), recorded_history(store, "2.srv")
     assert (first.name, first.resources, first.ended, first.how) == ("new", {"procs": "7"}, None, "")
     assert (second.started, second.runs, second.ended, second.how) == (None, 0, 1600, "deleted")
 
@@ -116,28 +118,36 @@ def snapshot(number: int, time: int, *jobs: str, complete: bool = True, **change
 
 
 def test_snapshot_adds_missed_and_closes_missing_jobs(store: Store) -> None:
-    appended(store, queued(1), queued(2), queued(3))
+    append_events(store, queued(1), queued(2), queued(3))
     shares = (ShareFacts("n7", 3),)
-    appended(store, snapshot(4, 1500, "1.srv", "9.srv", state="R", started=1400, shares=shares, starts=1))
-    assert (past(store, "1.srv").started, past(store, "1.srv").held) == (1400, (("n7", 3),))
-    assert past(store, "9.srv").runs == 1
-    assert (past(store, "2.srv").how, past(store, "2.srv").ended) == ("gone", 1500)
-    appended(store, snapshot(5, 1600, "1.srv", "2.srv"))
-    assert (past(store, "2.srv").how, past(store, "2.srv").ended) == ("", None)  # it was there after all
-    appended(store, snapshot(6, 1700, "1.srv", complete=False))
-    assert past(store, "2.srv").how == ""
-    appended(store, ended(7, "1.srv", 1800))
-    appended(store, snapshot(8, 1900, "1.srv", state="C"))
-    assert (past(store, "1.srv").how, past(store, "1.srv").ended) == ("ended", 1800)
+    append_events(
+        store, snapshot(4, 1500, "1.srv", "9.srv", state="R", started=1400, shares=shares, starts=1)
+    )
+    assert (recorded_history(store, "1.srv").started, recorded_history(store, "1.srv").held) == (
+        1400,
+        (("n7", 3),),
+    )
+    assert recorded_history(store, "9.srv").runs == 1
+    assert (recorded_history(store, "2.srv").how, recorded_history(store, "2.srv").ended) == ("gone", 1500)
+    append_events(store, snapshot(5, 1600, "1.srv", "2.srv"))
+    assert (recorded_history(store, "2.srv").how, recorded_history(store, "2.srv").ended) == (
+        "",
+        None,
+    )  # it was there after all
+    append_events(store, snapshot(6, 1700, "1.srv", complete=False))
+    assert recorded_history(store, "2.srv").how == ""
+    append_events(store, ended(7, "1.srv", 1800))
+    append_events(store, snapshot(8, 1900, "1.srv", state="C"))
+    assert (recorded_history(store, "1.srv").how, recorded_history(store, "1.srv").ended) == ("ended", 1800)
 
 
 def test_replaced_events_are_recorded_again(store: Store) -> None:
-    appended(store, queued(1))
+    append_events(store, queued(1))
     known = store.last_position(1)
     store.append_events(1, known, [queued(2)], 1001)  # the answer to this one was lost
-    assert past(store, "2.srv").queue == "q"
+    assert recorded_history(store, "2.srv").queue == "q"
     store.append_events(1, known, [queued(3)], 1002)
-    assert past(store, "3.srv").queue == "q"
+    assert recorded_history(store, "3.srv").queue == "q"
 
 
 def owners(store: Store, jobs: int) -> set[str | None]:
@@ -145,25 +155,25 @@ def owners(store: Store, jobs: int) -> set[str | None]:
     return {one.owner if one is not None else None for one in found}
 
 
-def test_a_large_snapshot_is_noted_a_little_at_a_time_and_others_write_in_between(store: Store) -> None:
+def test_large_snapshot_is_recorded_in_slices_between_other_writes(store: Store) -> None:
     names = [f"{job}.srv" for job in range(700)]
-    appended(store, queued(1), queued(2), queued(9_999), snapshot(3, 1500, *names))
+    append_events(store, queued(1), queued(2), queued(9_999), snapshot(3, 1500, *names))
     steps = store.record_history(1)
     next(steps)  # what came before it
-    assert noted_so_far(store) == 3
+    assert last_recorded_event(store) == 3
     next(steps)
     assert owners(store, 700) == {"ann", None}
     before = store.job_history(1, "9999.srv")
     assert before is not None
     assert before.ended is None
-    appended(store, started(5, "1.srv", 2000))
+    append_events(store, started(5, "1.srv", 2000))
     unnoted = store.job_history(1, "1.srv")
     assert unnoted is not None
     assert (unnoted.started, unnoted.runs) == (2000, 1)
-    assert noted_so_far(store) == 3
+    assert last_recorded_event(store) == 3
     for _ in steps:
         pass
-    assert (noted_so_far(store), owners(store, 700)) == (5, {"ann"})
+    assert (last_recorded_event(store), owners(store, 700)) == (5, {"ann"})
     assert store.job_history(1, "1.srv") == unnoted
     gone = store.job_history(1, "9999.srv")
     assert gone is not None
@@ -171,26 +181,26 @@ def test_a_large_snapshot_is_noted_a_little_at_a_time_and_others_write_in_betwee
     assert store.total_cpus(1) == 12
 
 
-def test_a_snapshot_that_was_left_in_its_midst_is_gone_through_again(store: Store) -> None:
-    appended(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
+def test_interrupted_snapshot_is_recorded_again(store: Store) -> None:
+    append_events(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
     steps = store.record_history(1)
     next(steps)
     next(steps)
     steps.close()  # type: ignore[attr-defined]
-    assert noted_so_far(store) == 0
-    assert owners(noted(store), 700) == {"ann"}
-    assert noted_so_far(store) == 1
+    assert last_recorded_event(store) == 0
+    assert owners(record_all(store), 700) == {"ann"}
+    assert last_recorded_event(store) == 1
 
 
 def test_replaced_snapshot_is_recorded_again(store: Store) -> None:
     known = store.last_position(store.register_cluster("c", 1000))
-    appended(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
+    append_events(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
     steps = store.record_history(1)
     next(steps)
     store.append_events(1, known, [queued(800)], 1001)  # the answer to the snapshot was lost
     for _ in steps:
         pass
-    assert noted_so_far(store) == 1
+    assert last_recorded_event(store) == 1
     assert store.job_history(1, "800.srv") is not None
     assert store.job_history(1, "699.srv") is None
 
@@ -202,8 +212,8 @@ def test_history_writing_continues_at_the_next_checkpoint(
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([snapshot(1, 1500, *(f"{job}.srv" for job in range(1_300)))], 1000)
     until = time.monotonic() + 60
-    while noted_so_far(store) == 0:
-        journal.maybe_checkpoint(lambda: AState([b"state"]), 1000)
+    while last_recorded_event(store) == 0:
+        journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000)
         assert time.monotonic() < until
     assert owners(store, 1_300) == {"ann"}
     journal.close()
@@ -215,24 +225,24 @@ def test_checkpoint_waiters_do_not_wait_for_the_history(
     monkeypatch.setattr("schedd.store.journal._MIN_PAUSE_S", 60)
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([queued(number) for number in range(1_100)], 1000)
-    assert not journal.maybe_checkpoint(lambda: AState([b"state"]), 1000)
-    assert journal.maybe_checkpoint(lambda: AState([b"state"]), 1000, must=True)
+    assert not journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000)
+    assert journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000, must=True)
     journal.close()
 
 
-def test_a_checkpoint_brings_it_up_to_date(store: Store) -> None:
+def test_checkpoint_completes_the_history(store: Store) -> None:
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([queued(number) for number in range(1_100)], 1000)
-    assert noted_so_far(store) == 0
+    assert last_recorded_event(store) == 0
     until = time.monotonic() + 60
-    while not journal.maybe_checkpoint(lambda: AState([b"state"]), 1000):
+    while not journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000):
         assert time.monotonic() < until
-    assert noted_so_far(store) == 1_100
+    assert last_recorded_event(store) == 1_100
     journal.close()
 
 
 def test_job_timeline_is_in_order(store: Store) -> None:
-    batch = appended(store, queued(1), queued(2))
+    batch = append_events(store, queued(1), queued(2))
     store.record_decisions(
         1,
         batch,
@@ -240,9 +250,9 @@ def test_job_timeline_is_in_order(store: Store) -> None:
         promises=[Promise("1.srv", 1000, 2600, weak=True)],
         breaches=[PromiseBreach("1.srv", 1400, "epoch:7", "node lost", 2600, 2700)],
     )
-    appended(store, JobHeld(id="h", time=1200, job_id="1.srv", holds="u"))
-    appended(store, accepted(3, run(2, "1.srv").id, "1.srv", 1992), started(4, "1.srv", 1993))
-    appended(store, ended(5, "1.srv", 2500, 1))
+    append_events(store, JobHeld(id="h", time=1200, job_id="1.srv", holds="u"))
+    append_events(store, accepted(3, run(2, "1.srv").id, "1.srv", 1992), started(4, "1.srv", 1993))
+    append_events(store, ended(5, "1.srv", 2500, 1))
     told = store.job_timeline(1, "1.srv")
     assert [moment.decision for moment in told if moment.decision] == [run(2, "1.srv").id]
     found = [(moment.time, moment.kind, moment.text, moment.start) for moment in told]
@@ -259,14 +269,14 @@ def test_job_timeline_is_in_order(store: Store) -> None:
     ]
 
 
-def test_a_node_has_a_row_for_each_change(store: Store) -> None:
+def test_node_history_has_a_row_for_each_change(store: Store) -> None:
     def node(number: int, time: int, **facts: object) -> NodeChanged:
         chosen: dict[str, object] = {"name": "n1", "cpus": 4, **facts}
         return NodeChanged(id=f"n:{number}", time=time, node=NodeFacts(**chosen))  # type: ignore[arg-type]
 
-    appended(store, node(1, 1000), node(2, 1001, properties=("new",)), node(3, 1002, state="down"))
-    appended(store, snapshot(1, 1100), node(4, 1200, cpus=6, mem=77))
-    assert noted(store).node_history(1, "n1") == [
+    append_events(store, node(1, 1000), node(2, 1001, properties=("new",)), node(3, 1002, state="down"))
+    append_events(store, snapshot(1, 1100), node(4, 1200, cpus=6, mem=77))
+    assert record_all(store).node_history(1, "n1") == [
         NodeHistory(1000, "up", 4, 0, 0),
         NodeHistory(1002, "down", 4, 0, 0),
         NodeHistory(1100, "up", 4, 0, 0),
@@ -275,32 +285,32 @@ def test_a_node_has_a_row_for_each_change(store: Store) -> None:
     assert store.node_history(1, "n2") == [NodeHistory(1100, "down", 8, 0, 0)]
 
 
-def test_a_node_has_its_black_hole_times_and_reasons(store: Store) -> None:
+def test_node_alerts_include_black_hole_and_overrun_alerts_of_the_node(store: Store) -> None:
     def alert(number: int, kind: str, text: str) -> Alert:
         return Alert(id=f"d{number}", cause="e", time=1000 + number, kind=kind, text=text)
 
     hole = "jobs fail on node n1 soon after they start: 1.srv, 2.srv; it gets no new jobs"
     late = "job 3.srv is 21600 s past its walltime: n10, n1 counts as blocked"
     others = [alert(3, "black_hole", hole.replace("n1", "n10")), alert(4, "unknown_job", "job n1 started")]
-    batch = appended(store, queued(1))
+    batch = append_events(store, queued(1))
     store.record_decisions(1, batch, [alert(1, "black_hole", hole), alert(2, "overrun", late), *others])
     found = [(one.time, one.kind, one.text) for one in store.node_alerts(1, "n1")]
     assert found == [(1001, "black_hole", hole), (1002, "overrun", late)]
 
 
 def test_history_outlives_events_and_expires_by_its_own_age(store: Store) -> None:
-    appended(store, queued(1), queued(2), snapshot(3, 1001, "1.srv", "2.srv"))
+    append_events(store, queued(1), queued(2), snapshot(3, 1001, "1.srv", "2.srv"))
     down = NodeFacts(name="n1", cpus=4, state="down")
-    appended(store, ended(4, "1.srv", 2000), NodeChanged(id="n", time=2000, node=down))
-    noted(store)
+    append_events(store, ended(4, "1.srv", 2000), NodeChanged(id="n", time=2000, node=down))
+    record_all(store)
     for _ in range(2):
         store.save_checkpoint(1, store.last_position(1), 2000, compress(b""))
     store.purge(RetentionLimits(events=1), 1_000_000)
     assert store.job_timeline(1, "1.srv") == []
-    assert past(store, "1.srv").ended == 2000
+    assert recorded_history(store, "1.srv").ended == 2000
     store.purge(RetentionLimits(jobs=1000), 3001)
     assert store.job_history(1, "1.srv") is None
-    assert past(store, "2.srv").ended is None
+    assert recorded_history(store, "2.srv").ended is None
     assert [one.state for one in store.node_history(1, "n1")] == ["down"]
     assert len(store.node_history(1, "n2")) == 1  # it is still so
 
@@ -309,17 +319,17 @@ def test_old_node_states_are_purged_beside_unchanged_nodes(store: Store) -> None
     def node(number: int, name: str, time: int, state: Literal["up", "down"]) -> NodeChanged:
         return NodeChanged(id=f"n:{number}", time=time, node=NodeFacts(name=name, cpus=4, state=state))
 
-    appended(store, *(node(n, f"steady{n}", 1000, "up") for n in range(ROWS_PER_TRANSACTION + 1)))
-    appended(store, *(node(1000 + n, "moody", 1001 + n, ("up", "down")[n % 2]) for n in range(4)))
-    appended(store, node(2000, "moody", 5000, "up"))
-    noted(store)
+    append_events(store, *(node(n, f"steady{n}", 1000, "up") for n in range(ROWS_PER_TRANSACTION + 1)))
+    append_events(store, *(node(1000 + n, "moody", 1001 + n, ("up", "down")[n % 2]) for n in range(4)))
+    append_events(store, node(2000, "moody", 5000, "up"))
+    record_all(store)
     while store.purge(RetentionLimits(jobs=1000), 3000):
         pass
     assert [one.time for one in store.node_history(1, "moody")] == [5000]
     assert len(store.node_history(1, "steady0")) == 1
 
 
-def test_the_command_tells_it(
+def test_history_command_prints_jobs_and_nodes(
     new_database: NewDatabase,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -327,25 +337,25 @@ def test_the_command_tells_it(
 ) -> None:
     url = new_database()
     store = Store.open(url)
-    appended(store, queued(1), snapshot(2, 1000, "1.srv"), started(3, "1.srv", 2000))
-    appended(store, ended(4, "1.srv", 2500, 9))
-    noted(store).close()
+    append_events(store, queued(1), snapshot(2, 1000, "1.srv"), started(3, "1.srv", 2000))
+    append_events(store, ended(4, "1.srv", 2500, 9))
+    record_all(store).close()
 
-    def said(*arguments: str) -> tuple[int, str]:
+    def run_history(*arguments: str) -> tuple[int, str]:
         code = main(["history", *arguments, "--cluster", "c", "--database", url])
         out, err = capsys.readouterr()
         return code, out + err
 
-    code, text = said("1.srv")
+    code, text = run_history("1.srv")
     assert code == 0
     assert "of ann in q: nodes=1:ppn=2,walltime=01:00:00" in text
     assert "exit status 9" in text
     assert "started on n1:2" in text
-    code, text = said("--node", "n2")
+    code, text = run_history("--node", "n2")
     assert (code, "down" in text) == (0, True)
-    assert said("7.srv")[0] == 1
-    assert "knows of no node n9 in cluster c" in said("--node", "n9")[1]
-    assert said()[0] == 2
+    assert run_history("7.srv")[0] == 1
+    assert "knows of no node n9 in cluster c" in run_history("--node", "n9")[1]
+    assert run_history()[0] == 2
     monkeypatch.setenv("SCHEDD_STORE__URL", url)
     assert main(["history", "1.srv", "--cluster", "c"]) == 0
     assert "exit status 9" in capsys.readouterr().out
@@ -355,25 +365,25 @@ def test_the_command_tells_it(
 
 
 def test_unrecorded_events_are_read_from_the_log(store: Store) -> None:
-    appended(store, queued(1), started(2, "1.srv", 1100), ended(3, "1.srv", 1200, 4))
+    append_events(store, queued(1), started(2, "1.srv", 1100), ended(3, "1.srv", 1200, 4))
     unnoted = store.job_history(1, "1.srv")
     assert unnoted == store.job_history(1, "1")
     assert unnoted is not None
     assert (unnoted.started, unnoted.ended, unnoted.runs, unnoted.how) == (1100, 1200, 1, "ended")
-    assert past(store, "1.srv") == past(store, "1") == unnoted
-    appended(store, requeued(4, "1.srv", 1250), started(5, "1.srv", 1300))
+    assert recorded_history(store, "1.srv") == recorded_history(store, "1") == unnoted
+    append_events(store, requeued(4, "1.srv", 1250), started(5, "1.srv", 1300))
     unnoted = store.job_history(1, "1")
     assert unnoted is not None
     assert (unnoted.started, unnoted.ended, unnoted.runs, unnoted.queue) == (1300, None, 2, "other")
-    assert past(store, "1.srv") == unnoted
+    assert recorded_history(store, "1.srv") == unnoted
     assert store.job_history(1, "11") is None
     assert store.job_history(1, "1.sr") is None
 
 
 def test_repeated_end_is_recorded_once(store: Store) -> None:
-    appended(store, queued(1), *(ended(number, "1.srv", 1050, 271) for number in range(2, 9)))
+    append_events(store, queued(1), *(ended(number, "1.srv", 1050, 271) for number in range(2, 9)))
     words = [moment.text for moment in store.job_timeline(1, "1.srv")]
     assert words[1:] == ["ended, exit status 271"]
-    appended(store, requeued(9, "1.srv", 1060), ended(10, "1.srv", 1070))
+    append_events(store, requeued(9, "1.srv", 1060), ended(10, "1.srv", 1070))
     words = [moment.text for moment in store.job_timeline(1, "1.srv")]
     assert (len(words), words[-1]) == (4, "ended, exit status 0")

@@ -1,6 +1,6 @@
-"""Killed at each statement while tables are made, migrated or taken back; and the daemon while it begins.
+"""Kills at each statement of table creation, upgrade and downgrade, and of the daemon's first start.
 
-The random moments are in ``test_killed_making_tables.py``.
+The random moments are in ``test_killed_table_creation.py``.
 """
 
 import json
@@ -22,10 +22,10 @@ from schedd.store.tables_version import NEEDED_VERSION
 from schedd.wire import Event
 from tests.conftest import ROOT
 from tests.store import next_version as second_version
-from tests.store.build import queued
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import AwayError, DaemonProcess, Nursery
-from tests.store.test_lost import MAIN, work
+from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.event_builders import queued
+from tests.store.test_log_loss import MAIN, work
 
 _STRIDE = int(os.environ.get("SCHEDD_STATEMENT_STRIDE", "23"))
 """Kill at every n-th statement in the short test; at each in the long one."""
@@ -38,19 +38,19 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     second_version.use_next_version(monkeypatch, tmp_path)
 
 
-class Killed:
+class KilledProcesses:
     """Forks the processes to kill."""
 
     def __init__(self, url: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.killing", url],
+            [sys.executable, "-m", "tests.store.kill_at_statement", url],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def at(self, what: str, number: int) -> str:
+    def kill_at(self, what: str, number: int) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([what, number]) + "\n")
@@ -62,16 +62,16 @@ class Killed:
 
 
 @contextmanager
-def killing(url: str) -> Iterator[Killed]:
-    made = Killed(url)
+def killed_processes(url: str) -> Iterator[KilledProcesses]:
+    made = KilledProcesses(url)
     try:
         yield made
     finally:
         made.close()
 
 
-def looked_at(url: str) -> tuple[str | None, int]:
-    """The version of the tables, and how many there are."""
+def schema_state(url: str) -> tuple[str | None, int]:
+    """Return the schema version and the number of tables."""
     engine = connections.create_readers(connections.parse_database_url(url))
     with engine.begin() as connection:
         found = schema_version.revision(connection), len(inspect(connection).get_table_names())
@@ -98,13 +98,13 @@ def fill(url: str) -> int:
     return cluster
 
 
-def kill_while(url: str, what: str, stride: int, before: tuple[str | None, int]) -> Counter[str]:
+def kill_at_places(url: str, what: str, stride: int, before: tuple[str | None, int]) -> Counter[str]:
     """Kill it at each ``stride``-th place until its end; the tables are then the old or the new."""
     done: Counter[str] = Counter()
-    with killing(url) as killed:
+    with killed_processes(url) as killed:
         for number in range(1, _MOST, stride):
-            said = killed.at(what, number)
-            found = looked_at(url)
+            said = killed.kill_at(what, number)
+            found = schema_state(url)
             if said != "killed":
                 assert said.startswith("done "), said
                 done["places"] = int(said.split()[1])
@@ -116,54 +116,54 @@ def kill_while(url: str, what: str, stride: int, before: tuple[str | None, int])
     raise AssertionError(f"{what} never ends")
 
 
-def making(url: str, stride: int) -> Counter[str]:
-    done = kill_while(url, "make", stride, (None, 0))
-    assert looked_at(url)[0] == schema_version.head()
+def kill_creation(url: str, stride: int) -> Counter[str]:
+    done = kill_at_places(url, "make", stride, (None, 0))
+    assert schema_state(url)[0] == schema_version.head()
     store = Store.open(url)
     assert store.register_cluster("main", 1_000) > 0
     store.close()
     return done
 
 
-def migrating(url: str, stride: int, old: str = "0001") -> dict[str, Counter[str]]:
-    """Up from an old version and back to it, with events in the log."""
+def kill_migrations(url: str, stride: int, old: str = "0001") -> dict[str, Counter[str]]:
+    """Kill the downgrade to an old version and the upgrade from it, with events in the log."""
     cluster = fill(url)
-    acknowledged, whole = stored_events(url, cluster), looked_at(url)
-    back = kill_while(url, f"back {old}", stride, whole)
-    there = looked_at(url)
+    acknowledged, whole = stored_events(url, cluster), schema_state(url)
+    back = kill_at_places(url, f"back {old}", stride, whole)
+    there = schema_state(url)
     assert there[0] == old
-    up = kill_while(url, "upgrade", stride, there)
-    assert looked_at(url) == whole
+    up = kill_at_places(url, "upgrade", stride, there)
+    assert schema_state(url) == whole
     assert stored_events(url, cluster) == acknowledged
     return {"back": back, "up": up}
 
 
 @pytest.mark.usefixtures("next_version")
 def test_kill_at_any_statement_of_table_creation_is_atomic(url: str) -> None:
-    assert making(url, _STRIDE)["kills"] >= 3
+    assert kill_creation(url, _STRIDE)["kills"] >= 3
 
 
 @pytest.mark.usefixtures("next_version")
 def test_kill_at_any_migration_statement_loses_no_event(url: str) -> None:
-    done = migrating(url, min(_STRIDE, 3))
+    done = kill_migrations(url, min(_STRIDE, 3))
     assert done["back"]["kills"] >= 2
     assert done["up"]["kills"] >= 3
 
 
-def begin(nursery: Nursery, folder: Path, url: str, numbers: range) -> int:
+def kill_first_start(launcher: DaemonLauncher, folder: Path, url: str, numbers: range) -> int:
     """Kill the daemon at these places of its first life, each time with the database of the previous
     attempt.
     """
-    daemon = DaemonProcess(nursery, folder, url, checkpoint=0.2)
+    daemon = DaemonProcess(launcher, folder, url, checkpoint=0.2)
     kills = 0
     try:
         for number in numbers:
             daemon.environment["SCHEDD_TEST_DIE_AT"] = str(number)
             daemon.start()
-            if not ended(daemon):
+            if not was_killed_before_ready(daemon):
                 break
             kills += 1
-            assert looked_at(url) in ((None, 0), (NEEDED_VERSION, looked_at(url)[1]))
+            assert schema_state(url) in ((None, 0), (NEEDED_VERSION, schema_state(url)[1]))
             daemon.kill()
         daemon.kill()
         daemon.environment.clear()
@@ -177,21 +177,21 @@ def begin(nursery: Nursery, folder: Path, url: str, numbers: range) -> int:
     return kills
 
 
-def ended(daemon: DaemonProcess) -> bool:
-    """Whether it was killed before it was ready."""
+def was_killed_before_ready(daemon: DaemonProcess) -> bool:
+    """Return whether the daemon was killed before it was ready."""
     while daemon.alive:
         try:
             daemon.get("/readyz")
-        except AwayError:
+        except UnavailableError:
             continue
         return False
     return True
 
 
 def test_daemon_killed_during_its_first_start_restarts(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
 ) -> None:
-    assert begin(nursery, tmp_path, new_database(), range(10, 400, 200)) >= 1
+    assert kill_first_start(launcher, tmp_path, new_database(), range(10, 400, 200)) >= 1
 
 
 @pytest.mark.usefixtures("next_version")
@@ -203,8 +203,8 @@ def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
     database = Database(url)
     database.migrate(second_version.FIRST, back=True)
     database.close()
-    with killing(url) as killed:
-        assert killed.at("upgrade", 4) == "killed"
+    with killed_processes(url) as killed:
+        assert killed.kill_at("upgrade", 4) == "killed"
     config = tmp_path / "schedd.toml"
     config.write_text(f'[server]\nport = 0\n[store]\nurl = "{url}"\n[clusters.main]\n')
     program = [sys.executable, "-m", "tests.store.next_version"]
@@ -223,13 +223,13 @@ def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.usefixtures("next_version")
-def test_killed_at_each_statement(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_kills_at_every_statement_lose_nothing(
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = making(new_database(), 1)
-    both = migrating(new_database(), 1)
+    made = kill_creation(new_database(), 1)
+    both = kill_migrations(new_database(), 1)
     url = new_database()
-    kills = begin(nursery, tmp_path, url, range(1, 1_000, 3))
+    kills = kill_first_start(launcher, tmp_path, url, range(1, 1_000, 3))
     with capsys.disabled():
         sys.stdout.write(f"\n{url.partition(':')[0]}: making {dict(made)}, migrating ")
         sys.stdout.write(

@@ -1,4 +1,4 @@
-"""One daemon leads, on the database's clock; what another decides after that is not kept."""
+"""The lease: one daemon leads, by the database's clock; decisions of others are not stored."""
 
 import threading
 import time
@@ -12,26 +12,26 @@ from sqlalchemy import text
 from schedd.store import DurableJournal, Leadership, NotLeader, Store
 from schedd.store import lease as leases
 from schedd.store.errors import LeaseExpired, StoreError
-from tests.store.build import AState, queued, run
 from tests.store.conftest import NewDatabase
+from tests.store.event_builders import StoredState, queued, run
 from tests.store.postgres import PostgresServer
 
 
-class Daemons:
+class DaemonStores:
     """Stores of several daemons on one database."""
 
     def __init__(self, url: str, stack: ExitStack) -> None:
         self.url = url
         self._stack = stack
 
-    def one(self, holder: str, seconds: float = 60.0) -> tuple[Store, Leadership]:
+    def add_daemon(self, holder: str, seconds: float = 60.0) -> tuple[Store, Leadership]:
         store = Store.open(self.url)
         self._stack.callback(store.close)
         lead = Leadership(store.database, holder, seconds=seconds)
         self._stack.callback(lead.release)
         return store, lead
 
-    def let_it_run_out(self) -> None:
+    def expire_lease(self) -> None:
         store = Store.open(self.url)
         with store.database.write() as connection:
             connection.execute(text("UPDATE leases SET expires = 1"))
@@ -39,23 +39,23 @@ class Daemons:
 
 
 @pytest.fixture
-def daemons(new_database: NewDatabase) -> Iterator[Daemons]:
+def daemons(new_database: NewDatabase) -> Iterator[DaemonStores]:
     with ExitStack() as stack:
-        yield Daemons(new_database(), stack)
+        yield DaemonStores(new_database(), stack)
 
 
 @pytest.fixture
-def on_postgres(postgres: PostgresServer) -> Iterator[Daemons]:
+def postgres_daemons(postgres: PostgresServer) -> Iterator[DaemonStores]:
     """SQLite has no lease: a lock on its file ends with the process."""
     url = postgres.create("leases")
     with ExitStack() as stack:
-        yield Daemons(url, stack)
+        yield DaemonStores(url, stack)
     postgres.drop("leases")
 
 
-def test_leader_releases_the_lease(daemons: Daemons) -> None:
-    _, first = daemons.one("a")
-    _, second = daemons.one("b")
+def test_leader_releases_the_lease(daemons: DaemonStores) -> None:
+    _, first = daemons.add_daemon("a")
+    _, second = daemons.add_daemon("b")
     assert (first.is_leader, first.try_acquire(), first.is_leader, first.term) == (False, True, True, 1)
     assert (second.try_acquire(), second.is_leader, second.term) == (False, False, 0)
     first.release()
@@ -63,9 +63,9 @@ def test_leader_releases_the_lease(daemons: Daemons) -> None:
     assert (second.try_acquire(), second.term) == (True, 2)
 
 
-def test_term_increases_with_every_acquisition_and_marks_decisions(daemons: Daemons) -> None:
+def test_term_increases_with_every_acquisition_and_marks_decisions(daemons: DaemonStores) -> None:
     for life in (1, 2, 3):
-        store, lead = daemons.one("a")
+        store, lead = daemons.add_daemon("a")
         assert lead.try_acquire()
         journal = DurableJournal(store, "c", 1000, lead=lead)
         batch = journal.commit_events([queued(life)], 1000)
@@ -79,19 +79,19 @@ def test_term_increases_with_every_acquisition_and_marks_decisions(daemons: Daem
     found.close()
 
 
-def test_replaced_leader_writes_nothing(on_postgres: Daemons) -> None:
-    store, first = on_postgres.one("a")
-    other, second = on_postgres.one("b")
+def test_replaced_leader_writes_nothing(postgres_daemons: DaemonStores) -> None:
+    store, first = postgres_daemons.add_daemon("a")
+    other, second = postgres_daemons.add_daemon("b")
     assert first.try_acquire()
     journal = DurableJournal(store, "c", 1000, lead=first)
     batch = journal.commit_events([queued(1)], 1000)
     assert batch is not None
-    on_postgres.let_it_run_out()
+    postgres_daemons.expire_lease()
     assert second.try_acquire()
     for call in (
         lambda: journal.commit_events([queued(2)], 1000),
         lambda: journal.commit_decisions(batch, [run(1, "1.srv")]),
-        lambda: journal.maybe_checkpoint(AState, 1000, must=True),
+        lambda: journal.maybe_checkpoint(StoredState, 1000, must=True),
         lambda: store.purge(journal._limits, 10**10),
     ):
         with pytest.raises(NotLeader, match="b leads in term 2"):
@@ -102,11 +102,11 @@ def test_replaced_leader_writes_nothing(on_postgres: Daemons) -> None:
     journal.close()
 
 
-def test_expired_lease_can_be_renewed_unless_acquired_by_another(on_postgres: Daemons) -> None:
-    store, lead = on_postgres.one("a")
+def test_expired_lease_can_be_renewed_unless_acquired_by_another(postgres_daemons: DaemonStores) -> None:
+    store, lead = postgres_daemons.add_daemon("a")
     assert lead.try_acquire()
     journal = DurableJournal(store, "c", 1000, lead=lead)
-    on_postgres.let_it_run_out()
+    postgres_daemons.expire_lease()
     with pytest.raises(LeaseExpired) as caught:
         journal.commit_events([queued(1)], 1000)
     assert caught.value.retryable
@@ -119,9 +119,9 @@ def test_expired_lease_can_be_renewed_unless_acquired_by_another(on_postgres: Da
     journal.close()
 
 
-def test_nobody_takes_over_between_the_check_and_the_commit(on_postgres: Daemons) -> None:
-    store, first = on_postgres.one("a")
-    _, second = on_postgres.one("b")
+def test_takeover_waits_for_a_guarded_commit(postgres_daemons: DaemonStores) -> None:
+    store, first = postgres_daemons.add_daemon("a")
+    _, second = postgres_daemons.add_daemon("b")
     assert first.try_acquire()
     taken: list[bool] = []
     other = threading.Thread(target=lambda: taken.append(second.try_acquire()))
@@ -137,18 +137,18 @@ def test_nobody_takes_over_between_the_check_and_the_commit(on_postgres: Daemons
     assert taken == [True]
 
 
-def test_its_own_name_leads_again_at_once(on_postgres: Daemons) -> None:
-    _, dead = on_postgres.one("a")
+def test_same_holder_leads_again_at_once(postgres_daemons: DaemonStores) -> None:
+    _, dead = postgres_daemons.add_daemon("a")
     assert dead.try_acquire()
-    _, again = on_postgres.one("a")
+    _, again = postgres_daemons.add_daemon("a")
     assert again.try_acquire()
     assert again.term == 2
 
 
-def test_a_leader_that_cannot_renew_stops_before_its_lease_ends(
-    on_postgres: Daemons, monkeypatch: pytest.MonkeyPatch
+def test_leader_that_cannot_renew_stops_before_its_lease_ends(
+    postgres_daemons: DaemonStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, lead = on_postgres.one("a", seconds=1.0)
+    store, lead = postgres_daemons.add_daemon("a", seconds=1.0)
     assert lead.try_acquire()
 
     def cut_off(*_: object) -> bool:
@@ -165,8 +165,8 @@ def test_a_leader_that_cannot_renew_stops_before_its_lease_ends(
     assert not lead.lost_reason
 
 
-def test_renewal_extends_the_lease_and_detects_its_loss(on_postgres: Daemons) -> None:
-    store, lead = on_postgres.one("a", seconds=1.0)
+def test_renewal_extends_the_lease_and_detects_its_loss(postgres_daemons: DaemonStores) -> None:
+    store, lead = postgres_daemons.add_daemon("a", seconds=1.0)
     assert lead.try_acquire()
     pause = threading.Event()
     for _ in range(20):
@@ -191,18 +191,18 @@ def test_renewal_extends_the_lease_and_detects_its_loss(on_postgres: Daemons) ->
 
 
 def test_takeover_ends_the_transaction_of_a_disconnected_leader(
-    on_postgres: Daemons,
+    postgres_daemons: DaemonStores,
 ) -> None:
-    _, first = on_postgres.one("a")
+    _, first = postgres_daemons.add_daemon("a")
     assert first.try_acquire()
     first._stopping.set()  # it renews no more
-    _, second = on_postgres.one("b")
-    held = psycopg.connect(on_postgres.url.replace("+psycopg", ""), application_name="schedd")
+    _, second = postgres_daemons.add_daemon("b")
+    held = psycopg.connect(postgres_daemons.url.replace("+psycopg", ""), application_name="schedd")
     # As a backend that waits for the rest of a large statement: nothing ends it for being idle.
     held.execute("SET idle_in_transaction_session_timeout = 0")
     held.commit()
     held.execute("SELECT 1 FROM leases FOR KEY SHARE")
-    on_postgres.let_it_run_out()
+    postgres_daemons.expire_lease()
     until = time.monotonic() + 30
     taken, tries = False, 0
     while not taken:

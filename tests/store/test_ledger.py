@@ -1,4 +1,4 @@
-"""The ledger: each change of an account once, found and summed up again."""
+"""The ledger: each change of an account is stored once; filters, pages and totals."""
 
 from dataclasses import replace
 
@@ -65,7 +65,7 @@ def test_ledger_rows_are_filtered_and_paged(store: Store, cluster: int) -> None:
     assert [one.number for one in store.ledger_rows(cluster, 0, MOST, 9, user="ann@login")] == [4, 2, 1]
 
 
-def test_charges_are_summed_up_and_corrections_with_them(store: Store, cluster: int) -> None:
+def test_charges_and_corrections_are_totalled_by_group(store: Store, cluster: int) -> None:
     store.insert_ledger_rows(cluster, ROWS)
     assert store.charges(cluster, 0, MOST, ("month", "account", "user")) == [
         ChargeTotal("money", 1, 9, 4, 9, "2026-11", "chem", "bob"),

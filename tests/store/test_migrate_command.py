@@ -38,7 +38,7 @@ def test_migrate_up_down_and_status(url: str, tmp_path: Path, monkeypatch: pytes
     )
 
 
-def test_the_environment_names_the_database(url: str) -> None:
+def test_environment_can_name_the_database(url: str) -> None:
     assert migrate(SCHEDD_STORE__URL=url)[0] == 0
     assert "as before" in migrate("--database", url)[1]
 
@@ -77,7 +77,7 @@ def test_database_is_named_by_the_settings_file(url: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("args", [(), ("downgrade", "--to", "0001")])
-def test_tables_that_a_daemon_uses_are_left_alone(
+def test_migration_refuses_a_database_in_use(
     url: str, args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_next_version(monkeypatch, tmp_path)
@@ -110,7 +110,7 @@ def test_files_created_by_root_belong_to_the_daemon(tmp_path: Path) -> None:
         assert {path.stat().st_uid for path in tmp_path.iterdir()} == {other}
 
 
-def test_without_settings_the_file_is_in_the_state_directory(tmp_path: Path) -> None:
+def test_default_database_file_is_in_the_state_directory(tmp_path: Path) -> None:
     code, output = migrate(STATE_DIRECTORY=str(tmp_path), SCHEDD_STORE__URL="")
     assert code == 0
     assert (tmp_path / "schedd.sqlite").is_file()

@@ -1,4 +1,4 @@
-"""The migrations lead to the tables of the program and back, from a checkout and from a wheel."""
+"""Migrations create the declared tables and can be reverted, from a checkout and from a wheel."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ def test_every_migration_can_be_reverted_and_repeated(url: str) -> None:
     engine.dispose()
 
 
-def test_a_migration_that_fails_leaves_no_trace(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_migration_leaves_no_changes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = connections.create_writer(connections.parse_database_url(url))
 
     def fail() -> None:

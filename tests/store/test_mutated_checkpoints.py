@@ -24,7 +24,7 @@ from schedd.store.errors import BadCheckpoint, StoreError
 from schedd.store.records import LogPosition
 from schedd.store.tables import checkpoints
 from schedd.wire import NodeChanged, NodeFacts
-from tests.store.build import queued
+from tests.store.event_builders import queued
 
 _SHORT = 2_000
 _LONG = int(os.environ.get("SCHEDD_CHECKPOINT_MUTATIONS", "60000"))
@@ -32,8 +32,8 @@ Row = dict[str, Any]
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Iterator[Store]:
-    """Two checkpoints of each of two clusters, as the daemon keeps them; both clusters have equal places."""
+def store_with_checkpoints(tmp_path: Path) -> Iterator[Store]:
+    """A store with two checkpoints of each of two clusters, at equal log positions."""
     store = Store.open(f"sqlite:///{tmp_path}/a.sqlite")
     for name in ("main", "east"):
         journal = DurableJournal(store, name, 1_000)
@@ -56,7 +56,7 @@ def rows(store: Store) -> list[Row]:
 
 
 def mutated_bytes(random: Random, body: bytes, others: list[bytes]) -> tuple[str, bytes]:
-    """A byte, a bit, a cut, a piece more, a piece of another, two places, or zeros."""
+    """Return the kind of a random mutation and the mutated bytes."""
     at = random.randrange(len(body))
     far = random.randrange(at, len(body)) + 1
     other = random.choice(others)
@@ -97,8 +97,8 @@ def mutation(random: Random, row: Row, others: list[Row]) -> tuple[str, Mapping[
     return column, {column: row[column] ^ 1 << random.randrange(62)}
 
 
-def run_rows(store: Store, times: int, seed: int) -> Counter[str]:
-    """Each mutation in a transaction that is taken back."""
+def mutate_rows(store: Store, times: int, seed: int) -> Counter[str]:
+    """Mutate rows, each in a transaction that is rolled back."""
     random, done = Random(seed), Counter[str]()
     there = rows(store)
     for _ in range(times):
@@ -124,8 +124,8 @@ def run_rows(store: Store, times: int, seed: int) -> Counter[str]:
     return done
 
 
-def run_files(store: Store, folder: Path, times: int, seed: int) -> Counter[str]:
-    """Bytes of the file itself are changed, where a checkpoint stands and elsewhere."""
+def mutate_files(store: Store, folder: Path, times: int, seed: int) -> Counter[str]:
+    """Mutate bytes of the database file, within checkpoints and elsewhere."""
     random, done = Random(seed), Counter[str]()
     written = {
         (row["cluster"], LogPosition(row["batch"], row["last_event"])): zlib.decompress(row["body"][52:])
@@ -162,21 +162,23 @@ def run_files(store: Store, folder: Path, times: int, seed: int) -> Counter[str]
     return done
 
 
-def test_mutated_checkpoint_rows_are_detected(filled: Store) -> None:
-    done = run_rows(filled, _SHORT, 20)
+def test_mutated_checkpoint_rows_are_detected(store_with_checkpoints: Store) -> None:
+    done = mutate_rows(store_with_checkpoints, _SHORT, 20)
     assert len(done) == 18, sorted(done)
     assert done.total() > 0.9 * _SHORT
 
 
-def test_checkpoints_of_mutated_files_are_detected(filled: Store, tmp_path: Path) -> None:
-    done = run_files(filled, tmp_path, 60, 20)
+def test_checkpoints_of_mutated_files_are_detected(store_with_checkpoints: Store, tmp_path: Path) -> None:
+    done = mutate_files(store_with_checkpoints, tmp_path, 60, 20)
     assert done["BadCheckpoint"]
     assert done["unharmed"]
 
 
-def test_file_with_undecodable_tables_is_reported_as_damaged(filled: Store, tmp_path: Path) -> None:
+def test_file_with_undecodable_tables_is_reported_as_damaged(
+    store_with_checkpoints: Store, tmp_path: Path
+) -> None:
     """SQLite quotes the damaged bytes, which the driver cannot decode."""
-    filled.close()
+    store_with_checkpoints.close()
     path = tmp_path / "a.sqlite"
     data = path.read_bytes()
     path.write_bytes(data.replace(b"CREATE TABLE events (", b"CREATE \xc9ABLE \xffvents ("))
@@ -184,9 +186,9 @@ def test_file_with_undecodable_tables_is_reported_as_damaged(filled: Store, tmp_
         Store.open(f"sqlite:///{path}")
 
 
-def test_every_stored_byte_is_checked(filled: Store) -> None:
-    row = rows(filled)[0]
-    with suppress(InterruptedError), filled.database.write() as connection:
+def test_every_stored_byte_is_checked(store_with_checkpoints: Store) -> None:
+    row = rows(store_with_checkpoints)[0]
+    with suppress(InterruptedError), store_with_checkpoints.database.write() as connection:
         here = (checkpoints.c.cluster == row["cluster"], checkpoints.c.batch == row["batch"])
         for at in range(len(row["body"])):
             body = bytearray(row["body"])
@@ -211,10 +213,10 @@ def test_checkpoint_of_the_first_format_is_readable(store: Store) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_mutated_checkpoints_are_detected_in_a_long_run(
-    filled: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store_with_checkpoints: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of_rows = run_rows(filled, _LONG, 2_000)
-    of_files = run_files(filled, tmp_path, _LONG // 30, 2_001)
+    of_rows = mutate_rows(store_with_checkpoints, _LONG, 2_000)
+    of_files = mutate_files(store_with_checkpoints, tmp_path, _LONG // 30, 2_001)
     with capsys.disabled():
         sys.stdout.write(f"\n{of_rows.total():,} rows mutated, none taken: {dict(of_rows)}; ")
         sys.stdout.write(f"{_LONG // 30:,} files: {dict(of_files)}\n")

@@ -10,9 +10,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.store.daemons import TOKEN, AwayError, DaemonProcess, Nursery
-from tests.store.preloaded import Preloaded, compiled
-from tests.store.test_lost import MAIN, job, work
+from tests.store.daemon_processes import TOKEN, DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.preloaded_daemon import PreloadedDaemon, compile_library
+from tests.store.test_log_loss import MAIN, job, work
 
 _SOURCE = r"""
 #define _GNU_SOURCE
@@ -66,21 +66,21 @@ ssize_t pwrite64(int file, const void *data, size_t size, off64_t at) {
 _LONG_MS = (50, 200, 500, 1000, 2000)
 
 
-class Disk:
-    """How slow it is."""
+class SlowDisk:
+    """Delays the syncs of the daemon's files."""
 
     def __init__(self, folder: Path, files: str) -> None:
         self._control = folder / "slow"
         folder.chmod(0o755)
-        self.takes(0)
-        library = compiled(_SOURCE, folder)
+        self.set_delay(0)
+        library = compile_library(_SOURCE, folder)
         self.environment = {
             "LD_PRELOAD": str(library),
             "SLOW_DISK": str(self._control),
             "SLOW_FILES": files,
         }
 
-    def takes(self, milliseconds: int) -> None:
+    def set_delay(self, milliseconds: int) -> None:
         self._control.write_text(f"{milliseconds}\n")
 
 
@@ -98,8 +98,8 @@ def post(daemon: DaemonProcess, number: int) -> None:
     daemon.post(f"{MAIN}/events", {"events": [event]})
 
 
-def meanwhile(daemon: DaemonProcess, number: int) -> int:
-    """Send an event; how many reads were answered before it was acknowledged."""
+def reads_during_event(daemon: DaemonProcess, number: int) -> int:
+    """Send an event; return the number of reads answered before its acknowledgement."""
     done = threading.Event()
     beside = DaemonProcess.beside(daemon)
     beside.patience = 120.0
@@ -120,59 +120,63 @@ def meanwhile(daemon: DaemonProcess, number: int) -> int:
 
 
 @pytest.fixture
-def slow(nursery: Nursery, tmp_path: Path) -> Iterator[tuple[Preloaded, Disk]]:
-    """A daemon on a SQLite file, and the disk of it."""
-    disk = Disk(tmp_path, ".sqlite")
-    daemon = Preloaded(nursery, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", checkpoint=0.5)
+def slow_daemon(launcher: DaemonLauncher, tmp_path: Path) -> Iterator[tuple[PreloadedDaemon, SlowDisk]]:
+    """A daemon with a SQLite file, and its slow disk."""
+    disk = SlowDisk(tmp_path, ".sqlite")
+    daemon = PreloadedDaemon(launcher, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", checkpoint=0.5)
     daemon.environment = disk.environment
     daemon.start().await_ready()
     yield daemon, disk
     daemon.kill()
 
 
-def try_out(daemon: Preloaded, disk: Disk, delays: tuple[int, ...]) -> list[int]:
-    """At each delay: visible in the metrics, reads are fast; then the daemon is killed."""
+def run_delays(daemon: PreloadedDaemon, disk: SlowDisk, delays: tuple[int, ...]) -> list[int]:
+    """For each delay, check the metrics, count reads during an event, and kill the daemon."""
     work(daemon, 0, 3)
     number, found = 3, []
     for delay in delays:
         # Events and decisions of a batch are synced together, as a part of the record.
         record, lag = 'schedd_batch_seconds_sum{cluster="main",part="record"}', "schedd_event_lag_seconds_sum"
         before = measured(daemon, record), measured(daemon, f'{lag}{{cluster="main"}}')
-        disk.takes(delay)
-        found.append(meanwhile(daemon, number))
+        disk.set_delay(delay)
+        found.append(reads_during_event(daemon, number))
         number += 1
         assert measured(daemon, record) - before[0] >= delay / 1000
         assert measured(daemon, f'{lag}{{cluster="main"}}') - before[1] >= delay / 1000
-        lost = threading.Thread(target=_unheard, args=(DaemonProcess.beside(daemon), 1_000 + number))
+        lost = threading.Thread(
+            target=_post_unacknowledged, args=(DaemonProcess.beside(daemon), 1_000 + number)
+        )
         lost.start()
         time.sleep(delay / 2000)
         daemon.kill()
         lost.join()
-        disk.takes(0)
+        disk.set_delay(0)
         daemon.start().await_ready()
         there = {one["id"] for one in daemon.get(f"{MAIN}/jobs", limit=100)["jobs"]}
         assert there >= {f"{one}.s" for one in range(number)}
     return found
 
 
-def _unheard(daemon: DaemonProcess, number: int) -> None:
+def _post_unacknowledged(daemon: DaemonProcess, number: int) -> None:
     try:
         post(daemon, number)
-    except AwayError:
+    except UnavailableError:
         pass
     finally:
         daemon.hang_up()
 
 
-def test_slow_disk_delays_events_but_not_reads(slow: tuple[Preloaded, Disk]) -> None:
-    reads = try_out(*slow, (700,))
+def test_slow_disk_delays_events_but_not_reads(slow_daemon: tuple[PreloadedDaemon, SlowDisk]) -> None:
+    reads = run_delays(*slow_daemon, (700,))
     assert min(reads) >= 3, reads
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_disk_speeds(slow: tuple[Preloaded, Disk], capsys: pytest.CaptureFixture[str]) -> None:
-    reads = try_out(*slow, _LONG_MS)
+def test_reads_continue_at_all_disk_speeds(
+    slow_daemon: tuple[PreloadedDaemon, SlowDisk], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reads = run_delays(*slow_daemon, _LONG_MS)
     with capsys.disabled():
         sys.stdout.write(f"\nreads answered while one event waited for {_LONG_MS} ms a sync: {reads}\n")
     assert min(reads[2:]) >= 3

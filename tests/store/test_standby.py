@@ -1,4 +1,4 @@
-"""Two real daemons on a real PostgreSQL: one leads, the other follows, and takes over when it must."""
+"""Two real daemons on PostgreSQL: one leads, the standby follows and takes over."""
 
 import os
 import signal
@@ -15,11 +15,11 @@ import pytest
 
 from schedd.store import Store
 from schedd.store.lease import current_leader
-from tests.store.daemons import AwayError, DaemonProcess, Nursery
-from tests.store.line import TcpLine
+from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.postgres import PostgresServer
-from tests.store.test_crash import check, same_decisions_from_the_log_alone
-from tests.store.world import World, known_jobs
+from tests.store.simulated_cluster import SimulatedCluster, known_jobs
+from tests.store.socket_proxy import SocketProxy
+from tests.store.test_crash import check_database, replay_log
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _NUMBER = count(1)
@@ -36,10 +36,12 @@ def url(postgres: PostgresServer) -> Iterator[str]:
 class DaemonPair:
     """Two daemons on one database; a request goes to the other one if the first cannot answer."""
 
-    def __init__(self, nursery: Nursery, folder: Path, url: str, lease: float = _LEASE, **other: str) -> None:
+    def __init__(
+        self, launcher: DaemonLauncher, folder: Path, url: str, lease: float = _LEASE, **other: str
+    ) -> None:
         chosen = {"a": url, "b": url, **other}
         self.daemons = [
-            DaemonProcess(nursery, folder, chosen[name], name, lease=lease, checkpoint=0.5)
+            DaemonProcess(launcher, folder, chosen[name], name, lease=lease, checkpoint=0.5)
             for name in ("a", "b")
         ]
         for each in self.daemons:
@@ -47,24 +49,24 @@ class DaemonPair:
         self.asked = self.daemons[0]
         self.config = self.daemons[0].config
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+    def request(self, method: str, path: str, body: bytes | None = None) -> Any:
         try:
-            return self.asked.ask(method, path, body)
-        except AwayError:
+            return self.asked.request(method, path, body)
+        except UnavailableError:
             self.asked = next(each for each in self.daemons if each is not self.asked)
             raise
 
     def get(self, path: str, **query: object) -> Any:
         try:
             return self.asked.get(path, **query)
-        except AwayError:
+        except UnavailableError:
             self.asked = next(each for each in self.daemons if each is not self.asked)
             raise
 
     def post(self, path: str, body: object) -> Any:
         try:
             return self.asked.post(path, body)
-        except AwayError:
+        except UnavailableError:
             self.asked = next(each for each in self.daemons if each is not self.asked)
             raise
 
@@ -76,23 +78,23 @@ class DaemonPair:
             asked = self.asked
             try:
                 self.get("/v1/clusters/main/decisions?after=~")
-            except AwayError as error:
+            except UnavailableError as error:
                 last[asked.name] = str(error)
                 time.sleep(0.02)
             else:
                 return time.monotonic() - begun
         raise AssertionError(f"nobody leads: {last}")
 
-    def turn(self, world: World, times: int) -> None:
-        """Run the world; requests find the leader themselves."""
+    def run_rounds(self, simulation: SimulatedCluster, times: int) -> None:
+        """Run the simulation; requests find the leader themselves."""
         done = 0
         until = time.monotonic() + 90
         while done < times:
             assert time.monotonic() < until
             try:
-                world.turn(self)
+                simulation.run_round(self)
                 done += 1
-            except AwayError:
+            except UnavailableError:
                 time.sleep(0.02)
 
     def close(self) -> None:
@@ -103,8 +105,8 @@ class DaemonPair:
 
 
 @pytest.fixture
-def pair(nursery: Nursery, url: str, tmp_path: Path) -> Iterator[DaemonPair]:
-    made = DaemonPair(nursery, tmp_path, url)
+def pair(launcher: DaemonLauncher, url: str, tmp_path: Path) -> Iterator[DaemonPair]:
+    made = DaemonPair(launcher, tmp_path, url)
     first, second = made.daemons
     first.start().await_ready()
     second.start().await_ready(leads=False)
@@ -122,19 +124,19 @@ def leader(url: str) -> tuple[str, int]:
 
 
 def test_standby_answers_reads_and_refuses_events(pair: DaemonPair) -> None:
-    world = World(Random(_SEED))
-    pair.turn(world, 15)
-    world.settle(pair)
+    simulation = SimulatedCluster(Random(_SEED))
+    pair.run_rounds(simulation, 15)
+    simulation.settle(pair)
     first, second = pair.daemons
-    jobs = set(world.server.jobs)
+    jobs = set(simulation.server.jobs)
     until = time.monotonic() + 30
     while {job["id"] for job in second.get("/v1/clusters/main/jobs", limit=1000)["jobs"]} != jobs:
         assert time.monotonic() < until
-    with pytest.raises(AwayError, match="stands by"):
-        second.post("/v1/clusters/main/events", {"events": [asdict(world.server.snapshot())]})
+    with pytest.raises(UnavailableError, match="stands by"):
+        second.post("/v1/clusters/main/events", {"events": [asdict(simulation.server.snapshot())]})
     for path in ("/v1/clusters/main/decisions", "/leadz"):
         assert first.get(path)
-        with pytest.raises(AwayError, match="stands by"):
+        with pytest.raises(UnavailableError, match="stands by"):
             second.get(path)
     there = known_jobs(second)
     for job, found in known_jobs(first).items():
@@ -145,13 +147,13 @@ def test_standby_answers_reads_and_refuses_events(pair: DaemonPair) -> None:
 def test_standby_continues_when_leaders_are_killed_or_frozen(
     pair: DaemonPair, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world = World(Random(_SEED + 1))
+    simulation = SimulatedCluster(Random(_SEED + 1))
     times: list[float] = []
     for number, how in enumerate((signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL)):
-        pair.turn(world, 6)
+        pair.run_rounds(simulation, 6)
         old = pair.asked
         old.reload(slack=7 + number)  # the other follows under these, and leads under its own
-        pair.turn(world, 6)
+        pair.run_rounds(simulation, 6)
         assert pair.asked is old
         old.signal(how)
         old.hang_up()
@@ -159,48 +161,48 @@ def test_standby_continues_when_leaders_are_killed_or_frozen(
         times.append(pair.await_leader())
         assert pair.asked is not old
         assert leader(url) == (pair.asked.name, number + 2)
-        pair.turn(world, 12)
+        pair.run_rounds(simulation, 12)
         if how == signal.SIGSTOP:
             old.signal(signal.SIGCONT)
-            with pytest.raises(AwayError):  # its lease has expired, it knows that by itself
+            with pytest.raises(UnavailableError):  # its lease has expired, it knows that by itself
                 old.get("/v1/clusters/main/decisions")
         else:
             old.kill()
             old.start()
         old.await_ready(leads=False)
-    world.settle(pair)
-    assert world.term == 4
+    simulation.settle(pair)
+    assert simulation.term == 4
     pair.close()
-    check(url, world)
-    same_decisions_from_the_log_alone(url)
+    check_database(url, simulation)
+    replay_log(url)
     with capsys.disabled():
         sys.stdout.write(f"\nlease {_LEASE} s, taken over after {', '.join(f'{t:.1f}' for t in times)} s\n")
 
 
-def test_a_leader_that_is_cut_off_from_the_database_stops_and_the_other_goes_on(
-    nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path
+def test_partitioned_leader_stops_and_the_standby_takes_over(
+    launcher: DaemonLauncher, postgres: PostgresServer, url: str, tmp_path: Path
 ) -> None:
-    line = TcpLine(postgres.folder)
-    pair = DaemonPair(nursery, tmp_path, url, a=url.replace(str(postgres.folder), str(line.folder)))
+    line = SocketProxy(postgres.folder)
+    pair = DaemonPair(launcher, tmp_path, url, a=url.replace(str(postgres.folder), str(line.folder)))
     first, second = pair.daemons
     try:
         first.start().await_ready()
         second.start().await_ready(leads=False)
-        world = World(Random(_SEED + 2))
-        pair.turn(world, 12)
+        simulation = SimulatedCluster(Random(_SEED + 2))
+        pair.run_rounds(simulation, 12)
         line.cut()
         second.await_ready()
         pair.asked = second
         assert leader(url) == ("b", 2)
-        with pytest.raises(AwayError, match="lease has expired"):
+        with pytest.raises(UnavailableError, match="lease has expired"):
             first.get("/v1/clusters/main/decisions")
-        pair.turn(world, 12)
+        pair.run_rounds(simulation, 12)
         line.mend()
         until = time.monotonic() + 60
         while True:  # it learns that another leads, and follows
             try:
                 first.get("/v1/clusters/main/decisions")
-            except AwayError as error:
+            except UnavailableError as error:
                 if "stands by" in str(error):
                     break
             assert time.monotonic() < until
@@ -209,11 +211,11 @@ def test_a_leader_that_is_cut_off_from_the_database_stops_and_the_other_goes_on(
         pair.asked = first
         pair.await_leader()
         assert leader(url) == ("a", 3)
-        pair.turn(world, 12)
-        world.settle(pair)
+        pair.run_rounds(simulation, 12)
+        simulation.settle(pair)
         pair.close()
-        check(url, world)
-        same_decisions_from_the_log_alone(url)
+        check_database(url, simulation)
+        replay_log(url)
     finally:
         pair.close()
         line.close()

@@ -23,8 +23,9 @@ from schedd.store.errors import BadCheckpoint, DatabaseUnavailable, SchemaOlder
 from schedd.store.records import AuditRecord, LogPosition
 from schedd.store.tables import breaches, decisions, metadata, promises, published_starts
 from schedd.wire import Decision, Event
-from tests.store.build import (
-    AState,
+from tests.store.conftest import NewDatabase
+from tests.store.event_builders import (
+    StoredState,
     accepted,
     alert,
     deleted,
@@ -36,11 +37,10 @@ from tests.store.build import (
     started,
     write_attributes,
 )
-from tests.store.conftest import NewDatabase
 from tests.store.next_version import use_next_version
 
 
-def appended(store: Store, cluster: int, *events: Event, now: int = 1000) -> EventBatch:
+def append_events(store: Store, cluster: int, *events: Event, now: int = 1000) -> EventBatch:
     batch = store.append_events(cluster, store.last_position(cluster), events, now)
     assert batch is not None
     return batch
@@ -48,8 +48,8 @@ def appended(store: Store, cluster: int, *events: Event, now: int = 1000) -> Eve
 
 def test_events_are_read_back_unchanged(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    first = appended(store, cluster, queued(1), queued(2), snapshot(3, 300), now=1001)
-    second = appended(store, cluster, started(4, "1.srv", 1002), now=1003)
+    first = append_events(store, cluster, queued(1), queued(2), snapshot(3, 300), now=1001)
+    second = append_events(store, cluster, started(4, "1.srv", 1002), now=1003)
     assert store.events_after(cluster, LogPosition()) == (first, second)
     assert store.events_after(cluster, LogPosition(1, 3)) == (second,)
     assert (first.number, first.last_event, second.number, second.last_event) == (1, 3, 2, 4)
@@ -57,15 +57,15 @@ def test_events_are_read_back_unchanged(store: Store) -> None:
 
 def test_repeated_delivery_is_stored_once(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    assert appended(store, cluster, queued(1), queued(2), queued(1)).events == (queued(1), queued(2))
+    assert append_events(store, cluster, queued(1), queued(2), queued(1)).events == (queued(1), queued(2))
     assert store.append_events(cluster, store.last_position(cluster), [queued(2), queued(1)], 1001) is None
-    assert appended(store, cluster, queued(3), queued(2)).events == (queued(3),)
+    assert append_events(store, cluster, queued(3), queued(2)).events == (queued(3),)
     assert store.last_position(cluster) == LogPosition(2, 3)
 
 
-def test_an_earlier_try_that_went_through_is_replaced(store: Store) -> None:
+def test_earlier_attempt_with_lost_answer_is_replaced(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    appended(store, cluster, queued(1))
+    append_events(store, cluster, queued(1))
     known = store.last_position(cluster)
     store.append_events(cluster, known, [queued(2), queued(3)], 1001)  # the answer to this one was lost
     batch = store.append_events(cluster, known, [queued(3), queued(4)], 1002)
@@ -80,15 +80,15 @@ def test_an_earlier_try_that_went_through_is_replaced(store: Store) -> None:
 def test_clusters_are_isolated(store: Store) -> None:
     one, two = store.register_cluster("one", 1000), store.register_cluster("two", 1000)
     assert store.register_cluster("one", 2000) == one
-    appended(store, one, queued(1))
-    assert appended(store, two, queued(1)).number == 1
+    append_events(store, one, queued(1))
+    assert append_events(store, two, queued(1)).number == 1
     store.record_decisions(one, EventBatch(number=1, now=1, last_event=1), [alert(1)])
     assert store.decisions_after(two, "") == []
 
 
 def test_decisions_are_stored_once_and_in_order(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    batch = appended(store, cluster, queued(1))
+    batch = append_events(store, cluster, queued(1))
     made: list[Decision] = [run(1, "1.srv"), write_attributes(2, "2.srv", 5000), alert(3)]
     promised = [Promise("2.srv", 1000, 5000, weak=True)]
     broken = [PromiseBreach("2.srv", 1000, "epoch:1", "node lost", 5000, None)] * 2
@@ -106,17 +106,17 @@ def test_decisions_are_stored_once_and_in_order(store: Store) -> None:
 
 def test_outcomes_and_starts_are_stored_with_decisions_and_estimates(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    batch = appended(store, cluster, queued(1))
+    batch = append_events(store, cluster, queued(1))
     store.record_decisions(
         cluster,
         batch,
         [run(1, "1.srv"), run(2, "2.srv"), run(3, "3.srv"), write_attributes(4, "1.srv", 4000)],
     )
-    appended(
+    append_events(
         store, cluster, accepted(2, run(1, "").id, "1.srv", 1005), refused(3, run(2, "").id, "2.srv", 1006)
     )
     running = facts("1.srv", state="R", started=4100)
-    appended(store, cluster, replace(snapshot(4, 0), jobs=(running,)), started(5, "9.srv", 1))
+    append_events(store, cluster, replace(snapshot(4, 0), jobs=(running,)), started(5, "9.srv", 1))
     with store.database.read() as connection:
         columns = (decisions.c.outcome, decisions.c.outcome_time, decisions.c.code)
         rows = connection.execute(select(*columns).where(decisions.c.type == "run").order_by(decisions.c.id))
@@ -134,7 +134,7 @@ def test_outcomes_and_starts_are_stored_with_decisions_and_estimates(store: Stor
 
 def test_start_accuracy_is_grouped_by_lead_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = store.register_cluster("c", 1000)
-    batch = appended(store, cluster, queued(1))
+    batch = append_events(store, cluster, queued(1))
     store.record_decisions(
         cluster,
         batch,
@@ -146,7 +146,7 @@ def test_start_accuracy_is_grouped_by_lead_time(store: Store, monkeypatch: pytes
             write_attributes(5, "a", 2030, 1500),
         ],
     )
-    appended(store, cluster, started(2, "a", 2060), started(3, "b", 8000), started(4, "c", 8000))
+    append_events(store, cluster, started(2, "a", 2060), started(3, "b", 8000), started(4, "c", 8000))
     found = store.accuracy(cluster)
     assert found.overall.count == 3
     assert found.overall.mean == pytest.approx((60 + 30 - 1000) / 3)
@@ -171,8 +171,8 @@ def test_broken_promises_are_listed_newest_first(store: Store) -> None:
         PromiseBreach("b", 1000, "e:1", "node lost", 800, None),
         PromiseBreach("a", 2000, "e:2", "overrun ahead", 1900, 2900),
     ]
-    store.record_decisions(cluster, appended(store, cluster, queued(1)), [], breaches=found[:2])
-    store.record_decisions(cluster, appended(store, cluster, queued(2)), [], breaches=found[2:])
+    store.record_decisions(cluster, append_events(store, cluster, queued(1)), [], breaches=found[:2])
+    store.record_decisions(cluster, append_events(store, cluster, queued(2)), [], breaches=found[2:])
     assert store.broken_promises(cluster) == found[::-1]
     assert store.broken_promises(cluster, limit=1) == found[2:]
     assert store.broken_promises(other) == []
@@ -180,11 +180,11 @@ def test_broken_promises_are_listed_newest_first(store: Store) -> None:
 
 def test_requeued_job_keeps_its_first_start_with_its_estimate(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    batch = appended(store, cluster, queued(1))
+    batch = append_events(store, cluster, queued(1))
     store.record_decisions(cluster, batch, [write_attributes(1, "a", 2000)])
-    appended(store, cluster, started(2, "a", 2000))
+    append_events(store, cluster, started(2, "a", 2000))
     store.record_decisions(cluster, batch, [write_attributes(2, "a", 7000)])
-    appended(store, cluster, started(3, "a", 7100))
+    append_events(store, cluster, started(3, "a", 7100))
     assert store.accuracy(cluster).overall.mean == 50
 
 
@@ -192,7 +192,7 @@ def test_newest_checkpoint_is_found_and_few_are_stored(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     assert store.latest_checkpoint(cluster) is None
     for n in range(1, 6):
-        appended(store, cluster, queued(n))
+        append_events(store, cluster, queued(n))
         store.save_checkpoint(cluster, store.last_position(cluster), 1000 + n, compress(b"state %d" % n))
     state, at = store.latest_checkpoint(cluster) or (b"", LogPosition())
     assert state == b"state 5"
@@ -203,10 +203,10 @@ def test_newest_checkpoint_is_found_and_few_are_stored(store: Store) -> None:
     assert store.latest_checkpoint(cluster, before=4) is None
 
 
-def test_a_checkpoint_that_cannot_be_read_is_passed_over(store: Store) -> None:
+def test_unreadable_checkpoint_is_skipped(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     for n in (1, 2):
-        appended(store, cluster, queued(n))
+        append_events(store, cluster, queued(n))
         body = compress(b"state")
         store.save_checkpoint(cluster, store.last_position(cluster), 1000, body if n == 1 else body[:-3])
     with pytest.raises(BadCheckpoint) as caught:
@@ -216,9 +216,9 @@ def test_a_checkpoint_that_cannot_be_read_is_passed_over(store: Store) -> None:
     assert (found.checkpoint, [batch.number for batch in found.batches]) == (b"state", [2])
 
 
-def test_recovery_gets_the_checkpoint_and_all_that_followed(store: Store) -> None:
+def test_recovery_returns_the_checkpoint_and_later_batches(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    appended(store, cluster, queued(1))
+    append_events(store, cluster, queued(1))
     store.save_checkpoint(cluster, LogPosition(1, 1), 1000, compress(b"1"))
     wakes = [
         EventBatch(number=2, now=1001, last_event=1, calls=7),
@@ -236,10 +236,10 @@ def test_recovery_gets_the_checkpoint_and_all_that_followed(store: Store) -> Non
     assert found.batches[-1].paused == "an admin"
 
 
-def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> None:
+def test_purge_keeps_rows_that_a_recovery_needs(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     for n in range(1, 8):
-        batch = appended(store, cluster, queued(n), now=1000 + n)
+        batch = append_events(store, cluster, queued(n), now=1000 + n)
         store.record_decisions(
             cluster, batch, [write_attributes(n, "a", 5000, 1000 + n)], promises=[Promise("a", 1000 + n, 1)]
         )
@@ -274,15 +274,15 @@ def test_checkpoint_is_written_while_the_engine_works(store: Store) -> None:
         yield b"state"
 
     journal.add_wakeup(1000)
-    assert not journal.maybe_checkpoint(lambda: AState(parts()), 1000)
+    assert not journal.maybe_checkpoint(lambda: StoredState(parts()), 1000)
     assert asked.wait(60)
     batch = journal.commit_events([queued(1)], 1001)
     assert batch is not None
-    assert not journal.maybe_checkpoint(AState, 1001)  # one at a time
+    assert not journal.maybe_checkpoint(StoredState, 1001)  # one at a time
     assert store.latest_checkpoint(journal.cluster) is None
     go_on.set()
     until = time.monotonic() + 60
-    while not journal.maybe_checkpoint(AState, 1002):
+    while not journal.maybe_checkpoint(StoredState, 1002):
         assert time.monotonic() < until
     assert store.latest_checkpoint(journal.cluster, before=2) == (b"a state", LogPosition(1, 0))
     assert store.recover(journal.cluster, before=2).batches == (batch,)
@@ -296,18 +296,18 @@ def test_failed_checkpoint_is_reported_and_the_next_is_written(store: Store) -> 
         yield b""
         raise DatabaseUnavailable("no room")
 
-    journal.maybe_checkpoint(lambda: AState(wrong()), 1000)
+    journal.maybe_checkpoint(lambda: StoredState(wrong()), 1000)
     with pytest.raises(DatabaseUnavailable, match="no room"):  # noqa: PT012
         while True:
-            journal.maybe_checkpoint(AState, 1000)
-    assert journal.maybe_checkpoint(lambda: AState([b"state"]), 1000, must=True)
+            journal.maybe_checkpoint(StoredState, 1000)
+    assert journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000, must=True)
     assert store.latest_checkpoint(journal.cluster) == (b"state", LogPosition())
     journal.close()
 
 
 def test_numbering_continues_after_all_events_were_purged(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    appended(store, cluster, queued(1), queued(2))
+    append_events(store, cluster, queued(1), queued(2))
     for n in (3, 4):
         wake = EventBatch(number=n - 1, now=1000, last_event=2)
         store.insert_batches(cluster, [wake])
@@ -315,10 +315,10 @@ def test_numbering_continues_after_all_events_were_purged(store: Store) -> None:
     store.save_checkpoint(cluster, LogPosition(3, 2), 1000, compress(b""))
     store.purge(RetentionLimits(events=1), 1_000_000)
     assert store.last_position(cluster) == LogPosition(3, 2)
-    assert appended(store, cluster, queued(3)).last_event == 3
+    assert append_events(store, cluster, queued(3)).last_event == 3
 
 
-def test_a_token_is_known_by_its_digest_until_it_is_revoked_or_expires(store: Store) -> None:
+def test_token_is_found_by_its_digest_until_revoked_or_expired(store: Store) -> None:
     token = store.add_token("portal", "operator", 1000, 2000)
     found = store.find_token(token)
     assert found is not None
@@ -350,16 +350,16 @@ def test_hostile_texts_are_stored(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     odd = "a\x00b'\"; DROP TABLE events; -- \U0001f600" + "x" * 5000
     event = replace(queued(1), id=odd, job=facts(odd))
-    batch = appended(store, cluster, event)
+    batch = append_events(store, cluster, event)
     assert store.append_events(cluster, store.last_position(cluster), [event], 1000) is None
     store.record_decisions(cluster, batch, [write_attributes(1, odd, 5)])
     assert store.events_after(cluster, LogPosition())[0].events == (event,)
     assert store.decisions_after(cluster, "") == [write_attributes(1, odd, 5)]
 
 
-def test_reading_waits_for_no_writer(store: Store) -> None:
+def test_reads_do_not_wait_for_a_writer(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
-    appended(store, cluster, queued(1))
+    append_events(store, cluster, queued(1))
     seen: list[LogPosition] = []
     with store.database.write() as connection:
         connection.execute(metadata.tables["audit"].insert().values(time=1, who="a", act="b", detail=""))
@@ -381,7 +381,7 @@ def test_reopened_store_has_its_data(new_database: NewDatabase) -> None:
     url = new_database()
     store = Store.open(url)
     cluster = store.register_cluster("c", 1000)
-    appended(store, cluster, queued(1), deleted(2, 1))
+    append_events(store, cluster, queued(1), deleted(2, 1))
     store.close()
     again = Store.open(url)
     assert again.register_cluster("c", 1) == cluster
@@ -389,7 +389,7 @@ def test_reopened_store_has_its_data(new_database: NewDatabase) -> None:
     again.close()
 
 
-def test_older_tables_are_not_touched_by_opening(
+def test_opening_does_not_change_older_tables(
     new_database: NewDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = new_database()

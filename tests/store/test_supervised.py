@@ -41,7 +41,7 @@ NOT_OURS = ("asyncio_", "AnyIO worker thread", "checkpoint", "MainThread", "daem
 """Threads of asyncio's and Starlette's pools, which pass errors to their callers; and checkpoint threads."""
 
 
-def until(condition: Callable[[], object], turn: Callable[[], object] = lambda: None) -> None:
+def wait_until(condition: Callable[[], object], turn: Callable[[], object] = lambda: None) -> None:
     end = time.monotonic() + WAIT
     while not condition():
         assert time.monotonic() < end
@@ -50,7 +50,7 @@ def until(condition: Callable[[], object], turn: Callable[[], object] = lambda: 
 
 
 class SupervisedDaemon:
-    """One with everything that works in the background, in a thread of this process."""
+    """A daemon with all its background work, in a thread of this process."""
 
     def __init__(self, url: str, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.socket() as nobody:
@@ -137,10 +137,10 @@ class SupervisedDaemon:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError)
                 )
-                until(lambda: record.failures, self.loop._inbox.wake)
+                wait_until(lambda: record.failures, self.loop._inbox.wake)
                 return
         self._events.call_soon_threadsafe(self._fail_task, title)
-        until(lambda: record.failures)
+        wait_until(lambda: record.failures)
 
     def _fail_task(self, title: str) -> None:
         task = next(task for task in asyncio.all_tasks(self._events) if task.get_name() == title)
@@ -165,7 +165,7 @@ def daemon(
 ) -> Iterator[SupervisedDaemon]:
     found = SupervisedDaemon(url, folder, name, monkeypatch).start()
     try:
-        until(lambda: found.clusters.ready)
+        wait_until(lambda: found.clusters.ready)
         assert found.loop.is_leader is leads
         yield found
     finally:
@@ -198,7 +198,7 @@ def test_exception_in_any_thread_or_task_is_reported_and_survived(
             return {name for name, code in codes.items() if code and code.co_filename.startswith(ours)}
 
         assert threads <= titles.keys(), "these work without a supervisor"
-        until(lambda: own_tasks() <= titles.keys())
+        wait_until(lambda: own_tasks() <= titles.keys())
         tasks = own_tasks() & titles.keys()
         going = [titles[name] for name in sorted(threads | tasks)]
         names = {record.name for record in going}
@@ -210,20 +210,20 @@ def test_exception_in_any_thread_or_task_is_reported_and_survived(
         for record in going:
             one.fail(record)
         for record in going:
-            until(lambda record=record: not record.down)  # type: ignore[misc]
+            wait_until(lambda record=record: not record.down)  # type: ignore[misc]
         again = {thread.name for thread in threading.enumerate()} | {
             task.get_name() for task in asyncio.all_tasks(one._events)
         }
         assert threads | tasks <= again
         metrics = one.metrics
-        until(lambda: all(record.name in one.alerts for record in going))
+        wait_until(lambda: all(record.name in one.alerts for record in going))
         for record in going:
             labels = f'cluster="{record.cluster}",work="{record.name}"'
             assert f"schedd_background_failures_total{{{labels}}} 1.0" in metrics
             assert any(
                 line["event"] == "background work failed" and line["work"] == record.name for line in said
             )
-        until(lambda: readiness(one).startswith("no snapshot") or not readiness(one))
+        wait_until(lambda: readiness(one).startswith("no snapshot") or not readiness(one))
         one.submit(job("3"))  # it plans, stores its decisions, and leads
         assert set(one.loop.published.ids) == {"1", "2", "3"}
         assert one.loop.is_leader
@@ -236,7 +236,7 @@ def test_token_revoked_after_a_failed_refresh_is_invalid(
     with daemon(url, tmp_path, monkeypatch) as one:
         tokens, store = one.callers.tokens, one.durable.store
         token = store.add_token("ann", "user", 1)
-        until(lambda: tokens.bearer(token))
+        wait_until(lambda: tokens.bearer(token))
         read, errors = one.durable.tokens, [MemoryError(), ValueError("no")]
 
         def failing() -> Any:
@@ -245,14 +245,14 @@ def test_token_revoked_after_a_failed_refresh_is_invalid(
             return read()
 
         monkeypatch.setattr(one.durable, "tokens", failing)
-        until(lambda: not errors)
+        wait_until(lambda: not errors)
         (kept,) = store.tokens()
         store.revoke_token(kept.id, 2)
-        until(lambda: tokens.bearer(token) is None)
+        wait_until(lambda: tokens.bearer(token) is None)
         assert "tokens: " in one.clusters.supervisor.trouble("main")
 
 
-def test_a_token_refresh_that_fails_for_ever_makes_the_daemon_not_ready(
+def test_permanently_failing_token_refresh_makes_the_daemon_not_ready(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with daemon(url, tmp_path, monkeypatch) as one:
@@ -261,10 +261,10 @@ def test_a_token_refresh_that_fails_for_ever_makes_the_daemon_not_ready(
             raise MemoryError
 
         monkeypatch.setattr(one.durable, "tokens", failing)
-        until(lambda: "tokens: MemoryError" in readiness(one))
+        wait_until(lambda: "tokens: MemoryError" in readiness(one))
 
 
-def test_an_error_while_the_lease_is_renewed_does_not_end_the_lease(
+def test_errors_during_renewal_do_not_end_the_lease(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with daemon(url, tmp_path, monkeypatch) as one:
@@ -276,15 +276,15 @@ def test_an_error_while_the_lease_is_renewed_does_not_end_the_lease(
             return renew(*of)
 
         monkeypatch.setattr(leases, "renew", failing)
-        until(lambda: not errors)
+        wait_until(lambda: not errors)
         term, ends = one.durable.lead.term, time.monotonic() + 3 * LEASE
-        until(lambda: one.loop.is_leader)
+        wait_until(lambda: one.loop.is_leader)
         while time.monotonic() < ends:  # longer than the lease lasts by itself
             one.submit(node(f"n{event_id()}"))
         assert one.durable.lead.term == term
 
 
-def test_a_lease_that_cannot_be_renewed_makes_the_daemon_not_ready(
+def test_permanently_failing_renewal_makes_the_daemon_not_ready(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with daemon(url, tmp_path, monkeypatch) as one:
@@ -293,19 +293,19 @@ def test_a_lease_that_cannot_be_renewed_makes_the_daemon_not_ready(
             raise ValueError("no")
 
         monkeypatch.setattr(leases, "renew", failing)
-        until(lambda: "lease" in readiness(one))
-        until(lambda: not one.loop.is_leader)
+        wait_until(lambda: "lease" in readiness(one))
+        wait_until(lambda: not one.loop.is_leader)
         assert "lease" in readiness(one)
 
 
-def test_a_standby_takes_over_though_an_error_comes_in_between(
+def test_standby_takes_over_despite_errors_in_between(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with daemon(url, tmp_path, monkeypatch, "b") as leader:
         leader.submit(node("n1"), job("1"))
         standby = SupervisedDaemon(url, tmp_path, "a", monkeypatch).start()
         try:
-            until(lambda: standby.clusters.ready)
+            wait_until(lambda: standby.clusters.ready)
             assert not standby.loop.is_leader
             take, errors = Leadership.try_acquire, [MemoryError(), ValueError("no")]
 
@@ -317,16 +317,16 @@ def test_a_standby_takes_over_though_an_error_comes_in_between(
                 return take(lead)
 
             monkeypatch.setattr(Leadership, "try_acquire", failing)
-            until(lambda: "leadership: " in readiness(standby) or not errors)
+            wait_until(lambda: "leadership: " in readiness(standby) or not errors)
             leader.durable.lead.release()
-            until(lambda: standby.loop.is_leader)
+            wait_until(lambda: standby.loop.is_leader)
             standby.submit(job("2"))
             assert set(standby.loop.published.ids) == {"1", "2"}
         finally:
             standby.stop()
 
 
-def test_an_error_in_the_planner_itself_is_followed_by_a_restart_from_the_store(
+def test_planner_restarts_from_the_store_after_an_error(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with daemon(url, tmp_path, monkeypatch) as one:
@@ -341,7 +341,7 @@ def test_an_error_in_the_planner_itself_is_followed_by_a_restart_from_the_store(
         monkeypatch.setattr(one.loop._inbox, "next_deliveries", failing)
         lost = one.loop.submit([job("2")])
         assert lost.exception(WAIT) is not None  # the adapter sends it again
-        until(lambda: one.loop.alive and one.loop.is_leader)
+        wait_until(lambda: one.loop.alive and one.loop.is_leader)
         one.submit(job("3"))
         assert set(one.loop.published.ids) == {"1", "3"}
         assert one.loop.pending == 0

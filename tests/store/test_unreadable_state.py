@@ -47,7 +47,7 @@ SETTINGS = EngineSettings(
 
 
 class InProcessDaemon:
-    """A daemon's work with its store, without threads: it follows, leads, and stores its results."""
+    """The work of a daemon without threads: it follows, leads, and stores its results."""
 
     def __init__(self, store: Store, server: Server) -> None:
         self.server = server
@@ -126,8 +126,8 @@ class InProcessDaemon:
 _BATCH = EventBatch(number=1, now=T, last_event=0)
 
 
-def start_daemon(store: Store) -> InProcessDaemon:
-    """A cluster with running and waiting jobs, promises, a booking, an account and a hold."""
+def start_busy_daemon(store: Store) -> InProcessDaemon:
+    """Start a daemon with running and waiting jobs, promises, a booking, an account and a hold."""
     server = Server(T)
     daemon = InProcessDaemon(store, server)
     for number in range(1, 5):
@@ -167,47 +167,47 @@ def replace_format(store: Store, *, facts: bool) -> None:
             connection.execute(update(checkpoints).where(checkpoints.c.batch == row.batch).values(**values))
 
 
-def damaged(store: Store, *, facts: bool) -> None:
+def damage_checkpoints(store: Store, *, facts: bool) -> None:
     with store.database.write() as connection:
         values = {"body": b"nothing", **({} if facts else {"facts": b"nothing"})}
         connection.execute(update(checkpoints).values(**values))
 
 
-def rows(store: Store) -> list[tuple[str, int, int]]:
+def checkpoint_rows(store: Store) -> list[tuple[str, int, int]]:
     with store.database.read() as connection:
         found = connection.execute(select(promises).order_by(promises.c.batch, promises.c.job))
         return [(row.job, row.time, row.promised) for row in found]
 
 
-@pytest.mark.parametrize("lose", [replace_format, damaged])
+@pytest.mark.parametrize("lose", [replace_format, damage_checkpoints])
 @pytest.mark.parametrize("facts", [True, False])
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_promises_and_user_orders_survive_unreadable_checkpoints(
     store: Store, lose: Callable[..., None], facts: bool, checkpoint: bool
 ) -> None:
-    before = start_daemon(store)
-    known, recorded = before.promises(), rows(store)
-    waiting = [job for job, state in states(before).items() if state == "waiting"]
+    before = start_busy_daemon(store)
+    known, recorded = before.promises(), checkpoint_rows(store)
+    waiting = [job for job, state in job_states(before).items() if state == "waiting"]
     assert len(waiting) >= 5
     before.stop()
     if not checkpoint:  # more happened after it, and then the daemon was killed
         before = InProcessDaemon(store, before.server)
         before.submit("late.s", "2:ppn=4", 500)
         before.pass_time(30)
-        known, recorded = before.promises(), rows(store)
+        known, recorded = before.promises(), checkpoint_rows(store)
         before.stop(checkpoint=False)
     lose(store, facts=facts)
     if not facts:  # the version that wrote the log made other promises
         with store.database.write() as connection:
             connection.execute(update(promises).values(promised=promises.c.promised + 37))
-        known, recorded = {job: at + 37 for job, at in known.items()}, rows(store)
+        known, recorded = {job: at + 37 for job, at in known.items()}, checkpoint_rows(store)
     after = InProcessDaemon(store, before.server)
     assert any("the planner's state was rebuilt" in alert for alert in after.alerts), after.alerts
     assert any(alert.startswith("snapshot") for alert in after.alerts), after.alerts
     after.batch([after.server.snapshot()])
     assert after.engine.state.stale == ""
     assert {job: after.promises()[job] for job in waiting} == {job: known[job] for job in waiting}
-    assert rows(store) == recorded, "nothing is promised anew"
+    assert checkpoint_rows(store) == recorded, "nothing is promised anew"
     state = after.engine.state
     assert set(state.holds) == {("queue", "night")}
     assert account_book(state).accounts["physics"].balance == 3_600
@@ -223,31 +223,31 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
     after.stop()
     once_more = InProcessDaemon(store, before.server)
     assert once_more.follower.lost is None
-    assert {job: once_more.promises()[job] for job in waiting if job in states(once_more)} == {
-        job: known[job] for job in waiting if job in states(once_more)
+    assert {job: once_more.promises()[job] for job in waiting if job in job_states(once_more)} == {
+        job: known[job] for job in waiting if job in job_states(once_more)
     }
     once_more.stop()
 
 
-def states(daemon: InProcessDaemon) -> dict[str, str]:
+def job_states(daemon: InProcessDaemon) -> dict[str, str]:
     return {record.id: record.phase.value for record in daemon.engine.state.records.values()}
 
 
-def test_with_its_facts_a_rebuilt_plan_starts_no_job_later(store: Store) -> None:
-    before = start_daemon(store)
-    starts = planned(before)
+def test_plan_rebuilt_from_stored_facts_starts_no_job_later(store: Store) -> None:
+    before = start_busy_daemon(store)
+    starts = planned_starts(before)
     before.stop()
     replace_format(store, facts=True)
     after = InProcessDaemon(store, before.server)
     after.batch([after.server.snapshot()])
-    now = planned(after)
+    now = planned_starts(after)
     assert now.keys() == starts.keys()
     assert all(now[job] <= start for job, start in starts.items())
     after.pass_time(4_000)
     with store.database.read() as connection:
         assert not connection.execute(select(breaches)).all()
     assert not after.engine.state.foreign
-    assert states(after) == {}
+    assert job_states(after) == {}
     after.stop()
 
 
@@ -257,11 +257,11 @@ def learned_run_times(follower: LogFollower) -> RunTimes:
     return outlook.learner.run_times
 
 
-def test_learned_run_times_outlive_a_checkpoint_that_cannot_be_read(
+def test_learned_run_times_survive_an_unreadable_checkpoint(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "SETTINGS", replace(SETTINGS, predict=True))
-    before = start_daemon(store)
+    before = start_busy_daemon(store)
     before.pass_time(2_000)
     ask = JobFeatures("ann", 260, 4)
     ends, told = (
@@ -278,7 +278,7 @@ def test_learned_run_times_outlive_a_checkpoint_that_cannot_be_read(
 
 
 def test_missing_run_time_facts_are_learned_from_accounting_logs(store: Store, tmp_path: Path) -> None:
-    before = start_daemon(store)  # it predicts nothing
+    before = start_busy_daemon(store)  # it predicts nothing
     before.stop()
     replace_format(store, facts=True)
     log = tmp_path / "accounting"
@@ -289,11 +289,9 @@ def test_missing_run_time_facts_are_learned_from_accounting_logs(store: Store, t
     assert learned_run_times(follower).ends == 30
 
 
-def test_starts_of_another_version_are_no_foreign_starts(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_starts_of_another_version_are_not_foreign(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise all starts would stop after an upgrade until a resume."""
-    before = start_daemon(store)
+    before = start_busy_daemon(store)
     before.stop()
     replace_format(store, facts=False)
     monkeypatch.setattr("schedd.engine.run.dispatch._dispatch", lambda *_: None)  # it decides other starts
@@ -305,15 +303,15 @@ def test_starts_of_another_version_are_no_foreign_starts(
     assert state.unsure_until > state.now  # decisions of that version may still be carried out
 
 
-def planned(daemon: InProcessDaemon) -> dict[str, int]:
+def planned_starts(daemon: InProcessDaemon) -> dict[str, int]:
     state = daemon.engine.state
     return {record.id: state.plan.start(record.slot) for record in state.records.values() if record.slot >= 0}
 
 
-def test_a_promise_that_an_outage_makes_impossible_is_recorded_as_broken(store: Store) -> None:
-    before = start_daemon(store)
+def test_promise_missed_through_an_outage_is_recorded_as_broken(store: Store) -> None:
+    before = start_busy_daemon(store)
     (job, promised) = next(
-        (job, known) for job, known in before.promises().items() if states(before)[job] == "waiting"
+        (job, known) for job, known in before.promises().items() if job_states(before)[job] == "waiting"
     )
     before.stop()
     replace_format(store, facts=True)
@@ -336,10 +334,10 @@ def test_database_can_be_downgraded_and_upgraded_again(
 ) -> None:
     use_next_version(monkeypatch, tmp_path)
     with closing(Store.open(url)) as store:
-        before = start_daemon(store)
+        before = start_busy_daemon(store)
         known, was = before.promises(), before.engine.state
         before.stop()
-        recorded = rows(store)
+        recorded = checkpoint_rows(store)
         store.database.migrate(FIRST, back=True)
         assert store.database.versions()[0] == FIRST
         store.database.migrate()
@@ -351,7 +349,7 @@ def test_database_can_be_downgraded_and_upgraded_again(
         if not readable:
             after.batch([after.server.snapshot()])
         assert after.promises() == known
-        assert rows(store) == recorded
+        assert checkpoint_rows(store) == recorded
         state = after.engine.state
         assert (state.holds, account_book(state).accounts) == (was.holds, account_book(was).accounts)
         assert bookings_of(state)["demo"].start == bookings_of(was)["demo"].start
@@ -366,12 +364,12 @@ def test_database_can_be_downgraded_and_upgraded_again(
         ("run", False, r"\d run\b"),
     ],
 )
-def test_downgrade_is_refused_when_the_older_version_cannot_continue(
+def test_downgrade_is_refused_if_the_older_version_cannot_continue(
     url: str, new: str, new_format: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_next_version(monkeypatch, tmp_path, new_records=[new], new_format=new_format)
     store = Store.open(url)
-    daemon = start_daemon(store)
+    daemon = start_busy_daemon(store)
     daemon.stop()
     # What came before the older of the two checkpoints is not read again.
     daemon = InProcessDaemon(store, daemon.server)
@@ -384,7 +382,7 @@ def test_downgrade_is_refused_when_the_older_version_cannot_continue(
     store.close()
 
 
-def test_downgrade_is_refused_when_it_would_drop_rows(
+def test_downgrade_that_would_drop_rows_is_refused(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_next_version(monkeypatch, tmp_path)
@@ -410,8 +408,8 @@ def test_every_record_type_and_state_format_has_a_schema_version() -> None:
     assert {*downgrade_checks.RECORDS, *downgrade_checks.STATE_FORMATS} <= versions
 
 
-def test_a_decision_that_a_newer_version_wrote_stops_nobody(store: Store) -> None:
-    daemon = start_daemon(store)
+def test_unknown_decision_of_a_newer_version_is_ignored(store: Store) -> None:
+    daemon = start_busy_daemon(store)
     daemon.stop()
     with store.database.write() as connection:
         values = {"cluster": 1, "id": "d000000000999", "batch": 1, "time": T, "body": "{}"}

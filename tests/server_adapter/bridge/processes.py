@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, JobState, NodeSpec, Timing
-from tests.store.daemons import alive, the_nursery
+from tests.store.daemon_processes import alive, shared_launcher
 
 TOKEN = "an-adapter-token-for-tests"
 ADMIN = "an-admins-token-for-tests"
@@ -37,7 +37,7 @@ class Program:
         self.pid = 0
 
     def start(self) -> None:
-        self.pid = the_nursery().fork(self._args, self.log, program=self._program, status=self._status)
+        self.pid = shared_launcher().fork(self._args, self.log, program=self._program, status=self._status)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

@@ -22,7 +22,7 @@ from typing import Any
 __all__ = ["fail_at_random"]
 
 _LOOK = 0.05
-"""Seconds between two looks at the file."""
+"""Seconds between two reads of the file."""
 
 
 class _Broken(Exception):
@@ -41,8 +41,8 @@ class _Faults:
     def _next(self) -> int:
         return self._random.randint(1, 2 * self._often)
 
-    def here(self, name: str) -> None:
-        """A function begins."""
+    def maybe_fail(self, name: str) -> None:
+        """Fail or hang, if it is time for the next failure."""
         self._left -= 1
         if self._left > 0:
             return
@@ -64,7 +64,7 @@ class _Faults:
         @wraps(function)
         def fails(*args: Any, **named: Any) -> Any:
             if self.inside and threading.current_thread().name.startswith("plan"):
-                self.here(name)
+                self.maybe_fail(name)
             return function(*args, **named)
 
         return fails

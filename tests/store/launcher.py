@@ -1,4 +1,4 @@
-"""Programs that start at once: a process that has imported and compiled everything, and forks.
+"""Launcher of programs: a process that has imported and compiled everything, and forks.
 
 Each line of its input is JSON: the program, its arguments, a file for its log, a file that skews its clock,
 its environment, and a file for the exit status. It answers with the child's process id. The child runs the
@@ -17,8 +17,8 @@ from pathlib import Path
 import server_adapter.main
 from schedd.cli import federate, serve
 from schedd.service.warmup import warm_up
-from tests.store.faults import fail_at_random
-from tests.store.killing import die_at
+from tests.store.kill_at_statement import die_at
+from tests.store.random_failures import fail_at_random
 
 _PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "serve": serve.run,
@@ -32,8 +32,8 @@ def _reply(what: object) -> None:
     sys.stdout.flush()
 
 
-def _skew(file: str) -> None:
-    """Let the clock of this process be set while it runs."""
+def _skew_clock(file: str) -> None:
+    """Add the seconds in the file to the clock of this process."""
     real = time.time
     time.time = lambda: real() + float(Path(file).read_text() or 0)
 
@@ -57,7 +57,7 @@ def main() -> None:
             os.environ.clear()
             os.environ |= order["environment"]
             if order["skew"]:
-                _skew(order["skew"])
+                _skew_clock(order["skew"])
             if at := os.environ.get("SCHEDD_TEST_DIE_AT"):
                 die_at(int(at))
             if faults := os.environ.get("SCHEDD_TEST_FAULTS"):

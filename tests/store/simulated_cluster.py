@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from schedd.wire import Decision, Event, JobFacts, NodeFacts, Run, RunAccepted
 from tests.engine.server import Server
-from tests.store.daemons import AwayError, DaemonProcess, RequestSender
+from tests.store.daemon_processes import DaemonProcess, RequestSender, UnavailableError
 
 _DECISION: TypeAdapter[Any] = TypeAdapter(Decision)
 _REQUESTS = ("1:ppn=1", "1:ppn=2", "1:ppn=4", "2:ppn=2", "3:ppn=1", "1:ppn=64")
@@ -23,8 +23,8 @@ _MOST_JOBS = 24
 
 
 @dataclass
-class World:
-    """The server, its adapter, and what both have seen. ``skew``: seconds added to the server's clock."""
+class SimulatedCluster:
+    """A server and its adapter, with all they have seen. ``skew``: seconds added to the server's clock."""
 
     random: Random
     server: Server = field(init=False)
@@ -60,8 +60,8 @@ class World:
 
     # ---- what happens on the server -------------------------------------------------------------
 
-    def live(self) -> None:
-        """Let time pass, and something happen."""
+    def advance_server(self) -> None:
+        """Advance the server's clock and apply a random event."""
         server, random = self.server, self.random
         server.now = max(server.now, int(time.time()) + self.skew)
         self.outbox += server.ends()
@@ -130,22 +130,22 @@ class World:
             self.outbox.popleft()
             self.acknowledged[event.id] = event
 
-    def tear(self, daemon: RequestSender) -> None:
-        """Send a snapshot that was cut short: by the server, or on its way to us. Raises AwayError."""
+    def send_torn_snapshot(self, daemon: RequestSender) -> None:
+        """Send a snapshot truncated by the server or in transit. Raises UnavailableError."""
         self.counts["torn snapshots"] += 1
         if self.random.random() < 0.5:
             self.outbox.append(self.server.snapshot(complete=False))
             return
         body = json.dumps({"events": [asdict(self.server.snapshot())]}).encode()
         try:
-            daemon.ask("POST", self.base + "/events", body[: self.random.randrange(1, len(body) - 1)])
+            daemon.request("POST", self.base + "/events", body[: self.random.randrange(1, len(body) - 1)])
         except AssertionError as refused:
             assert " 4" in str(refused), refused
         else:
             raise AssertionError("half a snapshot was taken")
 
     def fetch(self, daemon: RequestSender) -> None:
-        """Read decisions and carry them out. Raises AwayError."""
+        """Read decisions and carry them out. Raises UnavailableError."""
         place = self.place if self.random.random() > 0.1 else ""  # now and then all that are left, again
         answer = daemon.get(self.base + "/decisions", after=place)
         for found in answer["decisions"]:
@@ -172,19 +172,19 @@ class World:
             self.accepted[decision.job_id] += sum(isinstance(event, RunAccepted) for event in events)
             self.outbox += events
 
-    def turn(self, daemon: RequestSender) -> None:
-        """One round of all that. Raises AwayError."""
-        self.live()
+    def run_round(self, daemon: RequestSender) -> None:
+        """Run one round of events and decisions. Raises UnavailableError."""
+        self.advance_server()
         if self.random.random() < 0.03:
             self.outbox.append(self.server.snapshot())
             self.counts["snapshots"] += 1
         if self.random.random() < 0.03:
-            self.tear(daemon)
+            self.send_torn_snapshot(daemon)
         self.deliver(daemon)
         self.fetch(daemon)
 
     def settle(self, daemon: RequestSender) -> None:
-        """Deliver everything, then a snapshot of the server. Raises AwayError."""
+        """Deliver everything, then a snapshot of the server. Raises UnavailableError."""
         while self.outbox:
             self.deliver(daemon)
         self.outbox.append(self.server.snapshot())
@@ -195,7 +195,7 @@ class World:
 
 @dataclass(frozen=True)
 class KnownJob:
-    """What the daemon says of a job: whether it is planned; if so its promise; how often that was broken."""
+    """A job's state at the daemon: whether it is planned, its promise, and the number of breaches."""
 
     planned: bool
     promised: int | None
@@ -203,7 +203,7 @@ class KnownJob:
 
 
 def known_jobs(daemon: DaemonProcess, cluster: str = "main") -> dict[str, KnownJob]:
-    """All jobs that the daemon knows. Raises AwayError."""
+    """Return all jobs of the daemon. Raises UnavailableError."""
     found: dict[str, KnownJob] = {}
     cursor: dict[str, str] = {}
     while True:
@@ -218,4 +218,4 @@ def known_jobs(daemon: DaemonProcess, cluster: str = "main") -> dict[str, KnownJ
         cursor = {"cursor": page["next"]}
 
 
-__all__ = ["AwayError", "KnownJob", "World", "known_jobs"]
+__all__ = ["KnownJob", "SimulatedCluster", "UnavailableError", "known_jobs"]

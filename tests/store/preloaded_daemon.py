@@ -11,15 +11,15 @@ from typing import Self
 import pytest
 
 from tests.conftest import ROOT
-from tests.store.daemons import DaemonProcess
+from tests.store.daemon_processes import DaemonProcess
 
-__all__ = ["Preloaded", "compiled"]
+__all__ = ["PreloadedDaemon", "compile_library"]
 
 _PROGRAM = "import sys; from schedd.cli.main import main; sys.exit(main())"
 
 
-class Preloaded(DaemonProcess):
-    """Slower than the nursery, because nothing is imported yet."""
+class PreloadedDaemon(DaemonProcess):
+    """Starts more slowly than with the launcher, because nothing is imported yet."""
 
     _process: subprocess.Popen[bytes] | None = None
 
@@ -38,7 +38,7 @@ class Preloaded(DaemonProcess):
         return self
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End the life; returns when the process is gone."""
+        """Kill the process and wait until it is gone."""
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait(60)
@@ -50,8 +50,8 @@ class Preloaded(DaemonProcess):
         return self._process is not None and self._process.poll() is None
 
 
-def compiled(source: str, folder: Path) -> Path:
-    """A shared library; skips the test where there is no C compiler."""
+def compile_library(source: str, folder: Path) -> Path:
+    """Compile a shared library; skip the test without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler: the disk cannot be made slow")

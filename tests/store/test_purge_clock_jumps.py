@@ -1,16 +1,16 @@
-"""History is removed by age, and time that no log saw does not count for that."""
+"""Purges by age do not count clock jumps."""
 
 from schedd.store import DurableJournal, Store
 from schedd.store.records import LogPosition, RetentionLimits
-from tests.store.build import AState, queued
+from tests.store.event_builders import StoredState, queued
 
 DAY = 86_400
 YEAR = 365 * DAY
 BEGUN = 1_700_000_000
 
 
-class Log:
-    """Batches with an event each, and two checkpoints after each of them, so that all before it may go."""
+class PurgeableLog:
+    """Batches of one event, each followed by two checkpoints, so that all earlier batches can be purged."""
 
     def __init__(self, store: Store, name: str = "main") -> None:
         self.store = store
@@ -25,8 +25,8 @@ class Log:
             for _ in range(2):
                 self.store.save_checkpoint(self.cluster, self.store.last_position(self.cluster), now, b"x")
 
-    def first(self) -> int:
-        """The number of the oldest batch."""
+    def oldest_batch(self) -> int:
+        """Return the number of the oldest batch."""
         return self.store.events_after(self.cluster, LogPosition())[0].number
 
     def purge(self, day: float) -> int:
@@ -35,7 +35,7 @@ class Log:
 
 
 def test_clock_one_year_ahead_purges_nothing_for_thirty_days(store: Store) -> None:
-    log = Log(store)
+    log = PurgeableLog(store)
     log.batch(0, 0.5, 1, 365.5)
     assert log.purge(366) == 0
     other = Store(store.database)  # after a restart
@@ -44,11 +44,11 @@ def test_clock_one_year_ahead_purges_nothing_for_thirty_days(store: Store) -> No
     assert log.purge(393) == 0
     log.batch(395, 396, 397)
     assert log.purge(397) == 3  # thirty days were lived through, and one counts for the year
-    assert log.first() == 4
+    assert log.oldest_batch() == 4
 
 
 def test_corrected_clock_keeps_all_and_purges_at_the_right_age(store: Store) -> None:
-    log = Log(store)
+    log = PurgeableLog(store)
     log.batch(0, 1, 366, 367, 2, 3)
     assert log.purge(3) == 0
     log.batch(*range(4, 32))
@@ -58,33 +58,33 @@ def test_corrected_clock_keeps_all_and_purges_at_the_right_age(store: Store) -> 
 
 
 def test_earlier_step_back_does_not_offset_a_later_jump(store: Store) -> None:
-    log = Log(store)
+    log = PurgeableLog(store)
     log.batch(365, 0, 1, 2, 367)
     assert log.purge(367) == 0
 
 
 def test_clock_ahead_before_the_first_write_purges_nothing(store: Store) -> None:
-    log = Log(store)
+    log = PurgeableLog(store)
     log.batch(0, 1)
     assert log.purge(367) == 0
 
 
-def test_time_without_any_jump_counts_in_full(store: Store) -> None:
-    log = Log(store)
+def test_time_without_clock_jumps_counts_in_full(store: Store) -> None:
+    log = PurgeableLog(store)
     log.batch(*range(40))
     assert log.purge(39.5) == 10
 
 
 def test_clock_jump_of_one_cluster_applies_to_all(store: Store) -> None:
-    seen, quiet = Log(store, "seen"), Log(store, "quiet")
+    seen, quiet = PurgeableLog(store, "seen"), PurgeableLog(store, "quiet")
     quiet.batch(0, 1)
     seen.batch(0, 1, 366)
     assert seen.purge(366.5) == 0
-    assert quiet.first() == 1
+    assert quiet.oldest_batch() == 1
 
 
 def test_deleted_batches_are_renumbered(store: Store) -> None:
-    log = Log(store)
+    log = PurgeableLog(store)
     log.batch(0, 1, 366)
     assert log.purge(366.5) == 0
     with store.database.write() as connection:
@@ -100,9 +100,9 @@ def test_history_survives_clock_jumps(store: Store) -> None:
         batch = journal.commit_events([queued(number, now)], now)
         assert batch is not None
         journal.commit_decisions(batch, [])
-        assert journal.maybe_checkpoint(lambda: AState([b"x"]), now, must=True)
+        assert journal.maybe_checkpoint(lambda: StoredState([b"x"]), now, must=True)
     journal._background._wait = 0
-    journal.maybe_checkpoint(lambda: AState([b"x"]), BEGUN + YEAR + 61)
+    journal.maybe_checkpoint(lambda: StoredState([b"x"]), BEGUN + YEAR + 61)
     journal._background.finished(wait=True)
     journal.close()
     assert len(store.events_after(journal.cluster, LogPosition())) == 4

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from schedd.store import DurableJournal, LogWatermarkFile, Store
 from schedd.wire import Alert
-from tests.store.build import AState, queued
+from tests.store.event_builders import StoredState, queued
 
 ALERT = Alert(id="d000000000001", cause="", time=1000, kind="by_hand", text="a job was started by hand")
 
@@ -90,7 +90,7 @@ def test_events_of_an_earlier_process_are_synced_before_acknowledgement(
 
 
 def test_watermark_is_never_ahead_of_the_disk(store: Store, tmp_path: Path) -> None:
-    """Else a lost machine would look like a lost part of the log."""
+    """Otherwise a crash of the host would look like a lost part of the log."""
     mark = LogWatermarkFile(tmp_path / "mark")
     journal = DurableJournal(store, "c", 1000, mark=mark)
     journal.sync_events()
@@ -101,11 +101,11 @@ def test_watermark_is_never_ahead_of_the_disk(store: Store, tmp_path: Path) -> N
     journal.close()
 
 
-def test_a_checkpoint_after_deferred_events_leaves_nothing_unsynced(store: Store, syncs: list[str]) -> None:
+def test_checkpoint_syncs_deferred_events(store: Store, syncs: list[str]) -> None:
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.sync_events()
     assert journal.commit_events([queued(1)], 1000) is not None
     syncs.clear()
-    journal.maybe_checkpoint(AState, 1000, must=True)
+    journal.maybe_checkpoint(StoredState, 1000, must=True)
     assert syncs[0] == "sync"
     journal.close()

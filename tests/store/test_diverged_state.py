@@ -29,13 +29,13 @@ from schedd.store import (
 from schedd.wire import Alert, Decision, JobFacts, NodeFacts
 from tests.engine.server import Server
 from tests.service.planner_harness import StillClock, T, job, node
-from tests.store.test_follow import assert_equal_state
+from tests.store.test_log_follower import assert_equal_state
 
 WAIT = 60
 SETTINGS = EngineSettings(tell_threshold=0, batch_limit=30)
 
 
-class Seen(DurableJournal):
+class CallbackJournal(DurableJournal):
     """A journal with a callback between storing a batch and storing its results."""
 
     look: Callable[[], object] = staticmethod(lambda: None)
@@ -53,9 +53,9 @@ class Seen(DurableJournal):
 
 
 @contextmanager
-def leading(store: Store) -> Iterator[tuple[PlanLoop, Seen]]:
+def running_leader(store: Store) -> Iterator[tuple[PlanLoop, CallbackJournal]]:
     """A planner that writes to the store, with two jobs."""
-    engine, journal = new_engine(SETTINGS, T), Seen(store, "c", T, every=3600)
+    engine, journal = new_engine(SETTINGS, T), CallbackJournal(store, "c", T, every=3600)
     journal.maybe_checkpoint(engine.freeze, T, must=True)
     loop = PlanLoop("c", engine, journal, StillClock())
     loop.start()
@@ -68,7 +68,7 @@ def leading(store: Store) -> Iterator[tuple[PlanLoop, Seen]]:
         journal.close()
 
 
-def broken(number: str, before: Callable[[Any], object] = lambda _: None) -> Callable[..., Any]:
+def failing_placement(number: str, before: Callable[[Any], object] = lambda _: None) -> Callable[..., Any]:
     """Make one daemon, but not the other, fail on a job."""
     seat = placement._place_job
 
@@ -85,11 +85,11 @@ def live_engine(loop: PlanLoop) -> Engine:
     return loop.call_between_batches(lambda engine: Engine.restore(engine.fork().checkpoint())).result(WAIT)
 
 
-def set_aside(engine: Engine, number: str) -> bool:
+def is_quarantined(engine: Engine, number: str) -> bool:
     return bool(engine.state.records[number].quarantine)
 
 
-def alerts(loop: PlanLoop, kind: str) -> list[str]:
+def alert_texts(loop: PlanLoop, kind: str) -> list[str]:
     page = loop.decisions.page_after("")
     return [one.text for one in page.decisions if isinstance(one, Alert) and one.kind == kind]
 
@@ -97,12 +97,12 @@ def alerts(loop: PlanLoop, kind: str) -> list[str]:
 def test_follower_adopts_the_state_after_a_leader_only_error(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with leading(store) as (loop, _):
+    with running_leader(store) as (loop, _):
         standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_place_job", broken("3"))
+            patch.setattr(placement, "_place_job", failing_placement("3"))
             loop.submit([job("3"), job("4")]).result(WAIT)
-        assert alerts(loop, "quarantine")
+        assert alert_texts(loop, "quarantine")
         loop.submit([job("5")]).result(WAIT)
         standby.catch_up()
         restarted = LogFollower(store, "c", SETTINGS, T)
@@ -112,10 +112,10 @@ def test_follower_adopts_the_state_after_a_leader_only_error(
 
 
 def test_standby_adopts_the_state_after_a_leader_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with leading(store) as (loop, journal):
+    with running_leader(store) as (loop, journal):
         standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_place_job", broken("3"))
+            patch.setattr(placement, "_place_job", failing_placement("3"))
 
             def follows() -> None:
                 patch.undo()
@@ -124,9 +124,9 @@ def test_standby_adopts_the_state_after_a_leader_error(store: Store, monkeypatch
             journal.look = follows
             loop.submit([job("3"), job("4")]).result(WAIT)
             journal.look = lambda: None
-        assert not set_aside(standby.engine, "3")
+        assert not is_quarantined(standby.engine, "3")
         assert standby.catch_up()
-        assert set_aside(standby.engine, "3")
+        assert is_quarantined(standby.engine, "3")
         loop.submit([job("5")]).result(WAIT)
         standby.catch_up()
         assert_equal_state(standby.engine, live_engine(loop))
@@ -136,13 +136,13 @@ def test_standby_adopts_the_state_after_a_leader_error(store: Store, monkeypatch
 def test_standby_recovers_from_its_own_error(
     store: Store, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
-    with leading(store) as (loop, _):
+    with running_leader(store) as (loop, _):
         standby = LogFollower(store, "c", SETTINGS, T)
         loop.submit([job("3"), job("4")]).result(WAIT)
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_place_job", broken("3"))
+            patch.setattr(placement, "_place_job", failing_placement("3"))
             standby.catch_up()
-        assert set_aside(standby.engine, "3")
+        assert is_quarantined(standby.engine, "3")
         if ahead:
             journal = DurableJournal(store, "c", T)
             standby.finish_replay(journal)
@@ -150,44 +150,42 @@ def test_standby_recovers_from_its_own_error(
         else:
             loop.submit([job("5")]).result(WAIT)
             standby.catch_up()
-        assert not set_aside(standby.engine, "3")
+        assert not is_quarantined(standby.engine, "3")
         assert_equal_state(standby.engine, live_engine(loop))
 
 
 def test_persistent_error_at_takeover_is_stored_as_checkpoint(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with leading(store) as (loop, journal):
+    with running_leader(store) as (loop, journal):
         standby = LogFollower(store, "c", SETTINGS, T)
         loop.stop()
         journal.commit_events([job("3"), job("4")], T)  # and the leader is gone
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_place_job", broken("3"))
+            patch.setattr(placement, "_place_job", failing_placement("3"))
             mine = DurableJournal(store, "c", T)
             standby.finish_replay(mine)
             mine.close()
         tail = store.last_position(mine.cluster)
         assert store.batch_calls(mine.cluster, tail.batch) == RESUME_FROM_CHECKPOINT
         again = LogFollower(store, "c", SETTINGS, T)
-        assert set_aside(again.engine, "3")
+        assert is_quarantined(again.engine, "3")
         assert again.engine.state.unsure_until > T  # the leader may have decided otherwise
         assert_equal_state(again.engine, standby.engine)
 
 
-def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inconsistent_state_after_an_error_is_rebuilt(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def halfway(state: Any) -> None:
         state.without_place["nobody"] = None
 
-    with leading(store) as (loop, _):
+    with running_leader(store) as (loop, _):
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_place_job", broken("3", halfway))
+            patch.setattr(placement, "_place_job", failing_placement("3", halfway))
             loop.submit([job("3"), job("4")]).result(WAIT)
-        (told,) = alerts(loop, "passed_over")
+        (told,) = alert_texts(loop, "passed_over")
         assert "a job that is gone waits for a node" in told
         assert "job 3 is set aside and not planned" in told
-        assert alerts(loop, "snapshot")
+        assert alert_texts(loop, "snapshot")
         loop.submit([job("4"), job("5")]).result(WAIT)
         assert loop.alive
         assert loop.failure == ""
@@ -197,9 +195,9 @@ def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
 
 
 def test_missing_stored_state_counts_as_log_loss(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with leading(store) as (loop, journal):
+    with running_leader(store) as (loop, journal):
         with monkeypatch.context() as patch:
-            patch.setattr(placement, "_place_job", broken("3"))
+            patch.setattr(placement, "_place_job", failing_placement("3"))
             loop.submit([job("3"), job("4")]).result(WAIT)
         loop.stop()
         store.save_checkpoint(journal.cluster, store.last_position(journal.cluster), T, b"no checkpoint")
@@ -214,7 +212,7 @@ def test_missing_stored_state_counts_as_log_loss(store: Store, monkeypatch: pyte
 def test_unreplayable_log_is_skipped_after_eight_failures(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To pass over one batch after the other stopped the cluster for three tries at each of them."""
+    """Skipping batch after batch would stop the cluster for three attempts at each."""
     durable = DaemonStore(StoreSettings(url=url, marks=tmp_path, checkpoint=3600))
     assert durable.open()
     loop = PlanLoop(
@@ -247,11 +245,11 @@ def test_unreplayable_log_is_skipped_after_eight_failures(
             loop.submit(server.submit(facts, 50)).result(WAIT)
         with monkeypatch.context() as patch:
             patch.setattr("schedd.service.cluster.log_follower.call_engine", fails)
-            patch.setattr("schedd.service.cluster.planner.call_engine", once(call_engine))
+            patch.setattr("schedd.service.cluster.planner.call_engine", failing_once(call_engine))
             loop.submit([*server.hold("39.s")]).result(WAIT)
         assert tries < 30, "the log is gone through again and again"
         assert (loop.alive, loop.failure, loop.trouble) == (True, "", "")
-        told = alerts(loop, "passed_over")
+        told = alert_texts(loop, "passed_over")
         assert len(told) == 1
         assert "the plan is rebuilt from a snapshot" in told[0]
         loop.submit([server.snapshot()]).result(WAIT)
@@ -262,8 +260,8 @@ def test_unreplayable_log_is_skipped_after_eight_failures(
         durable.close()
 
 
-def once(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, but that it fails at first."""
+def failing_once(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that fails at its first call."""
     left = [True]
 
     def fails(*args: Any) -> Any:

@@ -14,8 +14,8 @@ from schedd.store import LogWatermark, LogWatermarkFile, Store
 from schedd.store.errors import LogTruncated
 from schedd.store.records import EventBatch, LogPosition
 from schedd.store.tables import batches, checkpoints, events, metadata
-from tests.store.build import queued
-from tests.store.daemons import TOKEN, AwayError, DaemonProcess, Nursery
+from tests.store.daemon_processes import TOKEN, DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.event_builders import queued
 
 pytestmark = pytest.mark.timeout(400)
 MAIN = "/v1/clusters/main"
@@ -59,17 +59,17 @@ def snapshot(daemon: DaemonProcess, jobs: int) -> None:
     daemon.post(f"{MAIN}/events", {"events": [event]})
 
 
-def cut(path: Path) -> None:
+def truncate_half(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
 
 
-def garble(path: Path) -> None:
+def garble_middle(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2] + b"\x5a" * (len(data) - len(data) // 2))
 
 
-def wal(of: str) -> Path:
+def wal_path(of: str) -> Path:
     return Path(of.removeprefix("sqlite:///") + "-wal")
 
 
@@ -82,8 +82,8 @@ def empty(url: str) -> None:
     store.close()
 
 
-def forget_tail(url: str) -> None:
-    """As a replica that was behind when it took over, or a back-up."""
+def delete_log_tail(url: str) -> None:
+    """Delete the end of the log, as after a restore or a failover to a late replica."""
     store = Store.open(url)
     with store.database.write() as connection:
         last = connection.scalar(select(func.max(batches.c.number)))
@@ -123,21 +123,23 @@ def garble_an_event(url: str) -> None:
 
 HARM: dict[str, Callable[[str], None]] = {
     "an emptied database": empty,
-    "a database of an hour ago": forget_tail,
+    "a database of an hour ago": delete_log_tail,
     "a batch that is gone": delete_batch,
     "an event that was altered": alter_an_event,
     "an event that cannot be read": garble_an_event,
 }
 HARM_TO_FILES: dict[str, Callable[[str], None]] = {
-    "half of the WAL": lambda url: cut(wal(url)),
-    "garbage in the WAL": lambda url: garble(wal(url)),
-    "no WAL": lambda url: wal(url).unlink(),
+    "half of the WAL": lambda url: truncate_half(wal_path(url)),
+    "garbage in the WAL": lambda url: garble_middle(wal_path(url)),
+    "no WAL": lambda url: wal_path(url).unlink(),
     "no file": lambda url: Path(url.removeprefix("sqlite:///")).unlink(),
 }
 
 
-def is_noticed_and_mended(nursery: Nursery, folder: Path, url: str, harm: Callable[[str], None]) -> None:
-    daemon = DaemonProcess(nursery, folder, url, checkpoint=3_600, marks=str(folder / "marks"))
+def check_detection_and_repair(
+    launcher: DaemonLauncher, folder: Path, url: str, harm: Callable[[str], None]
+) -> None:
+    daemon = DaemonProcess(launcher, folder, url, checkpoint=3_600, marks=str(folder / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0)
@@ -173,7 +175,7 @@ def readiness(daemon: DaemonProcess) -> str:
     """Return why the daemon is not ready; empty if it is."""
     try:
         daemon.get("/readyz")
-    except AwayError as error:
+    except UnavailableError as error:
         return str(error)
     return ""
 
@@ -186,20 +188,20 @@ def metrics(daemon: DaemonProcess) -> str:
 
 @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
 def test_missing_database_parts_are_detected_and_repaired(
-    nursery: Nursery, tmp_path: Path, url: str, harm: Callable[[str], None]
+    launcher: DaemonLauncher, tmp_path: Path, url: str, harm: Callable[[str], None]
 ) -> None:
-    is_noticed_and_mended(nursery, tmp_path, url, harm)
+    check_detection_and_repair(launcher, tmp_path, url, harm)
 
 
 @pytest.mark.parametrize("harm", HARM_TO_FILES.values(), ids=HARM_TO_FILES)
 def test_missing_sqlite_files_are_detected_and_repaired(
-    nursery: Nursery, tmp_path: Path, harm: Callable[[str], None]
+    launcher: DaemonLauncher, tmp_path: Path, harm: Callable[[str], None]
 ) -> None:
-    is_noticed_and_mended(nursery, tmp_path, f"sqlite:///{tmp_path}/s.sqlite", harm)
+    check_detection_and_repair(launcher, tmp_path, f"sqlite:///{tmp_path}/s.sqlite", harm)
 
 
-def test_a_daemon_that_was_only_killed_says_nothing(nursery: Nursery, tmp_path: Path, url: str) -> None:
-    daemon = DaemonProcess(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
+def test_killed_daemon_reports_no_log_loss(launcher: DaemonLauncher, tmp_path: Path, url: str) -> None:
+    daemon = DaemonProcess(launcher, tmp_path, url, marks=str(tmp_path / "marks"))
     for life in range(4):
         daemon.start().await_ready()
         work(daemon, 10 * life, 10)
@@ -207,15 +209,15 @@ def test_a_daemon_that_was_only_killed_says_nothing(nursery: Nursery, tmp_path: 
     assert "a part of the log is lost" not in daemon.log.read_text()
 
 
-def test_a_database_that_loses_its_end_under_the_leader_is_noticed(
-    nursery: Nursery, tmp_path: Path, url: str
+def test_log_tail_lost_under_the_leader_is_detected(
+    launcher: DaemonLauncher, tmp_path: Path, url: str
 ) -> None:
-    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=3_600, marks=str(tmp_path / "marks"))
+    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=3_600, marks=str(tmp_path / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0)
-        forget_tail(url)
-        with contextlib.suppress(AwayError):
+        delete_log_tail(url)
+        with contextlib.suppress(UnavailableError):
             work(daemon, 20, 1)
         end = time.monotonic() + 60
         while "a part of the log is lost" not in readiness(daemon):
@@ -228,9 +230,11 @@ def test_a_database_that_loses_its_end_under_the_leader_is_noticed(
         daemon.kill()
 
 
-def test_adapter_with_later_decisions_reveals_a_loss(nursery: Nursery, tmp_path: Path, url: str) -> None:
-    """Where the host was lost, nothing on it remembers; the adapter does."""
-    daemon = DaemonProcess(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
+def test_adapter_with_later_decisions_reveals_a_loss(
+    launcher: DaemonLauncher, tmp_path: Path, url: str
+) -> None:
+    """After the loss of the host, only the adapter knows the later decisions."""
+    daemon = DaemonProcess(launcher, tmp_path, url, marks=str(tmp_path / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0, 2)
@@ -269,7 +273,7 @@ def test_batch_after_a_missing_batch_is_not_written(store: Store) -> None:
     assert store.last_position(cluster) == LogPosition(1, 1)
 
 
-def test_a_mark_survives_a_torn_write_and_is_read_again(tmp_path: Path) -> None:
+def test_watermark_survives_a_torn_write(tmp_path: Path) -> None:
     path = tmp_path / "marks" / "s.mark"
     mark = LogWatermarkFile(path)
     assert mark.read() == LogWatermark()
@@ -289,7 +293,7 @@ def test_a_mark_survives_a_torn_write_and_is_read_again(tmp_path: Path) -> None:
     assert LogWatermarkFile(path).read() == LogWatermark()
 
 
-def test_a_mark_that_cannot_be_written_stops_nothing(
+def test_unwritable_watermark_is_reported_once_and_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "file" / "s.mark"

@@ -12,21 +12,21 @@ from random import Random
 from typing import Any
 
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import AwayError, DaemonProcess, Nursery
+from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.postgres import PostgresServer
-from tests.store.test_crash import check, same_decisions_from_the_log_alone
-from tests.store.test_faults import run_turns, settle
+from tests.store.simulated_cluster import SimulatedCluster
+from tests.store.test_crash import check_database, replay_log
+from tests.store.test_database_faults import run_turns, settle_simulation
 from tests.store.test_standby import DaemonPair, leader
-from tests.store.world import World
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261123"))
 DAY = 86_400
 
 
-def set_clocks(skew: Path, world: World, seconds: int) -> None:
-    """Of the daemon's host and of the server's, which are one here."""
+def set_clocks(skew: Path, simulation: SimulatedCluster, seconds: int) -> None:
+    """Set the clock of the common host of daemon and server."""
     skew.write_text(str(seconds))
-    world.set_clock(seconds)
+    simulation.set_clock(seconds)
 
 
 def log_lines(daemon: DaemonProcess) -> list[dict[str, Any]]:
@@ -40,8 +40,8 @@ def wait_for_log(daemon: DaemonProcess, what: str, times: int = 1) -> None:
         time.sleep(0.05)
 
 
-def until_open(daemon: DaemonProcess, words: str) -> None:
-    """An alert of this kind says so, as a user of the interface sees it."""
+def wait_for_clock_alert(daemon: DaemonProcess, words: str) -> None:
+    """Wait until a clock alert of the API matches ``words``."""
     until = time.monotonic() + 60
     found: list[str] = []
     while time.monotonic() < until:
@@ -54,25 +54,25 @@ def until_open(daemon: DaemonProcess, words: str) -> None:
     raise AssertionError(found)
 
 
-def until_not_ready(daemon: DaemonProcess, words: str) -> None:
+def wait_until_not_ready(daemon: DaemonProcess, words: str) -> None:
     until = time.monotonic() + 60
     why = ""
     while words not in why:
         assert time.monotonic() < until, why
         try:
             daemon.get("/readyz")
-        except AwayError as error:
+        except UnavailableError as error:
             why = str(error)
 
 
-def check_contact_and_readiness(world: World, daemon: DaemonProcess) -> None:
-    """The adapter has contact, and the daemon is ready. Raises AwayError otherwise."""
-    settle(world, daemon)
+def check_contact_and_readiness(simulation: SimulatedCluster, daemon: DaemonProcess) -> None:
+    """The adapter has contact, and the daemon is ready. Raises UnavailableError otherwise."""
+    settle_simulation(simulation, daemon)
     daemon.get("/readyz")
 
 
-def planned_within(daemon: DaemonProcess, seconds: int) -> None:
-    """All planned starts are of now, by the daemon's own clock."""
+def check_planned_starts(daemon: DaemonProcess, seconds: int) -> None:
+    """Assert that all planned starts are within ``seconds`` of the daemon's own clock."""
     now = daemon.get("/v1/clusters/main")["now"]
     jobs = daemon.get("/v1/clusters/main/jobs", limit=1000)["jobs"]
     starts = {job["id"]: job["planned_start"] - now for job in jobs if job["planned_start"] is not None}
@@ -80,87 +80,95 @@ def planned_within(daemon: DaemonProcess, seconds: int) -> None:
     assert {job: start for job, start in starts.items() if abs(start) > seconds} == {}
 
 
-def until_more_start(world: World, turns: Callable[[], None], rest: Callable[[], None]) -> None:
-    """Turns until a job is started that was not: by chance, a few of them may bring none that can be."""
-    started = world.accepted.total()
+def run_until_more_starts(
+    simulation: SimulatedCluster, turns: Callable[[], None], rest: Callable[[], None]
+) -> None:
+    """Run turns until another job is started; some random turns submit no job that can start."""
+    started = simulation.accepted.total()
     for _ in range(20):
         turns()
         rest()
-        if world.accepted.total() > started:
+        if simulation.accepted.total() > started:
             return
     raise AssertionError(f"nothing is started any more: {started} jobs were")
 
 
 def test_clock_set_forward_a_day_then_corrected(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url, skew = new_database(), tmp_path / "skew"
     skew.write_text("0")
-    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=0.3)
+    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=0.3)
     daemon.skew = str(skew)
-    world = World(Random(_SEED))
+    simulation = SimulatedCluster(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(world, daemon, 12)
+        run_turns(simulation, daemon, 12)
         for seconds in (1, 0):  # as at a leap second
-            set_clocks(skew, world, seconds)
-            run_turns(world, daemon, 4)
+            set_clocks(skew, simulation, seconds)
+            run_turns(simulation, daemon, 4)
         assert not any("clock" in one["event"] for one in log_lines(daemon))
-        set_clocks(skew, world, DAY)
+        set_clocks(skew, simulation, DAY)
         # In whole seconds: a step that is seen between two of them may be one less.
-        until_open(daemon, rf"was set forward by ({DAY}|{DAY - 1}) s")
-        settle(world, daemon)
-        run_turns(world, daemon, 12)
-        set_clocks(skew, world, 0)
-        until_not_ready(daemon, "the clock was set back")
-        until_open(daemon, "the clock was set back by")
+        wait_for_clock_alert(daemon, rf"was set forward by ({DAY}|{DAY - 1}) s")
+        settle_simulation(simulation, daemon)
+        run_turns(simulation, daemon, 12)
+        set_clocks(skew, simulation, 0)
+        wait_until_not_ready(daemon, "the clock was set back")
+        wait_for_clock_alert(daemon, "the clock was set back by")
         wait_for_log(daemon, "the clock was set back; the plan is rebuilt")
-        daemon.insist(lambda: check_contact_and_readiness(world, daemon))
-        planned_within(daemon, 7_200)
-        until_more_start(world, lambda: run_turns(world, daemon, 25), lambda: settle(world, daemon))
+        daemon.insist(lambda: check_contact_and_readiness(simulation, daemon))
+        check_planned_starts(daemon, 7_200)
+        run_until_more_starts(
+            simulation,
+            lambda: run_turns(simulation, daemon, 25),
+            lambda: settle_simulation(simulation, daemon),
+        )
         daemon.kill()
-        check(url, world)
-        same_decisions_from_the_log_alone(url)
+        check_database(url, simulation)
+        replay_log(url)
         daemon.start().await_ready()
-        planned_within(daemon, 7_200)
+        check_planned_starts(daemon, 7_200)
     finally:
         daemon.kill()
 
 
 def test_standby_takes_over_after_both_clocks_were_set_back(
-    nursery: Nursery, postgres: PostgresServer, tmp_path: Path
+    launcher: DaemonLauncher, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     url, skew = postgres.create("clocks"), tmp_path / "skew"
     skew.write_text("3600")
-    pair = DaemonPair(nursery, tmp_path, url)
+    pair = DaemonPair(launcher, tmp_path, url)
     first, second = pair.daemons
     for each in pair.daemons:
         each.skew = str(skew)
-    world = World(Random(_SEED))
-    world.set_clock(3_600)
+    simulation = SimulatedCluster(Random(_SEED))
+    simulation.set_clock(3_600)
     try:
         first.start().await_ready()
         second.start().await_ready(leads=False)
-        pair.turn(world, 12)
+        pair.run_rounds(simulation, 12)
         assert leader(url) == ("a", 1)
-        set_clocks(skew, world, 0)
+        set_clocks(skew, simulation, 0)
         wait_for_log(first, "the clock was set back; the plan is rebuilt")
-        settle(world, pair)  # type: ignore[arg-type]
+        settle_simulation(simulation, pair)  # type: ignore[arg-type]
         assert leader(url) == ("a", 1)  # the lease is of the database's clock: it did not change hands
-        pair.turn(world, 6)
+        pair.run_rounds(simulation, 6)
         first.kill()
         pair.asked = second
         pair.await_leader()
         assert leader(url) == ("b", 2)
-        pair.turn(world, 6)
-        set_clocks(skew, world, -DAY)
+        pair.run_rounds(simulation, 6)
+        set_clocks(skew, simulation, -DAY)
         wait_for_log(second, "the clock was set back; the plan is rebuilt")
-        settle(world, pair)  # type: ignore[arg-type]
-        planned_within(second, 7_200)
-        until_more_start(world, lambda: pair.turn(world, 20), lambda: world.settle(pair))
+        settle_simulation(simulation, pair)  # type: ignore[arg-type]
+        check_planned_starts(second, 7_200)
+        run_until_more_starts(
+            simulation, lambda: pair.run_rounds(simulation, 20), lambda: simulation.settle(pair)
+        )
         pair.close()
-        check(url, world)
-        same_decisions_from_the_log_alone(url)
+        check_database(url, simulation)
+        replay_log(url)
     finally:
         pair.close()
         postgres.drop("clocks")

@@ -1,4 +1,4 @@
-"""A million events over more than an hour: the daemon grows neither in memory nor on the disk."""
+"""A million events over more than an hour: neither memory nor disk use grows."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from research.benchmarks.command import run
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_a_million_events_leave_memory_database_and_wal_as_they_were(
+def test_million_events_do_not_grow_memory_database_or_wal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "long.json"

@@ -1,4 +1,4 @@
-"""A TCP line that can be cut silently."""
+"""A socket proxy that can be cut silently."""
 
 import contextlib
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 _NAME = ".s.PGSQL.5432"
 
 
-class TcpLine:
+class SocketProxy:
     """A UNIX socket in a directory of its own, forwarded to the server's."""
 
     def __init__(self, server: Path) -> None:
@@ -25,7 +25,7 @@ class TcpLine:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """From now on nothing comes through; connections stay open."""
+        """Hold back all bytes from now on; connections stay open."""
         self._whole.clear()
 
     def mend(self) -> None:
@@ -33,14 +33,14 @@ class TcpLine:
         self._whole.set()
 
     def drop(self) -> None:
-        """Cut it, and end all connections."""
+        """Cut the proxy and end all connections."""
         self.cut()
         for each in self._sockets:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Take it away."""
+        """Close the proxy and all connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

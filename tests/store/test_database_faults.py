@@ -1,4 +1,4 @@
-"""The real daemon while its database, its disk or its clock fails: it loses nothing, and goes on."""
+"""The real daemon during failures of its database, disk or clock: it loses nothing and continues."""
 
 import json
 import os
@@ -22,13 +22,13 @@ from sqlalchemy import event, text
 
 from schedd.store import DurableJournal, Store
 from schedd.store.errors import DiskFull
-from tests.store.build import queued
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import TOKEN, AwayError, DaemonProcess, Nursery
-from tests.store.line import TcpLine
+from tests.store.daemon_processes import TOKEN, DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.event_builders import queued
 from tests.store.postgres import PostgresServer
-from tests.store.test_crash import check, same_decisions_from_the_log_alone
-from tests.store.world import World
+from tests.store.simulated_cluster import SimulatedCluster
+from tests.store.socket_proxy import SocketProxy
+from tests.store.test_crash import check_database, replay_log
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
@@ -36,16 +36,17 @@ FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
 
 
 @contextmanager
-def trouble(daemon: DaemonProcess, seconds: float = 0) -> Iterator[None]:
-    """Within it the daemon cannot write; before it ends the daemon has said so, and answered reads for so
-    many seconds more.
+def failed_writes(daemon: DaemonProcess, seconds: float = 0) -> Iterator[None]:
+    """Check at the end of the block, in which writes fail, that the daemon reports it and answers reads.
+
+    It answers reads for ``seconds`` more.
     """
     yield
     until = time.monotonic() + 60
     while True:
         try:
             daemon.get("/readyz")
-        except AwayError as error:
+        except UnavailableError as error:
             if "main:" in str(error):
                 break
         assert time.monotonic() < until, "the daemon did not notice"
@@ -58,8 +59,8 @@ def trouble(daemon: DaemonProcess, seconds: float = 0) -> Iterator[None]:
         time.sleep(0.2)
 
 
-def survive(
-    nursery: Nursery,
+def survive_fault(
+    launcher: DaemonLauncher,
     folder: Path,
     url: str,
     fault: Callable[[DaemonProcess], None],
@@ -70,130 +71,138 @@ def survive(
     """Run a workload with a fault in its middle, which must not end the daemon; the database is then looked
     at by the URL ``checked``, where that is another.
     """
-    daemon = DaemonProcess(nursery, folder, url, checkpoint=0.3, lease=2.0)
+    daemon = DaemonProcess(launcher, folder, url, checkpoint=0.3, lease=2.0)
     daemon.patience = 5.0
     daemon.skew = skew
-    world = World(Random(_SEED))
+    simulation = SimulatedCluster(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(world, daemon, 15)
+        run_turns(simulation, daemon, 15)
         pid = daemon.pid
         beside = DaemonProcess.beside(daemon)
         faulty = threading.Thread(target=fault, args=(beside,))
         faulty.start()
         while faulty.is_alive():
             try:
-                world.turn(daemon)
-            except AwayError:
+                simulation.run_round(daemon)
+            except UnavailableError:
                 time.sleep(0.05)
         faulty.join()
         beside.hang_up()
-        run_turns(world, daemon, 15)
-        settle(world, daemon)
+        run_turns(simulation, daemon, 15)
+        settle_simulation(simulation, daemon)
         assert (daemon.pid, daemon.alive) == (pid, True)
         daemon.kill()
-        account(checked or url, world, daemon)
+        check_and_print(checked or url, simulation, daemon)
     finally:
         daemon.kill()
 
 
-def account(url: str, world: World, daemon: DaemonProcess) -> None:
+def check_and_print(url: str, simulation: SimulatedCluster, daemon: DaemonProcess) -> None:
     """Check that nothing was lost, and print the counts (``pytest -rP``)."""
-    check(url, world)
-    world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url)
-    sys.stdout.write(", ".join(f"{what}: {count}" for what, count in sorted(world.counts.items())) + "\n")
+    check_database(url, simulation)
+    simulation.counts["decisions made again from the log"] = replay_log(url)
+    sys.stdout.write(
+        ", ".join(f"{what}: {count}" for what, count in sorted(simulation.counts.items())) + "\n"
+    )
 
 
-def run_turns(world: World, daemon: DaemonProcess, times: int) -> None:
+def run_turns(simulation: SimulatedCluster, daemon: DaemonProcess, times: int) -> None:
     until = time.monotonic() + 120
     while times:
         assert time.monotonic() < until
         try:
-            world.turn(daemon)
+            simulation.run_round(daemon)
             times -= 1
-        except AwayError:
+        except UnavailableError:
             time.sleep(0.05)
 
 
-def settle(world: World, daemon: DaemonProcess) -> None:
+def settle_simulation(simulation: SimulatedCluster, daemon: DaemonProcess) -> None:
     until = time.monotonic() + 120
     while time.monotonic() < until:
         try:
-            world.settle(daemon)
-        except AwayError:
+            simulation.settle(daemon)
+        except UnavailableError:
             time.sleep(0.05)
         else:
             return
     raise AssertionError("the daemon did not come back")
 
 
-def test_a_disk_that_takes_nothing_more(nursery: Nursery, tmp_path: Path) -> None:
+def test_daemon_survives_a_full_disk(launcher: DaemonLauncher, tmp_path: Path) -> None:
     def fill(daemon: DaemonProcess) -> None:
         before = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
-        with trouble(daemon):
+        with failed_writes(daemon):
             resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4096, before[1]))
         shown = daemon.get("/v1/clusters/main")
         assert shown["stale"].startswith("the database is unavailable: ")
         assert shown["halted"]
-        with pytest.raises(AwayError, match="starting jobs was not paused: the database is unavailable"):
+        with pytest.raises(
+            UnavailableError, match="starting jobs was not paused: the database is unavailable"
+        ):
             daemon.post("/v1/clusters/main/pause", {"reason": "the disk is full"})
         resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, before)
 
-    survive(nursery, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", fill)
+    survive_fault(launcher, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", fill)
 
 
 @pytest.mark.parametrize("seconds", FOR_HOW_LONG)
-def test_a_file_that_somebody_else_locks(nursery: Nursery, tmp_path: Path, seconds: float) -> None:
+def test_daemon_survives_a_locked_database_file(
+    launcher: DaemonLauncher, tmp_path: Path, seconds: float
+) -> None:
     def lock(daemon: DaemonProcess) -> None:
         other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None, timeout=60)
         try:
             other.execute("BEGIN IMMEDIATE")
-            with trouble(daemon, seconds):
+            with failed_writes(daemon, seconds):
                 pass
         finally:
             other.close()
 
-    survive(nursery, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", lock)
+    survive_fault(launcher, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", lock)
 
 
 @pytest.mark.parametrize("seconds", FOR_HOW_LONG)
-def test_database_server_crash_and_return(nursery: Nursery, tmp_path: Path, seconds: float) -> None:
+def test_database_server_crash_and_return(launcher: DaemonLauncher, tmp_path: Path, seconds: float) -> None:
     server = PostgresServer()
     server.start()
     try:
 
         def crash(daemon: DaemonProcess) -> None:
-            with trouble(daemon, seconds):
+            with failed_writes(daemon, seconds):
                 server.stop(signal.SIGQUIT)
             server.start()
 
-        survive(nursery, tmp_path, server.create("faults"), crash)
+        survive_fault(launcher, tmp_path, server.create("faults"), crash)
     finally:
         server.close()
 
 
 @pytest.mark.parametrize("seconds", FOR_HOW_LONG)
 def test_silent_database_host(
-    nursery: Nursery, postgres: PostgresServer, tmp_path: Path, seconds: float
+    launcher: DaemonLauncher, postgres: PostgresServer, tmp_path: Path, seconds: float
 ) -> None:
-    line = TcpLine(postgres.folder)
+    line = SocketProxy(postgres.folder)
     url = postgres.create("silent")
 
     def silence(daemon: DaemonProcess) -> None:
-        with trouble(daemon, seconds):
+        with failed_writes(daemon, seconds):
             line.drop()
             time.sleep(3)  # longer than a connection is waited for
         line.mend()
 
     try:
-        survive(nursery, tmp_path, url.replace(str(postgres.folder), str(line.folder)), silence, checked=url)
+        survive_fault(
+            launcher, tmp_path, url.replace(str(postgres.folder), str(line.folder)), silence, checked=url
+        )
     finally:
         line.close()
         postgres.drop("silent")
 
 
-def test_a_leader_with_nothing_to_do_says_that_its_database_is_gone(nursery: Nursery, tmp_path: Path) -> None:
-    def standing() -> str:
+def test_idle_leader_reports_that_its_database_is_gone(launcher: DaemonLauncher, tmp_path: Path) -> None:
+    def failing_and_leading() -> str:
         asked = Request(
             f"http://127.0.0.1:{daemon.port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
         )
@@ -201,24 +210,24 @@ def test_a_leader_with_nothing_to_do_says_that_its_database_is_gone(nursery: Nur
             lines = answer.read().decode()
         return "".join(re.findall(r"^schedd_(?:failing|leading)\{.*\} (\d)", lines, re.MULTILINE))
 
-    def until(found: str) -> None:
+    def wait_for_status(found: str) -> None:
         end = time.monotonic() + 60
-        while standing() != found:
-            assert time.monotonic() < end, standing()
+        while failing_and_leading() != found:
+            assert time.monotonic() < end, failing_and_leading()
             time.sleep(0.1)
 
     server = PostgresServer()
     server.start()
-    daemon = DaemonProcess(nursery, tmp_path, server.create("idle"), lease=1).start()
+    daemon = DaemonProcess(launcher, tmp_path, server.create("idle"), lease=1).start()
     try:
         daemon.await_ready()
-        until("01")
+        wait_for_status("01")
         server.stop(signal.SIGQUIT)
-        until("10")
-        with pytest.raises(AwayError, match="main: postgresql://schedd@/idle"):
+        wait_for_status("10")
+        with pytest.raises(UnavailableError, match="main: postgresql://schedd@/idle"):
             daemon.get("/readyz")
         server.start()
-        until("01")
+        wait_for_status("01")
         assert daemon.get("/readyz") == {"status": "ready"}
         said = [json.loads(one)["event"] for one in daemon.log.read_text().splitlines()]
         assert said.count("database unavailable; retrying") == said.count("database available again") == 1
@@ -228,17 +237,17 @@ def test_a_leader_with_nothing_to_do_says_that_its_database_is_gone(nursery: Nur
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_database_that_comes_after_the_daemon_is_waited_for(
-    nursery: Nursery, tmp_path: Path, *, silent: bool
+def test_daemon_waits_for_a_database_that_starts_later(
+    launcher: DaemonLauncher, tmp_path: Path, *, silent: bool
 ) -> None:
     server = PostgresServer()
     server.start()
     url = server.create("later")
     server.stop()
-    line = TcpLine(server.folder)
+    line = SocketProxy(server.folder)
     line.cut()
     chosen = url.replace(str(server.folder), str(line.folder)) if silent else url
-    daemon = DaemonProcess(nursery, tmp_path, chosen)
+    daemon = DaemonProcess(launcher, tmp_path, chosen)
     path = tmp_path / "notify"
     daemon.environment["NOTIFY_SOCKET"] = str(path)
     try:
@@ -250,7 +259,7 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
             assert told[0].startswith("STATUS=waiting: postgresql://schedd@/later")
             assert ("timeout" in told[0]) == silent
             assert told[1:] == ["EXTEND_TIMEOUT_USEC=60000000"]
-            with pytest.raises(AwayError, match="waits for its database"):
+            with pytest.raises(UnavailableError, match="waits for its database"):
                 daemon.get("/readyz")
             assert daemon.get("/healthz")["status"] == "ok"
             daemon.signal(signal.SIGHUP)  # no reason to say that it is ready
@@ -269,8 +278,8 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
         server.close()
 
 
-def test_wait_for_the_database_can_be_stopped(nursery: Nursery, tmp_path: Path) -> None:
-    daemon = DaemonProcess(nursery, tmp_path, f"postgresql://schedd@/none?host={tmp_path}").start()
+def test_wait_for_the_database_can_be_stopped(launcher: DaemonLauncher, tmp_path: Path) -> None:
+    daemon = DaemonProcess(launcher, tmp_path, f"postgresql://schedd@/none?host={tmp_path}").start()
     until = time.monotonic() + 60
     while not daemon.log.exists() or "database unavailable; retrying" not in daemon.log.read_text():
         assert time.monotonic() < until
@@ -280,32 +289,34 @@ def test_wait_for_the_database_can_be_stopped(nursery: Nursery, tmp_path: Path) 
 
 
 def test_adapter_returns_after_an_absence_with_all_events(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=0.3)
-    world = World(Random(_SEED))
+    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=0.3)
+    simulation = SimulatedCluster(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(world, daemon, 15)
-        sent = len(world.acknowledged)
+        run_turns(simulation, daemon, 15)
+        sent = len(simulation.acknowledged)
         until = time.monotonic() + 7  # run decisions are void after 5
         while time.monotonic() < until:
-            world.live()
+            simulation.advance_server()
             time.sleep(0.2)
-        assert len(world.acknowledged) == sent
-        waiting = len(world.outbox)
+        assert len(simulation.acknowledged) == sent
+        waiting = len(simulation.outbox)
         assert waiting > 10
-        run_turns(world, daemon, 15)
-        settle(world, daemon)
+        run_turns(simulation, daemon, 15)
+        settle_simulation(simulation, daemon)
         daemon.kill()
-        world.counts["events that waited for the adapter"] = waiting
-        account(url, world, daemon)
+        simulation.counts["events that waited for the adapter"] = waiting
+        check_and_print(url, simulation, daemon)
     finally:
         daemon.kill()
 
 
-def test_clock_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
+def test_daemon_survives_a_clock_set_back(
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
+) -> None:
     skew = tmp_path / "skew"
     skew.write_text("0")
 
@@ -314,55 +325,57 @@ def test_clock_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: P
         time.sleep(1)
         skew.write_text("-40")
 
-    survive(nursery, tmp_path, new_database(), set_back, skew=str(skew))
+    survive_fault(launcher, tmp_path, new_database(), set_back, skew=str(skew))
 
 
-def test_restart_after_clock_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
+def test_daemon_restarts_after_a_clock_set_back(
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
+) -> None:
     url = new_database()
     skew = tmp_path / "skew"
     skew.write_text("0")
-    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=0.3)
+    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=0.3)
     daemon.skew = str(skew)
-    world = World(Random(_SEED))
+    simulation = SimulatedCluster(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(world, daemon, 15)
+        run_turns(simulation, daemon, 15)
         daemon.kill()
         skew.write_text("-3600")
         daemon.start().await_ready()
-        run_turns(world, daemon, 15)
-        settle(world, daemon)
+        run_turns(simulation, daemon, 15)
+        settle_simulation(simulation, daemon)
         daemon.kill()
-        account(url, world, daemon)
+        check_and_print(url, simulation, daemon)
     finally:
         daemon.kill()
 
 
-def test_a_pause_holds_over_a_kill_and_so_does_its_end(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+def test_pause_and_resume_survive_kills(
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=3600)
-    world = World(Random(_SEED))
+    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=3600)
+    simulation = SimulatedCluster(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(world, daemon, 10)
+        run_turns(simulation, daemon, 10)
         daemon.post("/v1/clusters/main/pause", {"reason": "lunch"})
         daemon.kill()
         daemon.start().await_ready()
         assert daemon.get("/v1/clusters/main")["paused"] == "lunch"
-        settle(world, daemon)
-        started = world.accepted.total()
-        run_turns(world, daemon, 10)
-        assert world.accepted.total() == started
+        settle_simulation(simulation, daemon)
+        started = simulation.accepted.total()
+        run_turns(simulation, daemon, 10)
+        assert simulation.accepted.total() == started
         daemon.post("/v1/clusters/main/resume", {})
         daemon.kill()
         daemon.start().await_ready()
         assert daemon.get("/v1/clusters/main")["paused"] == ""
-        run_turns(world, daemon, 10)
-        settle(world, daemon)
+        run_turns(simulation, daemon, 10)
+        settle_simulation(simulation, daemon)
         daemon.kill()
-        account(url, world, daemon)
+        check_and_print(url, simulation, daemon)
         store = Store.open(url)
         acts = [(entry.who, entry.act, entry.detail, entry.cluster) for entry in store.audit_entries()]
         store.close()
@@ -371,14 +384,14 @@ def test_a_pause_holds_over_a_kill_and_so_does_its_end(
         daemon.kill()
 
 
-def test_a_clean_end_leaves_nothing_to_follow_and_gives_the_lead_up(
-    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+def test_clean_stop_writes_a_checkpoint_and_releases_the_lease(
+    launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
-    daemon = DaemonProcess(nursery, tmp_path, url, checkpoint=3600)
-    world = World(Random(_SEED))
+    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=3600)
+    simulation = SimulatedCluster(Random(_SEED))
     daemon.start().await_ready()
-    run_turns(world, daemon, 10)
+    run_turns(simulation, daemon, 10)
     daemon.kill(signal.SIGTERM)
     store = Store.open(url)
     cluster = store.register_cluster("main", 0)

@@ -83,8 +83,8 @@ def alert(number: int, time: int = 1000) -> Alert:
     return Alert(id=f"d{number:012d}", cause="epoch:1", time=time, kind="error", text="ouch \u2014 \x00 end")
 
 
-class AState:
-    """A state of an engine that is to be kept: these bytes, and no facts."""
+class StoredState:
+    """A fake engine state for checkpoints: the given bytes, and no facts."""
 
     def __init__(self, parts: Iterable[bytes] = ()) -> None:
         self._parts = parts

@@ -14,12 +14,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.store.daemons import AwayError, DaemonProcess, Nursery
-from tests.store.partition import Wire
+from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.postgres import PostgresServer
-from tests.store.test_crash import check, same_decisions_from_the_log_alone
+from tests.store.simulated_cluster import SimulatedCluster
+from tests.store.tcp_proxy import TcpProxy
+from tests.store.test_crash import check_database, replay_log
 from tests.store.test_standby import DaemonPair, leader
-from tests.store.world import World
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261124"))
 _ROUNDS = int(os.environ.get("SCHEDD_PARTITIONS", "10"))
@@ -34,15 +34,15 @@ def url(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(name)
 
 
-def row(url: str) -> tuple[str, int, int]:
+def lease_row(url: str) -> tuple[str, int, int]:
     """Holder, term, and start of the leadership by the host's clock (ms)."""
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         found: Any = connection.execute("SELECT holder, term, since FROM leases").fetchone()
     return found[0], found[1], found[2]
 
 
-class Watched:
-    """Asks a daemon all the time whether it leads, and remembers when it last said so."""
+class LeadershipProbe:
+    """Asks a daemon continuously whether it leads; keeps the time of the last positive answer."""
 
     def __init__(self, daemon: DaemonProcess) -> None:
         self._daemon = DaemonProcess.beside(daemon)
@@ -56,103 +56,116 @@ class Watched:
     def _watch(self) -> None:
         while not self._stopping.wait(0.005):
             begun = time.time()
-            with suppress(AwayError):
+            with suppress(UnavailableError):
                 self._daemon.get("/leadz")
                 self.asked, self.answers = begun, self.answers + 1
 
     def stop(self) -> float:
-        """Time of its last answer that it leads."""
+        """Stop, and return the time of the last answer that it leads."""
         self._stopping.set()
         self._thread.join()
         self._daemon.hang_up()
         return self.asked
 
 
-def both(nursery: Nursery, folder: Path, url: str, wires: dict[str, Wire]) -> DaemonPair:
-    """Each on a wire of its own."""
+def start_pair(launcher: DaemonLauncher, folder: Path, url: str, wires: dict[str, TcpProxy]) -> DaemonPair:
+    """Start two daemons, each behind its own proxy."""
     name = url.partition("?")[0].rpartition("/")[2]
     urls = {one: f"postgresql://schedd@127.0.0.1:{wire.port}/{name}" for one, wire in wires.items()}
-    pair = DaemonPair(nursery, folder, url, lease=_LEASE, **urls)
+    pair = DaemonPair(launcher, folder, url, lease=_LEASE, **urls)
     first, second = pair.daemons
     first.start().await_ready()
     second.start().await_ready(leads=False)
     return pair
 
 
-def cut_off(
-    pair: DaemonPair, world: World, url: str, wires: dict[str, Wire], ways: tuple[str, ...], lose: bool
+def partition_leader(
+    pair: DaemonPair,
+    simulation: SimulatedCluster,
+    url: str,
+    wires: dict[str, TcpProxy],
+    ways: tuple[str, ...],
+    lose: bool,
 ) -> None:
-    """The leader is cut off, the other takes over; the old one comes back and follows."""
-    holder, term, _ = row(url)
+    """Cut off the leader until the standby takes over; mend it and check that it follows."""
+    holder, term, _ = lease_row(url)
     old = next(each for each in pair.daemons if each.name == holder)
     other = next(each for each in pair.daemons if each is not old)
-    pair.turn(world, 8)
-    watched = Watched(old)
+    pair.run_rounds(simulation, 8)
+    watched = LeadershipProbe(old)
     wires[holder].cut(*ways, lose=lose)
     until = time.monotonic() + 60
-    while row(url)[:2] != (other.name, term + 1):
-        with suppress(AwayError):
-            world.turn(old)  # the adapter keeps asking its known daemon
-        assert time.monotonic() < until, f"{row(url)}: nobody took over"
+    while lease_row(url)[:2] != (other.name, term + 1):
+        with suppress(UnavailableError):
+            simulation.run_round(old)  # the adapter keeps asking its known daemon
+        assert time.monotonic() < until, f"{lease_row(url)}: nobody took over"
         time.sleep(0.01)
     pair.asked = other
     pair.await_leader()
-    pair.turn(world, 8)
+    pair.run_rounds(simulation, 8)
     last = watched.stop()
     assert watched.answers
-    assert last * 1000 <= row(url)[2], "the old leader said that it leads when the other did"
+    assert last * 1000 <= lease_row(url)[2], "the old leader said that it leads when the other did"
     wires[holder].mend()
     until = time.monotonic() + 60
     while True:
         try:
             old.get("/v1/clusters/main/decisions")
-        except AwayError as error:
+        except UnavailableError as error:
             if "stands by" in str(error):
                 break
         assert time.monotonic() < until, "the old leader does not follow"
         time.sleep(0.02)
     assert leader(url) == (other.name, term + 1)
-    pair.turn(world, 4)
+    pair.run_rounds(simulation, 4)
 
 
-def run(
-    nursery: Nursery, folder: Path, url: str, server: Path, cuts: Sequence[tuple[tuple[str, ...], bool]]
-) -> World:
-    wires = {"a": Wire(server), "b": Wire(server)}
+def run_partitions(
+    launcher: DaemonLauncher,
+    folder: Path,
+    url: str,
+    server: Path,
+    cuts: Sequence[tuple[tuple[str, ...], bool]],
+) -> SimulatedCluster:
+    wires = {"a": TcpProxy(server), "b": TcpProxy(server)}
     pair = None
-    world = World(Random(_SEED))
+    simulation = SimulatedCluster(Random(_SEED))
     try:
-        pair = both(nursery, folder, url, wires)
+        pair = start_pair(launcher, folder, url, wires)
         for ways, lose in cuts:
-            cut_off(pair, world, url, wires, ways, lose)
-        world.settle(pair)
+            partition_leader(pair, simulation, url, wires, ways, lose)
+        simulation.settle(pair)
         pair.close()
-        check(url, world)
-        same_decisions_from_the_log_alone(url)
+        check_database(url, simulation)
+        replay_log(url)
     finally:
         if pair is not None:
             pair.close()
         for each in wires.values():
             each.close()
-    return world
+    return simulation
 
 
 def test_partitioned_leader_is_replaced(
-    nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path
+    launcher: DaemonLauncher, postgres: PostgresServer, url: str, tmp_path: Path
 ) -> None:
     """Its commits are stored without confirmation; the adapter sends the events again, to the other
     daemon.
     """
     cuts = [(("answers",), False), (("requests",), True)]
-    world = run(nursery, tmp_path, url, postgres.folder, cuts)
-    assert world.term == 3
-    assert world.accepted
+    simulation = run_partitions(launcher, tmp_path, url, postgres.folder, cuts)
+    assert simulation.term == 3
+    assert simulation.accepted
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_many_partitions(
-    nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_repeated_partitions_lose_nothing(
+    launcher: DaemonLauncher,
+    postgres: PostgresServer,
+    url: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     random = Random(_SEED)
     every = [
@@ -161,8 +174,8 @@ def test_many_partitions(
         for lose in (False, True)
     ]
     cuts = every + [random.choice(every) for _ in range(max(0, _ROUNDS - len(every)))]
-    world = run(nursery, tmp_path, url, postgres.folder, cuts)
-    assert world.term == 1 + len(cuts)
+    simulation = run_partitions(launcher, tmp_path, url, postgres.folder, cuts)
+    assert simulation.term == 1 + len(cuts)
     with capsys.disabled():
-        words = ", ".join(f"{what}: {number:,}" for what, number in sorted(world.counts.items()))
+        words = ", ".join(f"{what}: {number:,}" for what, number in sorted(simulation.counts.items()))
         sys.stdout.write(f"\n{len(cuts)} partitions, nothing lost, nothing started twice: {words}\n")

@@ -1,4 +1,4 @@
-"""Real daemons for tests: started, asked, killed."""
+"""Real daemons in processes: start, requests, and kills."""
 
 import atexit
 import contextlib
@@ -26,26 +26,26 @@ TOKEN = "a-token-for-tests-alone"
 _PATIENCE = 60.0
 
 
-class AwayError(Exception):
-    """The daemon does not answer, or says to come back later."""
+class UnavailableError(Exception):
+    """The daemon does not answer, or answers 429 or 503."""
 
 
 class RequestSender(Protocol):
-    """A daemon, or several that are asked like one."""
+    """A daemon, or several daemons behind one interface."""
 
     def get(self, path: str, **query: object) -> Any: ...
 
     def post(self, path: str, body: object) -> Any: ...
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> Any: ...
+    def request(self, method: str, path: str, body: bytes | None = None) -> Any: ...
 
 
-class Nursery:
-    """Starts programs fast; see the module that it runs."""
+class DaemonLauncher:
+    """Starts programs by forking a prepared process (tests/store/launcher.py)."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.nursery"],
+            [sys.executable, "-m", "tests.store.launcher"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -82,23 +82,25 @@ class Nursery:
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
-        """No more daemons."""
+        """End the launcher."""
         self._process.communicate()
 
 
 @functools.cache
-def the_nursery() -> Nursery:
+def shared_launcher() -> DaemonLauncher:
     """The launcher of this process; it ends with the process."""
-    opened = Nursery()
+    opened = DaemonLauncher()
     atexit.register(opened.close)
     return opened
 
 
 class DaemonProcess:
-    """One daemon with its settings; it may live several times."""
+    """One daemon with its settings; it can be started and killed repeatedly."""
 
-    def __init__(self, nursery: Nursery, folder: Path, url: str, name: str = "one", **store: object) -> None:
-        self._nursery = nursery
+    def __init__(
+        self, launcher: DaemonLauncher, folder: Path, url: str, name: str = "one", **store: object
+    ) -> None:
+        self._launcher = launcher
         self.name = name
         self.log = folder / f"{name}.log"
         self.port = _free_port()
@@ -119,31 +121,31 @@ class DaemonProcess:
         )
 
     def add_cluster(self, name: str) -> None:
-        """One more, with the settings of the first."""
+        """Add a cluster with the settings of the first."""
         text = self.config.read_text()
         _, _, first = text.partition("[clusters.main]\n")
         self.config.write_text(f"{text}[clusters.{name}]\n{first}")
 
     def reload(self, slack: int) -> None:
-        """Change its settings, and have it take them."""
+        """Change its settings and let it reload them."""
         text = self.config.read_text()
         self.config.write_text(re.sub(r"(?m)^slack = .*$", f"slack = {slack}", text))
         self.signal(signal.SIGHUP)
 
     def start(self) -> Self:
-        """Begin a life; returns at once. ``skew`` names a file with seconds to add to its clock."""
-        self.pid = self._nursery.fork(["--config", str(self.config)], self.log, self.skew, self.environment)
+        """Start the process and return at once. ``skew`` names a file with seconds to add to its clock."""
+        self.pid = self._launcher.fork(["--config", str(self.config)], self.log, self.skew, self.environment)
         return self
 
     @staticmethod
     def beside(daemon: "DaemonProcess") -> "DaemonProcess":
-        """The same daemon with a connection of its own, for another thread."""
+        """Return the same daemon with a connection of its own, for another thread."""
         other = copy.copy(daemon)
         other._connection = None
         return other
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End the life; returns when the process is gone."""
+        """Kill the process and wait until it is gone."""
         if self.pid:
             self.signal(how)
             until = time.monotonic() + _PATIENCE
@@ -163,7 +165,7 @@ class DaemonProcess:
         return bool(self.pid) and alive(self.pid)
 
     def await_ready(self, *, leads: bool = True) -> None:
-        """Wait until it answers, and until it leads; `/readyz` says no to a doubted snapshot, too."""
+        """Wait until it answers, and with ``leads`` until it leads (`/readyz` needs a valid snapshot)."""
         until = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -171,34 +173,34 @@ class DaemonProcess:
                 if leads:
                     self.get("/v1/clusters/main/decisions?after=~")
                 return
-            except AwayError as error:
+            except UnavailableError as error:
                 assert self.alive, f"the daemon ended:\n{self.log.read_text()[-3000:]}"
                 assert time.monotonic() < until, f"{error}:\n{self.log.read_text()[-3000:]}"
                 time.sleep(0.01)
 
     @staticmethod
     def insist(act: Callable[[], object]) -> None:
-        """Repeat the call until it succeeds, like an adapter. Raises AwayError after a minute."""
+        """Repeat the call until it succeeds, like an adapter. Raises UnavailableError after a minute."""
         until = time.monotonic() + _PATIENCE
         while True:
             try:
                 act()
                 return
-            except AwayError:
+            except UnavailableError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.05)
 
     def get(self, path: str, **query: object) -> Any:
-        """The answer's JSON. Raises AwayError."""
-        return self.ask("GET", path + (f"?{urlencode(query)}" if query else ""))
+        """Return the answer's JSON. Raises UnavailableError."""
+        return self.request("GET", path + (f"?{urlencode(query)}" if query else ""))
 
     def post(self, path: str, body: object) -> Any:
-        """The same for a POST."""
-        return self.ask("POST", path, json.dumps(body).encode())
+        """Post JSON and return the answer's JSON. Raises UnavailableError."""
+        return self.request("POST", path, json.dumps(body).encode())
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        """The answer's JSON. Raises AwayError, and AssertionError for an answer that blames the caller."""
+    def request(self, method: str, path: str, body: bytes | None = None) -> Any:
+        """Return the answer's JSON. Raises UnavailableError, and AssertionError for other error statuses."""
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         reused = self._connection is not None
         try:
@@ -210,10 +212,10 @@ class DaemonProcess:
         except (OSError, http.client.HTTPException) as error:
             self.hang_up()
             if reused and isinstance(error, http.client.RemoteDisconnected | BrokenPipeError):
-                return self.ask(method, path, body)  # the server closes idle connections
-            raise AwayError(repr(error)) from None
+                return self.request(method, path, body)  # the server closes idle connections
+            raise UnavailableError(repr(error)) from None
         if answer.status in (429, 503):
-            raise AwayError(text.decode())
+            raise UnavailableError(text.decode())
         assert answer.status == 200, f"{method} {path}: {answer.status} {text.decode()}"
         return json.loads(text)
 

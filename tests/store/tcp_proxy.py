@@ -1,4 +1,4 @@
-"""A TCP proxy before a PostgreSQL server that holds or loses bytes, either way, and closes nothing."""
+"""A TCP proxy for PostgreSQL that delays or loses bytes in either direction and closes nothing."""
 
 import contextlib
 import socket
@@ -6,13 +6,13 @@ import struct
 import threading
 from pathlib import Path
 
-__all__ = ["Wire"]
+__all__ = ["TcpProxy"]
 
 _NOW_GONE = struct.pack("ii", 1, 0)
 """SO_LINGER value that resets a connection on close."""
 
 
-class _Way:
+class _Direction:
     """One direction of all connections."""
 
     def __init__(self) -> None:
@@ -21,12 +21,12 @@ class _Way:
         self.loses = False
 
 
-class Wire:
+class TcpProxy:
     """Listens on a port of 127.0.0.1, forwards to the socket in ``server``."""
 
     def __init__(self, server: Path) -> None:
         self._server = server / ".s.PGSQL.5432"
-        self._ways = {"requests": _Way(), "answers": _Way()}
+        self._ways = {"requests": _Direction(), "answers": _Direction()}
         self._torn: set[socket.socket] = set()
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -51,7 +51,7 @@ class Wire:
             way.whole.set()
 
     def close(self) -> None:
-        """Take it away."""
+        """Close the proxy and all connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -80,7 +80,7 @@ class Wire:
         threading.Thread(target=self._forward, args=args, daemon=True).start()
         self._forward(client, server, self._ways["requests"])
 
-    def _forward(self, source: socket.socket, to: socket.socket, way: _Way) -> None:
+    def _forward(self, source: socket.socket, to: socket.socket, way: _Direction) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 if way.loses:
@@ -88,7 +88,7 @@ class Wire:
                     continue
                 way.whole.wait()
                 to.sendall(data)
-        way.whole.wait()  # nor does the end of a connection come through
+        way.whole.wait()  # the end of a connection is held back, too
         for each in (source, to):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -9,7 +9,7 @@ from schedd.service.read.estimate_accuracy import estimate_accuracy
 from schedd.store import EventBatch, PromiseBreach, RetentionLimits, Store
 from schedd.store.records import ExpectedStartRecord
 from schedd.wire import Event, ExpectedFacts, JobEnded, JobQueued, Snapshot, StartsExpected
-from tests.store.build import deleted, facts, queued, snapshot, started
+from tests.store.event_builders import deleted, facts, queued, snapshot, started
 
 MOST = 2**62
 
@@ -22,14 +22,14 @@ def expected(job: int, start: int, by: int, planned: int, kind: str = "submissio
     return ExpectedFacts(f"{job}.srv", start, by, planned, kind)  # type: ignore[arg-type]
 
 
-def appended(store: Store, *events: Event, now: int = 1000) -> EventBatch:
+def append_events(store: Store, *events: Event, now: int = 1000) -> EventBatch:
     cluster = store.register_cluster("c", 1000)
     batch = store.append_events(cluster, store.last_position(cluster), events, now)
     assert batch is not None
     return batch
 
 
-def noted(store: Store, *kinds: str, **of: str) -> Sequence[ExpectedStartRecord]:
+def recorded_estimates(store: Store, *kinds: str, **of: str) -> Sequence[ExpectedStartRecord]:
     cluster = store.register_cluster("c", 1000)
     for _ in store.record_history(cluster):
         pass
@@ -37,16 +37,18 @@ def noted(store: Store, *kinds: str, **of: str) -> Sequence[ExpectedStartRecord]
 
 
 def test_expected_starts_are_stored_with_the_actual_start(store: Store) -> None:
-    appended(store, queued(1), queued(2))
-    appended(store, estimates(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
-    appended(store, estimates(2, 1400, expected(1, 1700, 2000, 4000, "waiting"), expected(1, 1, 2, 3, "")))
-    assert [one.actual for one in noted(store)] == [None, None, None]
-    appended(store, started(3, "1.srv", 1650))
+    append_events(store, queued(1), queued(2))
+    append_events(store, estimates(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
+    append_events(
+        store, estimates(2, 1400, expected(1, 1700, 2000, 4000, "waiting"), expected(1, 1, 2, 3, ""))
+    )
+    assert [one.actual for one in recorded_estimates(store)] == [None, None, None]
+    append_events(store, started(3, "1.srv", 1650))
     first = ExpectedStartRecord("1.srv", 1010, 1500, 2000, 4000, "submission", 1650, None)
     later = ExpectedStartRecord("1.srv", 1400, 1700, 2000, 4000, "waiting", 1650, None)
     waits = ExpectedStartRecord("2.srv", 1010, 1600, 2500, 5000, "submission", None, None)
-    assert list(noted(store)) == [later, first, waits]
-    assert list(noted(store, "submission")) == [first, waits]
+    assert list(recorded_estimates(store)) == [later, first, waits]
+    assert list(recorded_estimates(store, "submission")) == [first, waits]
     assert list(store.expected_starts(1, 1011, 1401)) == [later] + [
         one for one in store.expected_starts(1, 1011, 1401) if not one.kind
     ]
@@ -55,46 +57,46 @@ def test_expected_starts_are_stored_with_the_actual_start(store: Store) -> None:
     assert any("in nine of ten cases by 1970-01-01 00:33:20 UTC" in one.text for one in moments)
 
 
-def test_starts_are_known_from_snapshots_too_and_a_later_run_changes_nothing(store: Store) -> None:
-    appended(store, queued(1))
-    appended(store, estimates(1, 1010, expected(1, 1500, 2000, 4000)))
+def test_actual_start_is_known_from_snapshots_and_later_runs_do_not_change_it(store: Store) -> None:
+    append_events(store, queued(1))
+    append_events(store, estimates(1, 1010, expected(1, 1500, 2000, 4000)))
     running = facts("1.srv", state="R", started=1700)
-    appended(store, Snapshot(id="epoch:9", time=1800, jobs=(running,), nodes=snapshot(1, 0).nodes))
-    assert [one.actual for one in noted(store)] == [1700]
-    appended(store, JobQueued(id="epoch:10", time=1900, job=facts("1.srv")))
-    appended(store, estimates(2, 1950, expected(1, 2500, 3000, 4000)))
-    appended(store, started(11, "1.srv", 2200))
-    assert sorted((one.time, one.actual) for one in noted(store)) == [(1010, 1700), (1950, 2200)]
+    append_events(store, Snapshot(id="epoch:9", time=1800, jobs=(running,), nodes=snapshot(1, 0).nodes))
+    assert [one.actual for one in recorded_estimates(store)] == [1700]
+    append_events(store, JobQueued(id="epoch:10", time=1900, job=facts("1.srv")))
+    append_events(store, estimates(2, 1950, expected(1, 2500, 3000, 4000)))
+    append_events(store, started(11, "1.srv", 2200))
+    assert sorted((one.time, one.actual) for one in recorded_estimates(store)) == [(1010, 1700), (1950, 2200)]
 
 
 def test_expected_starts_are_filtered_by_queue_and_user(store: Store) -> None:
     other = JobQueued(id="epoch:2", time=1000, job=facts("2.srv", owner="bob@login", queue="long"))
-    appended(store, queued(1), other)
-    appended(store, estimates(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
+    append_events(store, queued(1), other)
+    append_events(store, estimates(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
     for of in ({"user": "bob"}, {"user": "bob@login"}, {"queue": "long"}):
-        assert [one.job for one in noted(store, **of)] == ["2.srv"]
-    assert noted(store, user="bo") == noted(store, queue="lon") == []
+        assert [one.job for one in recorded_estimates(store, **of)] == ["2.srv"]
+    assert recorded_estimates(store, user="bo") == recorded_estimates(store, queue="lon") == []
 
 
-def test_they_go_in_their_time(store: Store) -> None:
-    appended(store, queued(1))
-    appended(store, estimates(1, 1010, expected(1, 1500, 2000, 4000)), now=1010)
-    appended(store, estimates(2, 2010, expected(1, 1500, 2000, 4000)), now=2010)
-    noted(store)
+def test_old_estimates_are_purged(store: Store) -> None:
+    append_events(store, queued(1))
+    append_events(store, estimates(1, 1010, expected(1, 1500, 2000, 4000)), now=1010)
+    append_events(store, estimates(2, 2010, expected(1, 1500, 2000, 4000)), now=2010)
+    recorded_estimates(store)
     assert store.purge(RetentionLimits(start_estimates=500), 2100)["expected"] == 1
-    assert [one.time for one in noted(store)] == [2010]
+    assert [one.time for one in recorded_estimates(store)] == [2010]
 
 
 @pytest.mark.parametrize("now", [1900, 2400])
 def test_missed_p90_counts_at_once_and_deleted_jobs_do_not_count(store: Store, now: int) -> None:
-    appended(store, *(queued(i) for i in range(1, 5)))
+    append_events(store, *(queued(i) for i in range(1, 5)))
     jobs = [expected(i, 1500, 2000, 4000) for i in range(1, 5)]
-    appended(store, estimates(1, 1010, *jobs))
-    appended(store, started(10, "1.srv", 1450), deleted(11, 2, 1900))
-    appended(store, JobEnded(id="epoch:12", time=2300, job_id="1.srv"), deleted(13, 3, 2200))
-    noted(store)
+    append_events(store, estimates(1, 1010, *jobs))
+    append_events(store, started(10, "1.srv", 1450), deleted(11, 2, 1900))
+    append_events(store, JobEnded(id="epoch:12", time=2300, job_id="1.srv"), deleted(13, 3, 2200))
+    recorded_estimates(store)
     found = estimate_accuracy(store, 1, 0, MOST, now).kind_figures("submission")
-    # 1 started in time; 2 was deleted before its moment; 3 after it; 4 waits.
+    # 1 started in time; 2 was deleted before its P90, 3 after it; 4 waits.
     assert found.count == (3 if now > 2000 else 2)
     assert found.p90_coverage == pytest.approx(1 / 3 if now > 2000 else 1 / 2)
     assert (found.median_error, found.plan_median_error, found.error_ratio) == (50, 2550, 50 / 2550)
@@ -102,10 +104,10 @@ def test_missed_p90_counts_at_once_and_deleted_jobs_do_not_count(store: Store, n
 
 
 def test_broken_promises_are_counted_by_period_queue_and_user(store: Store) -> None:
-    batch = appended(store, queued(1), queued(2))
+    batch = append_events(store, queued(1), queued(2))
     made = [PromiseBreach(f"{i}.srv", 1000 + i, "e", "freed", 1500, 2000) for i in (1, 2)]
     store.record_decisions(1, batch, (), breaches=made)
-    noted(store)
+    recorded_estimates(store)
     assert estimate_accuracy(store, 1, 0, MOST, 3000).breaches == 2
     assert estimate_accuracy(store, 1, 1002, MOST, 3000).breaches == 1
     assert estimate_accuracy(store, 1, 0, MOST, 3000, user="ann", queue="q").breaches == 2
@@ -113,10 +115,10 @@ def test_broken_promises_are_counted_by_period_queue_and_user(store: Store) -> N
 
 
 def test_limited_accuracy_reports_its_start(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    appended(store, *(queued(i) for i in range(1, 5)))
+    append_events(store, *(queued(i) for i in range(1, 5)))
     for i in range(1, 5):
-        appended(store, estimates(i, 1000 + i, expected(i, 1500, 2000, 4000)))
-    noted(store)
+        append_events(store, estimates(i, 1000 + i, expected(i, 1500, 2000, 4000)))
+    recorded_estimates(store)
     assert estimate_accuracy(store, 1, 0, MOST, 3000).since is None
     for module in ("schedd.store.expected_starts", "schedd.service.read.estimate_accuracy"):
         monkeypatch.setattr(f"{module}.MAX_ROWS", 3)

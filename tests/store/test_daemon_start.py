@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from schedd.store import Store
-from tests.store.daemons import AwayError, DaemonProcess, Nursery
+from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 
 MAIN = "/v1/clusters/main"
 
 
 @pytest.mark.parametrize("lives", [3])
-def test_ready_daemon_accepts_events(nursery: Nursery, tmp_path: Path, url: str, lives: int) -> None:
-    daemon = DaemonProcess(nursery, tmp_path, url)
+def test_ready_daemon_accepts_events(launcher: DaemonLauncher, tmp_path: Path, url: str, lives: int) -> None:
+    daemon = DaemonProcess(launcher, tmp_path, url)
     for number in range(lives):
         daemon.start()
         daemon.await_ready(leads=False)
@@ -22,7 +22,7 @@ def test_ready_daemon_accepts_events(nursery: Nursery, tmp_path: Path, url: str,
             node = {"name": f"n{number}", "cpus": 4, "mem": 1 << 20}
             event = {"type": "node_changed", "id": f"e:{number}", "time": 1_000, "node": node}
             assert daemon.post(f"{MAIN}/events", {"events": [event]})["accepted"] == 1
-        except AwayError as error:
+        except UnavailableError as error:
             pytest.fail(f"ready, but {error}")
         finally:
             daemon.kill()

@@ -1,4 +1,4 @@
-"""Killed while tables are made, or brought to another version: nothing of it, or all of it, is there."""
+"""Kills during table creation and migration: the tables are the old or the new ones."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ print("done", flush=True)
 """
 
 
-def killed(url: str, what: str, after: float, *options: str) -> bool:
+def kill_after(url: str, what: str, after: float, *options: str) -> bool:
     """Start a creation of the tables or a migration, and kill it after ``after`` seconds; return whether it
     was done.
     """
@@ -50,7 +50,7 @@ def killed(url: str, what: str, after: float, *options: str) -> bool:
     return done
 
 
-def revision(url: str) -> str | None:
+def schema_revision(url: str) -> str | None:
     engine = connections.create_readers(connections.parse_database_url(url))
     with engine.begin() as connection:
         found = schema_version.revision(connection)
@@ -61,10 +61,10 @@ def revision(url: str) -> str | None:
 def test_kill_during_table_creation_is_atomic(url: str) -> None:
     random = Random(20)
     for _ in range(_KILLS):
-        done = killed(url, "make", random.uniform(0, 0.6))
-        assert revision(url) in (None, schema_version.head())
+        done = kill_after(url, "make", random.uniform(0, 0.6))
+        assert schema_revision(url) in (None, schema_version.head())
         if done:
-            assert revision(url) == schema_version.head()
+            assert schema_revision(url) == schema_version.head()
     store = Store.open(url)
     assert store.register_cluster("main", 1_000) > 0
     store.close()
@@ -80,8 +80,8 @@ def test_kill_during_migration_is_atomic(url: str, tmp_path: Path, monkeypatch: 
     random = Random(21)
     seen = set()
     for _ in range(_KILLS):
-        killed(url, "migrate", random.uniform(0, 0.6), str(schema_version.scripts()))
-        seen.add(revision(url))
+        kill_after(url, "migrate", random.uniform(0, 0.6), str(schema_version.scripts()))
+        seen.add(schema_revision(url))
     assert seen <= {FIRST, NEXT}
     database = Database(url)
     database.migrate()

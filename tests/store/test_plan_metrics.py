@@ -1,4 +1,4 @@
-"""What the plan was worth, and what searches did, are kept for a time and read a part at a time."""
+"""Stored plan metrics and search records: pages, thinning and purges."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from schedd.store.records import PlanMetricsSample, SearchRecord
 MOST = 2**62
 
 
-def evaluated(time: int, wait: float = 1.5) -> PlanMetricsSample:
+def make_sample(time: int, wait: float = 1.5) -> PlanMetricsSample:
     return PlanMetricsSample(time, time // 10, 7, {"wait": wait, "makespan": 1e9 / 3})
 
 
@@ -19,29 +19,29 @@ def cluster(store: Store) -> int:
     return store.register_cluster("c", 1)
 
 
-def test_evaluations_are_read_in_order_and_a_part_at_a_time(store: Store, cluster: int) -> None:
+def test_plan_metrics_are_read_in_order_and_limited(store: Store, cluster: int) -> None:
     for time in (30, 10, 20, 40):
-        store.save_plan_metrics(cluster, evaluated(time))
-    store.save_plan_metrics(cluster - 1, evaluated(15))
-    assert store.plan_metrics(cluster, 0, MOST, 9) == [evaluated(time) for time in (10, 20, 30, 40)]
+        store.save_plan_metrics(cluster, make_sample(time))
+    store.save_plan_metrics(cluster - 1, make_sample(15))
+    assert store.plan_metrics(cluster, 0, MOST, 9) == [make_sample(time) for time in (10, 20, 30, 40)]
     assert [one.time for one in store.plan_metrics(cluster, 20, 40, 9)] == [20, 30]
     assert [one.time for one in store.plan_metrics(cluster, 0, MOST, 2)] == [10, 20]
 
 
 def test_last_sample_per_interval_is_read(store: Store, cluster: int) -> None:
     for time in (100, 130, 160, 240, 241):
-        store.save_plan_metrics(cluster, evaluated(time))
+        store.save_plan_metrics(cluster, make_sample(time))
     assert [one.time for one in store.plan_metrics(cluster, 0, MOST, 9, 60)] == [100, 160, 241]
     assert [one.time for one in store.plan_metrics(cluster, 0, 241, 9, 60)] == [100, 160, 240]
 
 
 def test_last_sample_per_second_is_stored(store: Store, cluster: int) -> None:
-    store.save_plan_metrics(cluster, evaluated(10, 1.0))
-    store.save_plan_metrics(cluster, evaluated(10, 2.0))
-    assert store.plan_metrics(cluster, 0, MOST, 9) == [evaluated(10, 2.0)]
+    store.save_plan_metrics(cluster, make_sample(10, 1.0))
+    store.save_plan_metrics(cluster, make_sample(10, 2.0))
+    assert store.plan_metrics(cluster, 0, MOST, 9) == [make_sample(10, 2.0)]
 
 
-def test_searches_are_read_from_the_newest_on(store: Store, cluster: int) -> None:
+def test_searches_are_listed_newest_first(store: Store, cluster: int) -> None:
     for number in range(1, 6):
         store.save_search(cluster, SearchRecord(number, 100 * number, f'{{"n": {number}}}'))
     store.save_search(cluster, SearchRecord(5, 500, '{"n": 5}'))  # the answer to the first try was lost
@@ -53,9 +53,9 @@ def test_searches_are_read_from_the_newest_on(store: Store, cluster: int) -> Non
     assert store.searches(cluster - 1, None, 9) == []
 
 
-def test_they_go_in_their_time(store: Store, cluster: int) -> None:
+def test_old_metrics_and_searches_are_purged(store: Store, cluster: int) -> None:
     for time in (100, 200, 300):
-        store.save_plan_metrics(cluster, evaluated(time))
+        store.save_plan_metrics(cluster, make_sample(time))
         store.save_search(cluster, SearchRecord(time, time, "{}"))
     assert store.purge(RetentionLimits(plan_metrics=50), 260) == {"evaluations": 2, "searches": 2}
     assert [one.time for one in store.plan_metrics(cluster, 0, MOST, 9)] == [300]
@@ -68,7 +68,7 @@ def test_only_the_leader_writes_samples(store: Store, cluster: int) -> None:
     with store.database.write() as connection:
         connection.exec_driver_sql("UPDATE leases SET holder = 'b', term = term + 1")
     with pytest.raises(NotLeader):
-        store.save_plan_metrics(cluster, evaluated(10))
+        store.save_plan_metrics(cluster, make_sample(10))
     with pytest.raises(NotLeader):
         store.save_search(cluster, SearchRecord(1, 1, "{}"))
     first.release()

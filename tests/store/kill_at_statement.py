@@ -1,8 +1,8 @@
-"""Processes that are killed at a statement of theirs: before it is sent, before a commit, or after one.
+"""Processes that kill themselves at a given database statement, or before or after a commit.
 
 Run as a program with the URL of a database, it reads lines of JSON, ``[what, at]``, and for each forks a
-child that does this and is killed at that place, counted from 1; the answer is the child's last word, or
-`killed`.
+child that performs the action and is killed at that place, counted from 1; it answers with the child's
+result, or `killed`.
 """
 
 import json
@@ -17,7 +17,7 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from tests.store.next_version import next_version_in_this_process
 
-__all__ = ["die_at", "run"]
+__all__ = ["die_at", "perform_action"]
 
 
 def die_at(number: int) -> Callable[[], int]:
@@ -41,8 +41,8 @@ def die_at(number: int) -> Callable[[], int]:
     return lambda: count[0]
 
 
-def run(url: str, what: str, number: int) -> str:
-    """In this process."""
+def perform_action(url: str, what: str, number: int) -> str:
+    """Perform the action in this process, which is killed at place ``number``."""
     from schedd.store import Store  # noqa: PLC0415
     from schedd.store.database import Database  # noqa: PLC0415
 
@@ -58,14 +58,14 @@ def run(url: str, what: str, number: int) -> str:
     return f"done {counted()}"
 
 
-def _child(url: str, what: str, number: int) -> str:
+def _run_child(url: str, what: str, number: int) -> str:
     ears, mouth = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(ears)
         said = b"failed"
         try:
-            said = run(url, what, number).encode()
+            said = perform_action(url, what, number).encode()
         except Exception as error:
             said = repr(error).encode()
         finally:
@@ -89,7 +89,7 @@ def _fork_until_the_input_ends() -> None:
 
     for line in sys.stdin:
         what, number = json.loads(line)
-        sys.stdout.write(_child(sys.argv[1], what, number) + "\n")
+        sys.stdout.write(_run_child(sys.argv[1], what, number) + "\n")
         sys.stdout.flush()
 
 

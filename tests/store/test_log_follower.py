@@ -24,8 +24,8 @@ SITE = replace(OLD, slack=31, site={"limits": [{"what": "cpus", "who": "user", "
 T = 1_700_000_000
 
 
-class LeaderLife:
-    """A daemon's thread, without the daemon: each batch is kept, handled, and what followed is kept."""
+class LeaderProcess:
+    """The work of a leader without its threads: it stores and handles each batch and stores the results."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self.engine = engine
@@ -40,17 +40,17 @@ class LeaderLife:
         self.journal.commit_decisions(batch, made)
         self.runs += [decision for decision in made if isinstance(decision, Run)]
 
-    def woke(self, now: int) -> None:
+    def wake_up(self, now: int) -> None:
         batch = self.journal.add_wakeup(now)
         self.journal.commit_decisions(batch, self.engine.handle((), now).decisions)
 
-    def under(self, settings: EngineSettings) -> None:
-        """As after a reload."""
+    def use_settings(self, settings: EngineSettings) -> None:
+        """Use other settings, as after a reload."""
         self.engine = Engine.restore(self.engine.checkpoint(), settings)
         self.journal.use_settings(settings_to_json(settings))
-        self.woke(self.server.now)
+        self.wake_up(self.server.now)
 
-    def work(self, numbers: range) -> None:
+    def run_jobs(self, numbers: range) -> None:
         """Jobs arrive, get estimates, start, are refused, and end."""
         server = self.server
         for number in numbers:
@@ -72,18 +72,18 @@ class LeaderLife:
             if outcomes:
                 self.batch(outcomes, server.now)
 
-    def checkpoint(self) -> None:
+    def write_checkpoint(self) -> None:
         assert self.journal.maybe_checkpoint(self.engine.freeze, T, must=True)
 
 
-def worked(store: Store) -> LeaderLife:
-    """Jobs with estimates, starts and refusals, before and after a checkpoint."""
-    life = LeaderLife(store, Engine(OLD, T))
-    life.checkpoint()
+def leader_with_history(store: Store) -> LeaderProcess:
+    """Return a leader with jobs that got estimates, starts and refusals, before and after a checkpoint."""
+    life = LeaderProcess(store, Engine(OLD, T))
+    life.write_checkpoint()
     life.batch([e for n in range(2) for e in life.server.change_node(NodeFacts(name=f"n{n}", cpus=4))], T)
-    life.work(range(13))
-    life.checkpoint()
-    life.work(range(13, 30))
+    life.run_jobs(range(13))
+    life.write_checkpoint()
+    life.run_jobs(range(13, 30))
     return life
 
 
@@ -102,7 +102,7 @@ def assert_equal_state(found: Engine, expected: Engine) -> None:
 
 
 def test_log_is_replayed_under_its_recorded_settings(store: Store) -> None:
-    life = worked(store)
+    life = leader_with_history(store)
     found = LogFollower(store, "c", NEW, T)
     assert found.engine.state.settings == OLD
     assert_equal_state(found.engine, life.engine)
@@ -110,14 +110,14 @@ def test_log_is_replayed_under_its_recorded_settings(store: Store) -> None:
 
 @pytest.mark.parametrize("settings", [OLD, NEW])
 def test_takeover_applies_own_settings_and_records_them(store: Store, settings: EngineSettings) -> None:
-    life = worked(store)
+    life = leader_with_history(store)
     found = LogFollower(store, "c", settings, T)
     life.journal = DurableJournal(store, "c", T)
     found.finish_replay(life.journal)
     assert found.engine.state.settings == settings
     assert_equal_state(found.engine, life.engine)
     life.engine = found.engine
-    life.work(range(30, 40))
+    life.run_jobs(range(30, 40))
     life.journal.close()
     again = LogFollower(store, "c", EngineSettings(), T)
     assert again.engine.state.settings == settings
@@ -125,15 +125,15 @@ def test_takeover_applies_own_settings_and_records_them(store: Store, settings: 
 
 
 @pytest.mark.parametrize("kept", ["", "before", "after"])
-def test_a_standby_goes_on_under_the_settings_that_its_leader_takes(store: Store, kept: str) -> None:
-    life = worked(store)
+def test_standby_follows_settings_changes_of_its_leader(store: Store, kept: str) -> None:
+    life = leader_with_history(store)
     beside = LogFollower(store, "c", OLD, T)
     if kept == "before":
-        life.checkpoint()
-    life.under(SITE)
+        life.write_checkpoint()
+    life.use_settings(SITE)
     if kept == "after":
-        life.checkpoint()
-    life.work(range(30, 45))
+        life.write_checkpoint()
+    life.run_jobs(range(30, 45))
     beside.catch_up()
     for follower in (beside, LogFollower(store, "c", OLD, T)):
         assert follower.engine.state.settings == SITE
@@ -144,31 +144,31 @@ def test_a_standby_goes_on_under_the_settings_that_its_leader_takes(store: Store
 def test_reloaded_site_limits_survive_a_kill(
     store: Store,
 ) -> None:
-    life = worked(store)
+    life = leader_with_history(store)
     life.engine = Engine.restore(life.engine.checkpoint(), SITE)
     life.journal.use_settings(settings_to_json(SITE))
-    life.checkpoint()  # before anything was planned under them
-    life.work(range(30, 45))
+    life.write_checkpoint()  # before anything was planned under them
+    life.run_jobs(range(30, 45))
     assert_equal_state(LogFollower(store, "c", SITE, T).engine, life.engine)
 
 
-def test_settings_that_another_version_wrote_are_replaced_by_ours(store: Store) -> None:
-    life = worked(store)
+def test_recorded_settings_of_another_version_are_replaced(store: Store) -> None:
+    life = leader_with_history(store)
     life.journal.use_settings('{"of a later version": 1}')
-    life.work(range(30, 31))
+    life.run_jobs(range(30, 31))
     assert LogFollower(store, "c", NEW, T).engine.state.settings == NEW
 
 
-def test_a_standby_that_was_there_before_the_first_leader_follows_it(store: Store) -> None:
+def test_standby_older_than_the_first_leader_follows_it(store: Store) -> None:
     store.register_cluster("c", T)
     beside = LogFollower(store, "c", NEW, T - 100)
-    life = worked(store)
+    life = leader_with_history(store)
     assert beside.catch_up()
     assert beside.engine.state.settings == OLD
     assert_equal_state(beside.engine, life.engine)
 
 
-def test_a_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> None:
+def test_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> None:
     store.register_cluster("c", T)
     found = LogFollower(store, "c", OLD, T)
     journal = DurableJournal(store, "c", T)
@@ -192,7 +192,7 @@ def test_first_batch_records_settings_after_a_kill(
 def test_checkpoint_with_unknown_settings_is_read_under_own_settings(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worked(store)
+    leader_with_history(store)
     restore = Engine.restore.__func__  # type: ignore[attr-defined]
 
     def without_its_own(data: bytes, settings: EngineSettings | None = None) -> Engine:
@@ -205,8 +205,8 @@ def test_checkpoint_with_unknown_settings_is_read_under_own_settings(
 
 
 def test_log_without_checkpoint_is_replayed_from_the_first_engine(store: Store) -> None:
-    life = LeaderLife(store, LogFollower(store, "c", OLD, T - 20).engine)
-    life.work(range(30))
+    life = LeaderProcess(store, LogFollower(store, "c", OLD, T - 20).engine)
+    life.run_jobs(range(30))
     found = LogFollower(store, "c", OLD, T + 9999).engine
     assert found.forgotten == life.engine.forgotten
     assert_equal_state(found, life.engine)
@@ -216,7 +216,7 @@ def test_log_with_transient_failures_is_replayed_in_the_end(
     store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader skips a batch that fails three times."""
-    worked(store).journal.close()
+    leader_with_history(store).journal.close()
     durable = DaemonStore(StoreSettings(url=url, marks=tmp_path))
     assert durable.open()
     assert durable.lead.try_acquire()
@@ -251,8 +251,8 @@ def test_log_with_transient_failures_is_replayed_in_the_end(
 def test_log_with_failures_in_every_batch_is_skipped_after_some_attempts(
     store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To pass over one batch after the other stopped the cluster for three tries at each of thousands."""
-    life = worked(store)
+    """Skipping batch after batch would stop the cluster for three attempts at each of thousands."""
+    life = leader_with_history(store)
     life.server.now += 500
     life.batch(life.server.ends(), life.server.now)
     assert life.runs
