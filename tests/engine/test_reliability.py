@@ -4,7 +4,7 @@ from typing import Any
 
 from schedd.engine.checkpoint import load
 from tests.engine.cluster import Cluster
-from tests.features.power.test_power import Powered
+from tests.features.power.test_power import PoweredCluster
 
 HOUR = 3600
 GRACE = 300
@@ -112,7 +112,7 @@ def test_without_the_setting_and_without_failures_all_is_as_before() -> None:
 
 
 def test_a_node_that_we_switched_off_has_not_failed() -> None:
-    cluster = Powered()
+    cluster = PoweredCluster()
     cluster.submit("1", "n1:ppn=4", walltime=5000)
     cluster.at(2000)
     assert cluster.phase("n2") == "off"

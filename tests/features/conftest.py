@@ -1,4 +1,4 @@
-"""What the tests of features share with those of the layers."""
+"""Fixtures of the API and dashboard tests, for the tests of features."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Accounts: what is held, charged and let wait, in stories told moment by moment."""
+"""Accounts: amounts held and charged, and jobs that wait for their account."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,20 +26,20 @@ from tests.engine.cluster import Cluster, T
 HOUR = 3600
 
 
-class Site(Cluster):
-    """A cluster with accounts: amounts are told in core-seconds."""
+class AccountCluster(Cluster):
+    """A cluster with accounts; amounts are in core-seconds."""
 
     def __init__(
         self, nodes: int = 2, site: dict[str, Any] | None = None, policy: str = "conservative", **rules: Any
     ) -> None:
         super().__init__(nodes=nodes, policy=policy, site={"accounts": rules, **(site or {})})
 
-    def account(self, name: str = "phys", amount: int = 0, **more: Any) -> int:
+    def set_account(self, name: str = "phys", amount: int = 0, **more: Any) -> int:
         event = AccountSet(id=self.server.event_id(), time=self.server.now, name=name, amount=amount, **more)
         self.tell(event)
         return self.engine.state.jobs_moved_by.get(event.id, -1)
 
-    def move(self, source: str, target: str, amount: int) -> None:
+    def transfer(self, source: str, target: str, amount: int) -> None:
         event_id = self.server.event_id()
         self.tell(
             AccountMoved(
@@ -47,42 +47,42 @@ class Site(Cluster):
             )
         )
 
-    def left(self, name: str = "phys") -> int:
+    def available(self, name: str = "phys") -> int:
         return account_book(self.engine.state).available(name)
 
     def balance(self, name: str = "phys") -> int:
         return account_book(self.engine.state).accounts[name].balance
 
-    def waits(self, job: str) -> str:
+    def wait_reason(self, job: str) -> str:
         answer = self.record(job).answer
         return f"{answer.kind}: {answer.what}" if isinstance(answer, WaitingFor) else ""
 
-    def lines(self) -> list[tuple[str, str, int, int]]:
+    def ledger_lines(self) -> list[tuple[str, str, int, int]]:
         return [
             (one.kind, one.account, one.amount, one.balance)
             for one in account_book(self.engine.state).entries
         ]
 
 
-def test_a_job_has_its_most_held_and_is_charged_what_it_took() -> None:
-    site = Site()
-    site.account(amount=1000)
+def test_job_holds_its_maximum_and_is_charged_its_actual_use() -> None:
+    site = AccountCluster()
+    site.set_account(amount=1000)
     site.submit("1", "1:ppn=4", 100, account="phys", runtime=30)
-    assert (site.balance(), site.left()) == (1000, 600)
+    assert (site.balance(), site.available()) == (1000, 600)
     site.at(30)
-    assert (site.balance(), site.left()) == (880, 880)
+    assert (site.balance(), site.available()) == (880, 880)
     (line,) = [one for one in account_book(site.engine.state).entries if one.kind == "charge"]
     assert (line.job, line.owner, line.start - T, line.end - T) == ("1", "ann@login", 0, 30)
     assert (line.amount, line.balance, line.cpu_seconds) == (-120, 880, 120)
 
 
-def test_who_waits_for_its_account_says_so_and_goes_when_there_is_enough() -> None:
-    site = Site()
-    site.account(amount=500)
+def test_job_waits_for_its_account_and_starts_when_the_amount_suffices() -> None:
+    site = AccountCluster()
+    site.set_account(amount=500)
     site.submit("1", "1:ppn=4", 100, account="phys", runtime=50)
     site.submit("2", "1:ppn=2", 100, account="phys")
     assert site.start("2") is None
-    assert site.waits("2") == (
+    assert site.wait_reason("2") == (
         "budget: account phys: 0.03 core-hours are left, and it may take 0.06 core-hours"
     )
     site.submit("3", "1:ppn=1", 100, account="phys")
@@ -90,110 +90,110 @@ def test_who_waits_for_its_account_says_so_and_goes_when_there_is_enough() -> No
     site.at(49)
     assert site.start("2") is None
     site.at(50)
-    assert site.start("2") == 50, "what job 1 did not take was free again"
+    assert site.start("2") == 50, "the unused part of job 1 was available again"
 
 
-def test_money_moved_in_lets_a_job_go_and_money_moved_out_lets_it_wait() -> None:
-    site = Site(nodes=1)
-    site.account("phys", amount=0)
-    site.account("pool", amount=10_000)
+def test_transfers_let_jobs_start_or_wait() -> None:
+    site = AccountCluster(nodes=1)
+    site.set_account("phys", amount=0)
+    site.set_account("pool", amount=10_000)
     site.submit("0", "1:ppn=4", 100)
     site.submit("1", "1:ppn=4", 100, account="phys")
-    assert site.waits("1").startswith("budget: ")
-    site.move("pool", "phys", 400)
+    assert site.wait_reason("1").startswith("budget: ")
+    site.transfer("pool", "phys", 400)
     assert (site.start("1"), site.balance("pool"), site.balance("phys")) == (100, 9600, 400)
-    assert site.lines()[-2:] == [("transfer", "pool", -400, 9600), ("transfer", "phys", 400, 400)]
-    site.account("phys", amount=-300)
+    assert site.ledger_lines()[-2:] == [("transfer", "pool", -400, 9600), ("transfer", "phys", 400, 400)]
+    site.set_account("phys", amount=-300)
     assert site.start("1") is None
-    assert site.waits("1").startswith("budget: ")
+    assert site.wait_reason("1").startswith("budget: ")
 
 
 @pytest.mark.parametrize(
     ("source", "target", "amount"),
     [("phys", "nope", 1), ("nope", "phys", 1), ("phys", "phys", 1), ("phys", "euros", 1), ("phys", "", 1001)],
 )
-def test_a_transfer_that_makes_no_sense_changes_nothing(source: str, target: str, amount: int) -> None:
-    site = Site()
-    site.account(amount=1000)
-    site.account("euros", unit="money", amount=1000)
-    before = site.lines()
-    site.move(source, target, amount)
-    assert (site.lines(), site.balance()) == (before, 1000)
+def test_invalid_transfer_changes_nothing(source: str, target: str, amount: int) -> None:
+    site = AccountCluster()
+    site.set_account(amount=1000)
+    site.set_account("euros", unit="money", amount=1000)
+    before = site.ledger_lines()
+    site.transfer(source, target, amount)
+    assert (site.ledger_lines(), site.balance()) == (before, 1000)
 
 
-def test_what_is_held_cannot_be_moved_away() -> None:
-    site = Site()
-    site.account(amount=1000)
+def test_held_amount_cannot_be_transferred() -> None:
+    site = AccountCluster()
+    site.set_account(amount=1000)
     site.submit("1", "1:ppn=4", 200, account="phys")
-    site.move("phys", "", 201)
+    site.transfer("phys", "", 201)
     assert site.balance() == 1000
-    site.move("phys", "", 200)
-    assert (site.balance(), site.left()) == (800, 0)
+    site.transfer("phys", "", 200)
+    assert (site.balance(), site.available()) == (800, 0)
 
 
-def test_an_overdraft_may_be_used_and_no_more() -> None:
-    site = Site()
-    site.account(amount=100, overdraft=300)
+def test_overdraft_is_available_up_to_its_limit() -> None:
+    site = AccountCluster()
+    site.set_account(amount=100, overdraft=300)
     site.submit("1", "1:ppn=4", 100, account="phys")
     site.submit("2", "1:ppn=1", 1, account="phys")
-    assert (site.start("1"), site.left(), site.start("2")) == (0, 0, None)
+    assert (site.start("1"), site.available(), site.start("2")) == (0, 0, None)
     site.at(101)
     assert site.balance() == -300
 
 
-def test_jobs_of_an_empty_account_go_last_where_the_site_says_so() -> None:
-    site = Site(nodes=1, empty="last")
-    site.account(amount=0)
+def test_jobs_of_an_empty_account_rank_last_if_configured() -> None:
+    site = AccountCluster(nodes=1, empty="last")
+    site.set_account(amount=0)
     site.submit("0", "1:ppn=4", 100)
     site.submit("poor", "1:ppn=4", 100, account="phys")
     assert site.start("poor") == 100
-    # A promise is kept: the site's slack is what others may go before it by.
+    # The promise stays valid: others may pass the job only within the site's slack.
     assert site.engine.state.rank[site.record("poor").slot] < -(1 << 50)
-    site.move("", "phys", 1000)
+    site.transfer("", "phys", 1000)
     assert site.engine.state.rank[site.record("poor").slot] == 0
-    assert (site.left(), site.balance()) == (600, 1000)
+    assert (site.available(), site.balance()) == (600, 1000)
 
 
-def test_poor_jobs_give_way_within_their_slack() -> None:
-    site = Site(nodes=1, empty="last")
+def test_jobs_of_an_empty_account_give_way_within_their_slack() -> None:
+    site = AccountCluster(nodes=1, empty="last")
     site.engine.state.settings = replace(site.engine.state.settings, slack=1000)
-    site.account(amount=0)
+    site.set_account(amount=0)
     site.submit("0", "1:ppn=4", 100)
     site.submit("poor", "1:ppn=4", 100, account="phys")
     site.submit("rich", "1:ppn=4", 100)
     assert (site.start("rich"), site.start("poor")) == (100, 200)
 
 
-def test_users_that_are_not_let_in_wait_and_so_do_those_of_unknown_accounts_where_told() -> None:
-    site = Site(unknown="wait")
-    site.account(amount=10_000, users=("bob",))
+def test_jobs_without_access_or_with_an_unknown_account_wait() -> None:
+    site = AccountCluster(unknown="wait")
+    site.set_account(amount=10_000, users=("bob",))
     site.submit("1", account="phys")
     site.submit("2", account="phys", owner="bob@login")
     site.submit("3", account="chem")
     site.submit("4")
-    assert site.waits("1") == "account: account phys to be open to ann"
+    assert site.wait_reason("1") == "account: account phys to be open to ann"
     assert site.start("2") == 0
-    assert site.waits("3") == "account: account chem, which there is not"
-    assert site.waits("4") == "account: an account to be named, by the job's account"
-    site.account("chem", amount=10_000)
-    site.account(amount=10_000)
+    assert site.wait_reason("3") == "account: account chem, which there is not"
+    assert site.wait_reason("4") == "account: an account to be named, by the job's account"
+    site.set_account("chem", amount=10_000)
+    site.set_account(amount=10_000)
     assert site.start("3") is not None
     assert site.start("1") is not None
 
 
-def test_without_accounts_nothing_is_held_and_an_account_made_later_counts_what_runs() -> None:
-    site = Site(otherwise="all")
+def test_account_created_later_counts_running_jobs() -> None:
+    site = AccountCluster(otherwise="all")
     site.submit("1", "1:ppn=4", 100)
     assert not account_book(site.engine.state).holds
-    site.account("all", amount=1000)
-    assert site.left("all") == 600
+    site.set_account("all", amount=1000)
+    assert site.available("all") == 600
     site.at(100)
     assert site.balance("all") == 600
 
 
-def test_a_period_begins_anew_with_its_amount_and_what_is_owed() -> None:
-    site = Site()
-    site.account(amount=1000, overdraft=500, period="month")
+def test_new_period_starts_with_its_amount_minus_the_debt() -> None:
+    site = AccountCluster()
+    site.set_account(amount=1000, overdraft=500, period="month")
     account = account_book(site.engine.state).accounts["phys"]
     first = datetime.fromtimestamp(account.until, UTC)
     assert (first.month, first.day, first.hour) == (12, 1, 0)
@@ -209,93 +209,93 @@ def test_a_period_begins_anew_with_its_amount_and_what_is_owed() -> None:
     assert [one.amount for one in account_book(site.engine.state).entries if one.kind == "period"] == [1000]
 
 
-def test_money_is_charged_by_the_prices_of_nodes_and_hours() -> None:
+def test_money_is_charged_by_prices_of_nodes_and_hours() -> None:
     prices = [
         {"core_hour": 36.0},
         {"core_hour": 72.0, "first": "2023-11-14T22:13:30", "last": "2023-11-14T23:00:00"},
     ]
-    site = Site(site={"prices": prices})
-    site.account(unit="money", amount=100_000_000)
+    site = AccountCluster(site={"prices": prices})
+    site.set_account(unit="money", amount=100_000_000)
     site.submit("1", "1:ppn=2", 100, account="phys", runtime=20)
-    assert site.left() == 100_000_000 - round(2 * (10 * 0.01 + 90 * 0.02) * 1_000_000)
+    assert site.available() == 100_000_000 - round(2 * (10 * 0.01 + 90 * 0.02) * 1_000_000)
     site.at(20)
     assert site.balance() == 100_000_000 - round(2 * (10 * 0.01 + 10 * 0.02) * 1_000_000)
 
 
-def test_a_job_with_a_node_for_itself_pays_for_all_of_it() -> None:
-    site = Site()
-    site.account(amount=1000)
+def test_exclusive_job_is_charged_for_the_whole_node() -> None:
+    site = AccountCluster()
+    site.set_account(amount=1000)
     site.submit("1", "1:ppn=1", 100, account="phys", exclusive=True)
-    assert site.left() == 600
+    assert site.available() == 600
     site.at(100)
     assert site.balance() == 600
 
 
-def test_a_run_of_the_logs_is_charged_once_and_one_charged_wrongly_is_put_right() -> None:
-    site = Site()
-    site.account(amount=10_000)
+def test_run_from_the_logs_is_charged_once_and_wrong_charges_are_corrected() -> None:
+    site = AccountCluster()
+    site.set_account(amount=10_000)
     site.submit("1", "1:ppn=4", 100, account="phys")
     site.at(100)
     assert site.balance() == 9600
     shares = (ShareFacts("n1", 4),)
 
-    def run(job: str, start: int, end: int) -> RunFacts:
+    def make_run(job: str, start: int, end: int) -> RunFacts:
         return RunFacts(
             id=job, owner="ann@login", account="phys", start=T + start, end=T + end, shares=shares
         )
 
-    def read(*runs: RunFacts) -> None:
+    def read_logs(*runs: RunFacts) -> None:
         site.tell(RunsRead(id=site.server.event_id(), time=site.server.now, runs=runs, until=site.server.now))
 
-    read(run("1", 0, 100), run("7", 10, 60))
-    assert site.balance() == 9400, "one had been charged, the other ran while nobody looked"
-    read(run("1", 0, 100), run("7", 10, 60))
+    read_logs(make_run("1", 0, 100), make_run("7", 10, 60))
+    assert site.balance() == 9400, "one had been charged, the other ran unobserved"
+    read_logs(make_run("1", 0, 100), make_run("7", 10, 60))
     assert site.balance() == 9400, "never twice"
-    read(run("1", 2, 80))
+    read_logs(make_run("1", 2, 80))
     assert site.balance() == 9488
     line = account_book(site.engine.state).entries[-1]
     assert (line.kind, line.job, line.amount, line.cpu_seconds) == ("correction", "1", 88, -88)
     assert account_book(site.engine.state).read == site.server.now
-    read(run("8", -50, -10))
-    assert site.balance() == 9488, "it ended before there was the account"
+    read_logs(make_run("8", -50, -10))
+    assert site.balance() == 9488, "it ended before the account was created"
 
 
-def test_the_unit_of_an_account_stays() -> None:
-    site = Site()
-    assert site.account(amount=1000) == 1
-    assert site.account(amount=5, unit="money") == 0
+def test_unit_of_an_account_cannot_change() -> None:
+    site = AccountCluster()
+    assert site.set_account(amount=1000) == 1
+    assert site.set_account(amount=5, unit="money") == 0
     assert site.balance() == 1000
 
 
-def test_jobs_of_a_closed_account_wait_and_those_that_run_are_charged() -> None:
-    site = Site(nodes=1)
-    site.account(amount=10_000)
+def test_jobs_of_a_closed_account_wait_and_running_jobs_are_charged() -> None:
+    site = AccountCluster(nodes=1)
+    site.set_account(amount=10_000)
     site.submit("1", "1:ppn=4", 100, account="phys")
     site.submit("2", "1:ppn=4", 100, account="phys")
-    site.account(amount=10_000, closed=True)
-    assert (site.start("1"), site.waits("2")) == (0, "budget: account phys, which is closed")
+    site.set_account(amount=10_000, closed=True)
+    assert (site.start("1"), site.wait_reason("2")) == (0, "budget: account phys, which is closed")
     site.at(100)
     assert site.balance() == 9600
-    site.account(amount=10_000)
+    site.set_account(amount=10_000)
     assert site.start("2") == 100
 
 
-def test_a_job_that_is_deleted_or_held_gives_back_what_was_held_for_it() -> None:
-    site = Site(nodes=1)
-    site.account(amount=1000)
+def test_deleted_or_held_job_releases_its_held_amount() -> None:
+    site = AccountCluster(nodes=1)
+    site.set_account(amount=1000)
     site.submit("0", "1:ppn=4", 100)
     site.submit("1", "1:ppn=4", 100, account="phys")
     site.submit("2", "1:ppn=4", 100, account="phys")
-    assert site.left() == 200
+    assert site.available() == 200
     site.alter("1", holds="u", state="H")
-    assert site.left() == 600
+    assert site.available() == 600
     site.tell(*site.server.delete("2"))
-    assert site.left() == 1000
+    assert site.available() == 1000
 
 
-def test_accounts_outlive_a_restart_and_entries_stay_until_the_ledger_has_them() -> None:
-    site = Site()
-    site.account(amount=1000, users=("ann",))
+def test_accounts_survive_a_restart_and_entries_stay_until_stored() -> None:
+    site = AccountCluster()
+    site.set_account(amount=1000, users=("ann",))
     site.submit("1", "1:ppn=4", 100, account="phys", runtime=50)
     again = Engine.restore(site.engine.checkpoint())
     assert account_book(again.state) == account_book(site.engine.state)
@@ -309,39 +309,39 @@ def test_accounts_outlive_a_restart_and_entries_stay_until_the_ledger_has_them()
     assert account_book(Engine.restore(site.engine.checkpoint()).state) == account_book(site.engine.state)
 
 
-def test_another_policy_of_the_site_looks_at_all_jobs_again() -> None:
-    site = Site()
+def test_changed_policy_applies_to_all_jobs() -> None:
+    site = AccountCluster()
     site.submit("1", "1:ppn=4", 100, account="chem")
     site.submit("2", "2:ppn=4", 100, account="chem")
     changed = {"accounts": {"unknown": "wait"}}
     site.tell(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=changed))
-    assert (site.start("1"), site.waits("2")) == (0, "account: account chem, which there is not")
+    assert (site.start("1"), site.wait_reason("2")) == (0, "account: account chem, which there is not")
 
 
 @pytest.mark.parametrize("policy", ["easy", "fcfs", "sjf"])
-def test_queue_policies_hold_charge_and_let_wait_as_well(policy: str) -> None:
-    site = Site(nodes=1, policy=policy)
-    site.account(amount=600)
+def test_queue_policies_respect_accounts(policy: str) -> None:
+    site = AccountCluster(nodes=1, policy=policy)
+    site.set_account(amount=600)
     site.submit("1", "1:ppn=4", 100, account="phys", runtime=50)
     site.submit("2", "1:ppn=4", 100, account="phys", runtime=100)
     site.submit("3", "1:ppn=4", 100)
-    assert (site.runs("1"), site.left()) == ([0], 200)
-    assert site.waits("2").startswith("budget: account phys: ")
+    assert (site.runs("1"), site.available()) == ([0], 200)
+    assert site.wait_reason("2").startswith("budget: account phys: ")
     site.at(50)
     assert site.balance() == 400, "what job 1 took is charged"
     site.at(400)
     assert len(site.runs("2")) == len(site.runs("3")) == 1
     assert site.runs("2")[0] >= 50, "not before there was enough"
-    assert (site.balance(), site.left()) == (0, 0)
+    assert (site.balance(), site.available()) == (0, 0)
     site.submit("4", "1:ppn=1", 100, account="phys")
     site.at(1000)
     assert site.runs("4") == []
-    assert site.waits("4").startswith("budget: account phys: ")
+    assert site.wait_reason("4").startswith("budget: account phys: ")
 
 
-def test_an_account_with_too_little_for_a_booking_lets_jobs_wait_and_the_booking_stands() -> None:
-    site = Site(nodes=2, site={"bookings": {"most": 3, "cost": 1.0}}, by="user")
-    site.account("ann", amount=1000)
+def test_insufficient_account_lets_jobs_wait_and_keeps_the_booking() -> None:
+    site = AccountCluster(nodes=2, site={"bookings": {"most": 3, "cost": 1.0}}, by="user")
+    site.set_account("ann", amount=1000)
     now = site.server.now
     site.tell(
         Book(
@@ -358,7 +358,7 @@ def test_an_account_with_too_little_for_a_booking_lets_jobs_wait_and_the_booking
     site.engine.pause("a test")
     site.submit("1", "1:ppn=4", 100)
     assert site.start("1") is not None
-    site.account("ann", amount=300)
-    assert site.waits("1").startswith("budget: ")
+    site.set_account("ann", amount=300)
+    assert site.wait_reason("1").startswith("budget: ")
     assert "b1" in bookings_of(site.engine.state)
     assert site.alerts("error") == []

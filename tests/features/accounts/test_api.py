@@ -1,4 +1,4 @@
-"""Accounts over HTTP: who may see and change what."""
+"""Accounts over HTTP: values, permissions and reports."""
 
 import time
 from typing import Any
@@ -27,13 +27,13 @@ def accounts(busy_cluster: TestClient, loop: PlanLoop) -> TestClient:
     return busy_cluster
 
 
-def ended(loop: PlanLoop, job: str) -> None:
+def start_and_end(loop: PlanLoop, job: str) -> None:
     shares = (ShareFacts("n1", 4),)
     loop.submit([JobStarted(id=event_id(), time=T, job_id=job, shares=shares)]).result(30)
     loop.submit([JobEnded(id=event_id(), time=T, job_id=job)]).result(30)
 
 
-def test_an_account_shows_what_is_left_and_held(accounts: TestClient) -> None:
+def test_account_shows_available_and_held_amounts(accounts: TestClient) -> None:
     ann, bob = get(accounts, "/accounts")["accounts"]
     # Jobs 1, 3 and 5 are ann's, 2 and 4 bob's, each of four cores for an hour.
     assert (ann["name"], ann["unit"], ann["amount"], ann["held"], ann["left"]) == (
@@ -49,7 +49,7 @@ def test_an_account_shows_what_is_left_and_held(accounts: TestClient) -> None:
     )
 
 
-def test_what_is_moved_lets_jobs_go(accounts: TestClient) -> None:
+def test_transfer_lets_jobs_start(accounts: TestClient) -> None:
     body = {"source": "ann", "target": "bob", "amount": 5.5, "reason": "a favour"}
     answer = accounts.post(f"{MAIN}/accounts/transfers", json=body)
     assert [one["left"] for one in answer.json()["accounts"]] == [82.5, 0.5]
@@ -68,7 +68,7 @@ def test_what_is_moved_lets_jobs_go(accounts: TestClient) -> None:
         ({"source": "ann", "amount": 1, "by": "me"}, "by"),
     ],
 )
-def test_a_transfer_that_makes_no_sense_is_refused_and_changes_nothing(
+def test_invalid_transfer_is_refused_and_changes_nothing(
     accounts: TestClient, body: dict[str, Any], said: str
 ) -> None:
     before = get(accounts, "/accounts")["accounts"]
@@ -87,14 +87,12 @@ def test_a_transfer_that_makes_no_sense_is_refused_and_changes_nothing(
         ("new", {}, "amount"),
     ],
 )
-def test_an_account_that_makes_no_sense_is_refused(
-    accounts: TestClient, name: str, body: dict[str, Any], said: str
-) -> None:
+def test_invalid_account_is_refused(accounts: TestClient, name: str, body: dict[str, Any], said: str) -> None:
     assert said in str(problem(accounts.put(f"{MAIN}/accounts/{name}", json=body), "invalid"))
     assert [one["name"] for one in get(accounts, "/accounts")["accounts"]] == ["ann", "bob"]
 
 
-def test_who_is_no_admin_changes_nothing(accounts: TestClient) -> None:
+def test_only_admins_change_accounts(accounts: TestClient) -> None:
     for role in ("user", "operator", "reader"):
         headers = {"Authorization": f"Bearer {token(role)}"}
         problem(accounts.put(f"{MAIN}/accounts/x", json={"amount": 1}, headers=headers), "not-allowed")
@@ -103,7 +101,7 @@ def test_who_is_no_admin_changes_nothing(accounts: TestClient) -> None:
 
 
 def test_charges_are_listed_and_reported(accounts: TestClient, loop: PlanLoop) -> None:
-    ended(loop, "1.server")
+    start_and_end(loop, "1.server")
     end = time.monotonic() + 20
     while len(get(accounts, "/accounts/ledger")["lines"]) < 3:
         assert time.monotonic() < end
@@ -128,9 +126,7 @@ def test_charges_are_listed_and_reported(accounts: TestClient, loop: PlanLoop) -
     problem(accounts.get(f"{MAIN}/accounts/report", params={"by": "week"}), "invalid")
 
 
-def test_a_user_sees_accounts_that_are_open_to_the_user_and_own_charges(
-    accounts: TestClient, app: Any
-) -> None:
+def test_user_sees_only_accessible_accounts_and_own_charges(accounts: TestClient, app: Any) -> None:
     app.state.callers = Callers(tokens(), AuthSettings(others="none"))
     found = accounts.get(f"{MAIN}/accounts", headers=USER).json()["accounts"]
     assert [(one["name"], one["users"]) for one in found] == [("bob", [])]

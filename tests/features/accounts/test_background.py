@@ -1,4 +1,4 @@
-"""Entries go to the ledger once, over restarts; runs that nobody saw are charged by the server's logs."""
+"""Ledger entries are stored once across restarts; unobserved runs are charged from the server's logs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ WAIT = 120
 MOST = 2**62
 
 
-class Daemon:
-    """A daemon on a database, with accounts; ``again`` ends it and begins another."""
+class AccountDaemon:
+    """A daemon with a database and accounts; ``restart`` replaces it by another."""
 
     def __init__(self, folder: Path, **rules: Any) -> None:
         self._settings = EngineSettings(site={"accounts": rules})
@@ -37,11 +37,11 @@ class Daemon:
         self.clusters = Clusters({"main": self._settings}, self.clock, durable=durable)
         self.clusters.start(warm=False)
 
-    def again(self) -> None:
+    def restart(self) -> None:
         self.clusters.stop()
         self._start()
 
-    def tell(self, *events: Event) -> None:
+    def submit(self, *events: Event) -> None:
         self.clusters["main"].submit(list(events)).result(WAIT)
 
     def rows(self) -> list[LedgerRow]:
@@ -53,11 +53,11 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    made: list[Daemon] = []
+def daemon(tmp_path: Path) -> Iterator[Callable[..., AccountDaemon]]:
+    made: list[AccountDaemon] = []
 
-    def make(**rules: Any) -> Daemon:
-        made.append(Daemon(tmp_path, **rules))
+    def make(**rules: Any) -> AccountDaemon:
+        made.append(AccountDaemon(tmp_path, **rules))
         return made[-1]
 
     yield make
@@ -65,39 +65,39 @@ def daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         one.clusters.stop()
 
 
-def until(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     end = time.monotonic() + WAIT
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def account(**more: Any) -> AccountSet:
+def account_event(**more: Any) -> AccountSet:
     return AccountSet(id=event_id(), time=T, name="phys", amount=10_000, by="root", **more)
 
 
-def test_entries_come_into_the_ledger_once_whatever_ends_in_between(daemon: Callable[..., Daemon]) -> None:
+def test_ledger_entries_are_stored_once_across_restarts(daemon: Callable[..., AccountDaemon]) -> None:
     one = daemon(otherwise="phys")
-    one.tell(account(), node("n1"), job("1.srv"))
-    one.tell(JobStarted(id=event_id(), time=T, job_id="1.srv", shares=(ShareFacts("n1", 4),)))
+    one.submit(account_event(), node("n1"), job("1.srv"))
+    one.submit(JobStarted(id=event_id(), time=T, job_id="1.srv", shares=(ShareFacts("n1", 4),)))
     one.clock.moment += 60
-    one.tell(JobEnded(id=event_id(), time=T + 60, job_id="1.srv"))
-    until(lambda: [row.kind for row in one.rows()] == ["set", "charge"])
-    until(lambda: not one.clusters["main"].published.part(PublishedAccounts).ledger)
-    one.again()
+    one.submit(JobEnded(id=event_id(), time=T + 60, job_id="1.srv"))
+    wait_until(lambda: [row.kind for row in one.rows()] == ["set", "charge"])
+    wait_until(lambda: not one.clusters["main"].published.part(PublishedAccounts).ledger)
+    one.restart()
     assert (one.balance(), one.clusters["main"].published.part(PublishedAccounts).ledger) == (9760, ())
-    # What a daemon entered that was killed before it could say so is entered again.
+    # A daemon killed before it reported the stored entries stores them again.
     one.clusters.service("main", AccountsWorker).ledger.add_rows(one.rows())
     one.clock.moment += 1
-    one.tell(account(reason="a gift", overdraft=5))
-    until(lambda: len(one.rows()) == 3)
+    one.submit(account_event(reason="a gift", overdraft=5))
+    wait_until(lambda: len(one.rows()) == 3)
     charge = one.rows()[1]
     assert (charge.job, charge.payer, charge.amount, charge.balance) == ("1.srv", "ann", -240, 9760)
     assert (charge.month, charge.cpu_seconds, charge.end - charge.start) == ("2023-11", 240, 60)
     assert one.rows()[2].reason == "a gift"
 
 
-def record(job_id: str, start: int, end: int, name: str = "phys") -> str:
+def accounting_record(job_id: str, start: int, end: int, name: str = "phys") -> str:
     day = f"{datetime.fromtimestamp(end, UTC):%m/%d/%Y %H:%M:%S}"
     return (
         f"{day};E;{job_id};user=ann group=g account={name} jobname=x queue=batch ctime={start} "
@@ -106,24 +106,28 @@ def record(job_id: str, start: int, end: int, name: str = "phys") -> str:
     )
 
 
-def test_runs_that_nobody_saw_are_charged_by_the_logs_and_never_twice(
-    tmp_path: Path, daemon: Callable[..., Daemon]
+def test_unobserved_runs_are_charged_from_the_logs_once(
+    tmp_path: Path, daemon: Callable[..., AccountDaemon]
 ) -> None:
     log = tmp_path / f"{datetime.fromtimestamp(T, UTC):%Y%m%d}"
-    log.write_text(record("0.srv", T - 900, T - 10))
+    log.write_text(accounting_record("0.srv", T - 900, T - 10))
     one = daemon(logs=str(tmp_path))
-    one.tell(account(), node("n1"))
-    until(lambda: bool(one.clusters["main"].published.part(PublishedAccounts).read))
-    log.write_text(log.read_text() + record("5.srv", T + 10, T + 110) + record("6.srv", T, T + 9, "other"))
-    one.again()
+    one.submit(account_event(), node("n1"))
+    wait_until(lambda: bool(one.clusters["main"].published.part(PublishedAccounts).read))
+    log.write_text(
+        log.read_text()
+        + accounting_record("5.srv", T + 10, T + 110)
+        + accounting_record("6.srv", T, T + 9, "other")
+    )
+    one.restart()
     one.clock.moment += 1_000
-    until(lambda: one.balance() == 9_700)
-    until(lambda: one.clusters["main"].published.part(PublishedAccounts).read == T + 940)
+    wait_until(lambda: one.balance() == 9_700)
+    wait_until(lambda: one.clusters["main"].published.part(PublishedAccounts).read == T + 940)
     one.clock.moment += 1_000
-    one.again()
-    until(lambda: one.clusters["main"].published.part(PublishedAccounts).read == T + 1_940)
+    one.restart()
+    wait_until(lambda: one.clusters["main"].published.part(PublishedAccounts).read == T + 1_940)
     assert one.balance() == 9_700
-    until(lambda: len(one.rows()) == 2)
+    wait_until(lambda: len(one.rows()) == 2)
     assert (one.rows()[1].job, one.rows()[1].owner, one.rows()[1].end) == ("5.srv", "ann@login", T + 110)
 
 
@@ -139,13 +143,13 @@ def test_runs_that_nobody_saw_are_charged_by_the_logs_and_never_twice(
         ("Resource_List.ncpus=3", [("", 3, 0)]),
     ],
 )
-def test_record_has_the_nodes_held(values: str, held: list[tuple[str, int, int]]) -> None:
+def test_accounting_record_has_the_held_nodes(values: str, held: list[tuple[str, int, int]]) -> None:
     run = parse_ended_run(f"11/14/2023 22:13:20;E;1.srv;user=ann start=1 end=2 {values}")
     assert run is not None
     assert shares_of(run) == held
 
 
-def test_memory_ledger_keeps_the_last_entries() -> None:
+def test_memory_ledger_keeps_the_latest_entries() -> None:
     ledger = MemoryLedger()
     rows = [
         LedgerRow(i, T, "2023-11", "phys", "money", "charge", -1, 0, "", "1", "a@b", "a", 1, 2, 4, 0, "", "")

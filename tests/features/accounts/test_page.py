@@ -1,4 +1,4 @@
-"""The page of accounts, in a real browser: what is left of each, and what was charged."""
+"""The accounts page in a real browser: available amounts and charges."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ SITE = EngineSettings(
 )
 
 
-def account(name: str, hours: float, *users: str) -> AccountSet:
+def account_event(name: str, hours: float, *users: str) -> AccountSet:
     amount = round(hours * 3600)
     return AccountSet(
         id=f"a:{name}",
@@ -31,10 +31,10 @@ def account(name: str, hours: float, *users: str) -> AccountSet:
 
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
-def test_an_admin_sees_what_is_left_and_a_user_what_is_open_to_the_user(look: Open, site: Site) -> None:
+def test_admin_sees_all_accounts_and_a_user_only_accessible_ones(look: Open, site: Site) -> None:
     page = look("admin").go("plan")
     expect(page.get_by_role("link", name="Accounts")).to_have_count(0)
-    site.happen(account("ann", 100), account("closed-club", 50, "zoe"))
+    site.happen(account_event("ann", 100), account_event("closed-club", 50, "zoe"))
     known = {one["name"]: one for one in site.ask("/accounts")["accounts"]}
     page = look("admin").go("accounts")
     expect(page.get_by_role("link", name="Accounts")).to_have_attribute("aria-current", "page")
@@ -51,7 +51,7 @@ def test_an_admin_sees_what_is_left_and_a_user_what_is_open_to_the_user(look: Op
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
 def test_charges_can_be_downloaded(look: Open, site: Site) -> None:
-    site.happen(account("ann", 100))
+    site.happen(account_event("ann", 100))
     window = look("admin")
     window.go("accounts")
     cookies = {one["name"]: one["value"] for one in window.context.cookies()}

@@ -1,4 +1,4 @@
-"""Nodes switched over HTTP, by those who may."""
+"""Switching nodes over HTTP: permissions, and power readings."""
 
 import pytest
 from fastapi.testclient import TestClient
@@ -8,7 +8,7 @@ from tests.api.test_errors import problem
 from tests.api.test_responses import MAIN, get
 
 
-def test_an_admin_decides_over_a_node_and_gives_it_back(busy_cluster: TestClient) -> None:
+def test_admin_requests_a_power_state_and_withdraws_it(busy_cluster: TestClient) -> None:
     assert get(busy_cluster, "/power")["nodes"] == []
     body = {"wish": "hold", "reason": "its fan"}
     (node,) = busy_cluster.put(f"{MAIN}/power/n2", json=body).json()["nodes"]
@@ -18,7 +18,7 @@ def test_an_admin_decides_over_a_node_and_gives_it_back(busy_cluster: TestClient
     assert (node["wish"], node["by"]) == ("auto", "")
 
 
-def test_a_node_that_is_to_be_off_gets_no_new_jobs_and_says_so(busy_cluster: TestClient) -> None:
+def test_node_to_be_switched_off_gets_no_new_jobs(busy_cluster: TestClient) -> None:
     busy_cluster.put(f"{MAIN}/power/n2", json={"wish": "off", "reason": "its fan"})
     (node,) = [one for one in get(busy_cluster, "/nodes")["nodes"] if one["name"] == "n2"]
     assert (node["state"], node["closed"]) == ("drain", "to be switched off: its fan")
@@ -38,7 +38,7 @@ def test_a_node_that_is_to_be_off_gets_no_new_jobs_and_says_so(busy_cluster: Tes
         ("/power/n1", {"wish": "on", "reason": "a\nb"}, "reason"),
     ],
 )
-def test_what_makes_no_sense_changes_nothing(
+def test_invalid_power_request_changes_nothing(
     busy_cluster: TestClient, path: str, body: dict[str, object], said: str
 ) -> None:
     found = problem(busy_cluster.put(MAIN + path, json=body), "invalid")
@@ -46,7 +46,7 @@ def test_what_makes_no_sense_changes_nothing(
     assert get(busy_cluster, "/power")["nodes"] == []
 
 
-def test_users_may_look_and_not_switch(busy_cluster: TestClient) -> None:
+def test_users_may_read_but_not_switch(busy_cluster: TestClient) -> None:
     headers = {"Authorization": f"Bearer {token('user')}"}
     assert busy_cluster.get(f"{MAIN}/power", headers=headers).status_code == 200
     answer = busy_cluster.put(f"{MAIN}/power/n1", json={"wish": "off"}, headers=headers)
@@ -56,7 +56,7 @@ def test_users_may_look_and_not_switch(busy_cluster: TestClient) -> None:
 READINGS = f"{MAIN}/power/readings"
 
 
-def test_readings_of_boards_are_taken_and_shown(busy_cluster: TestClient) -> None:
+def test_power_readings_are_stored_and_shown(busy_cluster: TestClient) -> None:
     headers = {"Authorization": f"Bearer {token('adapter')}"}
     answer = busy_cluster.post(READINGS, json={"watts": {"n1": 212.5, "n2": 90}}, headers=headers)
     assert answer.status_code == 200
@@ -81,7 +81,7 @@ def test_readings_of_boards_are_taken_and_shown(busy_cluster: TestClient) -> Non
         ({}, "watts"),
     ],
 )
-def test_readings_that_make_no_sense_change_nothing(
+def test_invalid_readings_change_nothing(
     busy_cluster: TestClient, body: dict[str, object], said: str
 ) -> None:
     assert said in str(problem(busy_cluster.post(READINGS, json=body), "invalid"))
@@ -89,6 +89,6 @@ def test_readings_that_make_no_sense_change_nothing(
 
 
 @pytest.mark.parametrize("role", ["user", "operator"])
-def test_only_a_program_of_the_site_tells_readings(busy_cluster: TestClient, role: str) -> None:
+def test_users_and_operators_cannot_send_readings(busy_cluster: TestClient, role: str) -> None:
     headers = {"Authorization": f"Bearer {token(role)}"}
     problem(busy_cluster.post(READINGS, json={"watts": {"n1": 5}}, headers=headers), "not-allowed")

@@ -1,4 +1,4 @@
-"""Emulated nodes that are switched off and boot; the real daemon and adapter are killed meanwhile."""
+"""Emulated nodes are switched off and on while the real daemon and adapter are killed."""
 
 import asyncio
 from collections import Counter
@@ -34,15 +34,15 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Boards:
-    """The nodes' boards: does what the site's command wrote into a file, and counts it."""
+class PowerBoards:
+    """The nodes' boards: carry out and count the orders that the site's command writes into a file."""
 
     def __init__(self, house: ProcessHarness) -> None:
         self.file = house.directory / "boards"
         self.house = house
         self.done: Counter[tuple[str, str]] = Counter()
 
-    async def work(self) -> None:
+    async def carry_out_orders(self) -> None:
         known = 0
         while True:
             lines = self.file.read_text().splitlines() if self.file.exists() else []
@@ -58,14 +58,14 @@ class Boards:
             await asyncio.sleep(0.05)
 
 
-async def until(true: Callable[[], Any], what: str) -> None:
+async def wait_until(true: Callable[[], Any], what: str) -> None:
     async with asyncio.timeout(WAIT_S):
         while not await asyncio.to_thread(true):
             await asyncio.sleep(0.1)
     assert what
 
 
-async def test_nodes_go_off_and_come_back_for_a_job_though_daemon_and_adapter_are_killed(
+async def test_nodes_are_switched_off_and_on_despite_killed_daemon_and_adapter(
     tmp_path: Path,
 ) -> None:
     house = ProcessHarness(
@@ -80,14 +80,14 @@ async def test_nodes_go_off_and_come_back_for_a_job_though_daemon_and_adapter_ar
             for way in ("on", "off"):
                 command = f'["sh", "-c", "echo {way} $* >> {tmp_path}/boards", "{way}"]'
                 file.write(f"[power]\n{way} = {command}\n" if way == "on" else f"{way} = {command}\n")
-        boards = Boards(house)
-        working = asyncio.create_task(boards.work())
+        boards = PowerBoards(house)
+        working = asyncio.create_task(boards.carry_out_orders())
         try:
             house.daemon.start()
             await house.ready()
             house.adapter.start()
             nodes = house.server.cluster.nodes
-            await until(lambda: all(node.down for node in nodes.values()), "both are off")
+            await wait_until(lambda: all(node.down for node in nodes.values()), "both are off")
             phases: list[str] = []
             async with asyncio.timeout(WAIT_S):
                 while phases != ["off", "off"]:

@@ -1,4 +1,4 @@
-"""Nodes that are switched off and on again: by what the plan needs."""
+"""Power saving: nodes are switched off and on according to the plan."""
 
 from dataclasses import replace
 from typing import Any, Literal
@@ -16,8 +16,8 @@ SAVING = {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time":
 WATTS = {"*": {"idle": 100.0, "off": 10.0}}
 
 
-class Powered(Cluster):
-    """A cluster whose nodes do as told: down ``stops`` seconds after the order, up after ``boots``."""
+class PoweredCluster(Cluster):
+    """A cluster whose nodes obey orders: down ``stops`` seconds after an order, up after ``boots``."""
 
     def __init__(
         self, nodes: int = 2, stops: int = 20, boots: int = 60, caps: Any = (), **saving: Any
@@ -37,7 +37,7 @@ class Powered(Cluster):
         return found.phase if found is not None else "on"
 
     def at(self, moment: int) -> None:
-        """As ever, but orders are obeyed, each in its time."""
+        """Advance to the moment; nodes obey their orders in time."""
         while self.server.now < T + moment:
             for one in self.decisions[self.known :]:
                 if isinstance(one, Switch) and self.works:
@@ -67,14 +67,14 @@ class Powered(Cluster):
             text=text,
         )
 
-    def wish(self, node: str, wish: Literal["on", "off", "hold", "auto"]) -> None:
+    def request_power(self, node: str, wish: Literal["on", "off", "hold", "auto"]) -> None:
         self.tell(
             PowerRequested(id=self.server.event_id(), time=self.server.now, node=node, wish=wish, by="root")
         )
 
 
-def test_free_nodes_go_off_and_come_back_ahead_of_the_job_that_is_planned_there() -> None:
-    cluster = Powered()
+def test_idle_nodes_are_switched_off_and_on_ahead_of_the_next_job() -> None:
+    cluster = PoweredCluster()
     cluster.submit("1", walltime=1000)
     cluster.at(200)
     assert [(node, on) for _, node, on in cluster.orders()] == [("n2", False)]
@@ -93,8 +93,8 @@ def test_free_nodes_go_off_and_come_back_ahead_of_the_job_that_is_planned_there(
     assert cluster.alerts("power") == []
 
 
-def test_a_job_that_comes_is_planned_from_when_the_node_can_be_there_and_starts_as_soon_as_it_is() -> None:
-    cluster = Powered(nodes=1)
+def test_new_job_is_planned_after_the_boot_and_starts_once_the_node_is_up() -> None:
+    cluster = PoweredCluster(nodes=1)
     cluster.at(300)
     assert cluster.phase("n1") == "off"
     cluster.submit("1")
@@ -106,8 +106,8 @@ def test_a_job_that_comes_is_planned_from_when_the_node_can_be_there_and_starts_
     assert power_of(cluster.engine.state).boots == {"4": [60]}
 
 
-def test_what_boots_took_is_what_is_counted_with_next() -> None:
-    cluster = Powered(nodes=1, boots=20)
+def test_measured_boot_time_is_used_for_the_next_order() -> None:
+    cluster = PoweredCluster(nodes=1, boots=20)
     cluster.at(300)
     cluster.submit("1", runtime=10)
     cluster.at(1000)
@@ -119,8 +119,8 @@ def test_what_boots_took_is_what_is_counted_with_next() -> None:
     assert cluster.runs("2") == [2000]
 
 
-def test_a_job_waits_for_nodes_that_are_on_for_as_long_as_the_site_allows() -> None:
-    cluster = Powered(delay=600)
+def test_job_waits_for_powered_nodes_within_the_allowed_delay() -> None:
+    cluster = PoweredCluster(delay=600)
     cluster.submit("1", walltime=500)
     cluster.at(250)
     assert cluster.phase("n2") == "off"
@@ -133,8 +133,8 @@ def test_a_job_waits_for_nodes_that_are_on_for_as_long_as_the_site_allows() -> N
 
 
 @pytest.mark.parametrize("trouble", ["reserved", "held", "offline", "never", "running", "soon"])
-def test_nodes_that_somebody_needs_or_looks_after_are_left_on(trouble: str) -> None:
-    cluster = Powered(nodes=1, never=["n1"] if trouble == "never" else [])
+def test_reserved_held_or_soon_needed_nodes_stay_on(trouble: str) -> None:
+    cluster = PoweredCluster(nodes=1, never=["n1"] if trouble == "never" else [])
     match trouble:
         case "reserved":
             cluster.reserve("r", "n1", start=300, end=5000)
@@ -150,13 +150,13 @@ def test_nodes_that_somebody_needs_or_looks_after_are_left_on(trouble: str) -> N
     assert cluster.orders() == []
 
 
-def test_spares_stay_on_and_no_more_are_switched_at_once_than_may() -> None:
-    cluster = Powered(nodes=6, at_once=2, spares={"*": 1})
+def test_spare_nodes_stay_on_and_concurrent_switches_are_limited() -> None:
+    cluster = PoweredCluster(nodes=6, at_once=2, spares={"*": 1})
     cluster.works = False
     cluster.at(150)
     assert len(cluster.orders()) == 2
     cluster.works = True
-    cluster = Powered(nodes=6, at_once=2, spares={"*": 1})
+    cluster = PoweredCluster(nodes=6, at_once=2, spares={"*": 1})
     cluster.at(1000)
     assert sum(cluster.phase(f"n{i}") == "off" for i in range(1, 7)) == 5
     cluster.submit("1", walltime=1000)  # it takes the spare: another is switched on
@@ -164,8 +164,8 @@ def test_spares_stay_on_and_no_more_are_switched_at_once_than_may() -> None:
     assert sum(cluster.phase(f"n{i}") == "on" for i in range(1, 7)) == 2
 
 
-def test_a_node_that_does_not_come_up_is_told_of_and_its_jobs_are_planned_anew() -> None:
-    cluster = Powered(nodes=2)
+def test_node_that_fails_to_boot_opens_an_alert_and_its_jobs_move() -> None:
+    cluster = PoweredCluster(nodes=2)
     cluster.submit("0", walltime=2000)
     cluster.at(300)
     cluster.works = False
@@ -178,15 +178,15 @@ def test_a_node_that_does_not_come_up_is_told_of_and_its_jobs_are_planned_anew()
     assert [one.about for one in cluster.engine.state.alerts.values() if one.kind == "power"] == ["n2"]
     orders = len(cluster.orders())
     cluster.at(300 + 240 + 1800 + 100)
-    assert len(cluster.orders()) > orders  # it is tried again
+    assert len(cluster.orders()) > orders  # another attempt
     cluster.node("n2", state="up")
     cluster.tell()
     assert cluster.phase("n2") == "on"
     assert [one for one in cluster.engine.state.alerts.values() if one.kind == "power"] == []
 
 
-def test_a_command_that_fails_leaves_the_node_on_and_is_tried_again_later() -> None:
-    cluster = Powered(nodes=1)
+def test_failed_switch_off_leaves_the_node_on_and_is_retried_later() -> None:
+    cluster = PoweredCluster(nodes=1)
     cluster.works = False
     cluster.at(140)
     (order,) = [one for one in cluster.decisions if isinstance(one, Switch)]
@@ -202,52 +202,52 @@ def test_a_command_that_fails_leaves_the_node_on_and_is_tried_again_later() -> N
     assert len(cluster.orders()) == 2
 
 
-def test_an_outcome_of_an_older_order_changes_nothing() -> None:
-    cluster = Powered(nodes=1)
+def test_outcome_of_an_older_order_changes_nothing() -> None:
+    cluster = PoweredCluster(nodes=1)
     cluster.at(300)
     (off,) = [one for one in cluster.decisions if isinstance(one, Switch)]
     cluster.tell(cluster.done(off, done=False, code=1, text="late"))
     assert cluster.phase("n1") == "off"
 
 
-def test_a_dry_run_switches_nothing_and_says_what_it_would() -> None:
-    cluster = Powered(nodes=3, mode="dry", spares={"*": 1})
+def test_dry_run_switches_nothing_and_lists_candidates() -> None:
+    cluster = PoweredCluster(nodes=3, mode="dry", spares={"*": 1})
     cluster.at(300)
     assert cluster.orders() == []
     assert publish_snapshot(cluster.engine.state).part(PublishedPower).would_be_off == ("n1", "n2")
 
 
-def test_an_admin_switches_a_node_off_holds_it_and_gives_it_back() -> None:
-    cluster = Powered(nodes=2, mode="off")
+def test_admin_switches_a_node_off_and_on_and_withdraws_the_request() -> None:
+    cluster = PoweredCluster(nodes=2, mode="off")
     cluster.submit("1", walltime=300)
     node = cluster.where("1")[0]
-    cluster.wish(node, "off")
+    cluster.request_power(node, "off")
     cluster.submit("2", nodes="2:ppn=4")
     assert cluster.view("2").why == f"waiting for node {node}, which is switched off by root"
     cluster.at(299)
     assert cluster.orders() == []
     cluster.at(400)
     assert cluster.phase(node) == "off"
-    cluster.wish(node, "on")
+    cluster.request_power(node, "on")
     cluster.at(600)
     assert cluster.phase(node) == "on"
     assert cluster.runs("2") == [460]
-    cluster.wish(node, "auto")
+    cluster.request_power(node, "auto")
     assert [on for _, _, on in cluster.orders()] == [False, True]
 
 
-def test_a_held_node_is_not_switched_by_the_plan() -> None:
-    cluster = Powered(nodes=1)
-    cluster.wish("n1", "hold")
+def test_held_node_is_not_switched_by_the_plan() -> None:
+    cluster = PoweredCluster(nodes=1)
+    cluster.request_power("n1", "hold")
     cluster.at(1000)
     assert cluster.orders() == []
-    cluster.wish("n1", "auto")
+    cluster.request_power("n1", "auto")
     cluster.at(1100)
     assert [on for _, _, on in cluster.orders()] == [False]
 
 
-def test_without_saving_nodes_that_are_off_come_back() -> None:
-    cluster = Powered(nodes=2)
+def test_nodes_are_switched_on_when_power_saving_is_disabled() -> None:
+    cluster = PoweredCluster(nodes=2)
     cluster.at(300)
     settings = cluster.engine.state.settings
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site={}))
@@ -256,8 +256,8 @@ def test_without_saving_nodes_that_are_off_come_back() -> None:
     assert [cluster.phase(name) for name in ("n1", "n2")] == ["on", "on"]
 
 
-def test_a_checkpoint_keeps_what_is_off_and_what_was_saved() -> None:
-    cluster = Powered(nodes=2)
+def test_checkpoint_keeps_power_states_and_saved_energy() -> None:
+    cluster = PoweredCluster(nodes=2)
     cluster.at(500)
     saved = power_of(cluster.engine.state).saved_joules
     assert saved > 2 * 90 * 200
@@ -269,8 +269,8 @@ def test_a_checkpoint_keeps_what_is_off_and_what_was_saved() -> None:
     assert cluster.runs("1")
 
 
-def test_a_node_that_somebody_switches_on_is_on() -> None:
-    cluster = Powered(nodes=1)
+def test_node_switched_on_by_hand_is_on() -> None:
+    cluster = PoweredCluster(nodes=1)
     cluster.at(300)
     cluster.node("n1", state="up")
     cluster.submit("1")
@@ -280,55 +280,57 @@ def test_a_node_that_somebody_switches_on_is_on() -> None:
 # ---- what boards measure ------------------------------------------------------------------------
 
 
-class Measured(Powered):
-    """Nodes whose boards say what they draw."""
+class MeteredCluster(PoweredCluster):
+    """A powered cluster with power readings."""
 
-    def read(self, **watts: float) -> None:
+    def submit_readings(self, **watts: float) -> None:
         now = self.server.now
         self.tell(
             WattsRead(id=self.server.event_id(), time=now, nodes=tuple(watts), watts=tuple(watts.values()))
         )
 
-    def draw(self, node: str) -> Draw | None:
+    def node_draw(self, node: str) -> Draw | None:
         state = self.engine.state
         return state.economy.draw(node, state.node_facts[node].properties)
 
 
-def test_what_boards_measure_goes_before_what_is_set() -> None:
-    cluster = Measured(mode="dry")
-    assert cluster.draw("n1") == Draw(100.0, off=10.0)
+def test_measured_draw_overrides_the_settings() -> None:
+    cluster = MeteredCluster(mode="dry")
+    assert cluster.node_draw("n1") == Draw(100.0, off=10.0)
     cluster.submit("1", walltime=1000, runtime=1000)
     busy = cluster.engine.state.node_facts["n1"].cpus
     for minute in range(1, 25):
         cluster.at(60 * minute)
-        cluster.read(n1=150.0 + (4.0 * busy if "1" in cluster.server.jobs else 0), n2=150.0, strange=9.0)
-    found = cluster.draw("n1")
+        cluster.submit_readings(
+            n1=150.0 + (4.0 * busy if "1" in cluster.server.jobs else 0), n2=150.0, strange=9.0
+        )
+    found = cluster.node_draw("n1")
     assert found is not None
     assert (found.idle, found.off) == (150.0, 10.0)
     assert found.core == pytest.approx(4.0, abs=0.01)
-    assert cluster.draw("n2") == Draw(150.0, off=10.0)  # it was never busy
+    assert cluster.node_draw("n2") == Draw(150.0, off=10.0)  # it was never busy
     assert "strange" not in power_of(cluster.engine.state).meters
     again = Engine.restore(cluster.engine.checkpoint(), cluster.engine.state.settings)
     assert power_of(again.state).meters == power_of(cluster.engine.state).meters
     assert again.state.economy == cluster.engine.state.economy
 
 
-def test_a_power_cap_leaves_jobs_what_idle_nodes_are_measured_to_leave() -> None:
-    cluster = Measured(mode="off", caps=[{"watts": 320}])
+def test_power_cap_subtracts_the_measured_idle_power() -> None:
+    cluster = MeteredCluster(mode="off", caps=[{"watts": 320}])
     assert [one.amount for one in cluster.engine.state.limits.caps] == [120]
     for minute in range(12):
         cluster.at(60 * minute + 1)
-        cluster.read(n1=150.0, n2=150.0)
+        cluster.submit_readings(n1=150.0, n2=150.0)
     assert [one.amount for one in cluster.engine.state.limits.caps] == [20]
 
 
-def test_a_node_that_boots_or_stops_is_not_measured() -> None:
-    cluster = Measured(stops=100)
+def test_booting_or_stopping_node_is_not_measured() -> None:
+    cluster = MeteredCluster(stops=100)
     cluster.at(135)
     assert cluster.phase("n2") == "stopping"
-    cluster.read(n2=555.0)
+    cluster.submit_readings(n2=555.0)
     assert "n2" not in power_of(cluster.engine.state).meters
     cluster.at(300)
     assert cluster.phase("n2") == "off"
-    cluster.read(n2=6.0)
+    cluster.submit_readings(n2=6.0)
     assert power_of(cluster.engine.state).meters["n2"].off == 6.0
