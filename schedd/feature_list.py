@@ -25,6 +25,7 @@ class Feature(NamedTuple):
 FEATURES: Final = (
     Feature("reservations", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
+    Feature("limits", {}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
     Feature("bookings", {}),

@@ -33,6 +33,7 @@ from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
 from schedd.predict import RunTimePredictor
+from schedd.wire import ResourceTypes
 
 __all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "read_settings", "save"]
 
@@ -261,10 +262,8 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
             state.by_slot[record.slot] = record
             state.array_hash[record.slot] = hash_array(record.facts.array)  # older ones do not have it
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
+    state.limits.types = ResourceTypes(state.server.resources)
     state.gather_limits()
-    state.limits.read_server(state.server)
-    for queue in state.queues.values():
-        state.limits.read_queue(queue)
     state.note_power()
     state.requests.set_shared(state.limits.shared)
     state.requests.set_types(state.limits.types)

@@ -16,7 +16,7 @@ from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_
 from schedd.policy.access import Access
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
-from schedd.wire import JobFacts, NodeChanged, Reserve
+from schedd.wire import JobFacts, NodeChanged, QueueFacts, Reserve, ServerFacts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -167,9 +167,13 @@ class Component(Generic[_S]):
     """Nodes that are up and get no new jobs, each with why."""
     site_changed: Callable[["EngineState"], None] | None = None
     """Called when another policy of the site is in force."""
-    limits: Callable[["EngineState"], Iterable[Limit]] | None = None
-    """Limits that hold beside those of the server and the site. The component calls ``gather_limits`` of the
-    state, and then ``limits_changed``, when they are others than before."""
+    limits: Callable[["EngineState"], Iterable[tuple[Limit, ...]]] | None = None
+    """Limits by their source: within one, a limit that names a user goes before one of each user. The
+    component calls ``gather_limits`` of the state, and then ``limits_changed``, when they have changed."""
+    queue_changed: Callable[["EngineState", QueueFacts | None, QueueFacts, str], None] | None = None
+    """Called with the queue as it was, the queue as it is, and the event."""
+    server_changed: Callable[["EngineState", ServerFacts, str], None] | None = None
+    """Called with what the server said of itself before, and the event."""
     must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | None] | None = None
     """Called before a job gets a place in the plan: what it must wait for; None: it may be planned."""
     must_wait_in_what_if: (
@@ -314,9 +318,9 @@ def leave_components(state: "EngineState", key: str) -> None:
             one.job_left_plan(state, key)
 
 
-def limits_of_components(state: "EngineState") -> tuple[Limit, ...]:
-    """The limits that components add."""
-    return tuple(limit for one in components() if one.limits is not None for limit in one.limits(state))
+def limits_of_components(state: "EngineState") -> tuple[tuple[Limit, ...], ...]:
+    """The limits of all components, by their source."""
+    return tuple(limits for one in components() if one.limits is not None for limits in one.limits(state))
 
 
 def rebuild_components(state: "EngineState") -> None:

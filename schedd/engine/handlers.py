@@ -41,6 +41,7 @@ from schedd.wire import (
     PlanImproved,
     PolicyChanged,
     QueueChanged,
+    ResourceTypes,
     RunAccepted,
     RunRefused,
     ServerChanged,
@@ -187,9 +188,9 @@ def _change_queue(state: EngineState, event: QueueChanged) -> None:
     queue = event.queue
     before = state.queues.get(queue.name)
     state.queues[queue.name] = queue
-    if before is None or before.limits != queue.limits:
-        odd = state.limits.read_queue(queue)
-        limits_changed(state, event.id, f"the limits of queue {queue.name} were changed", odd)
+    for one in components():
+        if one.queue_changed is not None:
+            one.queue_changed(state, before, queue, event.id)
     if before is None or before.defaults != queue.defaults:
         reevaluate_waiting(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
     if queue.priority != (before.priority if before is not None else 0):
@@ -202,13 +203,11 @@ def _change_queue(state: EngineState, event: QueueChanged) -> None:
 
 def _change_server(state: EngineState, event: ServerChanged) -> None:
     before, state.server = state.server, event.server
-    typed = before.resources != event.server.resources
-    if typed or before.limits != event.server.limits:
-        odd = list(state.limits.read_server(event.server))
-        for queue in state.queues.values() if typed else ():
-            odd += state.limits.read_queue(queue)
-        what = "types of resources" if typed else "limits"
-        limits_changed(state, event.id, f"the server's {what} were changed", odd)
+    if before.resources != event.server.resources:
+        state.limits.types = ResourceTypes(event.server.resources)
+    for one in components():
+        if one.server_changed is not None:
+            one.server_changed(state, before, event.id)
     if state.requests.set_types(state.limits.types):
         state.nevers.clear()  # they say amounts in the units of their types
         reevaluate_waiting(state, event.id, None, "the types of the server's resources were changed")

@@ -199,17 +199,17 @@ def test_cluster_wide_step_is_retried_with_a_snapshot(
         server.change_node(NodeFacts(name="n1", cpus=4))
         server.change_queue(QueueFacts(name="batch"))
         loop.submit([server.snapshot()]).result(WAIT)
-        monkeypatch.setattr(handlers, "limits_changed", failing_first(reevaluation.limits_changed))
+        monkeypatch.setattr(
+            "schedd.features.limits.rules.limits_changed", failing_first(reevaluation.limits_changed)
+        )
         changed = server.change_queue(QueueFacts(name="batch", limits={"max_running": "1"}))
         loop.submit(changed).result(WAIT)
         assert len(alert_texts(loop, "error")) == len(alert_texts(loop, "snapshot")) == 1
         assert loop.published.queues["batch"].limits == {}
         loop.submit([server.snapshot()]).result(WAIT)
         assert loop.published.queues["batch"].limits == {"max_running": "1"}
-        assert [
-            limit.amount
-            for limit in loop.call_between_batches(lambda e: e.state.limits.queues["batch"]).result(WAIT)
-        ] == [1]
+        sources = loop.call_between_batches(lambda e: e.state.limits.sources).result(WAIT)
+        assert [one.amount for limits in sources for one in limits if one.queue == "batch"] == [1]
 
 
 # ---- failures outside the engine call --------------------------------------------------------------

@@ -31,7 +31,6 @@ _KINDS: Final[Mapping[str, str]] = {
     "error": "an event could not be handled",
     "expected": "too many or too few jobs start by the time predicted for 90 % of them",
     "foreign": "another scheduler starts jobs; schedd starts no more",
-    "limit": "a limit of the server cannot be read and is not enforced",
     "log": "a part of the event log was lost; the plan continues from the server's state",
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
     "no_room": "a job is due where running jobs hold more than the plan says; it waits",
@@ -83,7 +82,6 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "black_hole": lambda state, about: about in state.black_holes,
     "expected": lambda state, about: about in inaccurate_estimates(state),
     "foreign": lambda state, _: bool(state.foreign),
-    "limit": lambda _state, _: True,  # until the limits are read again
     "resource": lambda _state, _: True,  # until the types are looked at again
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
     "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),

@@ -24,11 +24,10 @@ from schedd.policy.limits import (
     format_amount,
     format_limit,
     needs,
-    parse_server_limits,
     strictest,
 )
 from schedd.policy.recurrence import Recurrence, occurrences
-from schedd.wire import NO_TYPES, JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts
+from schedd.wire import NO_TYPES, JobFacts, NodeFacts, ResourceTypes
 
 __all__ = ["Drawn", "LimitBook", "binding", "caps_of", "claim_of", "room_of"]
 
@@ -118,10 +117,8 @@ def caps_of(economy: Economy, nodes: Iterable[NodeFacts]) -> tuple[tuple[Limit, 
 class LimitBook:
     """The limits in force, and those of them that are a pool of the plan."""
 
-    server: tuple[Limit, ...] = ()
-    queues: dict[str, tuple[Limit, ...]] = field(default_factory=dict)
-    site: tuple[Limit, ...] = ()
-    """The site's own, with the server's names of resources."""
+    sources: tuple[tuple[Limit, ...], ...] = ()
+    """Limits by their source: see ``strictest``."""
     pools: dict[str, Limit] = field(default_factory=dict)
     """By name of the pool."""
     caps: tuple[Limit, ...] = ()
@@ -129,8 +126,6 @@ class LimitBook:
     drawn: Drawn = Drawn()
     shared: frozenset[str] = frozenset()
     """Names of resources of the whole cluster."""
-    of_components: tuple[Limit, ...] = ()
-    """Limits that components add."""
     opened: dict[str, int] = field(default_factory=dict)
     """By pool that has windows: until when it is known when it is open."""
     types: ResourceTypes = NO_TYPES
@@ -138,36 +133,18 @@ class LimitBook:
     lowered: set[str] = field(default_factory=set)
     """Pools that may have become too small for what is planned."""
     _known: dict[tuple[str, ...], dict[str, Limit]] = field(default_factory=dict)
+    _limited: frozenset[str] = frozenset()
+    """Queues that have limits; empty: all."""
 
     def copy(self) -> "LimitBook":
         """For a fork of the plan."""
         return replace(
             self,
-            queues=dict(self.queues),
             pools=dict(self.pools),
             opened=dict(self.opened),
             lowered=set(),
             _known={},
         )
-
-    def read_server(self, server: ServerFacts) -> tuple[str, ...]:
-        """Take over the server's limits; returns what of them cannot be read."""
-        self.types = ResourceTypes(server.resources)
-        self.set_site(self.site)
-        self.server, odd = parse_server_limits(server.limits, types=self.types)
-        self._changed()
-        return odd
-
-    def read_queue(self, queue: QueueFacts) -> tuple[str, ...]:
-        """Take over a queue's limits; returns what of them cannot be read."""
-        self.queues[queue.name], odd = parse_server_limits(queue.limits, queue.name, self.types)
-        self._changed()
-        return odd
-
-    def set_site(self, limits: tuple[Limit, ...]) -> None:
-        """Take over the site's own limits."""
-        self.site = tuple(replace(limit, what=self.types.spelled(limit.what)) for limit in limits)
-        self._changed()
 
     def set_power(self, caps: tuple[Limit, ...], drawn: Drawn) -> bool:
         """Take over what power caps leave for jobs; returns whether that was something else before."""
@@ -177,20 +154,21 @@ class LimitBook:
         self._changed()
         return True
 
-    def set_of_components(self, limits: tuple[Limit, ...]) -> None:
-        """Replace the limits that components add."""
-        if limits != self.of_components:
-            self.of_components = limits
+    def set_sources(self, sources: tuple[tuple[Limit, ...], ...]) -> None:
+        """Replace the limits of all sources."""
+        if sources != self.sources:
+            self.sources = sources
             self._changed()
 
     @property
     def _all(self) -> Iterator[Limit]:
-        for limits in (self.server, *self.queues.values(), self.site, self.of_components):
+        for limits in self.sources:
             yield from limits
 
     def _changed(self) -> None:
         self._known.clear()
         self.shared = frozenset(limit.what for limit in self._all if limit.shared)
+        self._limited = frozenset(limit.queue for limit in self._all)
 
     @property
     def copies(self) -> dict[str, int]:
@@ -203,9 +181,7 @@ class LimitBook:
 
     def needs(self, plan: Plan, facts: JobFacts, understood: ParsedRequest, now: int) -> dict[str, int]:
         """What a job takes of which pools; those that the plan does not have yet are made."""
-        any_limit = (
-            self.server or self.site or self.of_components or self.caps or self.queues.get(facts.queue)
-        )
+        any_limit = self.caps or "" in self._limited or facts.queue in self._limited
         if not any_limit and facts.slot_limit is None:
             return {}
         claim = claim_of(facts, understood, self.shared, self.types)
@@ -251,11 +227,7 @@ class LimitBook:
         if found is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            sources = (
-                *(self.server, self.queues.get(claim.queue, ())),
-                *(self.site, self.of_components, self.caps),
-            )
-            found = self._known[key] = strictest(sources, claim)
+            found = self._known[key] = strictest((*self.sources, self.caps), claim)
         if claim.array and slot_limit is not None:
             own = Limit(amount=slot_limit, who="array", name=claim.array)
             return {**found, own.pool: own}

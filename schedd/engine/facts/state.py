@@ -359,7 +359,6 @@ class EngineState:
         tree = site.fair_share
         usage = Usage(tree.interval, tree.depth) if tree is not None else None
         state = cls(settings, Plan([], now), now, RequestReader(settings), policy, site, usage)
-        state.limits.set_site(site.limits)
         state.plan.spare_scarce(site.spare_scarce)
         state.fit_columns()
         state.predictor = RunTimePredictor() if settings.predict else None
@@ -462,7 +461,6 @@ class EngineState:
             self.usage.depth = tree.depth
         self.settings = replace(self.settings, site=dict(plain))
         self.site = site
-        self.limits.set_site(site.limits)
         self.plan.spare_scarce(site.spare_scarce)
         self.tariff, self.cost_check_due = None, self.now
         self.row_watts = self.economy_in_force = None
@@ -491,8 +489,8 @@ class EngineState:
         return as_planned_request(request, facts, self.gates, self.site.node_sets)
 
     def gather_limits(self) -> None:
-        """Take over the limits that components add now."""
-        self.limits.set_of_components(limits_of_components(self))
+        """Take over the limits of all components as they are now."""
+        self.limits.set_sources(limits_of_components(self))
 
     def refit(self, record: JobRecord) -> bool:
         """Let a job's slot need what its limits say now; returns whether that was something else before."""

@@ -61,13 +61,8 @@ def follow_queue(state: EngineState, event: str, queue: str, words: str) -> None
     _reevaluate_soon(state, _waiting(state, queue), event, words)
 
 
-def limits_changed(state: EngineState, event: str, words: str, odd: Iterable[str] = ()) -> None:
-    """Apply changed limits to jobs; ``odd`` are limits that cannot be parsed."""
-    state.alerts.pop(f"limit {words}", None)
-    for line in odd:
-        state.alert(
-            event, "limit", f"a limit of the server cannot be read and is not enforced: {line}", words
-        )
+def limits_changed(state: EngineState, event: str, words: str) -> None:
+    """Apply changed limits to jobs."""
     if state.requests.set_shared(state.limits.shared):
         reevaluate_waiting(state, event, None, words)
     follow_limits(state, event, words)

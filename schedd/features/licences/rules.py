@@ -18,9 +18,9 @@ def read_site(state: EngineState) -> None:
     licence_counts(state).set_polled(dict(state.site.polled))
 
 
-def counted_limits(state: EngineState) -> Iterable[Limit]:
+def counted_limits(state: EngineState) -> Iterable[tuple[Limit, ...]]:
     """Return the limits of all counted licences."""
-    return licence_counts(state).limits()
+    return (licence_counts(state).limits(),)
 
 
 def note_count(state: EngineState, event: ResourceCounted) -> None:
