@@ -25,13 +25,13 @@ def open_site(busy_cluster: TestClient) -> TestClient:
     return busy_cluster
 
 
-def put(client: TestClient, name: str, who: str = "", **body: Any) -> Any:
+def put_booking(client: TestClient, name: str, who: str = "", **body: Any) -> Any:
     headers = {"Authorization": f"Bearer {token(who)}"} if who else {}
     return client.put(f"{HERE}/{name}", json={**ASKED, **body}, headers=headers)
 
 
-def test_a_booking_is_created_shown_frozen_and_cancelled(open_site: TestClient) -> None:
-    made = put(open_site, "b")
+def test_booking_is_created_shown_frozen_and_cancelled(open_site: TestClient) -> None:
+    made = put_booking(open_site, "b")
     assert made.status_code == 200, made.text
     booking = made.json()["booking"]
     assert (booking["phase"], booking["start"], booking["cpus"]) == ("flexible", T + 100_000, 2)
@@ -44,10 +44,10 @@ def test_a_booking_is_created_shown_frozen_and_cancelled(open_site: TestClient) 
     assert open_site.post(f"{HERE}/b/freeze").status_code == 409
 
 
-def test_a_refused_booking_has_counter_offers_that_can_be_accepted(open_site: TestClient) -> None:
+def test_refused_booking_has_counter_offers_that_can_be_accepted(open_site: TestClient) -> None:
     wide: dict[str, Any] = {"request": "nodes=2:ppn=4", "ready": None, "deadline": None}
-    assert put(open_site, "a", **wide, start=T + 100_000).status_code == 200
-    refused = put(open_site, "b", **wide, start=T + 101_000)
+    assert put_booking(open_site, "a", **wide, start=T + 100_000).status_code == 200
+    refused = put_booking(open_site, "b", **wide, start=T + 101_000)
     assert refused.status_code == 409
     problem = refused.json()
     assert problem["type"].endswith("no-room")
@@ -62,7 +62,7 @@ def test_a_refused_booking_has_counter_offers_that_can_be_accepted(open_site: Te
 
 
 def test_bookings_need_the_sites_permission(busy_cluster: TestClient) -> None:
-    answer = put(busy_cluster, "b")
+    answer = put_booking(busy_cluster, "b")
     assert answer.status_code == 409
     assert "may book nothing" in answer.json()["detail"]
 
@@ -82,31 +82,31 @@ def test_bookings_need_the_sites_permission(busy_cluster: TestClient) -> None:
     ],
 )
 def test_invalid_bookings_are_refused(open_site: TestClient, body: dict[str, Any], said: str) -> None:
-    answer = put(open_site, "b", **body)
+    answer = put_booking(open_site, "b", **body)
     assert answer.status_code in (409, 422), answer.text
     assert said in answer.text
 
 
-def test_a_user_books_in_his_own_name_and_touches_his_own_alone(open_site: TestClient) -> None:
+def test_user_books_and_sees_only_own_bookings(open_site: TestClient) -> None:
     people = [
         (Bearer(name, "user"), hashlib.sha256(token(name).encode()).digest()) for name in ("ann", "bob")
     ]
     open_site.app.state.callers = Callers(Tokens(people))  # type: ignore[attr-defined]
-    assert put(open_site, "b", "ann").json()["booking"]["owner"] == "ann"
-    assert put(open_site, "c", "ann", owner="bob").status_code == 403
-    assert put(open_site, "c", "ann", transfer="fed.1.1").status_code == 403
+    assert put_booking(open_site, "b", "ann").json()["booking"]["owner"] == "ann"
+    assert put_booking(open_site, "c", "ann", owner="bob").status_code == 403
+    assert put_booking(open_site, "c", "ann", transfer="fed.1.1").status_code == 403
     bob = {"Authorization": f"Bearer {token('bob')}"}
     assert open_site.get(f"{HERE}/b", headers=bob).status_code == 404
     assert open_site.delete(f"{HERE}/b", headers=bob).status_code == 404
     assert open_site.get(HERE, headers=bob).json()["bookings"] == []
 
 
-def test_an_operator_compares_replanning_orders(open_site: TestClient) -> None:
+def test_operator_compares_replanning_orders(open_site: TestClient) -> None:
     wide: dict[str, Any] = {"request": "nodes=2:ppn=4", "deadline": T + 200_000, "freeze": 100}
     none = get(open_site, "/plan/booking-orders")
     assert (none["order"], {one["asked"] for one in none["orders"]}) == ("edf", {0})
-    assert put(open_site, "a", **wide).status_code == 200
-    assert put(open_site, "b", **{**wide, "deadline": T + 103_700}).status_code == 200
+    assert put_booking(open_site, "a", **wide).status_code == 200
+    assert put_booking(open_site, "b", **{**wide, "deadline": T + 103_700}).status_code == 200
     before = get(open_site, "/bookings")["bookings"]
     found = {one["order"]: one for one in get(open_site, "/plan/booking-orders")["orders"]}
     assert {name: (one["asked"], one["taken"], one["lost"]) for name, one in found.items()} == {
@@ -125,7 +125,7 @@ def test_comparing_orders_needs_the_role_operator(open_site: TestClient) -> None
     assert open_site.get(f"{MAIN}/plan/booking-orders", headers=user).status_code == 403
 
 
-def test_a_name_that_another_user_has_is_free_for_everybody_else(
+def test_users_may_have_bookings_with_the_same_name(
     open_site: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = {"ann": "a-token-of-ann", "bob": "a-token-of-bob"}

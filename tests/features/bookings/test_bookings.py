@@ -1,4 +1,4 @@
-"""Bookings: taken, refused with counter-offers, moved while they may; jobs in them; what is over."""
+"""Bookings: acceptance, counter-offers, moves, jobs inside, and expiry."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,8 +29,8 @@ from tests.engine.cluster import Cluster, T
 HOUR = 3_600
 
 
-class Site(Cluster):
-    """A cluster whose users may book."""
+class BookingCluster(Cluster):
+    """A cluster whose policy permits bookings."""
 
     def __init__(self, nodes: int = 2, rules: dict[str, Any] | None = None, **more: Any) -> None:
         site = {"bookings": {"most": 10, **(rules or {})}, **more.pop("site", {})}
@@ -55,7 +55,7 @@ class Site(Cluster):
         self.tell(Book(id=self.server.event_id(), time=self.server.now, name=name, **wanted))
         return self.booking(name)
 
-    def do(self, name: str, act: Any, option: int = 0) -> Booking:
+    def take_step(self, name: str, act: Any, option: int = 0) -> Booking:
         event = self.server.event_id()
         self.tell(BookingStep(id=event, time=self.server.now, name=name, act=act, option=option, by="ann"))
         return self.booking(name)
@@ -63,13 +63,13 @@ class Site(Cluster):
     def booking(self, name: str) -> Booking:
         return bookings_of(self.engine.state)[name]
 
-    def starts(self) -> dict[str, int]:
-        """Of those that hold cores, in seconds after the beginning."""
+    def booked_starts(self) -> dict[str, int]:
+        """Return the starts of bookings that hold cores, in seconds after T."""
         return {n: b.start - T for n, b in bookings_of(self.engine.state).items() if b.slots}
 
 
-def test_a_booking_keeps_its_cores_free_of_other_jobs_and_leaves_the_rest_of_the_node() -> None:
-    site = Site(nodes=1)
+def test_booking_reserves_its_cores_and_leaves_the_others_free() -> None:
+    site = BookingCluster(nodes=1)
     found = site.book("b", "1:ppn=3", within=(50, 200))
     assert (found.phase, found.start, found.cpus) == ("flexible", T + 50, 3)
     site.submit("1", "1:ppn=4", 100)
@@ -77,8 +77,8 @@ def test_a_booking_keeps_its_cores_free_of_other_jobs_and_leaves_the_rest_of_the
     assert (site.start("1"), site.start("2")) == (150, 0)
 
 
-def test_a_booking_takes_a_gap_and_moves_no_job() -> None:
-    site = Site(nodes=1)
+def test_booking_uses_a_gap_and_moves_no_job() -> None:
+    site = BookingCluster(nodes=1)
     site.submit("1", walltime=100)
     site.submit("2", walltime=100)
     assert site.book("b", within=(0, 250)).phase == "refused"
@@ -86,8 +86,8 @@ def test_a_booking_takes_a_gap_and_moves_no_job() -> None:
     assert site.start("2") == 100
 
 
-def test_bookings_are_closed_unless_the_site_opens_them() -> None:
-    cluster = Site(rules={"most": 0})
+def test_bookings_are_refused_unless_the_site_permits_them() -> None:
+    cluster = BookingCluster(rules={"most": 0})
     found = cluster.book("b")
     assert (found.phase, found.options) == ("refused", ())
     assert "may book nothing" in found.text
@@ -105,10 +105,10 @@ def test_bookings_are_closed_unless_the_site_opens_them() -> None:
         ({"most": 1}, {}, "has 1 bookings already"),
     ],
 )
-def test_what_the_site_does_not_allow_is_refused_in_words(
+def test_booking_beyond_the_site_rules_is_refused_with_a_reason(
     rules: dict[str, Any], asked: dict[str, Any], words: str
 ) -> None:
-    site = Site(rules=rules)
+    site = BookingCluster(rules=rules)
     if "most" in rules:
         site.book("a")
     found = site.book("b", **asked)
@@ -117,89 +117,89 @@ def test_what_the_site_does_not_allow_is_refused_in_words(
     assert not found.slots
 
 
-def test_a_refusal_comes_with_offers_before_and_after_the_nearest_first_and_one_call_takes_one() -> None:
-    site = Site(nodes=1)
+def test_refused_booking_gets_the_nearest_offers_first_and_one_can_be_accepted() -> None:
+    site = BookingCluster(nodes=1)
     site.book("a", within=(500, 600))
     refused = site.book("b", within=(450, 560))
     offers = [(one.start - T, one.stretch) for one in refused.options]
     assert offers[0] == (400, -0.5)
     assert (600, 1.4) in offers
     assert [abs(phi) for _, phi in offers] == sorted(abs(phi) for _, phi in offers)
-    assert site.starts() == {"a": 500}
-    taken = site.do("b", "accept", 1)
-    assert (taken.phase, site.starts()) == ("flexible", {"a": 500, "b": 400})
+    assert site.booked_starts() == {"a": 500}
+    taken = site.take_step("b", "accept", 1)
+    assert (taken.phase, site.booked_starts()) == ("flexible", {"a": 500, "b": 400})
 
 
-def test_an_offer_that_is_gone_is_refused_with_new_ones() -> None:
-    site = Site(nodes=1)
+def test_outdated_offer_is_refused_with_new_offers() -> None:
+    site = BookingCluster(nodes=1)
     site.book("a", within=(500, 600))
     site.book("b", within=(450, 560))
     site.book("c", within=(400, 500))
-    again = site.do("b", "accept", 1)
+    again = site.take_step("b", "accept", 1)
     assert (again.phase, again.text) == ("refused", "there is no room for it in its window")
     assert all(one.start != T + 400 for one in again.options)
 
 
-def test_flexible_bookings_make_way_within_their_windows() -> None:
-    site = Site(nodes=1)
+def test_flexible_bookings_move_within_their_windows_for_a_new_one() -> None:
+    site = BookingCluster(nodes=1)
     site.book("a", within=(100, 1000))
-    assert site.starts() == {"a": 100}
+    assert site.booked_starts() == {"a": 100}
     site.book("b", within=(100, 200))
-    assert site.starts() == {"a": 200, "b": 100}
+    assert site.booked_starts() == {"a": 200, "b": 100}
     assert site.booking("a").moves == ((T, -1, T + 100), (T, T + 100, T + 200))
 
 
-def test_a_booking_that_cannot_move_for_another_leaves_all_as_it_was() -> None:
-    site = Site(nodes=1)
+def test_refused_booking_leaves_other_bookings_unchanged() -> None:
+    site = BookingCluster(nodes=1)
     site.book("a", within=(100, 250))
     site.book("b", within=(250, 400))
     assert site.book("c", length=100, within=(100, 240)).phase == "refused"
-    assert site.starts() == {"a": 100, "b": 250}
+    assert site.booked_starts() == {"a": 100, "b": 250}
 
 
 @pytest.mark.parametrize(
     ("order", "first"),
-    # Who goes first: that with the nearer deadline, with less room to move; the bigger one, the older one.
+    # First: the nearer deadline (edf), the smaller flexibility (lff), the bigger booking (bjf).
     [("edf", "late"), ("lff", "late"), ("bjf", "big")],
 )
-def test_the_site_says_who_goes_first_when_bookings_are_planned_anew(order: str, first: str) -> None:
-    site = Site(nodes=1, rules={"order": order})
+def test_configured_order_decides_which_booking_is_replanned_first(order: str, first: str) -> None:
+    site = BookingCluster(nodes=1, rules={"order": order})
     site.book("big", length=200, within=(100, 1000))
     site.book("late", length=100, within=(100, 850))
     site.book("new", length=300, within=(100, 400))  # it fits only where `big` and `late` stand
-    assert site.starts()["new"] == 100
-    others = {name: start for name, start in site.starts().items() if name != "new"}
+    assert site.booked_starts()["new"] == 100
+    others = {name: start for name, start in site.booked_starts().items() if name != "new"}
     assert min(others, key=lambda name: others[name]) == first
 
 
-def test_by_age_nobody_moves_for_one_who_came_later() -> None:
-    site = Site(nodes=1, rules={"order": "fifo"})
+def test_under_fifo_no_booking_moves_for_a_later_one() -> None:
+    site = BookingCluster(nodes=1, rules={"order": "fifo"})
     site.book("a", within=(100, 1000))
     site.at(1)
     assert site.book("b", within=(100, 200)).phase == "refused"
-    assert site.starts() == {"a": 100}
+    assert site.booked_starts() == {"a": 100}
 
 
-def test_a_frozen_booking_stays_and_freezes_at_a_share_of_its_wait() -> None:
-    site = Site(nodes=1)
+def test_booking_freezes_after_its_share_of_the_wait_and_stays() -> None:
+    site = BookingCluster(nodes=1)
     site.book("a", within=(100, 1000), freeze=50)
     site.at(49)
     assert site.booking("a").phase == "flexible"
     site.at(50)
     assert site.booking("a").phase == "frozen"
     assert site.book("b", within=(100, 200)).phase == "refused"
-    assert site.starts() == {"a": 100}
+    assert site.booked_starts() == {"a": 100}
 
 
-def test_a_booking_can_be_frozen_at_once_or_by_request() -> None:
-    site = Site()
+def test_booking_can_be_frozen_at_once_or_on_request() -> None:
+    site = BookingCluster()
     assert site.book("a", freeze=0, within=(100, 1000)).phase == "frozen"
     site.book("b", within=(100, 1000))
-    assert site.do("b", "freeze").phase == "frozen"
+    assert site.take_step("b", "freeze").phase == "frozen"
 
 
-def test_jobs_of_a_booking_start_in_it_when_it_begins_and_others_wait() -> None:
-    site = Site(nodes=1)
+def test_jobs_start_inside_their_booking_and_others_wait() -> None:
+    site = BookingCluster(nodes=1)
     site.book("b", "1:ppn=4", 300, within=(100, 400))
     site.submit("1", "1:ppn=2", 100, resources={"x.advres": "b"})
     site.submit("2", "1:ppn=2", 100, resources={"x.flags": "ADVRES:b"})
@@ -224,10 +224,8 @@ def test_jobs_of_a_booking_start_in_it_when_it_begins_and_others_wait() -> None:
     ("owner", "booking", "runs"),
     [("ann", "b", [50]), ("ann", "", [0]), ("bob", "b", [0]), ("ann", "gone", [0])],
 )
-def test_a_job_that_was_handed_over_runs_in_the_booking_that_is_named_for_it(
-    owner: str, booking: str, runs: list[int]
-) -> None:
-    site = Site()
+def test_transferred_job_runs_in_its_named_booking(owner: str, booking: str, runs: list[int]) -> None:
+    site = BookingCluster()
     site.book("b", length=150, within=(50, 200))
     facts = SubmissionFacts(owner, "sleep 1", resources={"nodes": "1:ppn=4", "walltime": "100"})
     about: dict[str, Any] = {"time": T, "transfer": "fed.1.1"}
@@ -244,8 +242,8 @@ def test_a_job_that_was_handed_over_runs_in_the_booking_that_is_named_for_it(
     assert ("1" in site.booking("b").jobs) == (runs == [50])
 
 
-def test_a_job_altered_into_a_booking_is_promised_anew_and_breaks_nothing() -> None:
-    site = Site(nodes=1, slack=0)
+def test_job_altered_into_a_booking_gets_a_new_promise_without_a_breach() -> None:
+    site = BookingCluster(nodes=1, slack=0)
     site.book("b", "1:ppn=4", 300, within=(1_000, 2_000))
     for job in "12":
         site.submit(job, "1:ppn=4", 100)
@@ -258,8 +256,8 @@ def test_a_job_altered_into_a_booking_is_promised_anew_and_breaks_nothing() -> N
     assert (site.runs("2"), site.record("2").breaches) == ([1_000], ())
 
 
-def test_a_job_too_long_for_its_booking_runs_after_it_like_any_other() -> None:
-    site = Site(nodes=1)
+def test_job_too_long_for_its_booking_runs_after_it() -> None:
+    site = BookingCluster(nodes=1)
     site.book("b", length=100, within=(50, 150))
     site.submit("1", walltime=200, resources={"advres": "b"})
     site.at(60)
@@ -269,8 +267,8 @@ def test_a_job_too_long_for_its_booking_runs_after_it_like_any_other() -> None:
 
 
 @pytest.mark.parametrize(("resumed", "runs"), [(55, [55]), (65, [160]), (130, [160])])
-def test_a_late_job_holds_no_cores_beyond_the_end_of_its_booking(resumed: int, runs: list[int]) -> None:
-    site = Site(nodes=1)
+def test_late_job_uses_no_cores_after_the_end_of_its_booking(resumed: int, runs: list[int]) -> None:
+    site = BookingCluster(nodes=1)
     site.book("b", length=110, within=(50, 160))
     site.engine.pause("upgrade")
     site.submit("1", walltime=100, resources={"advres": "b"})
@@ -283,8 +281,8 @@ def test_a_late_job_holds_no_cores_beyond_the_end_of_its_booking(resumed: int, r
     assert site.runs("1") == runs
 
 
-def test_a_job_that_backs_off_beyond_what_is_left_of_its_booking_waits_for_its_end() -> None:
-    site = Site(nodes=1, refusal_wait=30)
+def test_job_in_backoff_past_its_latest_start_waits_until_the_booking_ends() -> None:
+    site = BookingCluster(nodes=1, refusal_wait=30)
     site.book("b", length=110, within=(50, 160))
     site.submit("1", walltime=100, resources={"advres": "b"})
     site.obeys = False
@@ -300,8 +298,8 @@ def test_a_job_that_backs_off_beyond_what_is_left_of_its_booking_waits_for_its_e
     assert site.runs("1") == [50, 160]
 
 
-def test_alerts_of_two_groups_are_two() -> None:
-    site = Site(nodes=2)
+def test_each_coallocation_has_its_own_alert() -> None:
+    site = BookingCluster(nodes=2)
     for name in ("x", "y"):
         site.book(name, within=(0, 100), transfer=f"h{name}", guard=10, freeze=0)
     site.at(12)
@@ -309,8 +307,8 @@ def test_alerts_of_two_groups_are_two() -> None:
     assert [(one.about, one.times) for one in opened] == [("hx", 1), ("hy", 1)]
 
 
-def test_a_job_that_waits_for_another_takes_its_place_in_a_booking_when_it_is_released() -> None:
-    site = Site(nodes=2)
+def test_released_dependent_job_starts_inside_its_booking() -> None:
+    site = BookingCluster(nodes=2)
     site.book("b", length=1000, within=(0, 1000))
     site.submit("1", walltime=300)
     site.submit("2", walltime=100, depend="afterok:1", state="H", holds="s", resources={"advres": "b"})
@@ -321,17 +319,17 @@ def test_a_job_that_waits_for_another_takes_its_place_in_a_booking_when_it_is_re
     assert site.runs("2") == [50]
 
 
-def test_a_job_that_waits_for_another_is_planned_behind_it_when_its_booking_is_given_back() -> None:
-    site = Site(nodes=2)
+def test_dependent_job_follows_its_predecessor_after_its_booking_is_cancelled() -> None:
+    site = BookingCluster(nodes=2)
     site.book("b", length=1000, within=(0, 1000))
     site.submit("1", walltime=300)
     site.submit("2", walltime=100, depend="afterok:1", state="H", holds="s", resources={"advres": "b"})
-    site.do("b", "cancel")
+    site.take_step("b", "cancel")
     assert site.start("2") == 300
 
 
-def test_a_job_that_was_moved_out_of_its_booking_starts_in_it_nevertheless() -> None:
-    site = Site(nodes=2)
+def test_job_moved_out_of_its_booking_still_starts_inside() -> None:
+    site = BookingCluster(nodes=2)
     site.book("b", length=1000, within=(0, 1000))
     site.engine.pause("upgrade")
     site.submit("1", walltime=100, resources={"advres": "b"})
@@ -349,8 +347,8 @@ def test_a_job_that_was_moved_out_of_its_booking_starts_in_it_nevertheless() -> 
     assert state.plan.node_names[begun.row] == node
 
 
-def test_what_jobs_of_a_booking_leave_is_still_kept_for_it() -> None:
-    site = Site(nodes=1, cpus=8)
+def test_cores_unused_by_jobs_of_a_booking_stay_reserved() -> None:
+    site = BookingCluster(nodes=1, cpus=8)
     site.book("b", "1:ppn=6", 1000, within=(0, 1000))
     site.submit("1", "1:ppn=4", 100, resources={"advres": "b"})
     assert site.runs("1") == [0]
@@ -361,8 +359,8 @@ def test_what_jobs_of_a_booking_leave_is_still_kept_for_it() -> None:
     assert site.start("2") == 1000
 
 
-def test_a_job_may_not_take_more_than_its_booking_has() -> None:
-    site = Site(nodes=1, cpus=8)
+def test_job_cannot_use_more_than_its_booking_holds() -> None:
+    site = BookingCluster(nodes=1, cpus=8)
     site.book("b", "1:ppn=4", 1000, within=(0, 1000))
     site.submit("1", "1:ppn=6", 100, resources={"advres": "b"})
     assert "room in reservation b" in site.view("1").why
@@ -370,19 +368,19 @@ def test_a_job_may_not_take_more_than_its_booking_has() -> None:
     assert site.runs("2") == [0]
 
 
-def test_a_booking_not_confirmed_in_time_is_given_up() -> None:
-    site = Site(nodes=1)
+def test_unconfirmed_booking_is_cancelled_after_its_timeout() -> None:
+    site = BookingCluster(nodes=1)
     site.book("b", within=(100, 200), until=T + 60)
     site.book("c", within=(300, 400), until=T + 60)
-    assert site.do("c", "confirm").confirmed
+    assert site.take_step("c", "confirm").confirmed
     site.at(61)
     assert (site.booking("b").phase, site.booking("c").phase) == ("cancelled", "flexible")
     site.submit("1", walltime=200)
     assert site.start("1") == 61
 
 
-def test_bookings_to_come_leave_a_node_that_goes_down_or_is_reserved() -> None:
-    site = Site(nodes=2)
+def test_future_booking_leaves_a_node_that_goes_down_or_is_reserved() -> None:
+    site = BookingCluster(nodes=2)
     site.book("b", within=(500, 2000), freeze=0)
     (first,) = (node for node, _ in site.booking("b").held)
     site.reserve("repair", first, start=100, end=5000)
@@ -393,18 +391,18 @@ def test_bookings_to_come_leave_a_node_that_goes_down_or_is_reserved() -> None:
     assert site.booking("b").start == T + 500
 
 
-def test_a_flexible_booking_moves_in_time_when_its_node_is_drained() -> None:
-    site = Site(nodes=2)
+def test_flexible_booking_moves_to_a_later_start_if_its_node_is_drained() -> None:
+    site = BookingCluster(nodes=2)
     site.book("b", within=(100, 2000))
     (first,) = (node for node, _ in site.booking("b").held)
     other = "n2" if first == "n1" else "n1"
     site.reserve("work", other, start=0, end=700)
     site.node(first, state="drain")
-    assert (site.starts()["b"], site.booking("b").held[0][0]) == (700, other)
+    assert (site.booked_starts()["b"], site.booking("b").held[0][0]) == (700, other)
 
 
-def test_bookings_go_over_a_checkpoint_and_a_clock_that_is_set_back() -> None:
-    site = Site(nodes=1)
+def test_bookings_survive_a_checkpoint_and_a_clock_set_back() -> None:
+    site = BookingCluster(nodes=1)
     site.book("b", "1:ppn=3", 1000, within=(0, 5000))
     site.submit("1", "1:ppn=2", 100, resources={"advres": "b"})
     site.book("c", within=(2000, 2050))
@@ -414,18 +412,18 @@ def test_bookings_go_over_a_checkpoint_and_a_clock_that_is_set_back() -> None:
     site.server.now = T - 500
     site.tell(ClockSet(id="c:1", time=T - 500))
     site.tell(site.server.snapshot())
-    assert set(site.starts()) == {"b", "d"}
+    assert set(site.booked_starts()) == {"b", "d"}
 
 
-def test_the_same_name_again_is_the_same_booking() -> None:
-    site = Site(nodes=1)
+def test_repeated_booking_request_is_the_same_booking() -> None:
+    site = BookingCluster(nodes=1)
     first = site.book("b", within=(100, 1000))
     again = site.book("b", within=(500, 1000))
     assert again.start == first.start
 
 
-def test_a_booking_costs_a_share_of_a_job_and_is_charged_when_it_begins() -> None:
-    site = Site(nodes=1, rules={"cost": 0.5}, site={"accounts": {"by": "user"}})
+def test_booking_costs_a_share_and_is_charged_at_its_start() -> None:
+    site = BookingCluster(nodes=1, rules={"cost": 0.5}, site={"accounts": {"by": "user"}})
     site.tell(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=2 * HOUR))
     assert site.book("b", "1:ppn=4", 1800, within=(100, 9000)).phase == "flexible"
     assert site.book("c", "1:ppn=4", 3600, within=(100, 9000)).text.startswith("account ann: 1.00 core-hours")
@@ -433,12 +431,12 @@ def test_a_booking_costs_a_share_of_a_job_and_is_charged_when_it_begins() -> Non
     account = account_book(site.engine.state).accounts["ann"]
     assert (account.charged, account_book(site.engine.state).held) == (HOUR, {})
     site.book("d", "1:ppn=4", 1800, within=(3000, 9000))
-    site.do("d", "cancel")
+    site.take_step("d", "cancel")
     assert account_book(site.engine.state).held == {}
 
 
-def test_under_a_queue_policy_nothing_is_booked() -> None:
-    site = Site(nodes=1, policy="fcfs")
+def test_queue_policy_refuses_bookings() -> None:
+    site = BookingCluster(nodes=1, policy="fcfs")
     assert "plans no starts" in site.book("b").text
 
 
@@ -446,14 +444,14 @@ def test_under_a_queue_policy_nothing_is_booked() -> None:
     ("order", "taken", "lost", "won"),
     [(Order.EDF, {"long", "short"}, 0, 1), (Order.FIFO, {"long"}, 0, 0), (Order.BJF, {"long"}, 0, 0)],
 )
-def test_each_order_says_what_it_would_make_of_the_same_bookings(
+def test_each_order_reports_its_result_for_the_same_bookings(
     order: Order, taken: set[str], lost: int, won: int
 ) -> None:
-    site = Site(nodes=1, rules={"order": "fifo"})
+    site = BookingCluster(nodes=1, rules={"order": "fifo"})
     site.submit("1", walltime=50)
     site.book("long", length=200, within=(100, 1000))
     assert site.book("short", length=100, within=(100, 250)).phase == "refused"
-    before = (site.starts(), site.start("1"))
+    before = (site.booked_starts(), site.start("1"))
     copy = site.engine.fork()
     found = ordered(copy.state, order)
     assert {name for name, one in bookings_of(copy.state).items() if one.phase != "refused"} == taken
@@ -463,12 +461,12 @@ def test_each_order_says_what_it_would_make_of_the_same_bookings(
     assert found.until == T + 1000
     assert found.core_hours == pytest.approx(hours)
     assert found.used == pytest.approx((50 * 4 + hours * 3_600) / 4_000)
-    assert (site.starts(), site.start("1")) == before
+    assert (site.booked_starts(), site.start("1")) == before
     assert copy.state.plan.start(copy.state.records["1"].slot) == T
 
 
-def test_what_is_frozen_or_can_be_taken_no_more_is_not_booked_anew() -> None:
-    site = Site(nodes=1, rules={"order": "fifo"})
+def test_frozen_or_expired_bookings_are_not_replanned() -> None:
+    site = BookingCluster(nodes=1, rules={"order": "fifo"})
     site.book("fixed", length=100, within=(100, 200), freeze=0)
     site.book("late", length=100, within=(100, 200))
     site.at(101)
@@ -476,13 +474,16 @@ def test_what_is_frozen_or_can_be_taken_no_more_is_not_booked_anew() -> None:
     assert (found.asked, found.taken, found.core_hours, found.used) == (0, 0, 0.0, 0.0)
 
 
-def test_an_order_that_would_lose_a_booking_says_so_and_what_is_held_for_it_counts_once() -> None:
-    site = Site(nodes=1, rules={"order": "edf", "cost": 0.5}, site={"accounts": {"by": "user"}})
+def test_order_comparison_reports_lost_bookings_and_counts_held_amounts_once() -> None:
+    site = BookingCluster(nodes=1, rules={"order": "edf", "cost": 0.5}, site={"accounts": {"by": "user"}})
     site.tell(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=1200))
     site.book("long", length=400, within=(100, 1000))
     site.book("short", length=200, within=(100, 300))
     held = dict(account_book(site.engine.state).holds)
-    assert (site.starts(), sum(amount for _, amount in held.values())) == ({"long": 300, "short": 100}, 1200)
+    assert (site.booked_starts(), sum(amount for _, amount in held.values())) == (
+        {"long": 300, "short": 100},
+        1200,
+    )
     for order, lost in ((Order.EDF, 0), (Order.FIFO, 1)):
         copy = site.engine.fork()
         found = ordered(copy.state, order)
@@ -492,8 +493,8 @@ def test_an_order_that_would_lose_a_booking_says_so_and_what_is_held_for_it_coun
 
 
 @pytest.mark.parametrize("resources", [{"advres": "b"}, {"x.advres": "b"}, {"x.flags": "ADVRES:b"}])
-def test_a_job_that_names_no_booking_of_its_owner_waits_until_there_is_one(resources: dict[str, str]) -> None:
-    site = Site(nodes=2)
+def test_job_with_an_unknown_booking_waits_until_it_exists(resources: dict[str, str]) -> None:
+    site = BookingCluster(nodes=2)
     site.submit("1", walltime=50, resources=resources)
     site.book("b", owner="bob", within=(0, 100))
     site.submit("2", walltime=50, resources=resources)
@@ -508,8 +509,8 @@ def test_a_job_that_names_no_booking_of_its_owner_waits_until_there_is_one(resou
     assert site.runs("2") == [151]
 
 
-def test_a_job_that_names_an_administrators_reservation_runs_nowhere_else_and_is_told_what_to_do() -> None:
-    site = Site(nodes=2)
+def test_job_that_names_an_admin_reservation_waits_with_a_remedy() -> None:
+    site = BookingCluster(nodes=2)
     site.tell(Reserve(id="r:1", time=T, name="school", start=T, end=T + HOUR, nodes=("n1",), users=("ann",)))
     site.submit("1", resources={"x.flags": "ADVRES:school"})
     assert site.runs("1") == []
@@ -519,8 +520,8 @@ def test_a_job_that_names_an_administrators_reservation_runs_nowhere_else_and_is
     assert site.runs("1") == [0]
 
 
-def test_a_job_whose_booking_is_long_over_does_not_wait_for_it() -> None:
-    site = Site(nodes=1)
+def test_job_does_not_wait_for_an_expired_booking() -> None:
+    site = BookingCluster(nodes=1)
     site.book("b", length=100, within=(0, 100))
     site.submit("1", walltime=200, resources={"advres": "b"}, state="H", holds="u")
     site.at(3 * 86_400)

@@ -13,7 +13,7 @@ from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
 
 
-def script(path: Path, text: str) -> list[str]:
+def write_script(path: Path, text: str) -> list[str]:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return [str(path)]
@@ -36,19 +36,19 @@ def clusters(count: Path) -> Iterator[Clusters]:
     found.stop()
 
 
-def copies(clusters: Clusters) -> dict[str, int]:
+def licence_copies(clusters: Clusters) -> dict[str, int]:
     return clusters["main"].call_between_batches(lambda engine: engine.state.limits.copies).result(10)
 
 
 def wait_for(clusters: Clusters, amount: int) -> None:
     end = time.monotonic() + 120
-    while copies(clusters) != {"matlab": amount}:
-        assert time.monotonic() < end, copies(clusters)
+    while licence_copies(clusters) != {"matlab": amount}:
+        assert time.monotonic() < end, licence_copies(clusters)
         time.sleep(0.01)
 
 
 def test_count_is_read_from_the_first_line(tmp_path: Path) -> None:
-    assert read_count(script(tmp_path / "s", "echo ' 12 '; echo 13")) == 12
+    assert read_count(write_script(tmp_path / "s", "echo ' 12 '; echo 13")) == 12
     assert read_count(["echo", "0"]) == 0
 
 
@@ -70,15 +70,15 @@ def test_invalid_count_is_an_error_with_a_reason(
     if "sleep" in text:
         monkeypatch.setattr("schedd.features.licences.background._PATIENCE", 0.2)
     with pytest.raises(PollError, match=said):
-        read_count(script(tmp_path / "s", text))
+        read_count(write_script(tmp_path / "s", text))
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
+def test_missing_program_is_named_in_the_error() -> None:
     with pytest.raises(PollError, match=r"/no/program: No such file"):
         read_count(["/no/program"])
 
 
-def test_the_daemons_environment_is_not_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_does_not_get_the_daemons_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEDD_SECRET", "1")
     assert read_count(["sh", "-c", "echo ${SCHEDD_SECRET:-0}"]) == 0
 
@@ -104,4 +104,4 @@ def test_failed_poll_keeps_the_last_count_and_is_logged(
     poller.poll_licences(now + 10)
     poller.poll_licences(now + 15)
     assert capsys.readouterr().out.count("the count of a licence is old") == 1
-    assert copies(clusters) == {"matlab": 9}
+    assert licence_copies(clusters) == {"matlab": 9}

@@ -13,7 +13,7 @@ from schedd.wire import Reserve
 from tests.engine.cluster import Cluster, T
 
 
-def reserve(cluster: Cluster, name: str, start: int, end: int | None, **more: object) -> None:
+def make_reservation(cluster: Cluster, name: str, start: int, end: int | None, **more: object) -> None:
     until = T + end if end is not None else None
     event = Reserve(
         id=cluster.server.event_id(),
@@ -26,41 +26,41 @@ def reserve(cluster: Cluster, name: str, start: int, end: int | None, **more: ob
     cluster.tell(event)
 
 
-def featured() -> Cluster:
-    """n1 and n2 are big, n3 is not."""
+def cluster_with_features() -> Cluster:
+    """Return a cluster of three nodes; n1 and n2 have the feature big."""
     cluster = Cluster(nodes=3)
     for name in ("n1", "n2"):
         cluster.node(name, properties=("big",))
     return cluster
 
 
-def test_a_reservation_is_no_part_of_what_the_plan_is_worth() -> None:
-    cluster = featured()
+def test_reservations_do_not_change_plan_metrics() -> None:
+    cluster = cluster_with_features()
     cluster.submit("1", "1:ppn=4")
-    before = worth(cluster.engine)
-    reserve(cluster, "r", 10_000, None, everywhere=True)
-    reserve(cluster, "s", 20_000, 30_000, features=("big",))
-    assert worth(cluster.engine) == before
-    assert worth(Engine.restore(cluster.engine.checkpoint())) == before
+    before = plan_values(cluster.engine)
+    make_reservation(cluster, "r", 10_000, None, everywhere=True)
+    make_reservation(cluster, "s", 20_000, 30_000, features=("big",))
+    assert plan_values(cluster.engine) == before
+    assert plan_values(Engine.restore(cluster.engine.checkpoint())) == before
 
 
-def worth(engine: Engine) -> dict[str, float]:
+def plan_values(engine: Engine) -> dict[str, float]:
     state = engine.state
     return Evaluation(state.plan, state.columns, state.now).values().as_dict()
 
 
-def test_a_reservation_of_a_feature_is_of_all_nodes_that_have_it() -> None:
-    cluster = featured()
-    reserve(cluster, "r", 0, 500, features=("big",))
+def test_feature_reservation_covers_all_nodes_with_the_feature() -> None:
+    cluster = cluster_with_features()
+    make_reservation(cluster, "r", 0, 500, features=("big",))
     cluster.submit("1", "1:ppn=4:big")
     cluster.submit("2", "1:ppn=4")
     assert (cluster.start("1"), cluster.start("2"), cluster.where("2")) == (500, 0, ["n3"])
 
 
-def test_a_node_that_comes_later_or_gets_the_feature_is_taken_in() -> None:
-    cluster = featured()
-    reserve(cluster, "r", 0, 500, features=("big",))
-    reserve(cluster, "s", 1000, 2000, everywhere=True)
+def test_reservation_includes_new_nodes_and_nodes_that_get_the_feature() -> None:
+    cluster = cluster_with_features()
+    make_reservation(cluster, "r", 0, 500, features=("big",))
+    make_reservation(cluster, "s", 1000, 2000, everywhere=True)
     cluster.node("n4", properties=("big",))
     cluster.submit("1", "n4:ppn=4")
     cluster.submit("2", "n4:ppn=4", 501)
@@ -72,11 +72,11 @@ def test_a_node_that_comes_later_or_gets_the_feature_is_taken_in() -> None:
     assert cluster.start("3") == 0
 
 
-def test_a_reservation_everywhere_stops_all_but_moves_nobody_who_runs() -> None:
+def test_reservation_everywhere_blocks_starts_but_not_running_jobs() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", walltime=300)
     cluster.submit("2", "2:ppn=4")
-    reserve(cluster, "r", 100, 400, everywhere=True)
+    make_reservation(cluster, "r", 100, 400, everywhere=True)
     assert (cluster.view("1").state, cluster.start("2")) == ("running", 400)
     assert cluster.at_risk("2") == "reservation made by an admin"
     change = cluster.view("2").last_change
@@ -93,12 +93,12 @@ WHO: list[tuple[dict[str, object], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("access", "who"), WHO)
-def test_only_those_on_the_access_list_use_reserved_nodes(
+def test_only_jobs_on_the_access_list_use_reserved_nodes(
     access: dict[str, object], who: dict[str, Any]
 ) -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("early", "1:ppn=4", 50, owner="eve", queue="other")
-    reserve(cluster, "r", 0, 1000, nodes=("n1", "n2"), **access)
+    make_reservation(cluster, "r", 0, 1000, nodes=("n1", "n2"), **access)
     cluster.submit("1", **who)
     cluster.submit("2", owner="eve", queue="other")
     cluster.submit("3", "2:ppn=1", **who)
@@ -110,12 +110,12 @@ def test_only_those_on_the_access_list_use_reserved_nodes(
     )
 
 
-def test_jobs_planned_before_the_reservation_keep_their_places_if_they_are_on_its_list() -> None:
+def test_planned_jobs_on_the_access_list_keep_their_places() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1", walltime=500)
     cluster.submit("2")
     cluster.submit("3", owner="eve")
-    reserve(cluster, "r", 0, 1000, nodes=("n1",), users=("ann",))
+    make_reservation(cluster, "r", 0, 1000, nodes=("n1",), users=("ann",))
     assert (cluster.start("2"), cluster.start("3")) == (500, 1000)
     cluster.at(500)
     assert cluster.runs("2") == [500]
@@ -123,10 +123,10 @@ def test_jobs_planned_before_the_reservation_keep_their_places_if_they_are_on_it
     assert cluster.runs("3") == [1000]
 
 
-def test_two_access_lists_do_not_let_each_other_in() -> None:
+def test_access_lists_do_not_admit_each_others_users() -> None:
     cluster = Cluster(nodes=2)
-    reserve(cluster, "a", 0, 1000, nodes=("n1",), users=("ann",))
-    reserve(cluster, "b", 0, 2000, nodes=("n2",), users=("bob",))
+    make_reservation(cluster, "a", 0, 1000, nodes=("n1",), users=("ann",))
+    make_reservation(cluster, "b", 0, 2000, nodes=("n2",), users=("bob",))
     for job, owner in (("1", "ann"), ("2", "bob"), ("3", "eve"), ("4", "ann"), ("5", "bob")):
         cluster.submit(job, owner=owner)
     assert [cluster.where(job) for job in "12345"] == [["n1"], ["n2"], ["n1"], ["n1"], ["n2"]]
@@ -136,10 +136,10 @@ def test_two_access_lists_do_not_let_each_other_in() -> None:
     assert cluster.start("3") == 200
 
 
-def test_a_gate_is_used_again_by_another_list() -> None:
+def test_gate_is_reused_for_another_access_list() -> None:
     cluster = Cluster(nodes=1)
     for i, user in enumerate(("ann", "bob", "eve")):
-        reserve(cluster, "r", 0, 1000, nodes=("n1",), users=(user,))
+        make_reservation(cluster, "r", 0, 1000, nodes=("n1",), users=(user,))
         assert len(cluster.engine.state.gates) == 1
         job = str(i)
         for other in ("ann", "bob", "eve"):
@@ -151,9 +151,9 @@ def test_a_gate_is_used_again_by_another_list() -> None:
                 cluster.tell(*cluster.server.delete(f"{job}{other}"))
 
 
-def test_nodes_kept_for_short_jobs_take_no_longer_ones() -> None:
+def test_nodes_reserved_for_short_jobs_refuse_longer_jobs() -> None:
     cluster = Cluster(nodes=2)
-    reserve(cluster, "quick", 0, None, nodes=("n1",), shorter=300, queues=("urgent",))
+    make_reservation(cluster, "quick", 0, None, nodes=("n1",), shorter=300, queues=("urgent",))
     for job, walltime in (("1", 301), ("2", 300), ("3", 20)):
         cluster.submit(job, walltime=walltime)
     cluster.submit("4", walltime=None)  # its length is not known to be short
@@ -162,9 +162,9 @@ def test_nodes_kept_for_short_jobs_take_no_longer_ones() -> None:
     assert [cluster.start(job) for job in "12345"] == [0, 0, 300, 301, 320]
 
 
-def test_a_job_that_is_made_longer_leaves_what_is_kept_for_short_ones() -> None:
+def test_lengthened_job_leaves_nodes_reserved_for_short_jobs() -> None:
     cluster = Cluster(nodes=2)
-    reserve(cluster, "quick", 100, None, nodes=("n1",), shorter=300)
+    make_reservation(cluster, "quick", 100, None, nodes=("n1",), shorter=300)
     cluster.submit("1", walltime=100)
     cluster.submit("2", walltime=400)
     cluster.submit("3", walltime=300)
@@ -179,9 +179,9 @@ def test_a_job_that_is_made_longer_leaves_what_is_kept_for_short_ones() -> None:
 WHOLE = {"naccesspolicy": "singlejob"}
 
 
-def test_whole_nodes_are_given_to_those_on_the_access_list() -> None:
+def test_exclusive_jobs_on_the_access_list_get_whole_reserved_nodes() -> None:
     cluster = Cluster(nodes=2)
-    reserve(cluster, "r", 0, 1000, nodes=("n1",), users=("ann",))
+    make_reservation(cluster, "r", 0, 1000, nodes=("n1",), users=("ann",))
     cluster.submit("1", "1:ppn=1", resources=WHOLE)
     cluster.submit("2", "1:ppn=1", resources=WHOLE, owner="bob")
     cluster.submit("3", "1:ppn=1", resources=WHOLE, owner="bob")
@@ -196,17 +196,17 @@ def test_whole_nodes_are_given_to_those_on_the_access_list() -> None:
 
 
 @pytest.mark.parametrize("owner", ["ann", "bob"])
-def test_whole_nodes_planned_before_a_reservation_are_kept_by_those_on_its_list(owner: str) -> None:
+def test_planned_exclusive_jobs_on_the_access_list_keep_their_nodes(owner: str) -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("0", walltime=50)
     cluster.submit("1", "1:ppn=2", resources=WHOLE, owner=owner)
     cluster.submit("2", "1:ppn=2", resources=WHOLE, owner=owner)
-    reserve(cluster, "r", 100, 1000, nodes=("n1",), users=("ann",))
+    make_reservation(cluster, "r", 100, 1000, nodes=("n1",), users=("ann",))
     kept = (50, 150) if owner == "ann" else (1000, 1100)
     assert (cluster.start("1"), cluster.start("2")) == kept
     # The list may change while they run, or are planned; whoever runs goes on.
     cluster.at(60)
-    reserve(cluster, "r", 100, 1000, nodes=("n1",), users=("eve",))
+    make_reservation(cluster, "r", 100, 1000, nodes=("n1",), users=("eve",))
     assert cluster.start("2") == (1000 if owner == "ann" else 1100)
     cluster.unreserve("r")
     assert cluster.start("2") == (150 if owner == "ann" else 160)
@@ -216,7 +216,7 @@ def test_whole_nodes_planned_before_a_reservation_are_kept_by_those_on_its_list(
 def test_too_many_access_lists_are_refused_by_name() -> None:
     cluster = Cluster(nodes=1)
     for i in range(17):
-        reserve(cluster, f"r{i}", 10 * i, 10 * i + 5, nodes=("n1",), users=(f"u{i}",))
+        make_reservation(cluster, f"r{i}", 10 * i, 10 * i + 5, nodes=("n1",), users=(f"u{i}",))
     assert cluster.alerts("reservation") == [
         "reservation r16 was not made: at most 16 different access lists are allowed"
     ]
@@ -224,8 +224,8 @@ def test_too_many_access_lists_are_refused_by_name() -> None:
 
 
 def test_reservations_and_access_survive_a_checkpoint() -> None:
-    cluster = featured()
-    reserve(cluster, "r", 100, 1000, features=("big",), users=("ann",), reason="course")
+    cluster = cluster_with_features()
+    make_reservation(cluster, "r", 100, 1000, features=("big",), users=("ann",), reason="course")
     cluster.submit("1", owner="eve", walltime=200)
     engine = Engine.restore(cluster.engine.checkpoint())
     assert engine.checkpoint() == cluster.engine.checkpoint()
@@ -237,11 +237,11 @@ def test_reservations_and_access_survive_a_checkpoint() -> None:
     assert reservations_of(cluster.engine.state)["r"].nodes == ("n1", "n2", "n5")
 
 
-def test_a_reservation_that_is_asked_for_anew_has_its_own_nodes_and_none_of_anothers() -> None:
+def test_altered_reservation_may_use_its_own_nodes_but_not_those_reserved_by_others() -> None:
     cluster = Cluster(nodes=3)
     both = ("R7", "R8")
-    reserve(cluster, "R7.s", 100, 600, nodes=("n1",), queues=(*both, "R7:anew"))
-    reserve(cluster, "R8.s", 500, 560, nodes=("n2",), queues=(*both, "R8:anew"))
+    make_reservation(cluster, "R7.s", 100, 600, nodes=("n1",), queues=(*both, "R7:anew"))
+    make_reservation(cluster, "R8.s", 500, 560, nodes=("n2",), queues=(*both, "R8:anew"))
     asked = {"nodes": "", "select": "2:ncpus=4", "place": "scatter"}
     more: dict[str, Any] = {"family": "openpbs", "walltime": 50, "not_before": T + 500, "resources": asked}
     cluster.submit("1", queue="R7:anew", **more)
@@ -251,7 +251,7 @@ def test_a_reservation_that_is_asked_for_anew_has_its_own_nodes_and_none_of_anot
     assert cluster.view("2").planned_start == T + 560, "n2 is another's until then"
 
 
-def test_a_job_that_ends_as_a_reservation_begins_is_not_in_its_way() -> None:
+def test_job_that_ends_at_the_start_does_not_block_a_reservation() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1", walltime=100)
     view = cluster.view("1")
@@ -265,7 +265,7 @@ def test_a_job_that_ends_as_a_reservation_begins_is_not_in_its_way() -> None:
     assert found == [["1"], []]
 
 
-def test_a_reservation_that_is_told_again_moves_nothing() -> None:
+def test_repeated_reservation_event_moves_nothing() -> None:
     cluster = Cluster(nodes=2)
     once = Reserve(id="r:1", time=T, name="R1", nodes=("n1",), start=T + 100, end=T + 200, reason="")
     cluster.tell(once)

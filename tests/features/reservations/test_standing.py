@@ -1,4 +1,4 @@
-"""Standing reservations of the site, as the engine makes and lifts them."""
+"""Standing reservations of the site: creation, expiry and removal by the engine."""
 
 from typing import Any
 
@@ -13,28 +13,28 @@ def maintenance(first: int, last: int, rule: str = "", **more: Any) -> dict[str,
     return {"reservations": {"maint": {"everywhere": True, "reason": "new disks", **window, **more}}}
 
 
-def names(engine: Engine) -> list[str]:
+def reservation_names(engine: Engine) -> list[str]:
     return sorted(reservations_of(engine.state))
 
 
-def test_jobs_are_planned_around_windows_that_come_again() -> None:
+def test_jobs_are_planned_around_recurring_windows() -> None:
     cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY;COUNT=3"))
     cluster.submit("1", walltime=2 * HOUR)
     cluster.submit("2", walltime=3 * HOUR)
     cluster.submit("3", walltime=20 * HOUR)
     cluster.submit("4", walltime=23 * HOUR)
     assert [cluster.start(job) for job in "1234"] == [0, 4 * HOUR, 2 * DAY - 20 * HOUR, 2 * DAY + 4 * HOUR]
-    assert len(names(cluster.engine)) == 3
-    assert names(cluster.engine)[0].startswith("maint@2023-11-15T00:13Z")
+    assert len(reservation_names(cluster.engine)) == 3
+    assert reservation_names(cluster.engine)[0].startswith("maint@2023-11-15T00:13Z")
 
 
-def test_a_window_is_over_and_the_next_comes_near() -> None:
+def test_expired_window_is_replaced_by_the_next() -> None:
     cluster = Cluster(nodes=1, site=maintenance(DAY, DAY + HOUR, "FREQ=WEEKLY"))
-    assert len(names(cluster.engine)) == 9, "of 60 days ahead"
-    first = names(cluster.engine)[0]
+    assert len(reservation_names(cluster.engine)) == 9, "of 60 days ahead"
+    first = reservation_names(cluster.engine)[0]
     cluster.at(30 * DAY)
-    assert len(names(cluster.engine)) == 8, "from day 36 to day 85"
-    assert first not in names(cluster.engine)
+    assert len(reservation_names(cluster.engine)) == 8, "from day 36 to day 85"
+    assert first not in reservation_names(cluster.engine)
     cluster.submit("1", walltime=6 * DAY + 1)
     assert cluster.start("1") == 36 * DAY + HOUR
 
@@ -54,16 +54,16 @@ def test_only_some_nodes_are_reserved() -> None:
     assert [share.node for share in cluster.view("2").planned_nodes] == ["n2"]
 
 
-def test_reservations_go_on_after_a_checkpoint_and_are_not_made_twice() -> None:
+def test_standing_reservations_survive_a_checkpoint_without_duplicates() -> None:
     cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY"))
     again = Engine.restore(cluster.engine.checkpoint())
-    before, made = names(again), again.state.change_number
+    before, made = reservation_names(again), again.state.change_number
     again.handle([], T + 60)
-    assert names(again) == before
+    assert reservation_names(again) == before
     assert again.state.change_number == made
 
 
-def test_what_the_site_no_longer_wants_is_lifted_and_what_people_made_stays() -> None:
+def test_removed_site_reservation_is_lifted_and_manual_ones_stay() -> None:
     cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY"))
     cluster.reserve("mine", "n1", start=50 * HOUR, end=51 * HOUR)
     cluster.submit("1", walltime=3 * HOUR)
@@ -73,13 +73,13 @@ def test_what_the_site_no_longer_wants_is_lifted_and_what_people_made_stays() ->
     )
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
     cluster.tell()
-    assert [name.partition("@")[0] for name in names(cluster.engine)] == ["maint", "mine"]
+    assert [name.partition("@")[0] for name in reservation_names(cluster.engine)] == ["maint", "mine"]
     assert cluster.start("1") == 0
 
 
-def test_before_there_are_nodes_nothing_is_reserved_and_nobody_is_alarmed() -> None:
+def test_missing_nodes_cause_no_reservation_and_no_alert() -> None:
     site = maintenance(0, DAY, everywhere=False, nodes=["n1"])
     engine = Engine(EngineSettings(site=site, validate=True), T)
     assert engine.handle([], T).decisions == ()
-    assert names(engine) == []
+    assert reservation_names(engine) == []
     assert engine.next_wake is None
