@@ -28,8 +28,8 @@ Time = Annotated[FloatSeconds, Field(gt=0)]
 _MOVED = {
     ("run", "per_second"): "start_rate in [clusters.NAME] of schedd.toml",
     ("run", "per_node"): "start_rate_node in [clusters.NAME] of schedd.toml",
-    ("tell", "threshold"): "tell_threshold in [clusters.NAME] of schedd.toml",
-    ("tell", "per_second"): "tell_rate in [clusters.NAME] of schedd.toml",
+    ("tell", "threshold"): "publish_threshold in [clusters.NAME] of schedd.toml",
+    ("tell", "per_second"): "publish_rate in [clusters.NAME] of schedd.toml",
 }
 """What the daemon decides, and had a setting in both files: docs/developers/decisions/011."""
 

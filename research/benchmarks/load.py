@@ -138,7 +138,7 @@ def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> Ev
             storm.settle()
         daemon.stop(kill=True)
         tell("recovering and checking the plan")
-        restart = daemon.start(tell_rate=0)  # what is told would keep the plan's generation growing
+        restart = daemon.start(publish_rate=0)  # what is told would keep the plan's generation growing
         nodes = cluster(load.profile, load.nodes)
         placed, checked = check_plan(daemon, nodes, site.present(), load.seed)
         warnings = len(daemon.troubles())

@@ -143,7 +143,9 @@ class _Fragments:
 def run_case(case: Case, *, spare: bool) -> dict[str, Any]:
     """Replay a case by one rule; waits in seconds."""
     prepared = prepare(case.selection, case.site)
-    settings = EngineSettings(site={"spare_scarce": spare}, end_allowance=0, tell=False, search_every=0)
+    settings = EngineSettings(
+        site={"spare_scarce": spare}, end_allowance=0, publish_starts=False, search_every=0
+    )
     began = process_time()
     fragments = _Fragments({node.name: node.cpus for node in case.site.nodes})
     simulation = Simulation(prepared, settings, teller=fragments)

@@ -111,7 +111,9 @@ class _Desk:
 
     def __init__(self, wishes: Sequence[Asked], order: str, freeze: int, accept: float | None) -> None:
         rules = {"most": len(wishes) + 1, "longest": 1 << 30, "ahead": 1 << 30, "order": order}
-        settings = EngineSettings(site={"bookings": rules}, end_allowance=0, tell=False, search_every=0)
+        settings = EngineSettings(
+            site={"bookings": rules}, end_allowance=0, publish_starts=False, search_every=0
+        )
         self._engine = Engine(settings, _BEGIN)
         self._wishes, self._freeze, self._accept = wishes, freeze, accept
         self._ends: list[tuple[int, int]] = []

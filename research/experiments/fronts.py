@@ -119,7 +119,9 @@ def volumes(prepared: Prepared, waiting: int, seconds: Sequence[float], seeds: i
 
 
 def _case(prepared: Prepared, waiting: int) -> _Case:
-    settings = EngineSettings(site=dict(_SITE), slack=_SLACK, end_allowance=0, tell=False, search_every=0)
+    settings = EngineSettings(
+        site=dict(_SITE), slack=_SLACK, end_allowance=0, publish_starts=False, search_every=0
+    )
     engine = Engine(settings, _BEGIN)
     nodes = [
         replace(node, properties=("thrifty",) if i % 2 else ()) for i, node in enumerate(prepared.site.nodes)

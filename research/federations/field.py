@@ -96,7 +96,7 @@ class Place:
             slack=slack.seconds,
             slack_share=slack.share,
             end_allowance=0,
-            tell=False,
+            publish_starts=False,
             repair_slice=1 << 60,
             log_batches=1,
             hole_failures=0,

@@ -186,7 +186,7 @@ class JobMoment:
     """Something that happened to a job."""
 
     time: int
-    kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
+    kind: Literal["event", "decision", "published", "promise", "risk", "breach"]
     words: str
     start: int | None
     """The start that was published, promised or planned."""

@@ -38,7 +38,7 @@ _KERNELS: Final = Path("/var/cache/schedd/kernels")
 _MAX_CLOCK_DIFFERENCE_S: Final = 2
 _MIN_FREE_BYTES: Final = 1 << 30
 _TIMEOUT_S: Final = 5.0
-_SEVERE_ALERTS: Final = frozenset({"adapter", "clock", "database", "foreign", "passed_over", "planner"})
+_SEVERE_ALERTS: Final = frozenset({"adapter", "clock", "database", "foreign", "batch_skipped", "planner"})
 
 
 @dataclass(frozen=True, slots=True)

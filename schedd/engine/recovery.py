@@ -136,7 +136,7 @@ def _apply_skipped_batch(state: EngineState, event: BatchSkipped) -> None:
             if record.slot >= 0:
                 state.plan.set_ready(record.slot, until)
             state.hold_unresolved_start(record, event.out[job_id])
-    state.alert(event.id, "passed_over", "; ".join(told))
+    state.alert(event.id, "batch_skipped", "; ".join(told))
     state.request_snapshot(event.id, "the planner skipped a batch of events")
 
 

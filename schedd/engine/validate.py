@@ -106,7 +106,7 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     assert record.id not in state.dispatched
     if state.publishes_starts and state.policy is None and not state.update_due[slot]:
         told, at = state.published_start[slot : slot + 1], np.array([start])
-        off = are_outdated(told, at, state.settings.tell_threshold).any()
+        off = are_outdated(told, at, state.settings.publish_threshold).any()
         assert not off, f"{record.id}: told another start, for good"
     if phase is Phase.BLOCKED:
         assert stand == UNPLACED, f"{record.id}: blocked but placed"

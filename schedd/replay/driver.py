@@ -199,7 +199,7 @@ def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> Engi
         start_rate=0,
         start_rate_node=0,
         end_allowance=0,
-        tell=False,
+        publish_starts=False,
         repair_slice=1 << 60,
         log_batches=1,
         hole_failures=0,

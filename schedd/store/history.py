@@ -187,7 +187,7 @@ def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[Tim
         for row in connection.execute(runs)
     ]
     tells = select(published_starts).where(*of[published_starts])
-    found += [TimelineEntry(row.time, "told", row.why, row.start) for row in connection.execute(tells)]
+    found += [TimelineEntry(row.time, "published", row.why, row.start) for row in connection.execute(tells)]
     made = select(promises).where(*of[promises])
     weak = ("no later than this", "no later than this, if an assumed walltime ahead holds")
     found += [
@@ -195,7 +195,8 @@ def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[Tim
     ]
     foreseen = select(expected).where(*of[expected])
     found += [
-        TimelineEntry(row.time, "told", _expected(row), row.start) for row in connection.execute(foreseen)
+        TimelineEntry(row.time, "published", _expected(row), row.start)
+        for row in connection.execute(foreseen)
     ]
     broken = select(breaches).where(*of[breaches])
     found += [_promise_change(row) for row in connection.execute(broken)]

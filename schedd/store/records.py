@@ -268,7 +268,7 @@ class TimelineEntry:
     """
 
     time: int
-    kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
+    kind: Literal["event", "decision", "published", "promise", "risk", "breach"]
     text: str
     start: int | None = None
     decision: str = ""

@@ -111,7 +111,7 @@ def _until(holds: Any) -> None:
 
 @pytest.fixture
 def shell(the_app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    clusters = Clusters({"main": EngineSettings(tell=False)}, StillClock())
+    clusters = Clusters({"main": EngineSettings(publish_starts=False)}, StillClock())
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -122,7 +122,7 @@ def test_work_for_readers_waits_while_the_planner_is_at_work() -> None:
 
 
 def test_events_precede_orders_and_orders_run_singly() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node("n1")]).result(WAIT)
         done: list[str] = []
 

@@ -136,11 +136,11 @@ def test_metrics_count_moves_filled_gaps_and_estimate_errors(client: TestClient)
     assert value(found, "schedd_moves_total", cause="freed") == 2
     assert value(found, "schedd_moves_earlier_total") == 2
     # The estimate of 2 was later than its start now.
-    told = value(found, "schedd_told_start_error_seconds_count")
+    told = value(found, "schedd_published_start_error_seconds_count")
     post(client, {**started, "id": "s:2", "job_id": "2.server", "shares": [{"node": "n1", "cpus": 4}]})
     found = scrape(client)
-    assert value(found, "schedd_told_start_error_seconds_count") == told + 1
-    assert value(found, "schedd_told_start_error_seconds_bucket", le="-60.0") == 1
+    assert value(found, "schedd_published_start_error_seconds_count") == told + 1
+    assert value(found, "schedd_published_start_error_seconds_bucket", le="-60.0") == 1
 
 
 def test_requests_are_counted_by_route_and_status_class(client: TestClient) -> None:

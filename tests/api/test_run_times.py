@@ -142,7 +142,7 @@ def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
 def test_checkjob_shows_it(
     the_app: FastAPI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    clusters = Clusters({"main": EngineSettings(predict=True, site=SITE, tell=False)}, StillClock())
+    clusters = Clusters({"main": EngineSettings(predict=True, site=SITE, publish_starts=False)}, StillClock())
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -29,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     clock = StillClock()
-    clusters = Clusters({"main": EngineSettings(tell=False, site=SITE)}, clock)
+    clusters = Clusters({"main": EngineSettings(publish_starts=False, site=SITE)}, clock)
     clusters.start(warm=False)
     app = create_app(clusters, tokens())
     with serving(app, clusters) as url:

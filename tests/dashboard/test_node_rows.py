@@ -123,7 +123,7 @@ def test_closed_groups_replace_their_nodes() -> None:
 
 @pytest.fixture(scope="module")
 def published() -> object:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         nodes = [node(f"n{i:02}", properties=(f"rack=r{i // 4}",)) for i in range(12)]
         loop.submit([*nodes, node("old", state="down")]).result(60)
         jobs = [

@@ -33,7 +33,7 @@ class Cluster:
     """
 
     def __init__(self, nodes: int = 1, cpus: int = 4, **settings: Any) -> None:
-        chosen: dict[str, Any] = {"validate": True, "tell": False, **settings}
+        chosen: dict[str, Any] = {"validate": True, "publish_starts": False, **settings}
         self.engine = Engine(EngineSettings(**chosen), T)
         self.server = Server(T)
         self.decisions: list[Decision] = []

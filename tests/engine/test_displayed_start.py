@@ -24,7 +24,7 @@ def starts(cluster: Cluster, job: str) -> tuple[int | None, int | None]:
 
 def flickering(**settings: Any) -> Cluster:
     """Job 2 is planned behind job 1, whose walltime is going to change."""
-    cluster = Cluster(tell=True, tell_threshold=60, **settings)
+    cluster = Cluster(publish_starts=True, publish_threshold=60, **settings)
     cluster.submit("1", walltime=5000)
     cluster.submit("2", walltime=100)
     assert starts(cluster, "2") == (5000, 5000)
@@ -32,7 +32,7 @@ def flickering(**settings: Any) -> Cluster:
 
 
 def test_flickering_start_is_displayed_after_the_pause() -> None:
-    cluster = flickering(tell_pause=60)
+    cluster = flickering(publish_pause=60)
     seen = []
     for second, walltime in enumerate((6300, 5000, 7800, 7000), start=1):
         cluster.at(10 * second)
@@ -54,7 +54,7 @@ def test_flickering_start_is_displayed_after_the_pause() -> None:
 
 
 def test_a_small_move_is_not_shown_and_the_text_says_what_is_shown() -> None:
-    cluster = flickering(tell_pause=60)
+    cluster = flickering(publish_pause=60)
     cluster.at(100)
     cluster.ask("1", walltime="5060")
     assert starts(cluster, "2") == (5060, 5000)
@@ -66,7 +66,7 @@ def test_a_small_move_is_not_shown_and_the_text_says_what_is_shown() -> None:
 
 
 def test_a_start_that_is_near_is_shown_at_once() -> None:
-    cluster = flickering(tell_pause=600)
+    cluster = flickering(publish_pause=600)
     cluster.at(10)
     cluster.ask("1", walltime="611")
     assert starts(cluster, "2") == (611, 5000)
@@ -75,7 +75,7 @@ def test_a_start_that_is_near_is_shown_at_once() -> None:
 
 
 def test_displayed_start_works_without_attributes_on_the_server() -> None:
-    cluster = flickering(tell_pause=60, silent=True)
+    cluster = flickering(publish_pause=60, silent=True)
     cluster.ask("1", walltime="6300")
     assert starts(cluster, "2") == (6300, 5000)
     cluster.at(60)
@@ -86,7 +86,7 @@ def test_displayed_start_works_without_attributes_on_the_server() -> None:
 
 
 def test_a_shadow_tells_the_server_nothing() -> None:
-    cluster = Cluster(tell=True, mode="shadow")
+    cluster = Cluster(publish_starts=True, mode="shadow")
     cluster.submit("1", walltime=5000)
     cluster.submit("2", walltime=100)
     assert starts(cluster, "2") == (5000, 5000)
@@ -94,7 +94,7 @@ def test_a_shadow_tells_the_server_nothing() -> None:
 
 
 def test_displayed_starts_survive_a_restart() -> None:
-    cluster = flickering(tell_pause=60)
+    cluster = flickering(publish_pause=60)
     cluster.at(30)
     cluster.ask("1", walltime="6300")
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
@@ -106,7 +106,7 @@ def test_displayed_starts_survive_a_restart() -> None:
 
 
 def test_a_job_that_lost_its_start_shows_none_and_the_new_one_at_once() -> None:
-    cluster = flickering(tell_pause=600)
+    cluster = flickering(publish_pause=600)
     cluster.tell(*cluster.server.hold("2"))
     view = job_view(publish_snapshot(cluster.engine.state), "2")
     assert view is not None
@@ -139,7 +139,7 @@ def test_the_rule() -> None:
 
 
 def test_job_on_an_offline_node_shows_it_at_once() -> None:
-    cluster = Cluster(tell=True, tell_pause=600)
+    cluster = Cluster(publish_starts=True, publish_pause=600)
     cluster.submit("1", "n1:ppn=4", 5000)
     cluster.submit("2", "n1:ppn=4", 5000)
     assert starts(cluster, "2") == (5000, 5000)
@@ -152,7 +152,7 @@ def test_job_on_an_offline_node_shows_it_at_once() -> None:
 
 
 def test_near_start_is_rewritten_at_most_twice_a_minute() -> None:
-    cluster = Cluster(tell=True, tell_threshold=60, tell_pause=60)
+    cluster = Cluster(publish_starts=True, publish_threshold=60, publish_pause=60)
     cluster.submit("1", walltime=300)
     cluster.submit("2", walltime=100)
     for second, walltime in enumerate((500, 300, 550, 400, 520, 380), start=1):
@@ -164,7 +164,7 @@ def test_near_start_is_rewritten_at_most_twice_a_minute() -> None:
 
 
 def test_imminent_start_is_written_only_if_it_does_not_happen() -> None:
-    cluster = Cluster(tell=True, tell_threshold=60, tell_pause=60, end_allowance=0)
+    cluster = Cluster(publish_starts=True, publish_threshold=60, publish_pause=60, end_allowance=0)
     cluster.submit("1", walltime=4)
     cluster.obeys = False
     cluster.submit("2", walltime=100)

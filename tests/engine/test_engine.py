@@ -18,7 +18,7 @@ from schedd.wire import (
 
 
 def _cluster(nodes: int, cpus: int, policy: str = "conservative") -> Engine:
-    engine = Engine(EngineSettings(policy=policy, end_allowance=0, tell=False, validate=True), 0)
+    engine = Engine(EngineSettings(policy=policy, end_allowance=0, publish_starts=False, validate=True), 0)
     facts = tuple(NodeFacts(name=f"n{i}", cpus=cpus) for i in range(nodes))
     queues = (QueueFacts(name="batch"),)
     engine.handle([Snapshot(id="a:1", time=0, jobs=(), nodes=facts, queues=queues)], 0)

@@ -28,7 +28,7 @@ class Cluster:
     """An engine that is told numbered events, all at one moment."""
 
     def __init__(self, nodes: int, cpus: int, **settings: str) -> None:
-        self.engine = Engine(EngineSettings(tell=False, end_allowance=0, **settings), T)  # type: ignore[arg-type]
+        self.engine = Engine(EngineSettings(publish_starts=False, end_allowance=0, **settings), T)  # type: ignore[arg-type]
         self.engine.handle(
             [
                 NodeChanged(id=f"n:{i}", time=T, node=NodeFacts(name=f"n{i}", cpus=cpus, mem=512 * GIB))

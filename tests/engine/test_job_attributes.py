@@ -8,7 +8,7 @@ from tests.engine.cluster import Cluster, T
 
 
 def test_far_moves_are_written_next_start_first() -> None:
-    cluster = Cluster(tell=True, tell_threshold=60, tell_rate=2)
+    cluster = Cluster(publish_starts=True, publish_threshold=60, publish_rate=2)
     cluster.submit("1", walltime=1000)
     for job in ("2", "3", "4"):
         cluster.submit(job, walltime=100)
@@ -28,7 +28,7 @@ def test_far_moves_are_written_next_start_first() -> None:
 
 
 def test_new_job_is_written_before_distant_moved_ones() -> None:
-    cluster = Cluster(tell=True, tell_rate=1)
+    cluster = Cluster(publish_starts=True, publish_rate=1)
     cluster.submit("1", walltime=5000)
     cluster.submit("far", walltime=1000)
     cluster.at(5)
@@ -44,7 +44,7 @@ def test_new_job_is_written_before_distant_moved_ones() -> None:
 
 
 def test_jobs_near_their_start_show_a_halt_and_its_end() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=300)
     cluster.submit("next", walltime=5000)
     cluster.submit("far", walltime=100)
@@ -60,7 +60,7 @@ def test_jobs_near_their_start_show_a_halt_and_its_end() -> None:
 
 
 def test_job_getting_near_its_start_during_a_halt_shows_it() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=2000)
     cluster.submit("far", walltime=100)
     cluster.engine.pause("by ann")
@@ -78,7 +78,7 @@ def test_job_getting_near_its_start_during_a_halt_shows_it() -> None:
 
 
 def test_job_without_a_start_shows_the_reason() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.submit("1", "1:ppn=99")
     assert cluster.tells("1")[0].planned_start is None
     assert cluster.tells("1")[0].text == "never on this cluster: 99 cpus of a node: the largest has 4"
@@ -94,14 +94,14 @@ def test_job_without_a_start_shows_the_reason() -> None:
     ],
 )
 def test_memory_is_shown_in_the_units_of_users(asked: str, said: str) -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.node("n1", mem=1 << 20)
     cluster.submit("1", "1:ppn=1", resources={"mem": asked})
     assert cluster.tells("1")[0].text == f"never on this cluster: {said} of a node: the largest has 1gb"
 
 
 def test_ignored_parts_of_a_request_are_shown_with_the_start() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=1000)
     cluster.submit("2", walltime=None, resources={"software": "matlab"})
     (told,) = cluster.tells("2")
@@ -110,7 +110,7 @@ def test_ignored_parts_of_a_request_are_shown_with_the_start() -> None:
 
 
 def test_request_that_was_not_understood_shows_the_reason() -> None:
-    cluster = Cluster(tell=True, tell_rate=1)
+    cluster = Cluster(publish_starts=True, publish_rate=1)
     cluster.engine.handle((), T)
     for job in ("1", "2"):
         cluster.submit(job, "1:ppn=0")
@@ -127,7 +127,7 @@ def test_request_that_was_not_understood_shows_the_reason() -> None:
 
 @pytest.mark.parametrize(("mode", "promised"), [("scheduler", T + 2500), ("adviser", None)])
 def test_promised_start_is_written_in_scheduler_mode(mode: str, promised: int | None) -> None:
-    cluster = Cluster(tell=True, slack=1500, mode=mode)
+    cluster = Cluster(publish_starts=True, slack=1500, mode=mode)
     cluster.submit("1", walltime=1000)
     if mode == "adviser":  # the server's own scheduler starts it
         cluster.tell(*cluster.server.start("1", (ShareFacts("n1", 4),)))
@@ -137,7 +137,7 @@ def test_promised_start_is_written_in_scheduler_mode(mode: str, promised: int | 
 
 
 def test_a_start_that_passes_during_a_halt_is_not_written_as_a_planned_start() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=30)
     cluster.submit("2", walltime=500)
     assert cluster.tells("2")[-1].planned_start == T + 30
@@ -155,7 +155,7 @@ def test_a_start_that_passes_during_a_halt_is_not_written_as_a_planned_start() -
 
 
 def test_a_start_that_passes_while_a_node_is_down_is_not_written_as_a_planned_start() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=30)
     cluster.submit("2", walltime=500)
     cluster.at(20)
@@ -167,7 +167,7 @@ def test_a_start_that_passes_while_a_node_is_down_is_not_written_as_a_planned_st
 
 
 def test_message_of_a_rejecting_hook_is_shown_with_the_next_start() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.obeys = False
     cluster.submit("1")
     [run] = [one for one in cluster.decisions if isinstance(one, Run)]
@@ -179,7 +179,7 @@ def test_message_of_a_rejecting_hook_is_shown_with_the_next_start() -> None:
 
 
 def test_busy_nodes_are_not_shown_as_a_rejection() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.obeys = False
     cluster.submit("1")
     [run] = [one for one in cluster.decisions if isinstance(one, Run)]
@@ -189,7 +189,7 @@ def test_busy_nodes_are_not_shown_as_a_rejection() -> None:
 
 
 def test_job_that_can_never_run_shows_no_assumed_walltime() -> None:
-    cluster = Cluster(tell=True)
+    cluster = Cluster(publish_starts=True)
     cluster.submit("1", "1:ppn=1000", walltime=None)
     assert cluster.tells("1")[0].text.startswith("never on this cluster")
     assert "walltime" not in cluster.tells("1")[0].text

@@ -50,7 +50,7 @@ def event_id(cluster: Cluster) -> dict[str, Any]:
 
 
 def test_promises_and_ages_and_starts_stay_as_they_were_when_the_plan_is_rebuilt() -> None:
-    cluster = Cluster(nodes=2, slack=500, tell=True)
+    cluster = Cluster(nodes=2, slack=500, publish_starts=True)
     names = [str(number) for number in range(1, 9)]
     for number, name in enumerate(names):
         cluster.submit(name, f"{1 + number % 2}:ppn=4", walltime=300 + 40 * number)
@@ -177,7 +177,7 @@ SITE = {
 
 def furnished() -> Cluster:
     """A cluster about which people have said all that they can say."""
-    cluster = Cluster(nodes=4, site=SITE, slack=500, tell=True)
+    cluster = Cluster(nodes=4, site=SITE, slack=500, publish_starts=True)
     cluster.submit("0", "1:ppn=4", walltime=50)
     cluster.at(60)
     more = event_id(cluster)

@@ -17,7 +17,7 @@ T = 1_700_000_000
 
 def engine() -> Engine:
     """One node of four cpus; job 1 is about to start on all of it, 2 and 3 wait behind it."""
-    one = Engine(EngineSettings(validate=True, slack=10**6, tell=False), T)
+    one = Engine(EngineSettings(validate=True, slack=10**6, publish_starts=False), T)
     one.handle([NodeChanged(id="n", time=T, node=NodeFacts(name="n1", cpus=4))], T)
     one.handle([queued(number) for number in (1, 2, 3)], T)
     return one
@@ -39,7 +39,7 @@ def moves(outcome: Outcome) -> list[tuple[str, Cause, list[int], list[int]]]:
 
 
 def test_what_a_call_decided_and_moved_is_its_own_alone() -> None:
-    one = Engine(EngineSettings(validate=True, tell=False), T)
+    one = Engine(EngineSettings(validate=True, publish_starts=False), T)
     one.handle([NodeChanged(id="n", time=T, node=NodeFacts(name="n1", cpus=4))], T)
     first = one.handle([queued(1)], T)
     assert [type(decision) for decision in first.decisions] == [Run]

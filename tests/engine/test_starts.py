@@ -235,7 +235,7 @@ def test_the_servers_own_switch_does_the_same() -> None:
 
 @pytest.mark.parametrize(("mode", "tells"), [("shadow", 0), ("adviser", 1)])
 def test_shadow_and_adviser_start_nothing(mode: str, tells: int) -> None:
-    cluster = Cluster(mode=mode, tell=True)
+    cluster = Cluster(mode=mode, publish_starts=True)
     cluster.submit("1")
     cluster.at(10)
     assert (cluster.runs("1"), cluster.start("1")) == ([], 0)
@@ -334,7 +334,7 @@ def test_a_start_by_hand_in_a_snapshot_is_no_other_scheduler() -> None:
 def test_the_more_careful_of_our_mode_and_the_adapters_counts(
     here: str, there: Any, effect: str, tells: int
 ) -> None:
-    cluster = Cluster(nodes=2, mode=here, tell=True)
+    cluster = Cluster(nodes=2, mode=here, publish_starts=True)
     cluster.tell(replace(cluster.server.snapshot(), mode=there))
     cluster.submit("1")
     cluster.at(10)
@@ -496,7 +496,7 @@ def test_a_job_that_is_to_wait_is_not_started_with_others_that_are_due() -> None
 
 
 def test_of_a_job_that_starts_nothing_is_left_to_tell() -> None:
-    cluster = Cluster(nodes=2, tell=True, tell_rate=1)
+    cluster = Cluster(nodes=2, publish_starts=True, publish_rate=1)
     cluster.obeys = False
     cluster.submit("1", "n1:ppn=4", walltime=1_000)
     cluster.submit("2", "n1:ppn=4", walltime=1_000)

@@ -31,7 +31,8 @@ class Cluster:
     """An engine with numbered events."""
 
     def __init__(self, *nodes: NodeFacts, **settings: int | bool | str) -> None:
-        self.engine = Engine(EngineSettings(validate=True, tell=False, end_allowance=0, **settings), T)  # type: ignore[arg-type]
+        fixed = {"validate": True, "publish_starts": False, "end_allowance": 0}
+        self.engine = Engine(EngineSettings(**fixed, **settings), T)  # type: ignore[arg-type]
         self.n = 0
         self.runs: list[Run] = []
         self.tell(*(NodeChanged(id="", time=T, node=node) for node in nodes))

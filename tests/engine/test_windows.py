@@ -135,7 +135,7 @@ def test_room_as_readers_see_it_is_that_of_the_plan() -> None:
 
 
 def restored(cluster: Cluster, **settings_: Any) -> Engine:
-    chosen = {"validate": True, "tell": False, "end_allowance": 0, **settings_}
+    chosen = {"validate": True, "publish_starts": False, "end_allowance": 0, **settings_}
     engine = Engine.restore(cluster.engine.checkpoint(), EngineSettings(**chosen))
     wake = engine.next_wake
     assert wake == cluster.server.now

@@ -322,7 +322,7 @@ def test_start_on_a_full_node_is_detected_independently() -> None:
 
 
 def test_a_start_after_its_promise_counts_as_a_breach_though_the_engine_saw_none() -> None:
-    settings = EngineSettings(end_allowance=0, tell=False)
+    settings = EngineSettings(end_allowance=0, publish_starts=False)
     simulation = Simulation(prepared([Job(0, 10, 1, 10), Job(1, 10, 1, 10)], 1), settings)
     for _ in range(2):
         moment = simulation._next_moment()

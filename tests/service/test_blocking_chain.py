@@ -87,7 +87,7 @@ def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
 @given(random_events(), st.sampled_from([0, 30, 700]))
 def test_chain_covers_every_moment_between_now_and_the_start(events: list[Event], later: int) -> None:
     now = T + later
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit(events).result(WAIT)
         copy = loop.fork().result(WAIT)
     for record in copy.published.ids.values():
@@ -140,7 +140,7 @@ def check_link(copy: PlanFork, job_id: str, link: Any) -> None:
 @given(random_events(), st.data())
 def test_any_later_start_has_a_complete_chain(events: list[Event], data: st.DataObject) -> None:
     """The chain is computed for a start later than the planned one."""
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit(events).result(WAIT)
         copy = loop.fork().result(WAIT)
     planned = [r for r in copy.published.ids.values() if r.slot >= 0 and copy.published.starts[r.slot] > T]
@@ -171,7 +171,7 @@ def submit_queue(loop: PlanLoop) -> None:
 
 
 def test_chain_has_the_running_job_then_earlier_jobs() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         submit_queue(loop)
         found = get_explanation(loop, "5.s")
     assert [(one.kind, one.start, one.until, one.nodes, one.count) for one in found.chain] == [
@@ -191,7 +191,7 @@ def test_chain_has_the_running_job_then_earlier_jobs() -> None:
 
 
 def test_jobs_of_other_users_are_shown_as_a_number() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         submit_queue(loop)
         found = get_explanation(loop, "5.s")
         published = loop.published
@@ -203,7 +203,7 @@ def test_jobs_of_other_users_are_shown_as_a_number() -> None:
 
 
 def test_jobs_ahead_are_counted_by_right() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         high = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="high", priority=100))
         loop.submit([node("n1"), high, job("1"), job("2")]).result(WAIT)
         first = get_explanation(loop, "2")
@@ -218,7 +218,7 @@ def test_jobs_ahead_are_counted_by_right() -> None:
 
 
 def test_short_gap_is_explained_with_its_end() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T + 500, end=T + 900)
         loop.submit([node("n1"), reserve, job("1")]).result(WAIT)
         found = get_explanation(loop, "1")
@@ -253,7 +253,7 @@ def test_limit_is_a_link_even_without_current_use() -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 def test_job_without_planned_start_has_no_chain(held: bool) -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit(
             [node("n1"), changed(job("1"), holds="u" if held else "n", state="H" if held else "Q")]
         ).result(WAIT)

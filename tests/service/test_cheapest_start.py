@@ -28,7 +28,7 @@ SITE: dict[str, Any] = {
 
 
 def run_what_if(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -> WhatIfAnswer:
-    with planner(site=site, end_allowance=0, tell=False) as loop:
+    with planner(site=site, end_allowance=0, publish_starts=False) as loop:
         loop.submit([node("n1"), job("1", walltime="7200")]).result(30)
         facts = job("what-if", nodes=f"1:ppn={cpus}", walltime=str(walltime)).job
         fork = loop.fork().result(30)

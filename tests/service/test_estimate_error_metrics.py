@@ -17,7 +17,7 @@ def count_and_sum(meters: PlannerMetrics) -> dict[str, tuple[float, float]]:
     """Return, by kind of estimate, the number and the sum in seconds."""
 
     def value(kind: str, part: str) -> float:
-        labels = {"cluster": "main", "told": kind}
+        labels = {"cluster": "main", "published": kind}
         name = f"schedd_expected_start_error_seconds_{part}"
         return meters.registry.get_sample_value(name, labels) or 0.0
 
@@ -37,7 +37,7 @@ def test_expected_start_error_uses_the_first_estimate() -> None:
         cluster.engine, [JobStarted(id="s", time=T + 1_000, job_id="waits", shares=(ShareFacts("n1", 4),))]
     )
     assert count_and_sum(meters) == {"submission": (1, 400), "waiting": (1, 100), "hour": (0, 0)}
-    assert b'told="submission"' in generate_latest(meters.registry)
+    assert b'published="submission"' in generate_latest(meters.registry)
 
 
 def test_no_errors_are_counted_without_predictions() -> None:

@@ -39,7 +39,7 @@ def expected_start(loop: PlanLoop, name: str) -> int | None:
 
 
 def test_prediction_round_publishes_through_the_engine() -> None:
-    with planner(end_allowance=0, tell=False, predict=True) as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         fill(loop)
         before = loop.published.generation
         found = ExpectedStartWorker(loop).run_once()
@@ -53,7 +53,7 @@ def test_prediction_round_publishes_through_the_engine() -> None:
 def test_prediction_rounds_start_after_submissions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expected_starts, "_LOOK_S", 0.02)
     monkeypatch.setattr(expected_starts, "_SOON_S", 0.1)
-    with planner(end_allowance=0, tell=False, predict=True) as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         worker = ExpectedStartWorker(loop)
         worker.start()
         try:
@@ -91,7 +91,7 @@ def test_prediction_rounds_take_at_most_a_tenth_of_the_time() -> None:
 
 
 def test_running_prediction_round_ends_with_the_daemon() -> None:
-    with planner(predict=True, tell=False) as loop:
+    with planner(predict=True, publish_starts=False) as loop:
         fill(loop)
         worker = ExpectedStartWorker(loop)
         worker.stop()
@@ -103,10 +103,10 @@ def test_running_prediction_round_ends_with_the_daemon() -> None:
 
 def test_learned_run_times_are_rebuilt_from_the_log() -> None:
     """A restarted daemon reaches the same state, from its log and from a checkpoint."""
-    settings = EngineSettings(end_allowance=0, tell=False, predict=True)
+    settings = EngineSettings(end_allowance=0, publish_starts=False, predict=True)
     engines = [Engine(settings, T), Engine(settings, T)]
     calls = []
-    with planner(end_allowance=0, tell=False, predict=True) as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         fill(loop)
         ExpectedStartWorker(loop).run_once()
         calls = loop.call_between_batches(lambda engine: list(engine.log)).result(WAIT)
@@ -127,7 +127,7 @@ def save_predictor(outlook: RunTimePredictor | None) -> object:
 
 def test_expected_plan_metrics_use_predicted_run_times() -> None:
     """Jobs of ann run a tenth of their walltime, so the expected last end is much earlier."""
-    with planner(end_allowance=0, tell=False, predict=True) as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         loop.submit([node("n1")]).result(WAIT)
         for i in range(30):
             at = T - 20_000 + 400 * i

@@ -88,7 +88,7 @@ def random_events(draw: st.DrawFn) -> list[Event]:
 def test_blockers_are_minimal(
     events: list[Event],
 ) -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit(events).result(WAIT)
         copy = loop.fork().result(WAIT)
     for record in copy.published.ids.values():
@@ -121,7 +121,7 @@ def get_explanation(loop: PlanLoop, job_id: str) -> Explanation:
 
 
 def test_explanation_names_holders_ends_and_the_last_move() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit([node("n1"), node("n2"), job("1", nodes="1:ppn=3", mem="7gb")]).result(WAIT)
         started = JobStarted(id=event_id(), time=T, job_id="1", shares=(ShareFacts("n1", 3),))
         loop.submit([started, job("2", walltime="600"), job("3", nodes="2:ppn=1", mem="4gb")]).result(WAIT)
@@ -140,7 +140,7 @@ def test_explanation_names_holders_ends_and_the_last_move() -> None:
 
 
 def test_reservation_and_unavailable_node_are_named() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T, end=T + 500)
         loop.submit([node("n1"), node("n2", state="drain"), reserve]).result(WAIT)
         loop.submit([job("1"), job("2", nodes="2:ppn=1")]).result(WAIT)
@@ -156,7 +156,7 @@ def test_reservation_and_unavailable_node_are_named() -> None:
 
 
 def test_reservation_for_others_and_for_none_are_explained_differently() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         reserve = Reserve(
             id=event_id(), time=T, name="course", nodes=("n1",), start=T, end=T + 500, users=("ann",)
         )
@@ -170,7 +170,7 @@ def test_reservation_for_others_and_for_none_are_explained_differently() -> None
 
 
 def test_all_conditions_of_a_job_are_named_with_its_later_start() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         stopped = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch", started=False))
         loop.submit([node("n1"), job("1"), stopped]).result(WAIT)
         loop.submit([JobHeld(id=event_id(), time=T, job_id="1", holds="uo")]).result(WAIT)
@@ -186,7 +186,7 @@ def test_all_conditions_of_a_job_are_named_with_its_later_start() -> None:
 
 
 def test_dependency_is_named_with_its_end() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         dependent = changed(job("2", nodes="1:ppn=1"), state="H", holds="s", depend="afterok:1")
         loop.submit([node("n1"), node("n2"), job("1"), dependent]).result(WAIT)
         found = get_explanation(loop, "2")
@@ -201,7 +201,7 @@ def test_dependency_is_named_with_its_end() -> None:
 
 
 def test_owner_conditions_are_explained() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node("n1"), changed(job("1"), not_before=T + 900)]).result(WAIT)
         found = get_explanation(loop, "1")
     assert (found.planned_start, found.earliest, found.blockers) == (T + 900, T + 900, ())
@@ -214,12 +214,12 @@ def changed(queued: JobQueued, **facts: object) -> JobQueued:
 
 
 def test_impossible_jobs_and_queue_policies_are_explained() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=9"), job("2", nodes="1:ppn=x")]).result(WAIT)
         assert get_explanation(loop, "1").why.startswith("never on this cluster: 9 cpus of a node")
         assert (get_explanation(loop, "2").state, get_explanation(loop, "2").blockers) == ("never", ())
         assert explain(loop.fork().result(WAIT), "3", T) is None
-    with planner(tell=False, policy="fcfs") as loop:
+    with planner(publish_starts=False, policy="fcfs") as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         assert [one.kind for one in get_explanation(loop, "2").blockers] == ["policy"]
 
@@ -236,7 +236,7 @@ def test_quota_without_capacity_is_named_although_unused() -> None:
 
 
 def test_limit_is_named_with_its_users() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         limited = ServerFacts(limits={"max_user_run": "1"})
         change = ServerChanged(id=event_id(), time=T, server=limited)
         loop.submit([node("n1", 16), change, job("1"), job("2"), job("3", user="bob")]).result(WAIT)

@@ -29,7 +29,7 @@ def test_free_plus_used_equals_node_capacity_at_every_time(
     events: list[NodeChanged | JobQueued], first: int, length: int
 ) -> None:
     begin, end = T + first, T + first + length
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit(events).result(WAIT)
         published = loop.published
     found = find_gaps(published, begin, end)
@@ -61,7 +61,7 @@ def test_from_begin_returns_the_first_contiguous_gaps(
     events: list[NodeChanged | JobQueued], first: int, length: int, cpus: int
 ) -> None:
     begin, end = T + first, T + first + length
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit(events).result(WAIT)
         published = loop.published
     expected, reached = [], dict.fromkeys(published.nodes, begin)
@@ -75,7 +75,7 @@ def test_from_begin_returns_the_first_contiguous_gaps(
 
 
 def test_gaps_are_listed_by_node_and_continue_at_the_cursor() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node(f"n{i}") for i in range(5)]).result(WAIT)
         published = loop.published
     seen = []
@@ -89,7 +89,7 @@ def test_gaps_are_listed_by_node_and_continue_at_the_cursor() -> None:
 
 
 def test_reserved_and_blocked_nodes_have_no_gap() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         reserve = Reserve(id=event_id(), time=T, name="r", nodes=("n1",), start=T + 100, end=T + 200)
         held = PlanningHeld(id=event_id(), time=T, kind="node", name="n2", reason="a fan")
         loop.submit([node("n1"), node("n2"), reserve, held]).result(WAIT)
@@ -106,7 +106,7 @@ def test_reserved_and_blocked_nodes_have_no_gap() -> None:
 
 
 def test_gaps_with_few_cpus_can_be_left_out() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=3", mem="8gb")]).result(WAIT)
         published = loop.published
     assert [gap.cpus for gap in find_gaps(published, T, T + 9000).gaps] == [1, 4]

@@ -70,7 +70,7 @@ def view(loop: PlanLoop, name: str) -> JobView:
 def test_what_if_equals_the_answer_at_submission(
     lengths: list[int], cpus: int, walltime: int, user: str, backfill: str
 ) -> None:
-    with planner(end_allowance=0, tell=False, predict=True, backfill=backfill) as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True, backfill=backfill) as loop:
         learn_one_minute_runs(loop, "ann")
         loop.submit([node("n1"), job("0")]).result(WAIT)
         for i, length in enumerate(lengths):
@@ -92,7 +92,7 @@ def test_what_if_equals_the_answer_at_submission(
 
 
 def test_what_if_is_backfilled_like_jobs_of_equal_priority() -> None:
-    with planner(end_allowance=0, tell=False, predict=True, backfill="shortest") as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True, backfill="shortest") as loop:
         learn_one_minute_runs(loop, "ann")
         queue = QueueFacts(name="batch", priority=100)
         loop.submit([QueueChanged(id="queue", time=T, queue=queue), node("n1"), job("0")]).result(WAIT)
@@ -109,7 +109,7 @@ def test_what_if_is_backfilled_like_jobs_of_equal_priority() -> None:
 
 
 def test_predicted_run_times_belong_to_the_requesting_user() -> None:
-    with planner(end_allowance=0, tell=False, predict=True) as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         learn_one_minute_runs(loop, "ann")
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
@@ -132,7 +132,7 @@ def view_facts(loop: PlanLoop, name: str) -> JobFacts:
 
 
 def test_expectations_of_immediate_impossible_and_unpredicted_jobs() -> None:
-    with planner(end_allowance=0, tell=False, predict=True) as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
@@ -145,7 +145,7 @@ def test_expectations_of_immediate_impossible_and_unpredicted_jobs() -> None:
 
 
 def test_unavailable_prediction_falls_back_to_the_walltime() -> None:
-    with planner(end_allowance=0, tell=False, predict=True) as loop:
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
@@ -157,7 +157,7 @@ def test_unavailable_prediction_falls_back_to_the_walltime() -> None:
 
 
 def test_no_promise_when_slack_is_off() -> None:
-    with planner(end_allowance=0, tell=False, slack=1 << 40) as loop:
+    with planner(end_allowance=0, publish_starts=False, slack=1 << 40) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         copy = loop.fork().result(WAIT)
         asked = copy.what_if(hypothetical_job(), T)

@@ -12,7 +12,7 @@ WAIT = 120
 
 @pytest.fixture(scope="module")
 def published() -> PlanSnapshot:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit(
             [
                 node("n1"),

@@ -74,7 +74,7 @@ def subscription(name: str = "", **more: Any) -> NoticeSubscription:
 @contextmanager
 def busy_planner() -> Iterator[PlanLoop]:
     """Run a planner where job 1 runs for an hour, followed by job 3 of bob and job 2 of ann."""
-    with planner(tell_threshold=0, end_allowance=0) as loop:
+    with planner(publish_threshold=0, end_allowance=0) as loop:
         jobs = [job(name, user=user) for name, user in (("1", "bob"), ("3", "bob"), ("2", "ann"))]
         loop.submit([node("n1"), *jobs]).result(WAIT)
         yield loop
@@ -180,7 +180,7 @@ def test_line_feed_in_a_job_id_cannot_inject_headers(
     mail_relay: tuple[MailServer, str], store: Store
 ) -> None:
     mail_server, relay = mail_relay
-    with planner(tell_threshold=0, end_allowance=0) as loop:
+    with planner(publish_threshold=0, end_allowance=0) as loop:
         strange = "2\nBcc: all@example.org"
         jobs = [job("1", user="bob"), job("4", user="bob"), job(strange), job("3")]
         loop.submit([node("n1"), *jobs]).result(WAIT)
@@ -199,7 +199,7 @@ def test_error_in_one_notice_or_job_does_not_delay_others(
     mail_relay: tuple[MailServer, str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mail_server, relay = mail_relay
-    with planner(tell_threshold=0, end_allowance=0) as loop:
+    with planner(publish_threshold=0, end_allowance=0) as loop:
         jobs = [job("1", user="bob"), job("5", user="bob"), job("2"), job("3"), job("4")]
         loop.submit([node("n1"), *jobs]).result(WAIT)
         notifier = Notifier(loop, mail_settings(relay), lambda: store)
@@ -234,7 +234,7 @@ def test_lost_deadline_is_mailed_once_across_restarts(
 ) -> None:
     mail_server, relay = mail_relay
     site = {"priority": {"deadline_lost": lost}}
-    with planner(tell_threshold=0, end_allowance=0, site=site) as loop:
+    with planner(publish_threshold=0, end_allowance=0, site=site) as loop:
         clock = loop._clock
         assert isinstance(clock, StillClock)
         mine = job("2", user="ann", walltime="100", **{"x.deadline": str(T + 200)})

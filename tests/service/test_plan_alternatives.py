@@ -40,7 +40,7 @@ HOW = ParetoSettings(seconds=None, evaluations=60)
 def cluster_with_alternatives(**settings: Any) -> Iterator[tuple[PlanLoop, PlanAlternatives]]:
     """Run a planner with two busy nodes (n2 thrifty) and a queue of one long job, then short ones."""
     settings = {"slack": 10**6, "search_every": 0, "end_allowance": 0, "site": SITE, **settings}
-    with planner(tell=False, **settings) as loop:
+    with planner(publish_starts=False, **settings) as loop:
         loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT)
         loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
         loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
@@ -249,7 +249,7 @@ def test_best_plan_within_limits_and_minimum_gain_is_applied() -> None:
 
 
 def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
-    settings = EngineSettings(slack=10**6, search_every=0, end_allowance=0, tell=False, site=SITE)
+    settings = EngineSettings(slack=10**6, search_every=0, end_allowance=0, publish_starts=False, site=SITE)
 
     def daemon() -> Clusters:
         durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))

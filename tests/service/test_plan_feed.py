@@ -62,7 +62,7 @@ STEPS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(1, 4))
 def test_applied_changes_equal_a_full_read(steps: list[list[tuple[str, str]]], every: int) -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node("n1"), node("n2")]).result(WAIT)
         known: dict[str, JobSummary] = {}
         generation = loop.published.generation
@@ -75,7 +75,7 @@ def test_applied_changes_equal_a_full_read(steps: list[list[tuple[str, str]]], e
 
 
 def test_late_reader_must_read_everything_again() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop._publisher.feed = PlanFeed(loop.published, most=3)
         loop.submit([node("n1")]).result(WAIT)
         first = loop.published.generation
@@ -89,7 +89,7 @@ def test_late_reader_must_read_everything_again() -> None:
 
 
 def test_only_jobs_of_the_configured_users_are_posted() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node("n1")]).result(WAIT)
         first = loop.published.generation
         loop.submit([job("1"), job("2", user="bob"), job("3", user="bob", nodes="1:ppn=x")]).result(WAIT)

@@ -107,7 +107,7 @@ def test_snapshot_is_applied_in_the_order_of_the_events() -> None:
 
 
 def test_due_jobs_get_run_decisions_that_outcomes_close() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         (run,) = loop.decisions.page_after("").decisions
         assert isinstance(run, Run)
@@ -118,7 +118,7 @@ def test_due_jobs_get_run_decisions_that_outcomes_close() -> None:
 
 
 def test_pause_stops_starts_and_resume_starts_due_jobs() -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.pause("the disks are full").result(WAIT)
         loop.submit([node("n1"), job("1")]).result(WAIT)
         assert loop.published.paused == "the disks are full"
@@ -190,7 +190,7 @@ def test_permanently_failing_journal_stops_the_planner_with_a_reason() -> None:
 def test_planner_without_database_continues_after_an_error_and_requests_a_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with planner(tell=False) as loop:
+    with planner(publish_starts=False) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         (run,) = loop.decisions.page_after("").decisions
         take, errors = loop._inbox.next_deliveries, [MemoryError()]
@@ -217,7 +217,7 @@ def test_planner_without_database_continues_after_an_error_and_requests_a_snapsh
 def test_decision_ids_increase_across_restarts() -> None:
     ids = []
     for _ in range(2):
-        with planner(tell=False) as loop:
+        with planner(publish_starts=False) as loop:
             loop.submit([node("n1"), job("1")]).result(WAIT)
             ids.append(loop.decisions.page_after("").last)
     assert ids[0] == ids[1]  # the clock was stopped

@@ -24,7 +24,7 @@ WAIT = 120
 @contextmanager
 def running_searches(**settings: Any) -> Iterator[tuple[PlanLoop, SearchWorker]]:
     """A planner with one node that runs job 1, and a long and a short job in the queue."""
-    with planner(end_allowance=0, tell=False, **settings) as loop:
+    with planner(end_allowance=0, publish_starts=False, **settings) as loop:
         searcher = SearchWorker(loop, MemoryPlanMetricsLog())
         searcher.start()
         loop.submit([node("n1"), job("1")]).result(WAIT)
@@ -156,7 +156,7 @@ def test_new_job_is_tried_before_others_ahead_of_the_next_search() -> None:
 
 def test_job_that_fits_into_freed_capacity_is_tried_before_the_next_search() -> None:
     how: dict[str, Any] = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1}
-    with planner(slack=36_000, end_allowance=0, tell=False, search_seconds=600, **how) as loop:
+    with planner(slack=36_000, end_allowance=0, publish_starts=False, search_seconds=600, **how) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=2"), job("2", nodes="1:ppn=2")]).result(WAIT)
         loop.submit([job("3", walltime="36000"), job("4", nodes="1:ppn=2", walltime="4000")]).result(WAIT)
         assert (view(loop, "3").planned_start, view(loop, "4").planned_start) == (T + 3600, T + 39600)

@@ -9,11 +9,11 @@ from docs.scripts.build import settings_page
 from schedd.cli.config import ADAPTER_SECTIONS
 from schedd.engine import EngineSettings
 from schedd.engine.facts.settings import (
+    SITE_PUBLISH_PAUSE,
     SITE_SLACK,
     SITE_SLACK_SHARE,
     SITE_START_RATE,
     SITE_START_RATE_NODE,
-    SITE_TELL_PAUSE,
 )
 from schedd.service.settings.file import ClusterSettings, Settings
 from schedd.service.settings.reference import DECIDE, FEATURES, NEEDED, SECTIONS, needed
@@ -54,11 +54,11 @@ def test_cluster_settings_match_engine_settings_except_some_defaults() -> None:
         slack_share=SITE_SLACK_SHARE,
         start_rate=SITE_START_RATE,
         start_rate_node=SITE_START_RATE_NODE,
-        tell_pause=SITE_TELL_PAUSE,
+        publish_pause=SITE_PUBLISH_PAUSE,
         predict=True,
     )
     assert asdict(ClusterSettings().engine) == asdict(expected)
-    elsewhere = {"mode", "tell", "silent", "weights", "slack_share"}
+    elsewhere = {"mode", "publish_starts", "silent", "weights", "slack_share"}
     assert set(ClusterSettings().model_dump(by_alias=True)) | elsewhere == set(asdict(EngineSettings()))
 
 

@@ -85,7 +85,7 @@ def test_failing_batch_is_skipped_and_a_snapshot_requested(
         assert (loop.failure, loop.trouble) == ("", "")
         loop.submit([job("3")]).result(WAIT)
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
-        (told,) = alert_texts(loop, "passed_over")
+        (told,) = alert_texts(loop, "batch_skipped")
         assert "could not handle batch 2 of events" in told
         assert ("it did not return within 1 s" if hangs else "RuntimeError('broken on purpose')") in told
         assert 'the step "dispatch" is skipped for 60 s' in told
@@ -107,7 +107,7 @@ def test_own_starts_are_recognised_after_an_error_in_the_replay(
         monkeypatch.setattr(dispatch, "reason_to_replan", failing_first(reason_to_replan, times=times))
         monkeypatch.setattr(settle, "extend_overruns", failing_first(extend_overruns))
         loop.submit([job("4")]).result(WAIT)
-        assert len(alert_texts(loop, "passed_over")) == 1
+        assert len(alert_texts(loop, "batch_skipped")) == 1
         assert loop.published.foreign == ""
         state = loop._planner.engine.state
         assert state.unexplained_starts == []
@@ -159,7 +159,7 @@ def test_only_the_hanging_job_is_quarantined(hangs: bool, monkeypatch: pytest.Mo
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)  # as in the next snapshot
         assert answers(loop, "1", "2", "3") == ["start_known", "waiting", "start_known"]
-        assert len(alert_texts(loop, "passed_over")) == hangs
+        assert len(alert_texts(loop, "batch_skipped")) == hangs
         assert "an administrator: planning it failed" in view(loop, "2").why
 
 
@@ -266,7 +266,7 @@ def test_batch_with_failing_results_is_skipped(
         loop.submit([job("3")]).result(WAIT)
         assert loop.alive
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
-        (told,) = alert_texts(loop, "passed_over")
+        (told,) = alert_texts(loop, "batch_skipped")
         assert "RuntimeError('broken on purpose')" in told
 
 

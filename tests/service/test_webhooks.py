@@ -131,7 +131,7 @@ def running_webhook(loop: PlanLoop, url: str, **settings: Any) -> Iterator[None]
 
 @pytest.fixture
 def loop() -> Iterator[PlanLoop]:
-    with planner(tell=False, end_allowance=0) as found:
+    with planner(publish_starts=False, end_allowance=0) as found:
         found.submit([node("n1"), job("1", walltime="1000"), job("2", user="bob"), job("3")]).result(WAIT)
         yield found
 

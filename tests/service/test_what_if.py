@@ -44,7 +44,7 @@ def node_with_properties(name: str, cpus: int, *properties: str) -> NodeChanged:
 
 
 def test_smallest_sufficient_walltime_and_feature_change_are_found() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         events: list[Event] = [
             node_with_properties("n1", 8, "fast"),
             node_with_properties("n2", 8),
@@ -61,7 +61,7 @@ def test_smallest_sufficient_walltime_and_feature_change_are_found() -> None:
 
 
 def test_smaller_memory_cpus_and_nodes_are_each_found() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit([node("n1", 8), node("n2", 8), job("1", nodes="n2:ppn=5", mem="3gb")]).result(WAIT)
         asked = fork(loop).what_if(
             job_facts({"nodes": "2:ppn=4", "mem": "4gb", "walltime": "60"}), T, changes=True
@@ -109,7 +109,7 @@ def test_smaller_requests_are_maximal(
 
 
 def test_what_if_for_a_queued_job_replaces_the_job() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit([node("n1"), job("1", walltime="600"), job("2"), job("3")]).result(WAIT)
         copy = fork(loop)
         second = copy.published.ids["2"].facts
@@ -120,7 +120,7 @@ def test_what_if_for_a_queued_job_replaces_the_job() -> None:
 
 
 def test_windows_cover_all_possible_starts() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit([node("n1", 8), job("1", nodes="1:ppn=6", walltime="600")]).result(WAIT)
         loop.submit([job("2", nodes="1:ppn=8", walltime="100")]).result(WAIT)
         asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=2", "walltime": "200"}), T, most_windows=2)
@@ -130,7 +130,7 @@ def test_windows_cover_all_possible_starts() -> None:
 
 
 def test_what_if_respects_limits_and_suggests_smaller_requests() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         limited = ServerFacts(limits={"max_run_res.ncpus": "[u:PBS_GENERIC=6]"})
         change = ServerChanged(id=event_id(), time=T, server=limited)
         loop.submit([node("n1", 16), change, job("1", user="u")]).result(WAIT)
@@ -150,7 +150,7 @@ def test_what_if_uses_the_site_placement_and_explains_it() -> None:
         "speeds": {"fast": 3.0},
         "criteria": {"wait": 1.0, "weighted_utilisation": 13.0},
     }
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         policy = PolicyChanged(id=event_id(), time=T, version=1, site=site, by="root")
         events: list[Event] = [policy, node_with_properties("n1", 4), node_with_properties("n2", 4, "fast")]
         events += [job("1", nodes="n2:ppn=4", walltime="100"), job("2", nodes="n1:ppn=4", walltime="50")]
@@ -171,7 +171,7 @@ def test_what_if_uses_the_site_placement_and_explains_it() -> None:
 def test_lost_deadline_holds_a_job_under_a_queue_policy() -> None:
     site = {"priority": {"deadline_lost": "hold"}}
     for policy in ("conservative", "fcfs"):
-        with planner(tell=False, end_allowance=0, site=site, policy=policy) as loop:
+        with planner(publish_starts=False, end_allowance=0, site=site, policy=policy) as loop:
             late = job("1", nodes="1:ppn=4", walltime="100", **{"x.deadline": str(T + 99)})
             loop.submit([node("n1", 8), late]).result(WAIT)
             found = explain(fork(loop), "1", T)
@@ -181,7 +181,7 @@ def test_lost_deadline_holds_a_job_under_a_queue_policy() -> None:
 
 def test_job_waits_for_an_insufficient_account() -> None:
     site = {"accounts": {"otherwise": "common"}}
-    with planner(tell=False, end_allowance=0, site=site) as loop:
+    with planner(publish_starts=False, end_allowance=0, site=site) as loop:
         made = AccountSet(id=event_id(), time=T, name="common", amount=4 * 3600 + 400)
         loop.submit([node("n1", 8), made]).result(WAIT)
         small = {"nodes": "1:ppn=4", "walltime": "01:00:00"}
@@ -199,7 +199,7 @@ def test_job_waits_for_an_insufficient_account() -> None:
 
 def test_amount_held_for_the_replaced_job_is_available() -> None:
     site = {"accounts": {"otherwise": "common"}}
-    with planner(tell=False, end_allowance=0, site=site) as loop:
+    with planner(publish_starts=False, end_allowance=0, site=site) as loop:
         made = AccountSet(id=event_id(), time=T, name="common", amount=5 * 3600)
         ahead = job("1", nodes="1:ppn=8", walltime="1000")
         loop.submit([node("n1", 8), ahead]).result(WAIT)
@@ -212,7 +212,7 @@ def test_amount_held_for_the_replaced_job_is_available() -> None:
 
 
 def test_many_copies_are_placed_one_by_one_without_changing_the_plan() -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         events: list[Event] = [node("n1", 8), job("1", nodes="1:ppn=4", walltime="1000")]
         loop.submit(events).result(WAIT)
         copy = fork(loop)
@@ -234,7 +234,7 @@ def test_many_copies_are_placed_one_by_one_without_changing_the_plan() -> None:
 def test_task_counts_beyond_the_work_limit_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with planner(tell=False, end_allowance=0) as loop:
+    with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit([node("n1", 2)]).result(WAIT)
         monkeypatch.setattr("schedd.service.questions.open_questions.QUESTION_WORK", 2_000)
         asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=2", "walltime": "100"}), T, tasks=(1, 5, 5000))

@@ -32,7 +32,7 @@ from tests.service.planner_harness import StillClock, T, job, node
 from tests.store.test_log_follower import assert_equal_state
 
 WAIT = 60
-SETTINGS = EngineSettings(tell_threshold=0, batch_limit=30)
+SETTINGS = EngineSettings(publish_threshold=0, batch_limit=30)
 
 
 class CallbackJournal(DurableJournal):
@@ -182,7 +182,7 @@ def test_inconsistent_state_after_an_error_is_rebuilt(store: Store, monkeypatch:
         with monkeypatch.context() as patch:
             patch.setattr(placement, "_place_job", failing_placement("3", halfway))
             loop.submit([job("3"), job("4")]).result(WAIT)
-        (told,) = alert_texts(loop, "passed_over")
+        (told,) = alert_texts(loop, "batch_skipped")
         assert "a job that is gone waits for a node" in told
         assert "job 3 is set aside and not planned" in told
         assert alert_texts(loop, "snapshot")
@@ -249,7 +249,7 @@ def test_unreplayable_log_is_skipped_after_eight_failures(
             loop.submit([*server.hold("39.s")]).result(WAIT)
         assert tries < 30, "the log is gone through again and again"
         assert (loop.alive, loop.failure, loop.trouble) == (True, "", "")
-        told = alert_texts(loop, "passed_over")
+        told = alert_texts(loop, "batch_skipped")
         assert len(told) == 1
         assert "the plan is rebuilt from a snapshot" in told[0]
         loop.submit([server.snapshot()]).result(WAIT)

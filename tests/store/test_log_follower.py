@@ -18,8 +18,8 @@ from schedd.store import DurableJournal, Store
 from schedd.wire import Event, JobFacts, NodeFacts, Run
 from tests.engine.server import Server
 
-OLD = EngineSettings(tell_threshold=0, slack=5, site={"priority": {"waiting": 1.5}})
-NEW = replace(OLD, tell=False, slack=77)
+OLD = EngineSettings(publish_threshold=0, slack=5, site={"priority": {"waiting": 1.5}})
+NEW = replace(OLD, publish_starts=False, slack=77)
 SITE = replace(OLD, slack=31, site={"limits": [{"what": "cpus", "who": "user", "amount": 5}]})
 T = 1_700_000_000
 

@@ -98,7 +98,7 @@ def start_daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple
         "slack": f"{_SLACK_S}+0.5w",
         "start_rate": 0,
         "start_rate_node": 0,
-        "tell_rate": 500,
+        "publish_rate": 500,
         "end_allowance": _cluster_seconds(clock, _AT_ONCE_S, 120),
         "decision_expiry": _cluster_seconds(clock, _SOON_S, 60),
         "answer_grace": _cluster_seconds(clock, _SOON_S, 30),

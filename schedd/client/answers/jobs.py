@@ -160,7 +160,7 @@ class JobMoment(TypedDict):
     """Something that happened to a job."""
 
     time: int
-    kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
+    kind: Literal["event", "decision", "published", "promise", "risk", "breach"]
     words: str
     start: int | None
     decision: str

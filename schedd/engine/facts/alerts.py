@@ -36,7 +36,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "no_room": "a job is due where running jobs hold more than the plan says; it waits",
     "node": "a node has more kinds of resources than the plan can count",
     "overrun": "a job runs far past its walltime; its nodes count as blocked",
-    "passed_over": "a batch of events could not be handled and was skipped",
+    "batch_skipped": "a batch of events could not be handled and was skipped",
     "planner": "the planner stopped, or one of its side tasks fails",
     "policy": "a policy was rejected",
     "quarantine": "a job that made the planner fail is set aside",

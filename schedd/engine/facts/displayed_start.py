@@ -73,5 +73,5 @@ def mark_requeued(state: "EngineState", before: JobRecord, record: JobRecord) ->
         slot = slice(record.slot, record.slot + 1)
         planned = np.array([state.plan.start(record.slot)])
         state.update_due[slot] |= are_outdated(
-            state.published_start[slot], planned, state.settings.tell_threshold
+            state.published_start[slot], planned, state.settings.publish_threshold
         )

@@ -8,11 +8,11 @@ from schedd.plan.evaluate import DEFAULT_WEIGHTS
 from schedd.plan.latest_starts import PATIENCE
 
 __all__ = [
+    "SITE_PUBLISH_PAUSE",
     "SITE_SLACK",
     "SITE_SLACK_SHARE",
     "SITE_START_RATE",
     "SITE_START_RATE_NODE",
-    "SITE_TELL_PAUSE",
     "EngineSettings",
 ]
 
@@ -24,7 +24,7 @@ SITE_START_RATE: Final = 50
 """Jobs started a second, for a site that says nothing: what a server can take beside its other work."""
 SITE_START_RATE_NODE: Final = 10
 """And on one node."""
-SITE_TELL_PAUSE: Final = 60
+SITE_PUBLISH_PAUSE: Final = 60
 """Seconds between two starts that are told of one job: a plan in motion settles within."""
 
 
@@ -102,15 +102,15 @@ class EngineSettings:
     """
     snapshot_loss: float = 0.2
     """A snapshot that loses more than this share of the jobs or nodes at once is not believed."""
-    tell: bool = True
+    publish_starts: bool = True
     """Rules for displayed starts of jobs, for people and for the server (``facts.displayed_start``)."""
     silent: bool = False
     """Tell people alone, and the server nothing."""
-    tell_threshold: int = 60
+    publish_threshold: int = 60
     """A start is told anew only when it moved by more."""
-    tell_pause: int = 0
-    """And so long after the last time; a site gets ``SITE_TELL_PAUSE``."""
-    tell_rate: int = 500
+    publish_pause: int = 0
+    """And so long after the last time; a site gets ``SITE_PUBLISH_PAUSE``."""
+    publish_rate: int = 500
     """The server is told at most so many a second."""
     node_rule: Literal["exact", "pack"] = "exact"
     """Requests by node count (``nodes=``): every unit a node of its own, or units may share."""

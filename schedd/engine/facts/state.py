@@ -620,7 +620,7 @@ class EngineState:
     @property
     def publishes_starts(self) -> bool:
         """Whether it is kept which starts are told."""
-        return self.settings.tell
+        return self.settings.publish_starts
 
     @property
     def silent(self) -> bool:

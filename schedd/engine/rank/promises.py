@@ -62,7 +62,7 @@ def record_moves(
         return
     changes = _add_change_set(state, event, cause, words, slots, old, new)
     if state.publishes_starts:
-        due = are_outdated(state.published_start[slots], new, state.settings.tell_threshold)
+        due = are_outdated(state.published_start[slots], new, state.settings.publish_threshold)
         # Without a start there may be another reason to tell already: what it waits for.
         state.update_due[slots] = np.where(new < 0, state.update_due[slots] | due, due)
     promised = state.promise[slots]
@@ -81,7 +81,7 @@ def record_move(
     arrays = [np.array([value], np.int64) for value in (slot, old, new)]
     changes = _add_change_set(state, event, cause, words, *arrays)
     if state.publishes_starts:
-        due = is_outdated(int(state.published_start[slot]), new, state.settings.tell_threshold)
+        due = is_outdated(int(state.published_start[slot]), new, state.settings.publish_threshold)
         state.update_due[slot] = due or (new < 0 and bool(state.update_due[slot]))
     promised = int(state.promise[slot])
     if promised < FOREVER and (new > promised or new < 0 or old > promised or old < 0):

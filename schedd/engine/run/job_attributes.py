@@ -31,7 +31,7 @@ def write_attributes(state: EngineState, event: str) -> None:
         state.write_second, state.writes_in_second = state.now, 0
     _mark_for_halt(state)
     _mark_passed_starts(state)
-    while state.unexplained and not state.silent and state.writes_in_second < state.settings.tell_rate:
+    while state.unexplained and not state.silent and state.writes_in_second < state.settings.publish_rate:
         record = state.records[next(iter(state.unexplained))]
         del state.unexplained[record.id]
         if record.phase in (Phase.WAITING, Phase.BLOCKED):
@@ -40,7 +40,7 @@ def write_attributes(state: EngineState, event: str) -> None:
                 state.decisions.append(
                     _make_write(state, record, event, None, (), comment_text(state, record))
                 )
-    if state.writes_in_second >= state.settings.tell_rate:
+    if state.writes_in_second >= state.settings.publish_rate:
         return
     due = np.flatnonzero(state.update_due)
     due = due[_next_update(state, due) <= state.now]
@@ -56,7 +56,7 @@ def write_attributes(state: EngineState, event: str) -> None:
     starts = starts + np.where(later, FOREVER, 0)
     # Only some of many are written per call, so only these are sorted; if some of them have started
     # since, fewer are written this second, and others follow in the next.
-    few = max(1, 2 * state.settings.tell_rate)
+    few = max(1, 2 * state.settings.publish_rate)
     if due.shape[0] > few:
         # All jobs with the last of these starts are included, so that ties are broken by slot.
         latest = np.partition(starts, few - 1)[few - 1]
@@ -67,7 +67,7 @@ def write_attributes(state: EngineState, event: str) -> None:
         record = state.by_slot[slot]
         if record is None or record.phase not in (Phase.WAITING, Phase.BLOCKED):
             state.update_due[slot] = 0
-        elif state.writes_in_second < state.settings.tell_rate:
+        elif state.writes_in_second < state.settings.publish_rate:
             state.update_due[slot] = 0
             state.writes_in_second += 1
             with JobErrorGuard(state, record.id, event):
@@ -93,7 +93,7 @@ def _next_update(state: EngineState, slots: Ints) -> Ints:
         state.published_at[slots],
         planned,
         state.now,
-        state.settings.tell_pause,
+        state.settings.publish_pause,
         dispatching=dispatching,
     )
 

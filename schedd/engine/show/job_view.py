@@ -92,8 +92,8 @@ class JobView:
     started."""
     displayed_start: int | None
     """The same as people are to be shown it, in commands, pages and the job's comment: told anew only when
-    the plan moved by more than a minute (`tell_threshold`), and then not more often than once a minute
-    (`tell_pause`) before it is near. Null where no start is planned."""
+    the plan moved by more than a minute (`publish_threshold`), and then not more often than once a minute
+    (`publish_pause`) before it is near. Null where no start is planned."""
     planned_end: int | None
     """The start and the walltime; a running job may hold its nodes longer, by the site's end allowance."""
     planned_nodes: tuple[ShareFacts, ...]

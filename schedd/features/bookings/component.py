@@ -46,7 +46,9 @@ COMPONENT: Final = Component(
     slot_names=slot_names,
     slots_named=slots_named,
     alerts={
-        "group": AlertKind("a part of a group of jobs was deleted: it was late, or not confirmed in time")
+        "co_allocation": AlertKind(
+            "a component of a co-allocation was deleted: it was late, or not confirmed in time"
+        )
     },
     alert_subjects={"reservation": is_live},
     published=publish_bookings,

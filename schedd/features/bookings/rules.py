@@ -410,7 +410,7 @@ def _guard(state: EngineState, booking: Booking, event: str) -> None:
     if not words:
         return
     transfer = booking.event.transfer
-    state.alert(event, "group", f"transfer {transfer} was deleted: {words}", transfer)
+    state.alert(event, "co_allocation", f"transfer {transfer} was deleted: {words}", transfer)
     withdraw(
         state,
         TransferWithdrawal(

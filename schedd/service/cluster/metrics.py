@@ -92,16 +92,16 @@ class PlannerMetrics:
             registry=self.registry,
         )
         self.errors = Histogram(
-            "schedd_told_start_error_seconds",
-            "Actual start minus the last one told; above 0: later than told",
+            "schedd_published_start_error_seconds",
+            "Actual start minus the last published start; above 0: later than published",
             one,
             buckets=_ERRORS,
             registry=self.registry,
         )
         self.expected = Histogram(
             "schedd_expected_start_error_seconds",
-            "Actual start from the expected one, either way, by when that was told first",
-            [*one, "told"],
+            "Absolute difference of the actual and the expected start, by the time of its first publication",
+            [*one, "published"],
             buckets=_APART,
             registry=self.registry,
         )
@@ -189,9 +189,9 @@ class ClusterMetrics:
             record = state.records.get(event.job_id)
             if record is None or record.slot < 0:
                 continue
-            told = int(state.published_start[record.slot])
-            if told >= 0:
-                self._errors.observe(event.time - told)
+            published = int(state.published_start[record.slot])
+            if published >= 0:
+                self._errors.observe(event.time - published)
             if state.predictor is None:
                 continue
             for kind, calibration in state.predictor.calibrations.items():

@@ -46,8 +46,8 @@ class ClusterGauges(Collector):
         alerts = GaugeMetricFamily("schedd_alerts_open", "Alerts that are open", labels=["cluster", "kind"])
         covered = GaugeMetricFamily(
             "schedd_expected_coverage",
-            "The share of the latest jobs that started by the moment told for half, or nine of ten, of them",
-            labels=["cluster", "told", "quantile"],
+            "Share of the latest jobs that started by their published P50 or P90 expected start",
+            labels=["cluster", "published", "quantile"],
         )
         generations = _counter("schedd_generations", "Batches that the planner took in")
         at_risk = _gauge("schedd_promises_at_risk", "Promises that cannot be kept as planned now")

@@ -7,11 +7,11 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from schedd.engine import EngineSettings
 from schedd.engine.facts.settings import (
+    SITE_PUBLISH_PAUSE,
     SITE_SLACK,
     SITE_SLACK_SHARE,
     SITE_START_RATE,
     SITE_START_RATE_NODE,
-    SITE_TELL_PAUSE,
 )
 from schedd.engine.facts.slack import Slack
 from schedd.service.settings.site import SiteSettings
@@ -31,6 +31,9 @@ _MOVED: Final = {
     "mode": "mode in pbs-adapter.toml says it, for both; remove it here",
     "tell": "comment, start_time and planned in [tell] of pbs-adapter.toml say what is written; remove it "
     "here",
+    "tell_threshold": "it is called publish_threshold now",
+    "tell_pause": "it is called publish_pause now",
+    "tell_rate": "it is called publish_rate now",
     "weights": "write it as criteria in [clusters.NAME.site]",
     "slack_share": 'write it into slack, such as slack = "1h+0.5w"',
 }
@@ -117,14 +120,14 @@ class ClusterSettings(Section):
     of jobs or nodes is believed after it."""
     snapshot_loss: float = Field(default=_DEFAULTS.snapshot_loss, ge=0, le=1)
     """A snapshot that loses more than this share of the jobs or nodes at once is rejected."""
-    tell_threshold: Seconds = _DEFAULTS.tell_threshold
+    publish_threshold: Seconds = _DEFAULTS.publish_threshold
     """A new start of a job is published to users and the server only if it moved by more than this. The
     attributes written on the server are set in pbs-adapter.toml."""
-    tell_pause: Seconds = SITE_TELL_PAUSE
-    """And at most this often per job, so that starts do not flicker; at once for jobs that are to start
-    within 10 minutes now or have lost their start, and twice a minute at most for those told such a start
-    already. Jobs that start within seconds are told nothing."""
-    tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=0, le=100_000)
+    publish_pause: Seconds = SITE_PUBLISH_PAUSE
+    """Minimum time between two published starts of a job, so that starts do not flicker. Jobs that are now
+    planned to start within 10 minutes, and jobs that lost their start, are updated at once, but jobs with
+    such a published start at most twice a minute. A start within seconds is not published."""
+    publish_rate: int = Field(default=_DEFAULTS.publish_rate, ge=0, le=100_000)
     """Maximum number of starts published to the server per second; 0: none."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule
     """TORQUE's `nodes=`: with `exact` every unit gets a node of its own, with `pack` units may share
@@ -176,13 +179,13 @@ class ClusterSettings(Section):
     def engine(self) -> EngineSettings:
         """The settings in the engine's form."""
         slack = Slack.parse(self.slack)
-        plain = self.model_dump(by_alias=True, exclude={"site", "slack", "tell_rate"})
+        plain = self.model_dump(by_alias=True, exclude={"site", "slack", "publish_rate"})
         return EngineSettings(
             **plain,
             slack=slack.seconds,
             slack_share=slack.share,
-            silent=self.tell_rate == 0,
-            tell_rate=self.tell_rate or 1,
+            silent=self.publish_rate == 0,
+            publish_rate=self.publish_rate or 1,
             site=self.site.plain,
         )
 

@@ -196,7 +196,9 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
         ("policy", "node_rule", "mem_per_core", "default_walltime", "backfill", "repair_slice", "site"),
         "[clusters.NAME.site]",
     ),
-    "Promises and published starts": (("slack", "queue_slack", "tell_threshold", "tell_pause", "tell_rate"),),
+    "Promises and published starts": (
+        ("slack", "queue_slack", "publish_threshold", "publish_pause", "publish_rate"),
+    ),
     "Predicted run times": (("predict", "predict_from", "queue_predict"),),
     "Searches and alternative plans": (
         ("search_every", "search_pause", "search_newcomers", "search_seconds", "search_patience"),

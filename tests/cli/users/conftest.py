@@ -53,7 +53,7 @@ def clock() -> StillClock:
 
 @pytest.fixture
 def clusters(clock: StillClock) -> Iterator[Clusters]:
-    found = Clusters({"main": EngineSettings(end_allowance=0, tell=False, predict=True)}, clock)
+    found = Clusters({"main": EngineSettings(end_allowance=0, publish_starts=False, predict=True)}, clock)
     found.start(warm=False)
     yield found
     found.stop()

@@ -303,7 +303,7 @@ def test_each_coallocation_has_its_own_alert() -> None:
     for name in ("x", "y"):
         site.book(name, within=(0, 100), transfer=f"h{name}", guard=10, freeze=0)
     site.at(12)
-    opened = [one for one in site.engine.state.alerts.values() if one.kind == "group"]
+    opened = [one for one in site.engine.state.alerts.values() if one.kind == "co_allocation"]
     assert [(one.about, one.times) for one in opened] == [("hx", 1), ("hy", 1)]
 
 

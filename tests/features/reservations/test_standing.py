@@ -69,7 +69,7 @@ def test_removed_site_reservation_is_lifted_and_manual_ones_stay() -> None:
     cluster.submit("1", walltime=3 * HOUR)
     assert cluster.start("1") == 4 * HOUR
     settings = EngineSettings(
-        validate=True, tell=False, end_allowance=0, site=maintenance(30 * HOUR, 31 * HOUR)
+        validate=True, publish_starts=False, end_allowance=0, site=maintenance(30 * HOUR, 31 * HOUR)
     )
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
     cluster.tell()

@@ -75,7 +75,7 @@ def test_restarts_are_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_nearly_a_third_of_the_events_are_early_ends_that_others_are_started_for() -> None:
     nodes = cluster("metacentrum", 30)
     site = Site(nodes, jobs("metacentrum", 1 << 40, 1), 200, 1)
-    engine = Engine(EngineSettings(tell=False), 1_000)
+    engine = Engine(EngineSettings(publish_starts=False), 1_000)
 
     def handle(events: list[Event]) -> None:
         decisions: list[Decision] = list(engine.handle(events, 1_000).decisions)
@@ -102,7 +102,7 @@ def test_nearly_a_third_of_the_events_are_early_ends_that_others_are_started_for
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[BenchDaemon]:
     with bench_daemon("") as found:
-        found.start(tell_rate=0)
+        found.start(publish_rate=0)
         yield found
 
 

@@ -12,8 +12,8 @@ from server_adapter.settings import SettingsError, load_settings
     [
         ("[run]\nper_second = 50", "start_rate in [clusters.NAME] of schedd.toml"),
         ("[run]\nper_node = 5", "start_rate_node in"),
-        ("[tell]\nthreshold = 60", "tell_threshold in"),
-        ("[tell]\nper_second = 20", "tell_rate in"),
+        ("[tell]\nthreshold = 60", "publish_threshold in"),
+        ("[tell]\nper_second = 20", "publish_rate in"),
     ],
 )
 def test_settings_of_the_daemon_are_refused_with_their_names_there(

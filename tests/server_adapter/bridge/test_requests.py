@@ -153,7 +153,7 @@ async def _known(version: str) -> dict[str, list[Known]]:
     now = int(server.now)
     told = snapshot(state, id="1:1", now=now, mode="adviser")
     assert isinstance(told, Snapshot)
-    engine = Engine(EngineSettings(tell_rate=1000), now)
+    engine = Engine(EngineSettings(publish_rate=1000), now)
     tells = {
         decision.job_id: decision
         for decision in engine.handle([told], now).decisions
