@@ -1,4 +1,4 @@
-"""The state of a server as values, read over the wire: by what tests see what a server holds."""
+"""State of a server as values, read over the wire; tests use it to inspect a server."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -58,9 +58,9 @@ JOB_ATTRIBUTES = frozenset(
 class JobStatus:
     """One job. Times are epoch seconds, durations seconds; `resources` is the Resource_List as text.
 
-    `start_time` and `hosts` (node names with slots) of a job that does not run are a plan that somebody wrote
-    there, never a run. `holds` are letters of `u o s l a`; a job in state H without any is held by its
-    array's slot limit (4.2 gives that hold no letter).
+    For a job that does not run, `start_time` and `hosts` (node names with slots) are a written plan, never a
+    start. `holds` are letters of `u o s l a`; a job in state H without a letter is held by its array's slot
+    limit (4.2).
     """
 
     id: str
@@ -245,9 +245,9 @@ Out = TypeVar("Out")
 async def read_jobs(
     connection: TorqueConnection, attributes: Collection[str] = ASKED, queue: str = ""
 ) -> list[JobStatus]:
-    """All jobs (of a queue), with the attributes named, the finished ones that the server keeps included.
+    """Return all jobs (of a queue) with these attributes, including finished jobs that the server still has.
 
-    A server refuses (15002) names that it does not know. Raises as `TorqueConnection.describe`.
+    A server refuses unknown names (15002). Raises as `TorqueConnection.describe`.
     """
     ask = admin_requests.status_request(RequestCode.STATUS_JOB, queue, attributes)
     return await _parsed(await connection.describe(ask), parse_job)
@@ -256,7 +256,7 @@ async def read_jobs(
 async def read_job(
     connection: TorqueConnection, job: str, attributes: Collection[str] = ASKED
 ) -> JobStatus | None:
-    """One job, as it is right now; None when the server does not know it."""
+    """Return one current job; None for an unknown job."""
     try:
         found = await connection.describe(
             admin_requests.status_request(RequestCode.STATUS_JOB, job, attributes)

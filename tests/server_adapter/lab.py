@@ -15,7 +15,7 @@ NODES = [NodeSpec("node1", 4, ("odd",)), NodeSpec("node2", 4, ("even",)), NodeSp
 
 
 class Lab:
-    """An emulated server whose clock stands still, and one voice to speak to it."""
+    """An emulated server with a stopped clock, and one client."""
 
     def __init__(self, version: str = "6.1", timing: Timing | None = None) -> None:
         self.server = EmulatedServer(

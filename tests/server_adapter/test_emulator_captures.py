@@ -128,7 +128,7 @@ def test_every_recorded_request_of_the_oldest_version_is_answered_as_recorded() 
     def reply_to(request: BatchRequest) -> bytes:
         return in_protocol_version(handlers.answer(request, dialogue), cluster.version.protocol)
 
-    # What had happened before: job 0 was purged; three jobs had run; one was waiting.
+    # Earlier history: job 0 was purged; three jobs had run; one was waiting.
     cluster.next_number, cluster.next_rank = 1, 2
     for number in range(1, 5):
         short = {"nodes": "1:ppn=2", "walltime": "00:00:20" if number < 4 else "00:01:40"}
@@ -171,7 +171,7 @@ def test_an_array_with_a_slot_limit_is_described_as_recorded() -> None:
         request = decode_request(Decoder(record["request_body"].encode("latin-1"))).request
         agree(handlers.answer(request, dialogue), record["reply_body"].encode("latin-1"))
         if request.code is RequestCode.RUN_JOB:
-            advance(cluster, cluster.now + 150)  # longer than the job, shorter than it is kept
+            advance(cluster, cluster.now + 150)  # beyond the job's end, within its retention
 
 
 def test_real_clients_are_answered_as_recorded() -> None:

@@ -1,4 +1,4 @@
-"""What real servers were seen to answer to real clients: who may do what, in which state, and the words."""
+"""Answers of real servers to real clients: rights, states, and texts."""
 
 import pytest
 
@@ -27,7 +27,7 @@ CODE = RequestCode
 
 
 class EmulatedClient:
-    """An emulated server whose clock stands still, asked by users."""
+    """An emulated server with a stopped clock, and its users."""
 
     def __init__(self, version: str = "6.1") -> None:
         self.server = EmulatedServer(NODES, version=version, time_scale=0, epoch=1_795_255_000.0)

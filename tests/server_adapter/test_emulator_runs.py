@@ -1,4 +1,4 @@
-"""Where the emulated server lets jobs run, what it refuses, and what becomes of runs."""
+"""Runs on the emulated server: destinations, refusals, outcomes."""
 
 import pytest
 from hypothesis import given, settings

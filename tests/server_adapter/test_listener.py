@@ -1,4 +1,6 @@
-"""The scheduler's port: commands of closing and of staying servers, and who is believed."""
+"""The scheduler's port: commands of servers that close and of servers that keep the socket, and trusted
+senders.
+"""
 
 import asyncio
 

@@ -25,7 +25,7 @@ each_file = pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FI
 
 
 def packets(path: Path) -> Iterator[tuple[str, str, bytes, bytes]]:
-    """Connection, direction, body, whole packet, of those that were recorded whole."""
+    """Connection, direction, body and packet of the packets that were recorded completely."""
     with path.open() as lines:
         for line in lines:
             record = json.loads(line)

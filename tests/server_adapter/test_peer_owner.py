@@ -1,4 +1,4 @@
-"""Who is at the other end: a process of another user is not believed to be pbs_server."""
+"""Owner of the peer: a process of another user is not accepted as pbs_server."""
 
 import os
 import socket
@@ -70,7 +70,7 @@ listener.accept()[0].recv(9999)
 
 @pytest.fixture
 def impostor() -> Iterator[int]:
-    """The port on which somebody else's process answers everything with an empty list of objects."""
+    """Port of a foreign process that answers everything with an empty list of objects."""
     process = subprocess.Popen([sys.executable, "-c", IMPOSTOR], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     yield int(process.stdout.readline())

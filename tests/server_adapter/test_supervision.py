@@ -1,4 +1,4 @@
-"""The adapter's tasks: what raises starts again; what must end the adapter ends it."""
+"""The adapter's tasks: failed ones restart; fatal errors end the adapter."""
 
 import asyncio
 import logging

@@ -134,7 +134,7 @@ class FakeDaemon:
         self.generation += 1
         match event:
             case RunAccepted():
-                # The start itself may have been told before, where the answer to the run was lost.
+                # The start may have been reported before, if the answer to the run was lost.
                 self.accepted += [
                     decision
                     for decision in self.decisions
@@ -151,7 +151,7 @@ class FakeDaemon:
                 self.outstanding.pop(event.job_id, None)
                 self.state = apply(self.state, [event])
             case JobEnded() if event.job_id not in self.state.jobs:
-                pass  # it ended before we heard of it
+                pass  # ended before the report arrived
             case JobQueued():
                 self.outstanding.pop(event.job.id, None)
                 self.state = apply(self.state, [event])
@@ -164,7 +164,7 @@ class FakeDaemon:
     # -- the planner ------------------------------------------------------------------------------------
 
     def decide(self, job: str, on: Iterable[ShareFacts], **changes: Any) -> Run:
-        """Decides a run, or one that is wrong in some way."""
+        """Emit a run decision, or a faulty one."""
         now = int(self.clock())
         facts = self.state.jobs.get(job)
         run = Run(
@@ -202,13 +202,13 @@ class FakeDaemon:
         return tell
 
     def alert(self, kind: str, text: str) -> None:
-        """Tells the admin."""
+        """Emit an alert."""
         name = f"{self._prefix}-{next(self._numbers)}"
         self.decisions.append(Alert(id=name, cause="", time=int(self.clock()), kind=kind, text=text))
         self._fresh.set()
 
     def think(self) -> None:
-        """Starts what fits, in the order of arrival; tells the others a guess."""
+        """Start fitting jobs in the order of arrival; publish a guessed start for the others."""
         if not self.plan or not self.state.server.scheduling:
             return
         free = {node.name: node.cpus for node in self.state.nodes.values() if node.state == "up"}

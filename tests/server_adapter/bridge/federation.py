@@ -7,9 +7,9 @@ import httpx2
 
 
 class Federation(httpx2.AsyncBaseTransport):
-    """Keeps jobs by key, as the real one does; what it is asked can be lost, before or after it is done.
+    """Federation stub that stores jobs by key. A request can be lost before or after its execution.
 
-    ``over`` is how a job is over that is taken back: empty while it is not.
+    ``over`` is the final state of a withdrawn job, empty until then.
     """
 
     def __init__(self) -> None:

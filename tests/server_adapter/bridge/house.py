@@ -63,7 +63,7 @@ class AdapterHarness:
         return self.adapter
 
     async def stop(self) -> None:
-        """As by SIGTERM; what is under way is lost, as by SIGKILL."""
+        """Stop like SIGTERM; pending work is lost, like with SIGKILL."""
         if self.task is not None:
             self.task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

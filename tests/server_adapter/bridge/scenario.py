@@ -1,4 +1,4 @@
-"""Two hundred jobs as users submit them, and what must be true of their runs in the end."""
+"""Two hundred jobs in the mix of real users, and the conditions that their runs must meet."""
 
 import random
 from collections import defaultdict
@@ -15,7 +15,7 @@ PLAIN = {"1": 23, "2:ppn=4": 14, "1:ppn=8:even": 7, "3:ppn=2": 7, "1:odd+2:ppn=2
 
 @dataclass
 class Scenario:
-    """Submits jobs to the server, and remembers what is special about some of them."""
+    """Submits jobs to the server, and records the special ones."""
 
     server: EmulatedServer
     memory: int
@@ -70,7 +70,7 @@ class Scenario:
             **order,  # type: ignore[arg-type]
         )
 
-    # -- what must be true in the end ---------------------------------------------------------------
+    # -- final conditions -------------------------------------------------------------------------
 
     def each_came_to_the_end_it_should(self) -> None:
         """Run once and with its own exit status, or deleted."""
@@ -92,7 +92,7 @@ class Scenario:
                 assert used <= self.memory, node
 
     def _loads(self) -> Iterator[tuple[float, dict[str, int], dict[str, int]]]:
-        """What is held of each node after every start and end."""
+        """Return the use of each node after every start and end."""
         moments = []
         for job in self._ran():
             assert job.started is not None
@@ -112,7 +112,7 @@ class Scenario:
         return [job for job in self.server.cluster.jobs.values() if job.started is not None]
 
     def conditions_were_met(self) -> None:
-        """Dependent jobs after those that they wait for, arrays within their slot limits."""
+        """Check dependencies, and slot limits of arrays."""
         jobs = self.server.cluster.jobs
         for job, before in self.behind.items():
             started, ended = jobs[job].started, jobs[before].completed

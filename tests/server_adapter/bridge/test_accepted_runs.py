@@ -1,4 +1,4 @@
-"""Accepted runs whose start was not seen: when they count as come back to the queue."""
+"""Accepted runs without a visible start, and the time after which they count as returned to the queue."""
 
 import pytest
 

@@ -112,7 +112,7 @@ async def test_jobs_lost_by_a_restarted_server_are_reported_only_by_the_snapshot
 async def test_a_run_that_is_accepted_during_a_reading_is_later_than_the_snapshot(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the daemon takes the job, which the list still shows as queued, for one that came back."""
+    """Otherwise the daemon would treat the job, still listed as queued, as returned."""
     house = await build(plan=False, **{"poll.interval": 600.0})
     job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
     adapter = await house.start()

@@ -1,4 +1,4 @@
-"""The adapter's settings: what it takes, and what it says of what stands elsewhere."""
+"""The adapter's settings: accepted values, and messages about settings of the daemon."""
 
 from pathlib import Path
 

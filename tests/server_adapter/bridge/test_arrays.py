@@ -1,4 +1,4 @@
-"""Slot limits of arrays, seen by what the server holds back."""
+"""Slot limits of arrays, derived from held subjobs."""
 
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.state import ServerState, StateBuilder
@@ -37,7 +37,7 @@ def test_as_many_as_are_let_go_may_run() -> None:
 def test_the_loop_may_run_while_limits_are_learned() -> None:
     server = ArrayServer()
     server.read("RQHHH")
-    assert server.slices == [None] * 3  # two of six jobs, one of five sub-jobs whose limit is now known
+    assert server.slices == [None] * 3  # two of six jobs, and one of five subjobs with a known limit
     server.read("RQHHH")
     assert server.slices == [None] * 2
 

@@ -1,4 +1,4 @@
-"""Connections whose credential expires, or which the server refuses, while jobs come and go."""
+"""Connections whose credential expires or is refused by the server during a workload."""
 
 import asyncio
 import logging

@@ -136,7 +136,7 @@ async def test_two_hundred_jobs_start_once_each_as_planned_despite_faults_and_ki
     decided, accepted, unanswered = house.decided(), house.outcomes("accepted"), house.outcomes(None)
     for job, count in runs.items():
         assert dict(exec_host(jobs[job].exec_host)) in decided[job]
-        # Unanswered are those that the adapter was killed over; what came back may have been told as refused.
+        # Runs are unanswered if the adapter was killed; a returned job may have been reported as refused.
         assert accepted[job] <= count
         assert jobs[job].start_count <= accepted[job] + unanswered[job]
     assert sum(accepted.values()) > 150

@@ -5,7 +5,7 @@ from schedd.wire import NodeFacts, ShareFacts
 from server_adapter.bridge.facts import Values, job_version
 from server_adapter.servers.torque.facts import ending, job_facts, node_facts, queue_facts, server_facts
 
-# As a 4.2 server describes a queued job; values that nobody asks for are left out.
+# Attributes of a queued job of a 4.2 server, without unused ones.
 QUEUED = {
     "Job_Name": "j.sh",
     "Job_Owner": "alice@login1",

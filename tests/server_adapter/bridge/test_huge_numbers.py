@@ -1,4 +1,4 @@
-"""Whatever number stands in an attribute, the daemon takes what the adapter makes of it."""
+"""The daemon accepts facts with any number in an attribute."""
 
 import pytest
 from hypothesis import given

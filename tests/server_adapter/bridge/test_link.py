@@ -47,7 +47,7 @@ async def test_an_unreachable_server_is_tried_every_two_seconds_and_logged_once_
 
 
 async def test_an_idle_connection_closed_by_the_server_counts_as_a_restart() -> None:
-    """A server that was killed resets its connections; nobody meets an error then."""
+    """A killed server resets its connections, without an error for a request."""
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
         host, port = server.address
         address = Address(host, port)

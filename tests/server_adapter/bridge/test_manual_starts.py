@@ -1,4 +1,4 @@
-"""Starts that are not ours: a qrun that was said before or that the server logged, or nobody knows whose."""
+"""Foreign starts: an announced qrun, a qrun in the server's log, or an unknown origin."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Events that wait for the daemon: how many, and what is kept when there are too many."""
+"""Queued events for the daemon: limits, and the events that survive an overflow."""
 
 from schedd.wire import JobDeleted, JobHeld
 from server_adapter.bridge.adapter import _counts

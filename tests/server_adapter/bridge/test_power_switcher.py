@@ -1,4 +1,4 @@
-"""Nodes switched by the site's own commands: real processes, which write down what they were told."""
+"""Power commands of the site: real processes that record their arguments."""
 
 import asyncio
 from collections.abc import Sequence

@@ -177,7 +177,7 @@ def test_a_job_with_a_lost_answer_waits_held_and_is_transferred_once(tmp_path: P
 
 
 async def lose(desk: TorqueTransferClient) -> str:
-    """A job that the federation has, of which the adapter does not know it."""
+    """The federation has the job, but the adapter does not know this."""
     name = desk.submit_job()
     desk.federation.loses = "answers"
     assert await desk.round() == 0
@@ -204,7 +204,7 @@ def test_a_job_altered_before_its_transfer_is_withdrawn_and_transferred_as_alter
 
 @pytest.mark.parametrize("how", ["deleted", "went"])
 def test_a_job_that_vanished_before_the_answer_is_settled(tmp_path: Path, how: str) -> None:
-    """Deleted by its owner it is taken back; deleted by us, before we were killed, it is not."""
+    """A job deleted by its owner is withdrawn; one deleted by the adapter before it was killed is not."""
 
     async def run_scenario(desk: TorqueTransferClient) -> None:
         name = await lose(desk)

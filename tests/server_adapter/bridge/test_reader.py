@@ -1,4 +1,4 @@
-"""Readings of a server whose list of jobs cannot be trusted."""
+"""Readings of a server with incomplete job lists."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
@@ -82,12 +82,12 @@ def test_a_state_is_built_in_slices_so_that_other_tasks_run() -> None:
     assert len(state.jobs) == 1000
 
 
-# -- after ends alone ------------------------------------------------------------------------------
+# -- after ends of jobs -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def long_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every list of all jobs counts as one that takes long."""
+    """Treat every full list of jobs as a long one."""
     monkeypatch.setattr("server_adapter.servers.torque.reader._LONG_LIST_S", -1.0)
 
 

@@ -1,7 +1,7 @@
-"""Against a real pbs_server, where there is one: $PBS_SERVER_HOME and the client commands say so.
+"""Tests against a real pbs_server, if $PBS_SERVER_HOME and the client commands exist.
 
-Nothing is started. With $PBS_TEST_USER (who may submit; root may not) a held job is submitted, written on,
-and deleted again.
+No job is started. With $PBS_TEST_USER (a user with the right to submit, not root) a held job is submitted,
+written on, and deleted again.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Nodes whose daemons refuse every job: jobs go to other nodes, and the nodes are closed."""
+"""Nodes with daemons that refuse every job: jobs are started on other nodes, and the nodes are closed."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Every form of request: from the server's words over the wire to what is planned, and what is said of it."""
+"""Every form of request, from the server's notation over the wire to the plan and the comment."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ PLANNED = "planned start "
 
 @dataclass(frozen=True)
 class Form:
-    """What is submitted, how it is understood, and what its comment says besides a planned start, or instead.
+    """A submitted request, its interpretation, and its comment beside or instead of a planned start.
 
     `planned` empty: it cannot be planned.
     """
@@ -84,7 +84,7 @@ FORMS = {
         "(not planned: x.flags=RESTARTABLE)",
         extra={"x": "FLAGS:RESTARTABLE"},
     ),
-    # -- what has no place in a plan ----------------------------------------------------------------
+    # -- requests that cannot be planned ------------------------------------------------------------
     "software": Form(nodes("1", software="matlab"), "1 x (1 cpu); free", "(not planned: software=matlab)"),
     "gpus of the job, not divisible": Form(
         nodes("3", gres="gpus:4"), "", "cannot be divided evenly over its 3 units"
@@ -119,7 +119,7 @@ FORMS = {
     "wider than the cluster": Form({"procs": "99"}, "99 x (1 cpu); free", "never on this cluster: "),
     # -- defaults -----------------------------------------------------------------------------------
     "the queue's default": Form({}, "1 x (2 cpus); free", queue="small"),
-    # -- what must happen before --------------------------------------------------------------------
+    # -- preconditions ------------------------------------------------------------------------------
     "a hold": Form(nodes("1"), "1 x (1 cpu); free", "waiting for a user hold", holds="u"),
     "a dependency": Form(
         nodes("1"), "1 x (1 cpu); free", "if afterok:0.localhost", depend="afterok:0.localhost"

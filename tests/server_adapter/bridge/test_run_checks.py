@@ -1,4 +1,4 @@
-"""What is looked at right before a run, each part by itself."""
+"""Checks right before a run, each part separately."""
 
 import pytest
 

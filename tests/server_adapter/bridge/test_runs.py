@@ -1,4 +1,4 @@
-"""Run decisions: what is looked at before a run, and what is made of the server's answer."""
+"""Run decisions: checks before a run, and handling of the server's answer."""
 
 import asyncio
 from collections import Counter

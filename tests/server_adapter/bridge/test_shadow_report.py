@@ -1,4 +1,4 @@
-"""Beside a scheduler that is not ours: real adapter and daemon in shadow mode; a replay of what they saw."""
+"""Real adapter and daemon in shadow mode beside another scheduler; a replay of their record."""
 
 import asyncio
 import json
@@ -49,9 +49,9 @@ async def test_the_shadow_writes_nothing_and_its_record_can_be_replayed(
         try:
             await house.ready()
             house.adapter.start()
-            while (await house.request(""))["nodes"] < 16:  # what had ended before nobody would have seen
+            while (await house.request(""))["nodes"] < 16:  # earlier ends would not be recorded
                 await asyncio.sleep(0.05)
-            for number in range(JOBS):  # who keeps to the order lets nodes stand idle
+            for number in range(JOBS):  # strict first come, first served leaves nodes idle
                 wanted = {"nodes": f"{(9, 8, 6)[number % 3]}:ppn=8", "walltime": "10"}
                 server.submit(resources=wanted, runtime=1.6)  # longer than from one reading to the next
             while house.done() < JOBS or await house.unseen():
@@ -76,6 +76,6 @@ async def test_the_shadow_writes_nothing_and_its_record_can_be_replayed(
     policies = ["--policy", "fcfs", "--policy", "conservative"]
     assert main(["replay", str(log), *policies, "--estimates", "user", "--json", str(table)]) == 0
     waits = {row["policy"]: row["avg_wait_s"] for row in json.loads(table.read_text())}
-    # A plan in which gaps are filled waits less than the incumbent did, who is first come, first served.
+    # A plan with backfilling waits less than the incumbent, which is first come, first served.
     assert waits["conservative"] < waits["fcfs"]
     assert waits["conservative"] < found["wait_mean"]

@@ -22,7 +22,7 @@ def test_a_clock_set_back_does_not_delay_the_next_snapshot() -> None:
 
 
 def moments(times: SnapshotSchedule, now: list[float], until: int) -> list[int]:
-    """At which seconds from now on snapshots go."""
+    """Return the times of snapshots in seconds from now."""
     begin, found = now[0], []
     for second in range(until + 1):
         now[0] = begin + second

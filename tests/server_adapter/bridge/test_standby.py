@@ -1,4 +1,4 @@
-"""Two daemons, of which one leads: the adapter follows the leader."""
+"""Two daemons with one leader: the adapter follows the leader."""
 
 import asyncio
 import json
@@ -133,7 +133,7 @@ async def test_leaders_that_are_killed_are_followed_by_the_other_and_no_job_runs
             await asyncio.sleep(0.05)
         followed = house.adapter.log.read_text().count(" leads\n")
         house.daemons[leader].kill()
-        # Started too early it would lead again itself, and the adapter would have nobody to follow.
+        # Started too early it would lead again, and the adapter would not have to switch.
         while house.adapter.log.read_text().count(" leads\n") == followed:
             await asyncio.sleep(0.1)
         house.daemons[leader].start()

@@ -1,4 +1,4 @@
-"""Several decisions at once at a TORQUE server: each connection serves one of them."""
+"""Several simultaneous decisions on a TORQUE server: each connection serves one."""
 
 import asyncio
 from collections.abc import AsyncIterator

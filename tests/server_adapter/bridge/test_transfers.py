@@ -37,7 +37,7 @@ Scene = Callable[["TorqueTransferHarness"], Awaitable[None]]
 
 
 class TorqueTransferHarness:
-    """An emulated server, and the part of the adapter to which jobs are handed over."""
+    """An emulated server, and the part of the adapter that executes transfers."""
 
     def __init__(self, server: EmulatedServer, directory: Path, **options: Any) -> None:
         self.server = server
@@ -214,7 +214,7 @@ def test_a_job_is_withdrawn_before_it_runs_and_not_after(tmp_path: Path) -> None
     async def purged(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit")
         await counter.do("release", first.server_job)
-        counter.server.cluster.jobs.clear()  # it ran, ended and was forgotten before anybody looked
+        counter.server.cluster.jobs.clear()  # it ran, ended and was forgotten between two readings
         back = await counter.do("withdraw", first.server_job, release_requested=True)
         assert (back.done, back.text) == (False, f"{first.server_job} is gone, and may have run")
 
@@ -318,7 +318,7 @@ def test_transfers_are_refused_unless_the_site_permits_them(tmp_path: Path) -> N
 
 
 def test_while_the_server_is_not_ours_a_handover_waits_and_is_not_refused(tmp_path: Path) -> None:
-    """What was begun may be there: a refusal would send the job elsewhere, too."""
+    """The job may exist: a refusal would send it to another cluster as well."""
 
     async def run_scenario(counter: TorqueTransferHarness) -> None:
         told = await counter.do("submit")

@@ -1,4 +1,4 @@
-"""What is written on jobs, and taken away again."""
+"""Attributes written on jobs, and their removal."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def test_own_comments_are_replaced_and_foreign_comments_are_preserved(buil
     assert comment.startswith("schedd: planned start ")
     assert comment.endswith(" on node1,node2")
     assert server.job(foreign).attributes["comment"] == "please ask bob"
-    # how far a start must have moved to be told again, the daemon decides
+    # the daemon applies the threshold for rewrites
     house.daemon.write_attributes(ours, now + 1001, ("node1", "node2"))
     await house.until(lambda: server.job(ours).start_time == now + 1001)
     # no start: says why

@@ -1,4 +1,4 @@
-"""A server's side of OpenPBS's wire, over real sockets: a scripted one for what a test is about."""
+"""Server side of OpenPBS's wire over real sockets, scripted by a test."""
 
 import asyncio
 import contextlib

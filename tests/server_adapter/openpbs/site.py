@@ -68,7 +68,7 @@ class Site:
         return [OK]
 
     def selected(self, request: SelectStatusRequest) -> Objects:
-        """In the wanted attributes, those of a queue or changed since a moment, where one is named."""
+        """Return jobs with the wanted attributes; of a queue, or changed since a time, if requested."""
         since = next((int(one.value) for one in request.conditions if one.name == "mtime"), 0)
         queue = next((one.value for one in request.conditions if one.name == "destination"), None)
         wanted = {one.name for one in request.attributes}

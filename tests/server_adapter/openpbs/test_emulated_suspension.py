@@ -1,4 +1,4 @@
-"""Suspended jobs of the emulated OpenPBS, against what was recorded of a real one; and how they go on."""
+"""Suspended jobs of the emulated OpenPBS, compared with recordings of a real one; and their resumption."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def emulated(*jobs: int) -> EmulatedOpenPBS:
 
 
 def jobs_by_state(body: bytes) -> dict[str, Any]:
-    """What of a job or a vnode depends on its being suspended: how soon its mom told of it does not."""
+    """Return the attributes of a job or vnode that depend on its suspension, not on the timing of its mom."""
     status = decode_reply(body).payload
     assert isinstance(status, Status)
     values = {entry.key: entry.value for entry in status.objects[0].attributes}
@@ -118,7 +118,7 @@ async def test_a_suspended_job_can_be_deleted_and_leaves_nothing() -> None:
 async def test_the_scheduler_gets_a_managers_resume_and_resumes_when_resources_are_free(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The adapter's own part, against this server: while another has the vnode, the job stays as it is."""
+    """The adapter against this server: while another job has the vnode, the suspended job does not resume."""
     server = emulated(7, 8)
     async with server:
         host, port = server.address
@@ -140,7 +140,7 @@ async def test_the_scheduler_gets_a_managers_resume_and_resumes_when_resources_a
         suspension.signal(server.cluster, first, "suspend", ROOT)
         await adapter.read()
         await adapter.resume_jobs()
-        assert state(first) == "SUSPENDED"  # nobody said resume
+        assert state(first) == "SUSPENDED"  # no explicit resume
         runs.start(server.cluster, second, "(h4:ncpus=4)", synchronous=True)
         suspension.signal(server.cluster, first, "resume", ROOT)
         scheduler = server.cluster.schedulers["default"]

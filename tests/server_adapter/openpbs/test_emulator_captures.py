@@ -1,7 +1,7 @@
-"""The emulated OpenPBS server, spoken to with recorded packets, answers as the recorded server did.
+"""The emulated OpenPBS server answers recorded packets like the recorded server.
 
-Refusals, acknowledgements and commands are compared byte by byte; described objects by what they are, their
-names, their attributes in order, and the values that do not depend on the moment or the installation.
+Refusals, acknowledgements and commands are compared byte by byte; described objects by type, name, attributes
+in order, and those values that do not depend on time or installation.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ def records(name: str) -> Iterator[dict[str, Any]]:
 
 
 def server() -> EmulatedOpenPBS:
-    """The recorded one's vnodes, all on one host, and its clock stands still."""
+    """The recorded server's vnodes, all on one host, with a stopped clock."""
     emulated = EmulatedOpenPBS([], server="vm", time_scale=0, epoch=1_795_255_000.0, run_delay=0)
     new_vnode(emulated.cluster, NodeSpec("vm", 1, memory=0), "vm").slots = 0
     for number in range(1, 9):
@@ -117,7 +117,7 @@ class Talk:
 
 
 class Replay:
-    """Sends what was recorded, on as many connections, and compares what comes back."""
+    """Send recorded packets on the recorded connections, and compare the replies."""
 
     def __init__(self, emulated: EmulatedOpenPBS, causes: dict[int, Callable[[], object]]) -> None:
         self.emulated = emulated

@@ -1,4 +1,4 @@
-"""What an OpenPBS server says, in the daemon's words; the values are those that a real server sent."""
+"""Facts of an OpenPBS server; the values were recorded from a real server."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Many jobs: read as a whole once, then by their states and times of change alone."""
+"""Long job lists: one full reading, then only states and times of change."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -159,7 +159,7 @@ async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
 
 
 async def test_other_tasks_run_while_a_long_list_is_processed() -> None:
-    """20,000 jobs, one of which changed: gone through twice, 5,000 at once."""
+    """20,000 jobs with one change: two passes, in slices of 5,000."""
     queue = make_queue(*[10] * 20_000)
     jobs = queue.reader()
     await jobs.read()
@@ -183,7 +183,7 @@ async def test_other_tasks_run_while_a_long_list_is_processed() -> None:
 
 @dataclass
 class HistoryServer:
-    """Answers all requests about jobs as an OpenPBS server does; `over` are those of its history."""
+    """Answers requests about jobs like an OpenPBS server; `over` are the jobs of its history."""
 
     jobs: dict[str, dict[str, str]] = field(default_factory=dict)
     over: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""A server's own move of a job to another one, against what was recorded of a real OpenPBS 23.06.06.
+"""Moves of jobs between servers, compared with recordings of a real OpenPBS 23.06.06.
 
-Paths of the recorded site and the port were replaced in `moves.jsonl`; all else is as it came.
+In `moves.jsonl` the paths of the recorded site and the port were replaced; everything else is original.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ def to(body: bytes, destination: str) -> bytes:
     return encode_request(request, user=frame.user)
 
 
-# ---- who receives ------------------------------------------------------------------------------------------
+# ---- receiving side --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("row", TALKS, ids=[f"{row['job']}-{at}" for at, row in enumerate(TALKS)])
@@ -127,7 +127,7 @@ async def test_an_unexpected_job_is_refused() -> None:
                 line.send(TAKEN["talk"][4][1].encode())  # its commit
                 assert b"15004" in await line.receive()
     late = expected.destination
-    async with called(late) as line:  # and once it is over, its name is nobody's
+    async with called(late) as line:  # afterwards the name is unknown again
         line.send(encode_request(QueueJobRequest(job="7.s", destination=late), user="root"))
         assert b"15018" in await line.receive()
     assert not expected.came
@@ -176,7 +176,7 @@ def test_a_program_becomes_a_script_that_becomes_it() -> None:
 
 
 class Other:
-    """A server that takes what is moved to it with the recorded replies."""
+    """A server that accepts a moved job with the recorded replies."""
 
     def __init__(self, row: dict[str, Any]) -> None:
         self.replies = [body.encode("latin-1") for direction, body in row["talk"] if direction == "S->C"]

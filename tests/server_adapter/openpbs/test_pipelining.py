@@ -1,4 +1,4 @@
-"""Requests that are sent before the replies to earlier ones were read, and readings of jobs alone."""
+"""Pipelined requests, and partial readings of jobs."""
 
 import asyncio
 from pathlib import Path

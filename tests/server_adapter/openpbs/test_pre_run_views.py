@@ -1,4 +1,4 @@
-"""What is looked at right before runs: one look for all decisions that wait, and never a stale one."""
+"""Checks right before runs: one view for all waiting decisions, and never a stale one."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ def anyio_backend() -> str:
 
 
 class Counting(Site):
-    """A site whose nodes count the cores of accepted runs, as a real server does."""
+    """A site whose nodes count the cores of accepted runs, like a real server."""
 
     def answer(self, request: BatchRequest) -> list[Reply]:
         found = super().answer(request)

@@ -1,4 +1,4 @@
-"""A routing queue of an emulated OpenPBS is drained: each job goes once, whole, as it is when it goes."""
+"""Draining of a routing queue of an emulated OpenPBS: each job is transferred once, complete and current."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -94,7 +94,7 @@ class DrainHarness:
         return self.job(name).attributes.get("comment", "")
 
     def open(self) -> list[str]:
-        """What is kept of jobs of which it is not known yet whether they went."""
+        """Return the ledger entries of jobs with an unknown outcome."""
         return [path.stem for path in (self.directory / "drained").glob("*.json")]
 
 
@@ -151,7 +151,7 @@ async def test_a_job_without_a_request_is_transferred_with_a_single_processor(de
 async def test_derived_resources_of_a_select_are_not_transferred(
     desk: DrainHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As seen of one that was restarted since: it sends the sums of the chunks, too."""
+    """After a restart the server also sends the sums of the chunks."""
     desk.server.cluster.resources["scratch"] = ("size", "nh")
     desk.submit_job(resources={"select": "2:ncpus=2:mem=1gb:scratch=3gb", "walltime": "00:10:00"})
     whole = desk.server.mover._send
@@ -191,13 +191,13 @@ async def test_a_job_with_a_lost_answer_waits_held_and_is_transferred_once(
 async def test_a_move_that_breaks_off_at_any_step_is_done_again(
     desk: DrainHarness, taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The adapter is killed while the server sends the job: before it is asked for, or after."""
+    """The adapter is killed while the server sends the job: before or after the offer."""
     name = desk.submit_job()
     whole = desk.server.mover._send
 
     async def cut(to: Any, queued: Any, script: bytes) -> bool:
         if taken:
-            await whole(to, queued, script)  # it was taken, and the server never heard of it
+            await whole(to, queued, script)  # accepted, but the server never got the reply
         return False
 
     monkeypatch.setattr(desk.server.mover, "_send", cut)
@@ -212,7 +212,7 @@ async def test_a_move_that_breaks_off_at_any_step_is_done_again(
 
 
 async def lose(desk: DrainHarness) -> str:
-    """A job that the federation has, of which the adapter does not know it."""
+    """The federation has the job, but the adapter does not know this."""
     name = desk.submit_job()
     desk.federation.loses = "answers"
     assert await desk.drain.round() == 0
@@ -251,7 +251,7 @@ async def test_a_job_held_by_its_owner_before_its_transfer_is_withdrawn_and_stay
     assert (desk.job(name).state, desk.job(name).holds) == (JobState.HELD, {"u"})
     assert "it was held or altered" in desk.comment(name)
     for _ in range(2):
-        assert await desk.drain.round() == 0  # and stays, however often it is looked at
+        assert await desk.drain.round() == 0  # and stays after further rounds
     assert desk.open() == []
     desk.job(name).holds.clear()
     lifecycle.settle(desk.server.cluster, desk.job(name))
@@ -299,7 +299,7 @@ async def test_a_job_altered_after_it_ran_there_is_removed_here(
 
 
 async def test_a_job_that_went_unseen_stays_with_the_federation(desk: DrainHarness) -> None:
-    """The adapter was killed after its last word, before it heard what became of it."""
+    """The adapter was killed after its last reply, before it knew the outcome."""
     name = await lose(desk)
     desk.job(name).moved = "federation-1@127.0.0.1"
     lifecycle.complete(desk.server.cluster, desk.job(name))

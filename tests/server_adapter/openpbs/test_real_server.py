@@ -1,7 +1,7 @@
-"""Against a real OpenPBS server, where there is one: $PBS_CONF_FILE points to its pbs.conf, and we are root.
+"""Tests against a real OpenPBS server, if $PBS_CONF_FILE points to its pbs.conf and the user is root.
 
-Nothing is started. With $PBS_TEST_USER (who may submit; root may not) a held job is submitted, an estimate is
-written on it and read again, and the job is deleted.
+No job is started. With $PBS_TEST_USER (a user with the right to submit, not root) a held job is submitted, an
+estimate is written on it and read again, and the job is deleted.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What a server says of its reservations: what they hold, and what they want of a scheduler."""
+"""Reservations of a server: reserved nodes, and requests to the scheduler."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -218,7 +218,7 @@ def test_reservations_avoid_vnodes_of_queues() -> None:
 
 
 def test_a_standing_reservation_altered_before_it_had_vnodes_is_refused() -> None:
-    """Confirmed, it would have vnodes for one time alone, and a real server broke down when that was over."""
+    """If confirmed, it would have vnodes for only one occurrence, and a real server failed at its end."""
     altered = {"reserve_state": "11", "reserve_substate": "1", "reserve_end": "170"}
     wanted = pending_reservation(UNCONFIRMED | DAILY | altered, ALL)
     assert wanted is not None

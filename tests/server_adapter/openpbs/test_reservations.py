@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass
 class RecordingServer:
-    """Takes what is confirmed."""
+    """Records confirmations."""
 
     told: list[tuple[str, list[OccurrencePlacement]]] = field(default_factory=list)
 

@@ -123,7 +123,7 @@ def readable(kind: str, text: str) -> bool:
 
 
 def fits(kind: str, asked: str, offered: str | None) -> bool:
-    """Whether a node that offers the value, or on which none is set, has what a chunk asks for."""
+    """Return whether a node with this value, or without any, meets the chunk's request."""
     match kind:
         case "long":
             return (long_resource(asked) or 0) <= max(0, long_resource(offered) or 0 if offered else 0)

@@ -321,7 +321,7 @@ def host_values(host: str, **more: str) -> dict[str, str]:
 
 
 def two_hosts(**more: str) -> Objects:
-    """Two hosts of two vnodes, four cores and 8 GB each, and one of one vnode."""
+    """Two hosts with two vnodes each (four cores and 8 GB), and one host with one vnode."""
     names = {"a0": "a", "a1": "a", "b0": "b", "b1": "b"}
     return {"n1": host_values("n1")} | {vnode: host_values(host, **more) for vnode, host in names.items()}
 

@@ -1,7 +1,7 @@
-"""Standing reservations of the emulated OpenPBS, and altered ones.
+"""Standing and altered reservations of the emulated OpenPBS.
 
 The exchanges of `standing.jsonl` were recorded from a real 23.06.06: pbs_rsub -r, the scheduler's
-confirmation, pbs_ralter and the confirmation of that, with what pbs_rstat saw in between.
+confirmation, pbs_ralter and its confirmation, with the output of pbs_rstat in between.
 """
 
 import json
@@ -25,7 +25,7 @@ from server_adapter.openpbs.requests import ConfirmReservationRequest, ModifyRes
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("standing.jsonl").read_text().splitlines()]
 USER, ROOT = Principal("pbsu1", "opbs"), Principal("root", "opbs", True, True)
 HIDDEN = {"hop_count", "Submit_Host"}
-"""What the recorded server told others than its scheduler nothing of."""
+"""Attributes that the recorded server showed only to its scheduler."""
 WHERE = "(h1[0]:ncpus=2)+(h4:ncpus=2)"
 START, DAY = 1_796_464_800, 86_400
 

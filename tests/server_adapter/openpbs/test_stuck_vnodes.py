@@ -49,7 +49,7 @@ def test_a_vnode_that_no_job_has_for_a_minute_is_as_if_it_were_offline(
 
 
 def test_ends_of_jobs_mark_no_vnode_as_stuck() -> None:
-    """For a moment the server shows the vnode as taken and the job no more; the next job makes it anew."""
+    """For a moment the server shows the vnode as taken without the job; the next job resets the time."""
     clock, there = SteppedClock(), vnodes("job-exclusive")
     stuck = StuckVnodes(clock)
     for clock.now in range(1000, 2000, 40):

@@ -39,7 +39,7 @@ def anyio_backend() -> str:
 
 
 class OpenPBSTransferHarness:
-    """An emulated server, and the part of the adapter to which jobs are handed over."""
+    """An emulated server, and the part of the adapter that executes transfers."""
 
     def __init__(self, server: EmulatedOpenPBS, directory: Path, **options: Any) -> None:
         self.server = server
@@ -274,7 +274,7 @@ async def test_a_withdrawn_arrays_running_jobs_continue(counter: OpenPBSTransfer
 
 
 async def test_jobs_of_a_started_array_are_started_in_sequence(counter: OpenPBSTransferHarness) -> None:
-    """Of one that waits the server says what its array says."""
+    """For a waiting subjob the server returns the values of its array."""
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     await counter.do("release", done.server_job)
     counter.server.cluster.attributes["scheduling"] = "True"
@@ -291,7 +291,7 @@ async def test_jobs_of_a_started_array_are_started_in_sequence(counter: OpenPBST
 async def test_ends_of_subjobs_during_a_stop_of_the_adapter_are_read(
     counter: OpenPBSTransferHarness, tmp_path: Path, over: tuple[int, ...]
 ) -> None:
-    """Of an array that goes on, and of one that is over."""
+    """One array that continues, and one that has ended."""
     counter.server.cluster.attributes["job_history_enable"] = "True"
     done = await counter.do("submit", facts=replace(JOB, array="5-8"))
     await counter.do("release", done.server_job)

@@ -31,14 +31,14 @@ NODES = [
 ]
 """n1 and n2 in rack 1, n3 and n4 in rack 2, ...; odd ones big, n7 and n8 old; n6 has gpus, n4 scratch."""
 WALL = 2000
-"""For so long the first job holds all of them; then the plan begins."""
+"""The first job holds all nodes for this time; then the plan begins."""
 _PATIENCE = 120.0
 SLACK = 5000
 HOUR = 3600
 
 
 def site(now: datetime) -> str:
-    """What is said in schedd.toml: a quota that holds from an hour after the wall's end for a day."""
+    """Configuration in schedd.toml: a quota for one day, from an hour after the end of the first job."""
     quota = now + timedelta(seconds=WALL + HOUR)
     return f"""
         slack = {SLACK}
@@ -123,7 +123,7 @@ QUEUES: Mapping[str, dict[str, str]] = {
 
 @dataclass
 class Bench:
-    """The house, and the moment at which the plan begins."""
+    """The harness, and the time at which the plan begins."""
 
     house: ProcessHarness
     wall: str
@@ -149,11 +149,11 @@ class Bench:
             await connection.request(request)
 
     async def current_view(self, job: str, when: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The job's answer as soon as it is so."""
+        """Return the job's answer once the condition holds."""
         answer: dict[str, Any] = {}
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until:
-            with contextlib.suppress(urllib.error.HTTPError):  # it was not heard of yet
+            with contextlib.suppress(urllib.error.HTTPError):  # not known to the daemon yet
                 answer = await self.house.request(f"/jobs/{urllib.parse.quote(job)}")
                 if when(answer):
                     return answer
@@ -162,7 +162,7 @@ class Bench:
         raise AssertionError(f"{job} was never so: {answer}")
 
     async def planned(self, job: str, at: int | None = None) -> dict[str, Any]:
-        """The answer of a job as soon as it has a start: ``at`` so many seconds after the plan's begin."""
+        """Return the answer of a job once it has a planned start: ``at`` seconds after the plan's begin."""
 
         def is_so(one: dict[str, Any]) -> bool:
             start = one["planned_start"]
@@ -171,7 +171,7 @@ class Bench:
         return await self.current_view(job, is_so)
 
     async def start(self, *jobs: str, at: list[int]) -> None:
-        """Wait until the jobs are planned at these moments, whichever of them at which."""
+        """Wait until the jobs are planned at these times, in any assignment."""
         found: list[int] = []
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until:
@@ -188,7 +188,7 @@ class Bench:
         return why
 
     async def clear(self) -> None:
-        """Let the jobs of a test be gone for those that follow."""
+        """Remove the jobs of a test before the next test."""
         left = [
             job.id for job in self.server.cluster.jobs.values() if not job.finished and job.id != self.wall
         ]

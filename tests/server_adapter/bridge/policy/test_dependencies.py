@@ -1,4 +1,4 @@
-"""Jobs behind those that they wait for."""
+"""Planned starts of dependent jobs."""
 
 import pytest
 

@@ -42,7 +42,7 @@ async def test_cpus_of_faster_nodes_count_more_in_usage(bench: Bench) -> None:
     started = (await bench.house.request(f"/jobs/{bench.wall}"))["started"]
     told = await bench.house.request("/fair-share")
     (tina,) = (place for place in told["places"] if place["path"] == "tina")
-    # Four cpus on each of eight nodes, of which two are 2.5 times as fast.
+    # Four cpus on each of eight nodes; two of the nodes are 2.5 times as fast.
     assert tina["used"] == (6 * 4 + 2 * 4 * 2.5) * (told["as_of"] - started)
 
 

@@ -43,7 +43,7 @@ async def test_gpus_are_counted_on_the_nodes_that_have_them(bench: Bench) -> Non
     for job, gpus in ((both, 2), (one, 1)):
         (share,) = (await bench.planned(job))["planned_nodes"]
         assert (share["node"], share["gpus"]) == ("n6", gpus)
-    await bench.planned(bench.submit("gus", "n6:ppn=3"), at=0)  # its cpus are free beside them
+    await bench.planned(bench.submit("gus", "n6:ppn=3"), at=0)  # its other cpus are free
     too_many = await bench.current_view(
         bench.submit("gus", resources={"gres": "gpus:3"}), lambda answer: bool(answer["why"])
     )
