@@ -99,7 +99,7 @@ class DrainHarness:
 
 
 @pytest.fixture
-async def make_desk(tmp_path: Path) -> AsyncIterator[DrainHarness]:
+async def desk(tmp_path: Path) -> AsyncIterator[DrainHarness]:
     async with EmulatedOpenPBS([NodeSpec("n1", 4, memory=8 << 20)], time_scale=0) as server:
         server.cluster.attributes["job_history_enable"] = "True"
         made = DrainHarness(server, tmp_path)
