@@ -1,1 +1,1 @@
-"""What the engine knows: its state, a record per job, limits, what is saved of it and how."""
+"""State of the engine: job records, columns, limits, settings, and how they are saved."""

@@ -1,7 +1,7 @@
-"""Alerts that are open: what an admin must know and that is not over yet.
+"""Open alerts: conditions that an admin must know about.
 
-Some end with their cause, which stands in the state; the others tell of a moment, and end when nothing like
-it happened for a while.
+An alert with a lasting cause closes when the cause is gone; an alert about a single event closes after a
+while without another such event.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from schedd.engine.facts.predictions import inaccurate_estimates
 __all__ = ["FADES", "OpenAlert", "alert_kinds", "close_alerts", "raise_alert"]
 
 FADES: Final = 900
-"""Seconds after which an alert that tells of a moment is over."""
+"""Seconds after which an alert about a single event closes."""
 
 _KINDS: Final[Mapping[str, str]] = {
     "adapter": "no contact with the adapter, or the adapter cannot reach the server",
@@ -45,11 +45,11 @@ _KINDS: Final[Mapping[str, str]] = {
     "unanswered": "starts were sent to the adapter and not answered in time",
     "unknown_job": "a job started that no event had announced",
 }
-"""Kinds of the engine and the daemon, with what each says in general."""
+"""Alert kinds of the engine and the daemon, with their meanings."""
 
 
 def alert_kinds() -> dict[str, str]:
-    """All kinds, with what each says in general."""
+    """Return all alert kinds with their meanings."""
     of_components = {name: kind.text for one in components() for name, kind in one.alerts.items()}
     return dict(sorted(({**_KINDS, **of_components}).items()))
 
@@ -74,7 +74,7 @@ class OpenAlert:
 
 def _in_quarantine(state: "EngineState", about: str) -> bool:
     record = state.records.get(about)
-    # One that runs is not set aside; what it made fail may fail again while it is there.
+    # A running job is not quarantined; a failure caused by it may repeat while it runs.
     return record is not None and (bool(record.quarantine) or record.run.started >= 0)
 
 
@@ -120,7 +120,7 @@ def _is_gone(state: "EngineState", alert: OpenAlert) -> bool:
 
 
 def close_alerts(state: "EngineState") -> None:
-    """Forget those that are over."""
+    """Remove the alerts that are over."""
     for key, alert in list(state.alerts.items()):
         if alert.until is not None:
             lasts = state.now < alert.until and not (alert.about and _is_gone(state, alert))

@@ -1,4 +1,4 @@
-"""Job arrays as wholes: by what number their jobs know each other."""
+"""Ids, indices, names and hashes of job arrays."""
 
 import re
 from hashlib import blake2b
@@ -21,16 +21,17 @@ def array_index(job: str) -> int:
 
 
 def array_name(job: str, name: str) -> str:
-    """`relax`, as who submitted an array named it: some servers call `7[3].server` `relax-3`."""
+    """Return the name given at submission, such as `relax`: some servers call `7[3].server` `relax-3`."""
     found = _INDEX.search(job)
     return name.removesuffix(f"-{found.group(1)}") if found is not None else name
 
 
 def hash_array(array: str) -> int:
-    """A positive number for an array's id, the same in every process; 0 for the empty id of a job of none.
+    """Return a positive number for an array's id, equal in every process; 0 for the empty id of a job without
+    an array.
 
-    63 bits of a hash: were two of a million arrays to share one (once in ten million such sites), the only
-    consequence would be the order in which their jobs are repaired.
+    A hash of 63 bits: two of a million arrays share one at one of ten million sites, which affects only the
+    order in which their jobs are repaired.
     """
     if not array:
         return 0

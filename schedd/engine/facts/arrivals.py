@@ -1,7 +1,7 @@
-"""Jobs that a snapshot brings by the thousand: taken in a slice at a time, while events go on.
+"""New jobs of a large snapshot, added to the plan in slices while other events are handled.
 
-Who holds resources on the server goes first: until these are in, nothing is started, since their nodes may
-look free. What happens to a job that waits here takes it in at once.
+Jobs that hold resources on the server come first: nothing is started before all of them are added, because
+their nodes look free. An event about a job in this queue adds the job at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ ARRIVALS_PER_CALL = 200
 
 
 def defer_arrivals(state: EngineState, found: Iterable[Event]) -> Sequence[Event]:
-    """Of what a snapshot says, what is to be done at once: all but new jobs, where these are many."""
+    """Return the events of a snapshot to handle at once: all but new jobs, if these are many."""
     events = list(found)
     new = [event for event in events if isinstance(event, JobQueued) and event.job.id not in state.records]
     if len(new) <= ARRIVALS_PER_CALL and not state.carried_jobs:

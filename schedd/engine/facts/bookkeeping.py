@@ -1,6 +1,6 @@
-"""Bookkeeping: accounts, fair shares, what is learned of run times, statistics of nodes, and the like.
+"""Bookkeeping: accounts, fair shares, learned run times, node statistics, and the like.
 
-It is done after what a job holds was taken or released, and an error in it is reported and goes no further.
+It follows the allocation or release of a job's resources. An error in it is reported and has no other effect.
 """
 
 from types import TracebackType

@@ -1,4 +1,4 @@
-"""What is kept of jobs while the plan is rebuilt, until the server lists each of them again."""
+"""Facts about jobs, carried over a rebuild of the plan until the server lists each job again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,9 +15,9 @@ __all__ = ["CARRIED_JOBS", "CarriedJob", "load_carried_job", "request_size", "sa
 class CarriedJob:
     """Facts about one job that the server does not know. Times are seconds since the epoch, -1: none.
 
-    ``planned`` is the start in the plan before the rebuild; ``open_until``: until then a run decision may
-    still be carried out. ``owner``, ``submitted``, ``queue`` and ``size`` (see ``request_size``) tell whether
-    the job that the server lists is still the same; an empty one is not compared.
+    ``planned`` is the start in the plan before the rebuild; until ``open_until`` a run decision may still be
+    carried out. ``owner``, ``submitted``, ``queue`` and ``size`` (see ``request_size``) identify the job;
+    empty ones are not compared.
     """
 
     promised: int = FOREVER
@@ -38,7 +38,7 @@ class CarriedJob:
     size: tuple[int, ...] = ()
 
     def is_same_job(self, owner: str, submitted: int) -> bool:
-        """Whether a job of this id is the one that was kept, not a later one that got its id."""
+        """Return whether the carried job is this one, not an earlier job with the same id."""
         return self.owner in ("", owner) and self.submitted in (-1, submitted)
 
     def fits(self, queue: str, size: tuple[int, ...]) -> bool:
@@ -72,7 +72,7 @@ _RENAMED: Final = {"told": "published_start", "told_when": "published_at"}
 
 
 def save_carried_job(kept: CarriedJob) -> dict[str, Any]:
-    """As plain values; what is as it begins is left out."""
+    """Return the fields as plain values, without those that have their defaults."""
     values = {name: getattr(kept, name) for name in _DEFAULTS}
     values = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
     if kept.breaches:

@@ -9,7 +9,7 @@ __all__ = ["carry_job", "carry_jobs"]
 
 
 def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
-    """What is to be kept of a job; None: nothing."""
+    """Return the facts of a job to carry over a rebuild; None: nothing."""
     slot, facts, understood = record.slot, record.facts, record.understood
     there, runs = slot >= 0, record.phase is Phase.RUNNING
     promised = int(state.promise[slot]) if there else FOREVER
@@ -39,7 +39,7 @@ def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
 
 
 def carry_jobs(state: EngineState) -> dict[str, CarriedJob]:
-    """What is to be kept of each job, by its id; what is still kept from before included."""
+    """Return the facts to carry over a rebuild, by job id, including those of an earlier rebuild."""
     found = dict(state.carried_jobs)
     for record in state.records.values():
         kept = carry_job(state, record)

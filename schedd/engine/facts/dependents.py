@@ -14,11 +14,11 @@ __all__ = ["Dependents"]
 
 
 class Dependents:
-    """Jobs that wait for others, by what they wait for, and those of them whose plan may have to change.
+    """Reverse index of dependencies, and the dependent jobs to examine.
 
-    A job is examined again after a change of its record or of one that it waits for, after a change of the
-    planned start or length of either, and at a moment that its last examination names. So the cost of a batch
-    depends on what changed, not on how many jobs have dependencies.
+    A job is examined again after a change of its record or of a prerequisite's record, after a change of the
+    planned start or duration of either, and at a time that its last examination names. The cost of a batch
+    therefore depends on the number of changes, not on the number of dependencies.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Dependents:
                 self._changed.update(self._waiting_for[name])
 
     def note_plan(self, plan: Plan, by_slot: Sequence[JobRecord | None]) -> None:
-        """Find the jobs whose place in the plan changed since the last call."""
+        """Find the jobs with a new place in the plan since the last call."""
         jobs = plan.jobs
         now = (jobs.starts, jobs.durations, jobs.ready, jobs.states)
         if not self._columns or self._columns[0].shape != now[0].shape:

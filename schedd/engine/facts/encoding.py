@@ -1,8 +1,8 @@
-"""Records and facts as plain values, column by column, and back.
+"""Conversion of records and facts to plain values, column by column, and back.
 
-Column by column since that costs a tenth of what as many small objects cost. A column whose values are all
-the same is that value alone; numbers go to arrays, as do numbers that stand for values that occur often. A
-field that a reader does not find takes its default, so fields may be added without a new format.
+Columns cost a tenth of the time of small objects. A column of equal values is stored as one value; numbers,
+and references to frequent values, are stored in arrays. A missing field takes its default, so fields may be
+added without a new format.
 """
 
 import heapq
@@ -104,7 +104,7 @@ class _Table:
 def _save_columns(
     prefix: str, objects: Sequence[Any], names: Iterable[str], how: Mapping[str, _Plain], arrays: _Arrays
 ) -> _Bit[_Columns]:
-    """The fields ``names`` of ``objects``; what is best kept as numbers goes to ``arrays``."""
+    """Return the fields ``names`` of ``objects``; columns of numbers go to ``arrays``."""
     columns: _Columns = {}
     for name in names:
         yield b""
@@ -162,7 +162,7 @@ def _load_shares(saved: list[list[Any]]) -> tuple[ShareFacts, ...]:
 
 
 def _save_mapping(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Amounts and texts as they are, definitions of resources as type and flags."""
+    """Return a mapping with its values unchanged, but definitions of resources as type and flags."""
     return {
         name: [value.type, value.flags] if isinstance(value, ResourceFacts) else value
         for name, value in resources.items()
@@ -176,7 +176,7 @@ def _load_mapping(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 _KINDS: Final = (JobFacts, NodeFacts, QueueFacts, ServerFacts, Reserve, PlanningHeld)
-"""Messages of which whole objects are kept. Their fields are saved by their types: see ``_codecs``."""
+"""Messages that are saved as whole objects. Their fields are saved by type: see ``_codecs``."""
 
 
 def _codecs(kinds: Iterable[Any]) -> tuple[dict[str, _Plain], dict[str, _Plain]]:
@@ -218,9 +218,9 @@ def load_facts(kind: type[_T], saved: dict[str, Any]) -> _T:
 
 
 def known_fields(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of this version's ``kind`` among those that another version may have saved.
+    """Return the fields of this version's ``kind`` in values that another version may have saved.
 
-    Raises ValueError where there are none.
+    Raises ValueError if there are none.
     """
     names = {one.name for one in fields(kind) if one.init}
     found = {name: value for name, value in saved.items() if name in names}

@@ -1,4 +1,4 @@
-"""The order in which the events of one batch are taken."""
+"""Order of the events of one batch."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ __all__ = ["sort_events"]
 
 
 def sort_events(events: Sequence[Event]) -> Sequence[Event]:
-    """Ends, then state changes, then arrivals. What is told of one job keeps its order.
+    """Sort events: ends, then state changes, then arrivals. Events about one job keep their order.
 
-    Nothing passes a snapshot: it speaks of the moment at which it was taken.
+    No event moves past a snapshot, which describes one moment.
     """
     if len(events) < 2:
         return events

@@ -12,7 +12,7 @@ _NAMED = 3
 
 
 def request_notes(record: JobRecord) -> list[str]:
-    """What the plan makes of the job's request that its owner should know, and on what its start depends."""
+    """Return remarks on how the request was understood, and the conditions of its start."""
     understood = record.understood
     found: list[str] = []
     if record.behind and record.phase is Phase.WAITING and record.answer is None:
@@ -25,7 +25,7 @@ def request_notes(record: JobRecord) -> list[str]:
 
 
 def explain_choice(record: JobRecord, start: int) -> str:
-    """Why the job is not planned for the first moment at which it could start; empty where it is."""
+    """Return why the job is not planned for its earliest possible start; empty if it is."""
     choice = record.choice
     if choice is None or choice.start != start:
         return ""
@@ -36,9 +36,9 @@ def explain_choice(record: JobRecord, start: int) -> str:
 
 
 def job_notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[str]:
-    """What else is to be known of the job beside its start, its limits and what it waits for.
+    """Return further remarks on a job, apart from its start, its limits and its waiting reason.
 
-    ``start`` is the planned one, ``sets`` the sets of nodes that it is on.
+    ``start`` is the planned start, ``sets`` the node sets of its nodes.
     """
     found: list[str] = []
     if record.phase in (Phase.BLOCKED, Phase.WAITING) and record.answer is None:
@@ -63,7 +63,7 @@ def server_refusal(record: JobRecord) -> str:
 
 
 def _tried_on(record: JobRecord) -> str:
-    """On which nodes starts of the job came to nothing, a few of them by name."""
+    """Return the nodes with failed starts of the job, at most a few by name."""
     failed = record.back_off.failed_on[::-1]
     if not failed:
         return ""
@@ -78,10 +78,10 @@ def explain_job(
     sets: Sequence[str] = (),
     told: int | None = None,
 ) -> str:
-    """When the job starts, or what it waits for, or why it never can.
+    """Return one line about the job: its start, its waiting reason, or the requirement that it can never
+    meet.
 
-    ``limits`` are those that leave it no room before its planned ``start``, ``sets`` the sets of nodes that
-    it is on.
+    ``limits`` delay its planned ``start``; ``sets`` are the node sets of its nodes.
     """
     said, held = "in the queue", [f"not sooner, since {limit}" for limit in limits]
     if record.phase is Phase.RUNNING:

@@ -1,12 +1,12 @@
-"""Jobs by the number in their ids, for those who leave out the server's name."""
+"""Index of job ids by number, for ids without the server's name."""
 
 __all__ = ["JobNumbers"]
 
 
 class JobNumbers:
-    """The ids in use by number: `123` is that of `123.server` and `123[].server`.
+    """Ids in use by number: `123` finds `123.server` and `123[].server`.
 
-    One thread writes; any may read meanwhile.
+    One thread writes; any thread may read.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""From what a server says of a job to what the planner needs of it; pure, and cached where it is slow."""
+"""Translation of job facts into requests; pure, with a cache."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -42,7 +42,9 @@ _ANY_WALLTIME = "1000000000"
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A job's request, or why it is not understood; ``walltime`` (s) is ``assumed`` when nobody named one."""
+    """Request of a job, or the reason why it cannot be parsed; ``walltime`` (s) is ``assumed`` if none was
+    given.
+    """
 
     request: Request | None
     walltime: int
@@ -66,7 +68,7 @@ class RequestReader:
         self._levels: dict[str, tuple[int, ...]] = {}
 
     def copy(self) -> "RequestReader":
-        """One that knows the same nodes, for a copy of the engine; texts are read anew."""
+        """Return a reader for a copy of the engine, with the same nodes and an empty cache."""
         new = RequestReader(self._settings)
         new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
         new._kinds, new._types = self._kinds, self._types
@@ -74,9 +76,9 @@ class RequestReader:
         return new
 
     def set_nodes(self, nodes: Mapping[str, Node], uncounted: Iterable[str] = ()) -> bool:
-        """Know the nodes' names and node-locked resources, those included that the plan does not count.
+        """Set the names and node-locked resources of nodes, including resources that the plan does not count.
 
-        When they changed, forgets what was read and returns True: a request may now read differently.
+        Returns True and clears the cache if they changed: a request may now be parsed differently.
         """
         names = frozenset(nodes)
         generic = frozenset(
@@ -126,7 +128,7 @@ class RequestReader:
     def read(
         self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
     ) -> ParsedRequest:
-        """What the job asks for; defaults of the queue go before those of the server."""
+        """Return the job's parsed request; defaults of the queue precede defaults of the server."""
         queue_defaults = queue.defaults if queue is not None else {}
         resources = facts.resources
         runs = is_shrinkable(resources) and facts.state in ("R", "E", "S")
@@ -277,10 +279,10 @@ def queue_stop_reason(queue: QueueFacts | None, hold: PlanningHeld | None) -> st
 
 
 def waiting_reasons(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
-    """All that must happen before the job may be planned, as (kind, words).
+    """Return all conditions that prevent planning of the job, as (kind, text).
 
-    ``stopped`` tells why its queue starts nothing; empty where it does. A job that waits for a moment
-    (``-a``) may be planned.
+    ``stopped`` is the reason why its queue starts no jobs, or empty. A job with an earliest start (``-a``)
+    may be planned.
     """
     found: list[tuple[str, str]] = []
     holds = holds_in(facts.holds)
@@ -301,9 +303,10 @@ def waiting_reasons(facts: JobFacts, stopped: str) -> list[tuple[str, str]]:
 
 
 def first_waiting_reason(facts: JobFacts, stopped: str, *, chained: bool = False) -> tuple[str, str] | None:
-    """What must happen first before the job may be planned, as (kind, words); None for a job that may.
+    """Return the first kind of condition that prevents planning, as (kind, text); None if the job may be
+    planned.
 
-    ``chained``: it is planned behind the jobs that it waits for.
+    ``chained``: the job is planned after its dependencies.
     """
     found = [one for one in waiting_reasons(facts, stopped) if not (chained and one[0] == "dependency")]
     if not found:

@@ -1,7 +1,7 @@
-"""The phases of a job: one table of what may happen to it, with what each step clears and what it sets.
+"""Phases of a job: a table of all steps, each with the fields that it clears and sets.
 
-Records change here and nowhere else. A step that is not allowed in the job's phase raises ``IllegalStep``: a
-defect of ours, which quarantines that job alone. ``docs/reference/job-phases.md`` shows the table.
+All changes of records are steps. A step that the job's phase does not allow raises ``IllegalStep``: a defect
+of the engine, which quarantines only that job. ``docs/reference/job-phases.md`` shows the table.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ __all__ = ["TABLE", "IllegalStep", "Rule", "Step", "apply_step", "find_fault", "
 
 
 class IllegalStep(AssertionError):
-    """A step that the job's phase does not allow, or one that was not told all it sets."""
+    """A step that the job's phase does not allow, or with missing or surplus fields."""
 
 
 class Step(StrEnum):
@@ -51,8 +51,8 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A row: the phases ``of`` which it may happen, the phase it leads ``to`` (None: the same), the fields
-    that it puts back to how they begin, and those that it sets. A dot leads into a group of fields.
+    """Row of the table: allowed phases, next phase ``to`` (None: unchanged), fields reset to their initial
+    values, and fields to set. A dot separates a group and its field.
     """
 
     of: frozenset[Phase]
@@ -105,7 +105,7 @@ TABLE: Final[Mapping[Step, Rule]] = {
     Step.BROKEN: _rule("BWDR", None, "risk", "breaches"),
     Step.UNPROMISED: _rule("BWDR", None, "weak lost risk eligible_since", "ended"),
 }
-"""Every step there is. A record's other fields stay as they are."""
+"""All steps. Other fields of a record stay unchanged."""
 
 _GROUPS: Final[Mapping[str, Any]] = {"attempt": StartAttempt(), "back_off": BackOff(), "run": CurrentRun()}
 _BEGINS: Final[Mapping[str, Any]] = {

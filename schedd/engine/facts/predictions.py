@@ -1,4 +1,4 @@
-"""Predicted run times and expected starts: learned from what becomes of jobs, and taken over when told."""
+"""Predicted run times and expected starts: learning from outcomes, and publication."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ENOUGH: Final = 100
 """Outcomes, below which nothing is said of how good expected starts are."""
 _COVERED: Final = (0.80, 0.97)
-"""Of ten jobs nine are to start by P90; beyond these bounds an admin is told."""
+"""P90 should cover nine of ten jobs; outside these bounds an alert is raised."""
 
 __all__ = [
     "alert_inaccurate_estimates",
@@ -85,15 +85,15 @@ def _discard_expected_start(state: "EngineState", record: JobRecord) -> None:
 
 
 def record_run_end(state: "EngineState", record: JobRecord, at: int) -> None:
-    """A running job ended by itself, at its walltime, or by its owner's wish: that is how long it held its
-    nodes. Not to be called for one that ended with its node.
+    """Record the run time of a job that ended by itself, at its walltime, or by its owner's order. Not for a
+    job that ended with its node.
     """
     if state.predictor is not None:
         state.predictor.record_end(record.id, state.now, max(at, record.run.started))
 
 
 def on_starts_expected(state: "EngineState", event: StartsExpected) -> None:
-    """Tell these starts from now on, of jobs that still wait as they did; see ``Outlook``."""
+    """Publish these expected starts for jobs that still wait; see ``RunTimePredictor``."""
     outlook = state.predictor
     if outlook is None:
         return
@@ -117,7 +117,7 @@ def on_starts_expected(state: "EngineState", event: StartsExpected) -> None:
 
 
 def inaccurate_estimates(state: "EngineState") -> dict[str, float]:
-    """The kinds of told starts of which too many, or too few, came true lately, with the share that did."""
+    """Return the kinds of expected starts with a coverage of P90 outside the bounds, with that coverage."""
     if state.predictor is None:
         return {}
     known = {
@@ -129,7 +129,7 @@ def inaccurate_estimates(state: "EngineState") -> dict[str, float]:
 
 
 def alert_inaccurate_estimates(state: "EngineState", event: str) -> None:
-    """Tell the admin of kinds of told starts that do not come true as often as they should."""
+    """Raise an alert for inaccurate kinds of expected starts."""
     for kind, share in inaccurate_estimates(state).items():
         if f"expected {kind}" not in state.alerts:
             held = f"{100 * share:.0f} % of the latest jobs started by the 90 % time"
@@ -138,7 +138,7 @@ def alert_inaccurate_estimates(state: "EngineState", event: str) -> None:
 
 
 def review_predictions(state: "EngineState") -> None:
-    """The settings may be others than those under which the state was saved, or it knew no predictions."""
+    """Adapt predictions after a restart: settings may have changed, or the saved state has none."""
     if not state.settings.predict:
         state.predictor = None
         state.expected = np.full_like(state.expected, -1)

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Phase(StrEnum):
-    """Where a job stands with us."""
+    """Phase of a job in the engine."""
 
     BLOCKED = "blocked"
     """May not be planned: held, its queue stopped, set aside, no node can take it."""
@@ -48,7 +48,7 @@ class Phase(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why planned starts moved. Only those of ``MAY_BREAK`` may take a job past its promise."""
+    """Reason for a move of planned starts. Only those in ``MAY_BREAK`` may move a job beyond its promise."""
 
     ARRIVED = "arrived"
     ALTERED = "altered"
@@ -96,10 +96,10 @@ class Risk:
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A promise that was not kept: at ``time`` the job had not started, or had begun after it.
+    """Broken promise: the job had not started at ``time``, or started later than promised.
 
-    ``event`` and ``cause`` are those that first put the promise at risk; ``planned`` is the start that was
-    planned then, or the late one itself; -1: none was known.
+    ``event`` and ``cause`` first put the promise at risk; ``planned`` is the start planned at that time, or
+    the late start itself; -1: unknown.
     """
 
     time: int
@@ -139,9 +139,8 @@ class ChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call of the engine came to: its ``decisions``, and the ``moves`` of planned starts, both in the
-    order in which they were made. ``taken``: by the id of an event with what a search found, or with a plan
-    that was chosen, how many jobs it moved.
+    """Result of a call of the engine: its ``decisions`` and the ``moves`` of planned starts, in order.
+    ``taken``: number of moved jobs, by the id of the event with a search result or an applied plan.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -170,12 +169,11 @@ class PlacementChoice:
 
 @dataclass(slots=True)
 class RankingProgress:
-    """How far working out all ranks anew has come.
+    """Progress of the periodic computation of all ranks.
 
-    ``demand`` is what was asked for when it last began, ``again`` when it begins next. ``left`` are slots
-    whose ranks are still to be worked out, ``tries`` those that are then to go before others; each from its
-    end on. ``matter``: ranks may differ at all. ``anew``: all are to be worked out though each is kept
-    otherwise.
+    ``demand`` is the demand at the start of the last round, ``next_at`` the start of the next one.
+    ``slots_to_rank`` need new ranks, ``slots_to_try`` are then advanced past others; both are processed from
+    the end. ``has_effect``: ranks may differ. ``rerank_all``: a full round is due even in the light mode.
     """
 
     demand: Demand = field(default_factory=Demand)
@@ -209,10 +207,10 @@ class UnresolvedStart:
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
-    """The run decision that is out, or by which the job runs; ``accepted``: the server took it.
+    """Open run decision, or the one that started the job; ``accepted``: the server accepted it.
 
-    ``decided`` is when it was made and ``expires`` until when it may be carried out; both stay when it has
-    come to nothing, since it may have been carried out all the same.
+    It was made at ``decided`` and may be carried out until ``expires``; both stay after a failed start,
+    because it may have been carried out after all.
     """
 
     decision: str = ""
@@ -223,11 +221,11 @@ class StartAttempt:
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Starts that came to nothing: no run decision before ``until``.
+    """Failed starts: no run decision before ``until``.
 
-    ``refusals`` are those in a row, ``busy`` those of the kind "busy for now" in a row, ``refusal`` the words
-    of the last. ``returns`` counts starts in a row after which the job was soon queued again. ``failed_on``
-    are nodes on which starts came to nothing, each once, the latest last.
+    ``refusals`` counts consecutive refusals, ``busy`` consecutive ones of the kind "busy for now";
+    ``refusal`` is the text of the last. ``returns`` counts consecutive starts with a quick return to the
+    queue. ``failed_on`` are nodes with failed starts, the latest last.
     """
 
     until: int = 0
@@ -250,11 +248,11 @@ class CurrentRun:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job with us. Its planned start, promise and generation stand in columns, by slot.
+    """Record of a job. Its planned start, promise and generation are in columns, by slot.
 
-    It changes by the steps of ``phases.py`` alone. ``answer`` is set when no start is known. ``lost`` is the
-    cause by which a promised job lost its start: it takes the blame if the promise cannot be kept. ``risk``
-    is set while its promise is at risk. ``breaches`` are the first and the latest.
+    All changes are steps of ``phases.py``. ``answer`` is set if no start is known. ``lost`` is the cause by
+    which a promised job lost its start; it is blamed if the promise is broken. ``risk`` is set while its
+    promise is at risk. ``breaches`` are the first and the latest.
     """
 
     facts: JobFacts
@@ -288,7 +286,9 @@ TransferPhase = Literal["submitting", "held", "releasing", "released", "withdraw
 
 @dataclass(frozen=True, slots=True)
 class TransferRecord:
-    """One transfer. ``since`` is when it last changed, ``decision`` the one whose outcome is awaited."""
+    """State of one transfer. ``since`` is the time of its last change, ``decision`` the one with a pending
+    outcome.
+    """
 
     transfer: str
     user: str
@@ -309,18 +309,18 @@ class TransferRecord:
     booked: bool = False
     """It starts in the booking that is made for it, and nowhere else."""
     booking: str = ""
-    """The booking of its user's in which it runs, as if he had named it himself."""
+    """The user's booking for this job, as if the job named it."""
     forced: bool = False
-    """It is taken back though it may run."""
+    """Its job is deleted even if it may be running."""
     tasks: int = 0
-    """So many jobs an array has; 0: it is none."""
+    """Number of jobs of an array; 0: not an array."""
     first_task: int = 0
     """The lowest of their indices."""
     tasks_over: str = ""
-    """Which of them are over, a bit for each, as a hexadecimal number: an end may be told more than once."""
+    """Bit set, in hexadecimal, of the jobs that are over: an end may be reported more than once."""
     tasks_ended: int = 0
     tasks_failed: int = 0
-    """Of those that ended: with an exit status other than 0."""
+    """Ended jobs with an exit status other than 0."""
     tasks_deleted: int = 0
     last_end: int = 0
     """When the last of them ended."""

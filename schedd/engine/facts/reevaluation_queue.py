@@ -21,7 +21,7 @@ _UNITS = 10_000
 
 
 def are_many(records: Sequence[JobRecord]) -> bool:
-    """Whether these are too many to be planned anew by one call."""
+    """Return whether these jobs are too many to be replanned in one call."""
     return len(records) > ARRIVALS_PER_CALL or sum(map(count_units, records)) > _UNITS
 
 
@@ -34,7 +34,7 @@ def count_units(record: JobRecord) -> int:
 def queue_reevaluation(
     state: EngineState, records: Iterable[JobRecord], event: str, words: str, cause: Cause = Cause.QUEUE
 ) -> None:
-    """Let these be looked at again, who is planned soonest first; ``cause`` is why those move that must."""
+    """Queue these jobs for re-evaluation, by planned start; ``cause`` is the cause of resulting moves."""
     found = [(state.plan.start(one.slot) if one.slot >= 0 else -1, one.id) for one in records]
     found.sort(key=lambda pair: pair[0] if pair[0] >= 0 else FOREVER)
     why = (event, words, cause.value)

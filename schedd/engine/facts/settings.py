@@ -1,4 +1,4 @@
-"""What a site may set about the engine; the defaults are those of the rules."""
+"""Settings of the engine, with their defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ __all__ = [
 ]
 
 SITE_SLACK: Final = 3_600
-"""Seconds of slack for who chooses none: docs/developers/decisions/007."""
+"""Default slack of a site in seconds: docs/developers/decisions/007."""
 SITE_SLACK_SHARE: Final = 0.5
 """And so large a share of the wait."""
 SITE_START_RATE: Final = 50
-"""Jobs started a second, for a site that says nothing: what a server can take beside its other work."""
+"""Default limit of job starts per second: the load that a server can take along with its other work."""
 SITE_START_RATE_NODE: Final = 10
 """And on one node."""
 SITE_PUBLISH_PAUSE: Final = 60
-"""Seconds between two starts that are told of one job: a plan in motion settles within."""
+"""Default pause in seconds between two published starts of one job: a plan in motion settles within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class EngineSettings:
 
     policy: str = "conservative"
     mode: Literal["scheduler", "adviser", "shadow"] = "scheduler"
-    """``scheduler`` starts jobs; ``adviser`` only tells planned starts; ``shadow`` does neither."""
+    """``scheduler`` starts jobs; ``adviser`` only publishes planned starts; ``shadow`` does neither."""
     alone: bool = True
-    """As scheduler, stop starting jobs when several start that nobody here started."""
+    """As scheduler, stop starting jobs after several starts of unknown origin."""
     alone_starts: int = 3
-    """So many that nobody is known to have started by hand are another scheduler's."""
+    """Number of starts of unknown origin that indicate another scheduler."""
     alone_within: int = 600
     """If they start within this."""
     start_rate: int = 0
@@ -58,33 +58,33 @@ class EngineSettings:
     end_allowance: int = 120
     """A running job that has not ended by its walltime holds its resources this long, taken step by step."""
     overrun_step: int = 60
-    """After that its end is taken as so far away, doubling each time."""
+    """Later extensions of the assumed end in seconds, doubled each time."""
     overrun_most: int = 3600
     overrun_blocked: int = 6 * 3600
-    """An overrun this long blocks the nodes and is told to the admin."""
+    """An overrun of this length blocks the nodes and raises an alert."""
     default_walltime: int = 24 * 3600
     """For a job without walltime where neither queue nor server has a default; marked assumed."""
     node_grace: int = 300
     """Planned jobs leave a node that is down only after this."""
     hole_failures: int = 5
-    """A node on which so many jobs in a row fail soon gets no new jobs; 0: never."""
+    """A node with this many consecutive early failures gets no new jobs; 0: never."""
     hole_users: int = 2
-    """If they are of so many users."""
+    """Minimum number of users of these jobs."""
     hole_within: int = 60
     """And each failed within this of its start."""
     adapter_silence: int = 60
-    """The plan counts as out of date when the adapter is not heard of for longer. The shell sees to it."""
+    """The plan counts as out of date after this silence of the adapter. Checked by the shell."""
     clock_apart: int = 2
     """Clocks that are further apart are an alert. The shell sees to it."""
     decision_expiry: int = 60
     answer_grace: int = 30
-    """A run decision whose outcome is not known so long after its expiry is taken as never carried out."""
+    """A run decision without an outcome this long after its expiry counts as not carried out."""
     start_wait: int = 3600
     """An accepted run that is not seen to start is given up after this."""
     busy_wait: int = 1
     """A start refused as "busy for now" is tried again on the same nodes after this."""
     busy_retries: int = 5
-    """So many times; then it is a refusal like any other."""
+    """Number of such attempts; the next one counts as an ordinary refusal."""
     check_wait: int = 5
     """First wait after a refusal by the adapter's own check, doubling each time."""
     refusal_wait: int = 30
@@ -105,33 +105,36 @@ class EngineSettings:
     publish_starts: bool = True
     """Rules for displayed starts of jobs, for people and for the server (``facts.displayed_start``)."""
     silent: bool = False
-    """Tell people alone, and the server nothing."""
+    """Publish starts to users only, not to the server."""
     publish_threshold: int = 60
-    """A start is told anew only when it moved by more."""
+    """Minimum move of a start that is published again."""
     publish_pause: int = 0
-    """And so long after the last time; a site gets ``SITE_PUBLISH_PAUSE``."""
+    """Minimum time between two publications for one job; a site gets ``SITE_PUBLISH_PAUSE``."""
     publish_rate: int = 500
-    """The server is told at most so many a second."""
+    """Maximum number of attribute writes per second."""
     node_rule: Literal["exact", "pack"] = "exact"
     """Requests by node count (``nodes=``): every unit a node of its own, or units may share."""
     mem_per_core: int = 0
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
     backfill: Literal["oldest", "shortest"] = "oldest"
-    """Who gets free room: who waits longest of those that fit, or who is expected to be shortest, guarded by
-    age and promises (``plan.backfill``)."""
+    """Order of jobs that get free capacity: longest waiting first, or shortest expected run time first,
+    bounded by age and promises (``plan.backfill``).
+    """
     search_every: int = 300
-    """A search begins so long after the last one, if the plan changed since; 0: none of any kind begins."""
+    """Interval of searches in seconds, if the plan changed; 0: no searches of any kind."""
     search_pause: int = 30
     """One begins as early as this after the last one when room was freed."""
     search_newcomers: int = 5
-    """So long after the last search jobs that came since, and those that would fit into room that came back
-    before the plan had it free, are tried in front of others; 0: never."""
+    """This long after the last search, new jobs, and jobs that fit into capacity freed early, are tried
+    before others; 0: never.
+    """
     search_seconds: float = 2.0
-    """A search takes so long at most."""
+    """Maximum duration of a search."""
     search_patience: int = PATIENCE
-    """No search delays a job that has waited so long by more than a twelfth of it.
+    """No search delays a job that has waited this long by more than a twelfth of it.
 
-    See docs/developers/optimisation.md."""
+    See docs/developers/optimisation.md.
+    """
     predict: bool = False
     """Learn how long jobs run, and take over when they are expected to start; a site does unless it chooses
     otherwise."""
@@ -148,9 +151,9 @@ class EngineSettings:
     priority_every: int = 300
     """Priorities of all jobs are worked out again after this."""
     priority_tries: int = 1000
-    """So many jobs at most are then tried before others, those of highest priority."""
+    """Maximum number of jobs, by priority, that are then tried before others."""
     batch_limit: int = 30
-    """A batch from which the engine does not return in time is passed over; large ones get more. 0: never."""
+    """Time limit of a batch; a batch beyond it is skipped. Large batches get more. 0: no limit."""
     log_batches: int = 10_000
     """Batches kept since the last checkpoint, for replaying an incident."""
     log_weight: int = 200_000

@@ -25,10 +25,11 @@ def _amount(chunk: Chunk, name: str) -> int:
 
 
 def takes_for_shares(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) -> list[Take]:
-    """What the plan must count for a job on these shares; nodes that it does not know are left out.
+    """Return the plan's allocations for a job on these shares, without unknown nodes.
 
-    What the server does not tell (memory, node-locked resources) is the request's: of the units that can be
-    on each share, or, where that is not plain, divided by cpus. Shares of one node count as one.
+    Amounts that the server does not report (memory, node-locked resources) are taken from the request: from
+    the units that fit each share or, if that is ambiguous, in proportion to cpus. Shares of one node are
+    merged.
     """
     known = merge_shares(share for share in shares if share.node in plan.node_rows)
     cpus = sum(share.cpus for share in known)
@@ -56,9 +57,9 @@ def takes_for_shares(plan: Plan, request: Request | None, shares: Iterable[Share
 
 
 def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
-    """What a slot takes to block these nodes: all of them; with a gate only that.
+    """Return the allocations that block these nodes: whole nodes, or only the gate.
 
-    Jobs to which the gate is open may then use the nodes.
+    With a gate, jobs on its access list may use the nodes.
     """
     if not gate:
         return takes_for_shares(plan, BLOCK, [ShareFacts(name, 0) for name in names])
@@ -67,7 +68,9 @@ def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
 
 
 def _units_by_share(request: Request, shares: Sequence[ShareFacts]) -> list[list[Chunk]] | None:
-    """The units on each share, where chunks differ; None where cores do not tell, or there are too many."""
+    """Return the units on each share if chunks differ; None if cores do not determine them or there are too
+    many.
+    """
     chunks = request.chunks
     if len(chunks) < 2 and all(chunk.cpus for chunk in chunks):
         return None
@@ -93,7 +96,7 @@ def _units_by_share(request: Request, shares: Sequence[ShareFacts]) -> list[list
 
 
 def merge_shares(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
-    """One share for each node, in the order in which the nodes come."""
+    """Return one share per node, in the order of first occurrence."""
     found: dict[str, ShareFacts] = {}
     for one in shares:
         had = found.get(one.node)
@@ -104,8 +107,8 @@ def merge_shares(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
 
 
 def planned_shares(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
-    """The nodes of a planned job with what it asks of each, in the order of its chunks. Each node comes once,
-    also where unlike chunks are on it.
+    """Return the nodes of a planned job with its amounts, in the order of its chunks; each node occurs once,
+    even with several chunks.
     """
     chunks = plan.chunks(slot)
     shares = []

@@ -1,4 +1,4 @@
-"""How much later than first told a job may start: what is promised."""
+"""Slack: the promised start is the first planned start plus slack."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from schedd.model import FOREVER
 __all__ = ["NONE", "OFF", "Slack"]
 
 _MOST: Final = 316_224_000
-"""Seconds, ten years; whoever wants more wants ``off``."""
+"""Seconds: ten years; use ``off`` for more."""
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SECONDS: Final = re.compile(r"(\d{1,9})([smhd]?)")
 _SHARE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)w")
@@ -17,7 +17,7 @@ _SHARE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)w")
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """Seconds, and a share of the wait that was planned when the start was told."""
+    """Slack in seconds, and as a share of the planned wait at the time of the promise."""
 
     seconds: int = 0
     share: float = 0.0
@@ -46,11 +46,11 @@ class Slack:
         return cls(seconds, share)
 
     def latest(self, planned: int, wait: int) -> int:
-        """The start promised to who is told ``planned``, and to wait so many seconds; FOREVER: none is."""
+        """Return the promised start for a planned start after a wait in seconds; FOREVER: no promise."""
         return FOREVER if self.seconds >= OFF.seconds else planned + self.seconds + int(self.share * wait)
 
     def __str__(self) -> str:
-        """As it is parsed, in the largest unit that is exact."""
+        """Return the text that ``parse`` accepts, in the largest exact unit."""
         if self.seconds >= OFF.seconds:
             return "off"
         unit = next((u for u in "dhm" if self.seconds and self.seconds % _UNITS[u] == 0), "")
@@ -59,7 +59,7 @@ class Slack:
 
 
 NONE: Final = Slack()
-"""Every start told is promised."""
+"""The planned start itself is promised."""
 
 OFF: Final = Slack(1 << 40)
 """A slack that no wait reaches: nothing is promised."""

@@ -1,7 +1,7 @@
-"""The engine's state: the plan, a record per job, columns by slot, and what is known of the cluster.
+"""State of the engine: the plan, a record per job, columns by slot, and facts about the cluster.
 
-Everything here changes inside ``Engine.handle`` only; nothing reads a clock. Starts, promises and generations
-stand in columns by slot; what is particular to a job stands in its record.
+All changes happen in ``Engine.handle``; no code here reads a clock. Starts, promises and generations are in
+columns by slot; other facts about a job are in its record.
 """
 
 from collections import deque
@@ -116,7 +116,9 @@ _KNOWN: Final[dict[type[Any], tuple[tuple[str, int], ...]]] = {}
 
 
 def _columns(state: "EngineState") -> tuple[tuple[str, int], ...]:
-    """The columns by name, with what they begin with. Looked up once for a class: each job asks."""
+    """Return the columns by name with their initial values. Cached per class, because it is called for each
+    job.
+    """
     kind = type(state)
     found = _KNOWN.get(kind)
     if found is None:
@@ -140,19 +142,19 @@ class EngineState:
     walltime_use: WalltimeUse = declared(
         FieldRule(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse()
     )
-    """Of the latest runs, what they used of their walltimes."""
+    """Used share of requested walltimes in recent runs."""
     predictor: RunTimePredictor | None = declared(
         FieldRule(lambda found: found and found.copy(), saved=False), default=None
     )
     """How long jobs run and when they start, as far as that is predicted; None where nothing is."""
     applicants: dict[str, tuple[tuple[object, ...], Applicant]] = declared(FOUND, make=dict)
-    """Jobs as terms of priorities see them, each with what that hangs on."""
+    """Jobs as inputs of priorities, each with the facts that it was made from."""
     configured: Mapping[str, Any] = declared(NAMES, make=dict)
     """The policy of the settings, while another is in force."""
     policy_version: int = declared(NUMBER, default=0)
-    """Of the policy that was set while the engine ran; 0: that of the settings is in force."""
+    """Version of the policy that was set at run time; 0: the policy of the settings is in force."""
     site_changed: bool = declared(NUMBER, default=False)
-    """The site's policy is another than that under which jobs were planned: to be dealt with first."""
+    """The site's policy has changed since jobs were planned: the change must be applied first."""
 
     # ---- jobs -----------------------------------------------------------------------------------
     records: dict[str, JobRecord] = declared(FOUND, make=dict)
@@ -162,21 +164,23 @@ class EngineState:
     slotless: dict[str, JobRecord] = declared(FOUND, make=dict)
     """Jobs that have no slot, since their request was not understood."""
     unexplained: dict[str, None] = declared(KEYS, make=dict)
-    """Those of them whose owner was not told why."""
+    """Jobs without a slot for which no reason was published yet."""
     promise: Ints = _column(FOREVER)
     bound: Ints = _column(FOREVER)
-    """The latest start that the plan may give: what is promised or, while that is at risk, what had to be."""
+    """The latest start that the plan may give: the promise or, while that is at risk, the start that it had
+    to give.
+    """
     published_start: Ints = _column(-1)
-    """The start that was told last; -1: none was, or that there is none."""
+    """The start published last; -1: none."""
     published_at: Ints = _column(0)
     update_due: Ints = _column(0)
     changed: Ints = _column(0)
     last_move: Ints = _column(-1)
     """The number of the change set that last moved the slot's job; -1: none did."""
     first_change: Ints = _column(0)
-    """The number of the next change set when the slot was given to its job: what is older is not its own."""
+    """Number of the next change set when the job got the slot: older ones are about other jobs."""
     expected: Ints = _column(-1)
-    """When the slot's job starts in half of the cases, as was told of it; -1: nothing was."""
+    """Published P50 of the expected start; -1: none."""
     expected_by: Ints = _column(-1)
     """By when it starts in nine of ten."""
     rank: Ints = _column(0)
@@ -187,7 +191,7 @@ class EngineState:
     due_by: Ints = _column(FOREVER)
     """When it should have ended; FOREVER without a deadline."""
     bag_end: Ints = _column(0)
-    """Of a job of an array that is a share of something larger: when that ends as a whole; 0: not told."""
+    """For a job of an array that belongs to a bag: the reported end of the bag; 0: unknown."""
     array_hash: Ints = _column(0)
     """A number for the array of the slot's job, the same wherever it is made; 0: it is of none."""
     owner_number: Ints = _column(-1)
@@ -196,53 +200,53 @@ class EngineState:
     chained: dict[str, None] = declared(KEYS, make=dict)
     """Jobs that are planned behind others which they wait for, or will be when these have a start."""
     without_place: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs that may be planned but have no start, in the order in which they lost it."""
+    """Jobs that may be planned but have no start, in the order of its loss."""
     queue: dict[int, None] = declared(KEYS, make=dict)
     """Under a queue policy: waiting slots in order of arrival."""
     assumed: set[int] = declared(FieldRule(set, sorted, set), make=set)
-    """Slots of jobs whose walltime is assumed."""
+    """Slots of jobs with an assumed walltime."""
     dispatched: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs whose run decision is out."""
+    """Jobs with an open run decision."""
     unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
     """By job: run decisions that are followed no longer, though they may still be carried out."""
     risks: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs whose promise is at risk."""
+    """Jobs with a promise at risk."""
     ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
     """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""
 
     # ---- the cluster ----------------------------------------------------------------------------
     node_facts: dict[str, NodeFacts] = declared(facts_by_name(NodeFacts), make=dict)
     counted: dict[str, None] = declared(KEYS, make=dict)
-    """Resources of nodes that the plan counts, beside cpus, memory and gpus; those that came first."""
+    """Node resources that the plan counts, apart from cpus, memory and gpus; the first ones reported."""
     uncounted: dict[str, None] = declared(KEYS, make=dict)
     """Resources of nodes that the plan has no room to count: no job that asks for one is planned."""
     queues: dict[str, QueueFacts] = declared(facts_by_name(QueueFacts), make=dict)
     server: ServerFacts = declared(SERVER, default=ServerFacts())
     limits: LimitBook = declared(OWN, make=LimitBook)
     gates: dict[str, Access] = declared(GATES, make=dict)
-    """By name of the gate: whom it lets pass. Gates are used again, never taken away."""
+    """Access list by name of the gate. Gates are reused, never removed."""
     down_since: dict[str, int] = declared(NAMES, make=dict)
     """Nodes that are down and that planned jobs have not left yet."""
     holds: dict[tuple[str, str], PlanningHeld] = declared(HOLDS, make=dict)
-    """By kind and name: the nodes and queues whose planning an admin holds."""
+    """Nodes and queues under an admin's planning hold, by kind and name."""
     blocked: dict[str, dict[str, None]] = declared(BLOCKED, make=dict)
     """Nodes that count as blocked, with the jobs that should have ended there long ago."""
     paused: str = declared(NUMBER, default="")
     """Why dispatch is paused; empty when it is not."""
     foreign: str = declared(NUMBER, default="")
-    """Who else seems to start jobs, by the first sign of it; empty when nobody does."""
+    """Evidence of another scheduler that starts jobs; empty if there is none."""
     adapter_mode: Mode | None = declared(NUMBER, default=None)
     """What the adapter last said that it does with decisions; None before it said anything."""
     adapter_returned: int = declared(NUMBER, default=-1)
-    """When the adapter was first heard after run decisions had gone void while nobody was here."""
+    """Time of the first contact with the adapter after run decisions had expired during an outage."""
     unexplained_starts: list[int] = declared(LIST, make=list)
-    """When jobs started of late that nobody here started, and nobody said who did."""
+    """Times of recent starts of unknown origin."""
     unsure_until: int = declared(NUMBER, default=-1)
-    """Jobs that started until then may be ours, though nothing here knows of it: a part of what was
-    decided is lost, or was passed over.
+    """Jobs started before this time may be ours without a record of it: some decisions are lost or belonged
+    to a skipped batch.
     """
     first_snapshot: int = declared(NUMBER, default=-1)
-    """When the first snapshot was taken: what ran then is nobody's secret."""
+    """Time of the first snapshot: jobs that ran then started before this engine."""
     adapter_run: str = declared(NUMBER, default="")
     """Which run of the adapter sent the last snapshot that was believed: the epoch of its event."""
     failures: dict[str, deque[tuple[str, str]]] = declared(FAILURES, make=dict)
@@ -252,23 +256,23 @@ class EngineState:
     lives: dict[str, Life] = declared(LIVES, make=dict)
     """By node: how long it was up, and how often it failed."""
     failure_rates: tuple[int, dict[int, float]] | None = declared(MOMENT, default=None)
-    """Failures per second by row, and of which moment; made when needed."""
+    """Failures per second by row, with the time of their computation; computed on demand."""
     row_watts: dict[str, dict[int, float]] | None = declared(MOMENT, default=None)
     """What nodes draw for work of a kind, by row; made when needed."""
     economy_in_force: Economy | None = declared(MOMENT, default=None)
-    """What the site says of watts and prices, with what was measured; made when needed."""
+    """Watts and prices of the site, with measured values; computed on demand."""
     halt_published_until: int = declared(NUMBER, default=-1)
-    """Those that are to start by then were told that nothing is started; -1: starts go on."""
+    """Jobs planned to start by this time had the halt published; -1: no halt."""
     stale: str = declared(NUMBER, default="")
     """Why the plan is not believed to show the server's present state; empty when it is."""
     arriving: dict[str, JobQueued] = declared(ARRIVING, make=dict)
-    """New jobs of a snapshot that are not taken in yet; those that hold resources stand first."""
+    """New jobs of a snapshot that are not yet added to the plan; jobs that hold resources come first."""
     to_reevaluate: dict[str, Sequence[str]] = declared(REREADING, make=dict)
     """Jobs that ask for other things since defaults or nodes changed, each with the event and why."""
     lost: str = declared(NUMBER, default="")
-    """What of the log is missing; empty when nothing is, or a snapshot has told how things are."""
+    """Missing part of the log; empty if nothing is missing or a snapshot has replaced it."""
     doubted_loss: tuple[int, frozenset[str]] | None = declared(DOUBTED, default=None)
-    """Since when snapshots insist on a loss that was not believed, and what was lost."""
+    """Time since which snapshots repeat a doubted loss, and the lost jobs and nodes."""
 
     # ---- jobs that a federation handed over ------------------------------------------------------
     transfers: dict[str, TransferRecord] = declared(TRANSFERS, make=dict)
@@ -277,7 +281,7 @@ class EngineState:
     bag_ends: dict[str, int] = declared(NAMES, make=dict)
     """By array that is a share of something larger: when that ends as a whole."""
     kept_places: dict[str, int] = declared(NAMES, make=dict)
-    """By job on hold for which a place is kept: until when."""
+    """Placements reserved for held jobs: end of the reservation, by job."""
 
     # ---- components -----------------------------------------------------------------------------
     parts: dict[type[Any], Any] = declared(FieldRule(fork_parts, saved=False), make=dict)
@@ -285,21 +289,22 @@ class EngineState:
 
     # ---- prices -----------------------------------------------------------------------------------
     capped: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs whose hard limit of cost matters for where they are planned."""
+    """Jobs with a hard cost limit that restricts their placement."""
     cost_check_due: int = declared(NUMBER, default=0)
     """When earlier places are looked for that they can pay for."""
     tariff: Tariff | None = declared(MOMENT, default=None)
-    """The prices of nodes, as far as they were needed today."""
+    """Prices of nodes, as far as they were needed today."""
 
     # ---- work that fails ------------------------------------------------------------------------
     at_event: str = declared(SHARED, default="")
     """The id of the event that is being handled."""
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
-    """The job and the step that the engine is at; where a call ends from outside they are what it was at."""
+    """Job and step in progress; after an aborted call, those at which it was aborted."""
     diverged: dict[str, None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
-    """Jobs of which an error was kept to themselves since the state was last frozen ("": of none): it may not
-    come again where the same calls are made again."""
+    """Jobs with an error that was confined to them since the last freeze ("": no single job): the error may
+    not recur in a replay.
+    """
     aside: dict[str, int] = declared(NAMES, make=dict)
     """Jobs that the planner did not come back from, each with when it was set aside."""
     skipped_steps: dict[str, Sequence[int]] = declared(NAMES, make=dict)
@@ -319,14 +324,14 @@ class EngineState:
     changes_kept: int = declared(SHARED, default=0)
     change_number: int = declared(NUMBER, default=0)
     backfilled: int = declared(NUMBER, default=-1)
-    """The change number up to which free room was given to whose turn it is; -1: never."""
+    """Number of the last change set at which backfilling ran; -1: never."""
     last_backfill: int = declared(NUMBER, default=-1)
     """When that was;"""
     backfill_due: int = declared(NUMBER, default=FOREVER)
     """and when it is done again though nothing happens: something happened in the same second."""
     breaches: int = declared(NUMBER, default=0)
     alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)
-    """Those that are open, by kind and what they are about."""
+    """Open alerts, by kind and subject."""
     next_due: int | None = declared(SHARED, default=None)
     """When the first planned job is due; None: to be found again."""
     write_second: int = declared(NUMBER, default=0)
@@ -341,7 +346,7 @@ class EngineState:
     """Counts jobs that gave their room back before the plan had it free, and nodes that came back, since the
     engine began."""
     nevers: dict[Request, Never | None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
-    """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
+    """Cache by request: the reason why the present nodes can never meet it, or None."""
     array_members: dict[str, dict[str, None]] = declared(
         FieldRule(lambda value: {array: dict(jobs) for array, jobs in value.items()}, saved=False), make=dict
     )
@@ -353,7 +358,7 @@ class EngineState:
 
     @classmethod
     def empty(cls, settings: EngineSettings, now: int) -> "EngineState":
-        """Of a cluster of which nothing is known yet."""
+        """Return the state for an unknown cluster."""
         policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
         site = site_policy(settings.site)
         tree = site.fair_share
@@ -371,7 +376,7 @@ class EngineState:
         return state
 
     def part(self, kind: type[_Part]) -> _Part:
-        """The part of the state that belongs to the component whose state is of this type."""
+        """Return the component's part of the state, by its type."""
         return cast("_Part", self.parts[kind])
 
     def fork(self) -> "EngineState":
@@ -473,7 +478,7 @@ class EngineState:
 
     @property
     def economy(self) -> Economy:
-        """What the site says of watts and prices; what was measured goes before it."""
+        """Watts and prices of the site; measured values precede configured ones."""
         if self.economy_in_force is None:
             self.economy_in_force = replace(self.site.economy, measured=measured_draws(self))
         return self.economy_in_force
@@ -489,7 +494,7 @@ class EngineState:
         return as_planned_request(request, facts, self.gates, self.site.node_sets)
 
     def gather_limits(self) -> None:
-        """Take over the limits of all components as they are now."""
+        """Collect the limits of all components."""
         self.limits.set_sources(limits_of_components(self))
 
     def refit(self, record: JobRecord) -> bool:
@@ -519,15 +524,15 @@ class EngineState:
         self.first_change[slot] = self.change_number
 
     def hold_unresolved_start(self, record: JobRecord, until: int) -> None:
-        """Note that a run decision of a job, on the place that it has in the plan, may be carried out until
-        then, though nobody follows it any more: nobody else is started on these nodes meanwhile.
+        """Note that an abandoned run decision may still be carried out until then: no other job is started on
+        its nodes before.
         """
         if record.slot >= 0 and self.plan.start(record.slot) >= 0 and until >= self.now:
             shares = planned_shares(self.plan, record.slot)
             self.unresolved[record.id] = UnresolvedStart(record.attempt.decision, until, shares)
 
     def drop_slot(self, slot: int) -> None:
-        """Give a job's slot back and free what it holds."""
+        """Return a job's slot and free its resources."""
         self.queue.pop(slot, None)
         self.assumed.discard(slot)
         if self.plan.state(slot) != VACANT:  # an error may have ended this halfway before
@@ -536,8 +541,8 @@ class EngineState:
         self._reset(slot)
 
     def remove(self, job_id: str) -> JobRecord | None:
-        """Free what a job holds and forget it; None when it is not known. What is noted of its end follows:
-        see ``Bookkeeping``.
+        """Free a job's resources and forget it; returns None if it is unknown. The bookkeeping of its end
+        follows: see ``Bookkeeping``.
         """
         record = self.records.get(job_id)
         if record is not None and record.slot >= 0:
@@ -567,7 +572,7 @@ class EngineState:
         return f"d{self.decision_number:012d}"
 
     def alert(self, event: str, kind: str, text: str, about: str = "") -> None:
-        """Tell the admin, of one node, job or the like where it is ``about`` that."""
+        """Raise an alert, about one node, job or the like if ``about`` is given."""
         raise_alert(self, kind, about, text)
         self.decisions.append(
             Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text)
@@ -586,7 +591,7 @@ class EngineState:
 
     @property
     def mode(self) -> Mode:
-        """The more careful of what the site set here and what the adapter does."""
+        """The more careful of the configured mode and the adapter's mode."""
         ours, theirs = self.settings.mode, self.adapter_mode
         return min(ours, theirs, key=_MODES.index) if theirs and theirs != ours else ours
 
@@ -608,23 +613,23 @@ class EngineState:
 
     @property
     def keeps_speed(self) -> bool:
-        """Whether jobs are not to be moved to slower nodes for the sake of an earlier start alone."""
+        """Whether jobs stay on fast nodes rather than start earlier on slower ones."""
         weighted = self.settings.criteria.get(Criterion.WEIGHTED_UTILISATION, 0)
         return self.site.placement is not Placing.FIRST_GAP and weighted > 0
 
     @property
     def arrays(self) -> ArrayEnds | None:
-        """What is known of arrays, by slot, where the site has them repaired as wholes."""
+        """Ends of arrays, by slot, if the site coordinates arrays."""
         return ArrayEnds(self.array_hash, self.bag_end) if self.site.coordinate_arrays else None
 
     @property
     def publishes_starts(self) -> bool:
-        """Whether it is kept which starts are told."""
+        """Whether starts are published."""
         return self.settings.publish_starts
 
     @property
     def silent(self) -> bool:
-        """Whether starts are told to people alone, not to the server."""
+        """Whether starts are published only to users, not to the server."""
         return self.settings.silent or self.settings.mode == "shadow"
 
     def next_due_start(self) -> int:

@@ -1,7 +1,7 @@
-"""How long a job runs by what its owner or the site has measured of it, on the nodes that it is planned on.
+"""Run time from the throughput that the owner or the site has measured, on the planned nodes.
 
-Netto, *Adaptive co-allocation of distributed resources* (2009), chapter 5: units of work over the throughput
-of the slowest node. A job that moves to nodes of another kind is predicted anew.
+Netto, *Adaptive co-allocation of distributed resources* (2009), chapter 5: units of work divided by the
+throughput of the slowest node. A move to nodes of another kind changes the prediction.
 """
 
 import math
@@ -28,8 +28,8 @@ _SPREAD: Final = ((0.02, 0.1, 0.5, 0.9, 0.98), (0.8, 0.9, 1.0, 1.1, 1.2))
 
 
 def rate_on(work: Work, node: RatedNode, apps: AppRates) -> float | None:
-    """Units a second on a node: the largest rate of those that its name and properties have, else that of a
-    node of speed 1 times its speed; None where neither is known. What the owner says goes before the site.
+    """Return the units per second on a node: the largest rate for its name or properties, else ``plain rate *
+    speed``; None if unknown. The owner's rates precede the site's.
     """
     name, properties, speed = node
     site = apps.get(work.app, {})
@@ -73,7 +73,7 @@ def measured_run_times(records: Iterable[JobRecord | None], plan: Plan, apps: Ap
 def with_measured_run_times(
     predictions: Mapping[str, Prediction], seconds: Mapping[str, int]
 ) -> dict[str, Prediction]:
-    """The predictions, with those of jobs whose throughput is known in place of what others like them did."""
+    """Return the predictions, with those of jobs of known throughput replaced."""
     found = dict(predictions)
     shape = np.interp(LEVELS, *_SPREAD)
     for job, run in seconds.items():

@@ -1,14 +1,14 @@
-"""How much of the walltime that they ask for jobs use: what is planned is that much too long."""
+"""Used share of requested walltimes: the plan overestimates durations by its inverse."""
 
 from typing import Final, NamedTuple, Self
 
 __all__ = ["WalltimeUse"]
 
 _MEMORY: Final = 1000
-"""So many runs ago a run counts a third (1/e) of what the latest does."""
+"""Number of runs after which the weight of a run is 1/e."""
 
 _DOUBT: Final = 50
-"""As if so many runs had used all of their walltime before the first was seen."""
+"""Weight, in runs, of the prior assumption that walltimes are used in full."""
 
 _LEAST: Final = 0.1
 """Less is not believed: a day of planned waiting would count for next to nothing."""
