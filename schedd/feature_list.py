@@ -23,6 +23,7 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
+    Feature("formula", {}),
     Feature("reservations", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
     Feature("limits", {}),

@@ -17,6 +17,7 @@ from schedd.engine.rank.fair_use import fair_shares
 from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.policy.fair_share import ShareRow
 from schedd.policy.protocol import Breakdown, Term
+from schedd.policy.ranks import value_of_rank
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 
@@ -30,16 +31,39 @@ _RETRY_HINT: Final = "ask again in a moment"
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FormulaValue:
+    """A name in a priority formula, with its value for a job."""
+
+    name: str
+    value: float | str
+    """A number, or a text that the formula compares."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityView(SnapshotAnswer):
     """A job's priority now."""
 
     job: str
-    total: int
-    """The sum of all points, in whole points: jobs of equal totals do not give way to each other."""
-    rank: int
+    total: float
+    """The sum of all points, in whole points unless by a formula; jobs of equal totals do not displace each
+    other."""
+    rank: float
     """The total when it was last computed; the plan uses this value."""
     terms: tuple[Term, ...]
-    """Terms with their input, weight and contribution; terms without a weight are left out."""
+    """Terms with their input, weight and contribution; terms without a weight are left out. By a formula, the
+    parts of its outermost sum."""
+    formula: str
+    """The formula in force; empty: the total is a sum of weighted terms."""
+    formula_source: str
+    """The setting that holds the formula."""
+    values: tuple[FormulaValue, ...]
+    """The names in the formula with their values for the job."""
+    threshold: float | None
+    """Jobs whose total is not above this are not planned; null: there is none."""
+    failing: str
+    """The part of the formula that has no value for the job, such as a division by zero: its total is 0 then.
+    Empty: the formula has a value."""
     breaks_promises: bool
     """Whether the job may delay others beyond their promised starts."""
 
@@ -106,11 +130,20 @@ def _priority_view(engine: Engine, job: str) -> PriorityView | None:
     if record is None:
         return None
     found: Breakdown = priority_breakdown(state, record, current_demand(state))
+    rank = int(state.rank[record.slot]) if record.slot >= 0 else 0
     return PriorityView(
         job=job,
         total=found.total,
-        rank=int(state.rank[record.slot]) if record.slot >= 0 else 0,
+        rank=value_of_rank(rank) if found.formula else float(rank),
         terms=found.terms,
+        formula=found.formula,
+        formula_source=found.formula_source,
+        values=(
+            *(FormulaValue(name=name, value=number) for name, number in found.values),
+            *(FormulaValue(name=name, value=text) for name, text in found.texts),
+        ),
+        threshold=found.threshold,
+        failing=found.failing,
         breaks_promises=state.site.weights.breaks_promises(make_applicant(state, record)),
         **_snapshot_fields(engine),
     )

@@ -16,6 +16,7 @@ from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_
 from schedd.policy.access import Access
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
+from schedd.policy.protocol import Breakdown
 from schedd.wire import JobFacts, NodeChanged, QueueFacts, Reserve, ServerFacts
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "UseBegan",
     "awaits",
     "blocks_of_components",
+    "breakdown_of_components",
     "claim_of_components",
     "component_handlers",
     "component_slots",
@@ -51,6 +53,7 @@ __all__ = [
     "measured_draws",
     "node_details",
     "published_parts",
+    "ranks_of_components",
     "reason_to_replan",
     "rebuild_components",
     "rebuilt_part",
@@ -183,6 +186,11 @@ class Component(Generic[_S]):
     must_wait_if_named: Callable[["PlanSnapshot", JobFacts], WaitingFor | None] | None = None
     """For a job that is only asked about: why what it names leaves it without a planned start; None: it does
     not."""
+    ranks: Callable[["EngineState", Sequence["JobRecord"]], Sequence[int] | None] | None = None
+    """The ranks of these jobs, in place of the sum of weighted terms; None: the component ranks no jobs now.
+    Called for one job, or for some hundred."""
+    priority_breakdown: Callable[["EngineState", "JobRecord"], Breakdown | None] | None = None
+    """How the rank of a job comes about; None: the component ranks no jobs now."""
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
@@ -267,7 +275,28 @@ def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | No
     for one in components():
         wait = one.must_wait(state, record) if one.must_wait is not None else None
         if wait is not None:
+            for other in components():  # what they hold for it is not needed while it waits
+                if other is not one and other.job_left_plan is not None:
+                    other.job_left_plan(state, record.id)
             return wait
+    return None
+
+
+def ranks_of_components(state: "EngineState", records: Sequence["JobRecord"]) -> Sequence[int] | None:
+    """The ranks of these jobs by the first component that ranks jobs now; None: none does."""
+    for one in components():
+        found = one.ranks(state, records) if one.ranks is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def breakdown_of_components(state: "EngineState", record: "JobRecord") -> Breakdown | None:
+    """How the rank of a job comes about by the first component that ranks jobs now; None: none does."""
+    for one in components():
+        found = one.priority_breakdown(state, record) if one.priority_breakdown is not None else None
+        if found is not None:
+            return found
     return None
 
 

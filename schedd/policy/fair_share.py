@@ -125,8 +125,9 @@ class FairShare:
 class ShareRow:
     """One node of the tree. ``target`` and ``usage`` are parts of the whole, ``used`` decayed cpu-seconds.
 
-    ``factor`` is 1 without usage, 0.5 for usage equal to the target, and approaches 0. ``waited`` is the
-    normalised wait: seconds waited per cpu-second used (thesis, NUWT), 0 without usage.
+    ``effective_usage`` includes a part of the parent's usage. ``factor`` is 1 without usage, 0.5 for usage
+    equal to the target, and approaches 0. ``waited`` is the normalised wait: seconds waited per cpu-second
+    used (thesis, NUWT), 0 without usage.
     """
 
     path: Path
@@ -134,6 +135,7 @@ class ShareRow:
     target: float
     used: float
     usage: float
+    effective_usage: float
     factor: float
     waited: float
 
@@ -331,6 +333,7 @@ def share_rows(
                     target=meant,
                     used=mine,
                     usage=usage,
+                    effective_usage=counted,
                     factor=factor,
                     waited=waited / mine if mine else 0.0,
                 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import floor
 from typing import Literal
 
+from schedd.policy.fair_share import JobOwner
 from schedd.policy.protocol import Applicant, Breakdown, Shares, Term, Weights
 
 __all__ = [
@@ -37,7 +38,7 @@ class JobClass:
     queues: frozenset[str] = frozenset()
     breaks_promises: bool = False
 
-    def takes(self, job: Applicant) -> bool:
+    def takes(self, job: JobOwner) -> bool:
         """Return whether the job belongs to this class."""
         return (
             job.owner.partition("@")[0] in self.users
@@ -223,4 +224,4 @@ def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Brea
             points = weight * value
             total += points
             terms.append(Term(name, weight, value, points))
-    return Breakdown(floor(total + 0.5), tuple(terms))
+    return Breakdown(float(floor(total + 0.5)), tuple(terms))

@@ -49,10 +49,23 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A priority with its terms; ``total`` is the rounded sum of the points."""
+    """A priority with its terms. ``total`` is the sum of the points, rounded to whole points if it is one of
+    weights.
 
-    total: int
+    By a formula, the terms are the addends of its outermost sum. ``failing`` is the part that has no value;
+    the total is 0 then. ``threshold``: jobs with no larger total are not planned.
+    """
+
+    total: float
     terms: tuple[Term, ...] = ()
+    formula: str = ""
+    formula_source: str = ""
+    """The setting that holds the formula."""
+    values: tuple[tuple[str, float], ...] = ()
+    """Of the names in the formula."""
+    texts: tuple[tuple[str, str], ...] = ()
+    threshold: float | None = None
+    failing: str = ""
 
 
 class Shares(Protocol):

@@ -126,6 +126,8 @@ class ServerFacts:
 
     ``open`` means that users may see each other's jobs. ``family`` is its dialect; older adapters do not
     report it. ``resources`` are the server's resource definitions by name; empty if not reported.
+    ``attributes`` are further attributes that a scheduler follows, as printed, with those of its scheduler
+    object: ``job_sort_formula``, ``job_sort_formula_threshold``.
     """
 
     scheduling: bool = True
@@ -135,6 +137,7 @@ class ServerFacts:
     limits: Mapping[str, str] = field(default_factory=dict)
     family: str = ""
     resources: Mapping[str, ResourceFacts] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,8 @@ class ServerFacts(TypedDict):
 
     ``open`` means that users may see each other's jobs. ``family`` is its dialect; older adapters do not
     report it. ``resources`` are the server's resource definitions by name; empty if not reported.
+    ``attributes`` are further attributes that a scheduler follows, as printed, with those of its scheduler
+    object: ``job_sort_formula``, ``job_sort_formula_threshold``.
     """
 
     scheduling: bool
@@ -63,6 +65,7 @@ class ServerFacts(TypedDict):
     limits: dict[str, str]
     family: str
     resources: dict[str, ResourceFacts]
+    attributes: dict[str, str]
 
 
 class ClusterView(TypedDict):

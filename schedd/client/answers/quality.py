@@ -12,6 +12,7 @@ __all__ = [
     "ClusterReports",
     "FairShareEntry",
     "FairShareView",
+    "FormulaValue",
     "HorizonAccuracy",
     "LicenceReport",
     "LicenceUse",
@@ -102,6 +103,13 @@ class Term(TypedDict):
     points: float
 
 
+class FormulaValue(TypedDict):
+    """A name in a priority formula, with its value for a job."""
+
+    name: str
+    value: float | str
+
+
 class PriorityView(TypedDict):
     """A job's priority now."""
 
@@ -109,9 +117,14 @@ class PriorityView(TypedDict):
     generation: int
     stale: str
     job: str
-    total: int
-    rank: int
+    total: float
+    rank: float
     terms: list[Term]
+    formula: str
+    formula_source: str
+    values: list[FormulaValue]
+    threshold: float | None
+    failing: str
     breaks_promises: bool
 
 

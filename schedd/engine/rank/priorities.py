@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schedd.dialect.deadline import read_deadline
+from schedd.engine.component import breakdown_of_components
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import claim_of
 from schedd.engine.facts.records import JobRecord, Phase
@@ -83,7 +84,9 @@ def depends_on_demand(weights: SiteWeights) -> bool:
 
 def priority_breakdown(state: "EngineState", record: JobRecord, shares: Demand) -> Breakdown:
     """The priority of a job at this moment, and what it is the sum of."""
-    return priority(make_applicant(state, record), state.now, shares, state.site.weights)
+    return breakdown_of_components(state, record) or priority(
+        make_applicant(state, record), state.now, shares, state.site.weights
+    )
 
 
 def _in(state: "EngineState", *phases: Phase) -> Iterable[JobRecord]:

@@ -7,9 +7,11 @@ plan that it would have anyway. In the light mode a job keeps the rank of its su
 through once after the policy or a queue's priority changed.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from schedd.engine.component import last_place_checks
+from schedd.engine.component import last_place_checks, ranks_of_components
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.rank.priorities import (
@@ -31,8 +33,9 @@ _FEW = 20
 _SETS = 2
 """So many sets of jobs are tried: moments from which all make way, or nodes on which they do."""
 _HIGHEST = 1 << 60
-_SLICE = 100
+_SLICE = 200
 """Ranks worked out between two looks for new events."""
+_LONGEST_NAME = 60
 _WORDS = "it goes before jobs of lower priority"
 
 
@@ -46,6 +49,11 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         state.ranking.has_effect = True
         state.rank[record.slot] = -_HIGHEST
         return
+    found = ranks_of_components(state, [record]) if record.slot >= 0 else None
+    if found is not None:
+        state.ranking.has_effect = True
+        state.rank[record.slot] = found[0]
+        return
     queue = state.queues.get(record.facts.queue)
     if not state.ranking.has_effect:
         state.ranking.has_effect = state.site.weights.active or (queue is not None and queue.priority != 0)
@@ -54,8 +62,22 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
             _renew_demand(state)  # the rank is kept: it is not to come of what was asked for long ago
         if state.site.weights.short and record.phase is Phase.WAITING:
             state.ranking.demand = state.ranking.demand.beside(record.understood.walltime)
-        total = priority_breakdown(state, record, state.ranking.demand).total
+        total = int(priority_breakdown(state, record, state.ranking.demand).total)
         state.rank[record.slot] = max(-_HIGHEST, min(total, _HIGHEST))
+
+
+def _set_ranks(state: EngineState, slots: Sequence[int]) -> None:
+    """Set the ranks of the waiting jobs among these slots."""
+    records = [record for slot in slots if (record := state.by_slot[slot]) is not None]
+    records = [record for record in records if record.phase is Phase.WAITING]
+    plain = [record for record in records if not _goes_last(state, record.id)]
+    found = ranks_of_components(state, plain) if plain else None
+    if found is None:
+        for record in records:
+            set_rank(state, record)
+        return
+    state.ranking.has_effect = True
+    state.rank[[record.slot for record in plain]] = found
 
 
 def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = False) -> bool:
@@ -91,7 +113,10 @@ def _largest_term(state: EngineState, record: JobRecord | None) -> str:
         return ""
     terms = priority_breakdown(state, record, state.ranking.demand).terms
     most = max(terms, key=lambda one: one.points, default=None)
-    return f", most by {most.name.replace('_', ' ')}" if most is not None and most.points > 0 else ""
+    if most is None or most.points <= 0:
+        return ""
+    name = most.name if len(most.name) <= _LONGEST_NAME else f"{most.name[:_LONGEST_NAME]}…"
+    return f", most by {name.replace('_', ' ')}"
 
 
 def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
@@ -127,10 +152,7 @@ def rank_all(state: EngineState, event: str) -> None:
         ]
         ranks.slots_to_rank.reverse()
     if ranks.slots_to_rank:
-        for slot in ranks.slots_to_rank[: -_SLICE - 1 : -1]:
-            record = state.by_slot[slot]
-            if record is not None and record.phase is Phase.WAITING:
-                set_rank(state, record)
+        _set_ranks(state, ranks.slots_to_rank[: -_SLICE - 1 : -1])
         del ranks.slots_to_rank[-_SLICE:]
         if not ranks.slots_to_rank:
             ranks.slots_to_try = _promotable_slots(state)

@@ -311,7 +311,16 @@ def server_facts(values: Values, types: ResourceTypes = NO_TYPES) -> ServerFacts
         defaults=_group(values, _DEFAULT, types),
         limits=_limits(values),
         resources=dict(types.reported),
+        attributes=scheduling_attributes(values),
     )
+
+
+_FOLLOWED: Final = ("job_sort_formula", "job_sort_formula_threshold")
+
+
+def scheduling_attributes(values: Values) -> dict[str, str]:
+    """The attributes, of the server or a scheduler, that the daemon follows."""
+    return {name: values[name] for name in _FOLLOWED if values.get(name, "").strip()}
 
 
 def parse_resource_types(resources: Iterable[DescribedObject]) -> ResourceTypes:

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from schedd.wire import NO_TYPES, JobFacts, QueueFacts, ResourceTypes, ServerFacts, ShareFacts
@@ -30,6 +30,7 @@ from server_adapter.servers.openpbs.facts import (
     is_over,
     make_fact_parsers,
     parse_resource_types,
+    scheduling_attributes,
     shares,
     vnode_state,
 )
@@ -83,6 +84,8 @@ class OwnPartition:
 
     partition: str
     scheduling: bool
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """See ``scheduling_attributes``."""
 
     def has(self, item: DescribedObject) -> bool:
         """Whether a queue or vnode is ours."""
@@ -282,7 +285,8 @@ class OpenPBSReader:
         for one in schedulers:
             if one.name == self._name:
                 partition = "" if self._name == DEFAULT else one.values.get("partition", "")
-                return OwnPartition(partition, one.values.get("scheduling", "").lower() == "true")
+                scheduling = one.values.get("scheduling", "").lower() == "true"
+                return OwnPartition(partition, scheduling, scheduling_attributes(one.values))
         return OwnPartition("", True)
 
     async def _ended(self, seen: set[str]) -> list[DescribedObject]:
@@ -429,7 +433,11 @@ def _charge_exclusive_jobs(state: ServerState, ours: OwnPartition, whole: Collec
             )
             if shares != job.shares:
                 changed[name] = replace(job, shares=shares)
-    server: ServerFacts = replace(state.server, scheduling=state.server.scheduling and ours.scheduling)
+    server: ServerFacts = replace(
+        state.server,
+        scheduling=state.server.scheduling and ours.scheduling,
+        attributes={**ours.attributes, **state.server.attributes},
+    )
     jobs: Mapping[str, JobFacts] = {**state.jobs, **changed} if changed else state.jobs
     return replace(state, jobs=jobs, server=server)
 

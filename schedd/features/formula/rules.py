@@ -1,0 +1,271 @@
+"""Ranks of jobs by the formula in force, and jobs that wait because of its threshold."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.placement import plan_job, replan
+from schedd.engine.rank.fair_use import running_usage
+from schedd.features.formula.expression import Columns, Floats
+from schedd.features.formula.state import (
+    FormulaInForce,
+    formula_faults,
+    formula_in_force,
+    formula_state,
+    job_row,
+)
+from schedd.features.formula.terms import Circumstances, JobRow, cluster_totals
+from schedd.model import FOREVER, WaitingFor
+from schedd.plan.backfill import EXPECTED_QUANTILE
+from schedd.plan.columns import PLANNED
+from schedd.policy.fair_share import Path, share_rows
+from schedd.policy.protocol import Breakdown, Term
+from schedd.policy.ranks import rank_of_values
+from schedd.wire import ServerFacts
+
+__all__ = [
+    "WAIT_KIND",
+    "breakdown",
+    "circumstances",
+    "examine_threshold",
+    "follow_server",
+    "follow_site",
+    "forget_job",
+    "forget_nodes",
+    "is_faulty",
+    "next_examination",
+    "ranks",
+    "threshold_wait",
+    "wait_for_threshold",
+]
+
+WAIT_KIND: Final = "formula"
+"""Of ``WaitingFor``."""
+_EXAMINED_AT_ONCE: Final = 500
+_MOVED_AT_ONCE: Final = 20
+"""Jobs that are planned or removed in one batch because their value passed the threshold."""
+
+
+# ---- values ---------------------------------------------------------------------------------------
+
+
+def ranks(state: EngineState, records: Sequence[JobRecord]) -> list[int] | None:
+    """Return the ranks of these jobs; None: no formula is in force."""
+    formula = formula_in_force(state)
+    if formula is None:
+        return None
+    found: list[int] = rank_of_values(_values(state, formula, records)).tolist()
+    return found
+
+
+def breakdown(state: EngineState, record: JobRecord) -> Breakdown | None:
+    """Return the value of a job with the share of each addend, and the values of the terms."""
+    formula = formula_in_force(state)
+    if formula is None:
+        return None
+    return breakdown_of_columns(formula, _columns(state, formula, [record]))
+
+
+def breakdown_of_columns(formula: FormulaInForce, columns: Columns) -> Breakdown:
+    """Return the breakdown for the first job of the columns."""
+    expression = formula.terms.expression
+    value = float(expression.values(columns)[0])
+    shares = [(text, float(points[0])) for text, points in expression.shares(columns)]
+    terms = tuple(Term(text, 1.0, points, points) for text, points in shares if not np.isnan(points))
+    values = tuple((name, float(np.ravel(columns.numbers[name])[0])) for name in sorted(expression.names))
+    texts = tuple((name, columns.texts[name][0]) for name in sorted(expression.text_names))
+    failed = bool(np.isnan(value))
+    return Breakdown(
+        total=0.0 if failed else value,
+        terms=() if failed else terms,
+        formula=expression.text,
+        formula_source=formula.name,
+        values=values,
+        texts=texts,
+        threshold=formula.threshold,
+        failing=expression.failing_part(columns) if failed else "",
+    )
+
+
+def _values(state: EngineState, formula: FormulaInForce, records: Sequence[JobRecord]) -> Floats:
+    """The value of each job; 0 where the formula has none."""
+    found = formula.terms.expression.values(_columns(state, formula, records))
+    return np.where(np.isnan(found), 0.0, found)
+
+
+def _columns(state: EngineState, formula: FormulaInForce, records: Sequence[JobRecord]) -> Columns:
+    terms = formula.terms
+    rows = [job_row(state, terms, record) for record in records]
+    predicted: list[float | None] = []
+    if "predicted_run_time" in terms.expression.names and state.predictor is not None:
+        predicted = [_predicted(state, record) for record in records]
+    return terms.columns(rows, circumstances(state, formula, rows), predicted)
+
+
+def _predicted(state: EngineState, record: JobRecord) -> float | None:
+    found = state.predictor.learner.find_prediction(record.id) if state.predictor is not None else None
+    return None if found is None else min(found.quantiles[EXPECTED_QUANTILE], record.understood.walltime)
+
+
+def circumstances(state: EngineState, formula: FormulaInForce, rows: Sequence[JobRow] = ()) -> Circumstances:
+    """What terms depend on beside the job, as it is now."""
+    part = formula_state(state)
+    if part.totals is None:
+        part.totals = cluster_totals(list(state.node_facts.values()))
+    if formula.terms.needs_shares:
+        _refresh_shares(state, rows)
+    return Circumstances(
+        now=state.now,
+        types=state.limits.types,
+        shared=state.limits.shared,
+        queues=state.queues,
+        server=state.server,
+        weights=state.site.weights,
+        tree=state.site.fair_share,
+        shares=part.shares[2] if part.shares is not None else {},
+        totals=part.totals,
+    )
+
+
+def _refresh_shares(state: EngineState, rows: Sequence[JobRow]) -> None:
+    """Compute the fair-share tree again if it is older than the ranks, or has no place for some row."""
+    part, tree = formula_state(state), state.site.fair_share
+    if tree is None or state.usage is None:
+        part.shares = None
+        return
+    known = part.shares
+    if known is not None and known[1] is tree and known[0] > state.now - state.settings.priority_every:
+        if known[0] == state.now and not state.ranking.slots_to_rank:
+            return
+        if all(row.path in known[2] for row in rows):
+            return
+    used = state.usage.decayed(tree, state.now, running_usage(state))
+    rated: set[Path] = {tree.path(record.facts) for record in state.records.values()}
+    rated.update(row.path for row in rows)
+    part.shares = state.now, tree, {row.path: row for row in share_rows(tree, used, rated)}
+
+
+# ---- the threshold --------------------------------------------------------------------------------
+
+
+def wait_for_threshold(state: EngineState, record: JobRecord) -> WaitingFor | None:
+    """Return what a job waits for whose value is not above the threshold."""
+    formula = formula_in_force(state)
+    if formula is None or formula.threshold is None:
+        return None
+    return threshold_wait(formula, float(_values(state, formula, [record])[0]))
+
+
+def threshold_wait(formula: FormulaInForce, value: float) -> WaitingFor | None:
+    """Return what a job with this value waits for; None: it may be planned."""
+    if formula.threshold is None or value > formula.threshold:
+        return None
+    return WaitingFor(
+        WAIT_KIND,
+        f"its value by {formula.name} to be above the threshold {formula.threshold:g} (it is {value:.6g})",
+    )
+
+
+def next_examination(state: EngineState) -> int:
+    """When values are next compared with the threshold; FOREVER: never."""
+    part, formula = formula_state(state), formula_in_force(state)
+    if part.left:
+        return state.now
+    if formula is None or formula.threshold is None:
+        return state.now if part.had_threshold else FOREVER
+    return part.examined + state.settings.priority_every
+
+
+def examine_threshold(state: EngineState, event: str) -> None:
+    """Plan jobs whose value is above the threshold now; take jobs out of the plan whose value is not."""
+    if next_examination(state) > state.now:
+        return
+    part, formula = formula_state(state), formula_in_force(state)
+    if not part.left:
+        part.examined = state.now
+        part.had_threshold = formula is not None and formula.threshold is not None
+        part.left = dict.fromkeys(record.id for record in state.records.values() if _may_change(record))
+    moved = 0
+    while part.left and moved < _MOVED_AT_ONCE:
+        names = [job for job, _ in zip(part.left, range(_EXAMINED_AT_ONCE), strict=False)]
+        records = [state.records[job] for job in names if job in state.records]
+        records = [record for record in records if _may_change(record)]
+        waits = _waits_of(state, formula, records)
+        for record, wait in zip(records, waits, strict=True):
+            moved += _follow_threshold(state, record, wait, event)
+            part.left.pop(record.id, None)
+            if moved == _MOVED_AT_ONCE:
+                return
+        for job in names:
+            part.left.pop(job, None)
+
+
+def _may_change(record: JobRecord) -> bool:
+    waits = isinstance(record.answer, WaitingFor) and record.answer.kind == WAIT_KIND
+    return record.slot >= 0 and (record.phase is Phase.WAITING or (record.phase is Phase.BLOCKED and waits))
+
+
+def _waits_of(
+    state: EngineState, formula: FormulaInForce | None, records: Sequence[JobRecord]
+) -> list[WaitingFor | None]:
+    if formula is None or formula.threshold is None or not records:
+        return [None] * len(records)
+    return [threshold_wait(formula, value) for value in _values(state, formula, records).tolist()]
+
+
+def _follow_threshold(state: EngineState, record: JobRecord, wait: WaitingFor | None, event: str) -> bool:
+    """Plan the job or take it out of the plan, if its value passed the threshold; returns whether it did."""
+    blocked = record.phase is Phase.BLOCKED
+    if blocked and wait is None:
+        plan_job(state, record, event, Cause.RELEASED, "its value by the formula is above the threshold")
+        return True
+    if not blocked and wait is not None:
+        replan(state, record, event, Cause.ADMIN, "its value by the formula is not above the threshold")
+        return state.plan.state(record.slot) != PLANNED
+    return False
+
+
+# ---- what changed ---------------------------------------------------------------------------------
+
+
+def follow_server(state: EngineState, before: ServerFacts, event: str) -> None:
+    """Rank all jobs again if the server's formula or threshold changed; report what cannot be used."""
+    if before.attributes != state.server.attributes:
+        ranking = state.ranking
+        ranking.next_at, ranking.has_effect, ranking.rerank_all = state.now, True, True
+        follow_site(state)
+    if before.attributes != state.server.attributes or before.resources != state.server.resources:
+        _report_faults(state, event)
+
+
+def follow_site(state: EngineState) -> None:
+    """Compare all jobs with the threshold again, since it or the formula may be another."""
+    part = formula_state(state)
+    part.shares, part.left = None, {}
+    part.examined = state.now - state.settings.priority_every
+    _report_faults(state, state.at_event)
+
+
+def is_faulty(state: EngineState, fault: str) -> bool:
+    """Whether this fault of the formula is still there."""
+    return fault in formula_faults(state)
+
+
+def _report_faults(state: EngineState, event: str) -> None:
+    for fault in formula_faults(state):
+        state.alert(event, WAIT_KIND, fault, fault)
+
+
+def forget_nodes(state: EngineState) -> None:
+    """The cluster has other nodes."""
+    formula_state(state).totals = None
+
+
+def forget_job(state: EngineState) -> None:
+    """Drop rows of jobs that are gone."""
+    rows = formula_state(state).rows
+    for job in [job for job in rows if job not in state.records]:
+        del rows[job]

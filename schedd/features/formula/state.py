@@ -1,0 +1,151 @@
+"""What the engine knows of the priority formula in force, and the values that its terms take from jobs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.state import EngineState
+from schedd.features.formula.expression import FormulaError, parse_formula
+from schedd.features.formula.settings import FormulaSettings
+from schedd.features.formula.terms import FAIR_SHARE_TERMS, FormulaTerms, JobRow, unknown_names
+from schedd.plan.schema import FOUND, KEYS, MOMENT, NUMBER, declared
+from schedd.policy.fair_share import FairShare, Path, ShareRow
+from schedd.wire import ServerFacts
+from schedd.wire.resources import ResourceTypes
+
+__all__ = [
+    "SERVER_FORMULA",
+    "SERVER_THRESHOLD",
+    "FormulaInForce",
+    "FormulaState",
+    "find_formula",
+    "formula_faults",
+    "formula_in_force",
+    "formula_state",
+    "job_row",
+]
+
+SERVER_FORMULA = "job_sort_formula"
+SERVER_THRESHOLD = "job_sort_formula_threshold"
+
+
+@dataclass(slots=True)
+class FormulaState:
+    """The component's state."""
+
+    rows: dict[str, tuple[tuple[object, ...], JobRow]] = declared(FOUND, make=dict)
+    """By job: what terms take from it, after what that depends on."""
+    shares: tuple[int, FairShare, Mapping[Path, ShareRow]] | None = declared(MOMENT, default=None)
+    """Fair-share tree as of a moment."""
+    totals: Mapping[str, float] | None = declared(MOMENT, default=None)
+    """Terms about the whole cluster."""
+    examined: int = declared(NUMBER, default=0)
+    """When values were last compared with the threshold."""
+    left: dict[str, None] = declared(KEYS, make=dict)
+    """Jobs still to be compared with it."""
+    had_threshold: bool = declared(NUMBER, default=False)
+    """Jobs may wait because of a threshold."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaInForce:
+    """The formula by which jobs are ranked."""
+
+    terms: FormulaTerms
+    threshold: float | None
+    """Jobs whose value is not above this are not planned."""
+    source: Literal["site", "server"]
+
+    @property
+    def text(self) -> str:
+        """The formula as it was written."""
+        return self.terms.expression.text
+
+    @property
+    def name(self) -> str:
+        """The setting that holds it."""
+        return SERVER_FORMULA if self.source == "server" else "formula.expression"
+
+
+@lru_cache(maxsize=100)
+def _parsed(text: str) -> FormulaTerms | FormulaError:
+    try:
+        return FormulaTerms(parse_formula(text))
+    except FormulaError as error:
+        return error
+
+
+@lru_cache(maxsize=100)
+def _in_force(settings: FormulaSettings, text: str, threshold: str) -> FormulaInForce | FormulaError | None:
+    own = settings.expression.strip()
+    if own:
+        found = _parsed(own)
+        limit = settings.threshold
+    elif settings.from_server and text.strip():
+        found = _parsed(text.strip())
+        limit = settings.threshold if settings.threshold is not None else _number_or_none(threshold)
+    else:
+        return None
+    if isinstance(found, FormulaError):
+        return found
+    return FormulaInForce(found, limit, "site" if own else "server")
+
+
+def _number_or_none(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def find_formula(settings: FormulaSettings, server: ServerFacts) -> FormulaInForce | None:
+    """Return the formula in force; None: jobs are ranked by weights."""
+    attributes = server.attributes
+    found = _in_force(settings, attributes.get(SERVER_FORMULA, ""), attributes.get(SERVER_THRESHOLD, ""))
+    return found if isinstance(found, FormulaInForce) else None
+
+
+def formula_in_force(state: EngineState) -> FormulaInForce | None:
+    """Return the formula in force; None: jobs are ranked by weights."""
+    return find_formula(state.site.part(FormulaSettings), state.server)
+
+
+def formula_state(state: EngineState) -> FormulaState:
+    """The component's part of the engine's state."""
+    return state.part(FormulaState)
+
+
+def formula_faults(state: EngineState) -> list[str]:
+    """Return what an admin must know of the formula: why it is not used, or what some terms lack."""
+    settings, attributes = state.site.part(FormulaSettings), state.server.attributes
+    text, threshold = attributes.get(SERVER_FORMULA, ""), attributes.get(SERVER_THRESHOLD, "")
+    found = _in_force(settings, text, threshold)
+    if isinstance(found, FormulaError):
+        return [f"the server's {SERVER_FORMULA} cannot be used, jobs are ranked by weights: {found}"]
+    if found is None:
+        return []
+    faults = [
+        f"{found.name}: {name} is no term and no resource of the server; it counts as 0"
+        for name in unknown_names(found.terms.expression, state.limits.types)
+    ]
+    if found.terms.needs_shares and state.site.fair_share is None:
+        names = ", ".join(sorted(FAIR_SHARE_TERMS & found.terms.expression.names))
+        faults.append(f"{found.name}: {names} count as 0, since the site has no table fair_share")
+    read = found.source == "server" and settings.threshold is None
+    if read and threshold and found.threshold is None:
+        faults.append(f"{SERVER_THRESHOLD} = {threshold} is no number; jobs below it are planned")
+    return faults
+
+
+def job_row(state: EngineState, terms: FormulaTerms, record: JobRecord) -> JobRow:
+    """Return what terms take from the job, computed again when anything that it depends on changed."""
+    rows = formula_state(state).rows
+    types: ResourceTypes = state.limits.types
+    depends_on = (record.facts, record.understood, terms, state.limits.shared, types, state.site.fair_share)
+    known = rows.get(record.id)
+    if known is None or any(one is not other for one, other in zip(known[0], depends_on, strict=True)):
+        row = terms.row(record.facts, record.understood, types, state.limits.shared, state.site.fair_share)
+        known = rows[record.id] = (depends_on, row)
+    return known[1]

@@ -1,0 +1,408 @@
+"""Terms of formulas: what each name means for a job.
+
+A name that is none of the terms below is a resource: the amount that the job requests, in seconds, KiB or
+units; 0 if it requests none. Where a name is compared with a text, it is one of ``TEXT_TERMS``, or the text
+of a resource.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from schedd.dialect.deadline import read_deadline
+from schedd.dialect.errors import RequestError
+from schedd.dialect.units import parse_size, parse_walltime
+from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
+from schedd.engine.facts.pools import claim_of
+from schedd.features.formula.expression import Columns, Expression, Floats
+from schedd.model import FOREVER
+from schedd.policy.fair_share import FairShare, Path, ShareRow
+from schedd.policy.priority import SiteWeights, deadline_value
+from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts
+
+__all__ = [
+    "FAIR_SHARE_TERMS",
+    "TERMS",
+    "TEXT_TERMS",
+    "Circumstances",
+    "FormulaTerms",
+    "JobRow",
+    "cluster_totals",
+    "unknown_names",
+]
+
+_NO_DEADLINE_S: Final = 10 * 366 * 86_400
+"""``deadline_left`` of jobs without a deadline."""
+_TIMES: Final = frozenset({"walltime", "cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"})
+_SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem"})
+
+TERMS: Final[Mapping[str, str]] = {
+    "eligible_time": "seconds since the job became eligible; 0 while it is not",
+    "accrue_type": "2 if the job is eligible, else 1, as in OpenPBS",
+    "queue_priority": "priority of the job's queue",
+    "job_priority": "`qsub -p`",
+    "fairshare_perc": "target share of the job's place in the fair-share tree, 0 to 1",
+    "fair_share_perc": "the same",
+    "fairshare_tree_usage": "effective usage of the job's place in the fair-share tree, 0 to 1",
+    "fairshare_factor": "`2 ** -(fairshare_tree_usage / fairshare_perc)`, 0 to 1",
+    "ncpus": "cpus of the whole request",
+    "cpus": "the same",
+    "size": "the same",
+    "nodes": "nodes of the request",
+    "nodect": "the same",
+    "gpus": "gpus of the whole request",
+    "ngpus": "the same",
+    "walltime": "requested seconds; 0 if neither the job nor a default says so",
+    "planned_walltime": "seconds for which the job is planned",
+    "predicted_run_time": "predicted run time in seconds; the planned walltime without a prediction",
+    "age": "seconds since submission",
+    "xfactor": "`(eligible_time + planned_walltime) / planned_walltime`, as Maui's XFACTOR",
+    "deadline": "pressure of the deadline as in `[priority]`, 0 without a deadline",
+    "deadline_left": "seconds until the latest start that meets the deadline; 10 years without one",
+    "has_deadline": "1 for jobs with a deadline",
+    "class_points": "points of the job's class (`[classes.NAME]`)",
+    "array": "1 for jobs of an array",
+    "total_cpus": "cpus of all nodes that are not down",
+    "total_nodes": "nodes that are not down",
+    "total_gpus": "gpus of all nodes that are not down",
+    "total_mem": "memory of all nodes that are not down, in KiB",
+}
+"""Terms with their meaning. Beside them: ``queue.NAME`` and ``server.NAME``, numeric attributes such as
+``queue.max_run`` or ``server.resources_default.walltime``; and resources."""
+TEXT_TERMS: Final[Mapping[str, Callable[[JobFacts], str]]] = {
+    "account": lambda facts: facts.account,
+    "group": lambda facts: facts.group,
+    "job_name": lambda facts: facts.name,
+    "project": lambda facts: facts.project,
+    "queue": lambda facts: facts.queue,
+    "user": lambda facts: facts.owner.partition("@")[0],
+}
+FAIR_SHARE_TERMS: Final = frozenset(
+    {"fairshare_perc", "fair_share_perc", "fairshare_tree_usage", "fairshare_factor"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What terms depend on beside the job."""
+
+    now: int
+    types: ResourceTypes
+    shared: frozenset[str]
+    queues: Mapping[str, QueueFacts]
+    server: ServerFacts
+    weights: SiteWeights
+    tree: FairShare | None = None
+    shares: Mapping[Path, ShareRow] = field(default_factory=dict)
+    """By place in the tree."""
+    totals: Mapping[str, float] = field(default_factory=dict)
+    """See ``cluster_totals``."""
+
+
+class JobRow(NamedTuple):
+    """What terms take from one job. It stays as long as the job's request and attributes."""
+
+    since: float
+    """When it became eligible; infinite: it is not."""
+    submitted: int
+    planned_walltime: int
+    latest: float
+    """Latest start that meets the deadline; infinite without a deadline."""
+    facts: JobFacts
+    path: Path
+    numbers: tuple[float, ...]
+    """By ``FormulaTerms.fixed``."""
+    texts: tuple[str, ...]
+    """By ``FormulaTerms.texts``."""
+
+
+class FormulaTerms:
+    """The terms of one formula: finds their values for jobs."""
+
+    __slots__ = ("_changing", "expression", "fixed", "needs_shares", "texts")
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+        self._changing = tuple(
+            sorted(name for name in expression.names if name in _CHANGING or _has_prefix(name))
+        )
+        self.fixed = tuple(sorted(expression.names.difference(self._changing)))
+        """Names whose values depend only on the job's request and attributes."""
+        self.texts = tuple(sorted(expression.text_names))
+        self.needs_shares = not FAIR_SHARE_TERMS.isdisjoint(expression.names)
+
+    def row(
+        self,
+        facts: JobFacts,
+        understood: ParsedRequest,
+        types: ResourceTypes,
+        shared: frozenset[str],
+        tree: FairShare | None,
+    ) -> JobRow:
+        """Return what the terms take from this job."""
+        since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
+        deadline = read_deadline(facts.resources, facts.submitted)
+        texts = {name.lower(): text for name, text in facts.resources.items()}
+        amounts = claim_of(facts, understood, shared, types).amounts
+        return JobRow(
+            since=since if is_eligible(facts, FOREVER) else inf,
+            submitted=facts.submitted,
+            planned_walltime=understood.walltime,
+            latest=deadline - understood.walltime if deadline is not None else inf,
+            facts=facts,
+            path=tree.path(facts) if tree is not None and self.needs_shares else (),
+            numbers=tuple([_fixed(name, facts, understood, amounts, texts, types) for name in self.fixed]),
+            texts=tuple([_text(name, facts, texts) for name in self.texts]),
+        )
+
+    def columns(
+        self, rows: Sequence[JobRow], around: Circumstances, predicted: Sequence[float | None] = ()
+    ) -> Columns:
+        """Return the values of all terms for these jobs. ``predicted`` are their predicted run times."""
+        numbers: dict[str, Floats | float] = {}
+        fixed = np.array([row.numbers for row in rows], np.float64).reshape(len(rows), len(self.fixed))
+        for place, name in enumerate(self.fixed):
+            numbers[name] = fixed[:, place]
+        times = _Times(rows, around, predicted)
+        for name in self._changing:
+            numbers[name] = _CHANGING[name](times) if name in _CHANGING else _attribute(name, times)
+        texts = {name: [row.texts[place] for row in rows] for place, name in enumerate(self.texts)}
+        return Columns(len(rows), numbers, texts)
+
+
+def cluster_totals(nodes: Sequence[NodeFacts]) -> dict[str, float]:
+    """Return the terms about the whole cluster; nodes that are down do not count."""
+    up = [node for node in nodes if node.state != "down"]
+    return {
+        "total_cpus": float(sum(node.cpus for node in up)),
+        "total_gpus": float(sum(node.gpus for node in up)),
+        "total_mem": float(sum(node.mem for node in up)),
+        "total_nodes": float(len(up)),
+    }
+
+
+def unknown_names(expression: Expression, types: ResourceTypes) -> Iterator[str]:
+    """Yield names that are no term and no resource of the server; none if it reports no resources."""
+    if not types.reported:
+        return
+    for name in sorted(expression.names):
+        if name not in TERMS and not _has_prefix(name) and not types.resource_type(name):
+            yield name
+    for name in sorted(expression.text_names):
+        if name not in TEXT_TERMS and not types.resource_type(name):
+            yield name
+
+
+# ---- values that stay -----------------------------------------------------------------------------
+
+
+def _text(name: str, facts: JobFacts, texts: Mapping[str, str]) -> str:
+    return TEXT_TERMS[name](facts) if name in TEXT_TERMS else texts.get(name.lower(), "")
+
+
+def _has_prefix(name: str) -> bool:
+    return name.startswith(("queue.", "server."))
+
+
+_AMOUNTS: Final[Mapping[str, str]] = {
+    "ncpus": "cpus",
+    "cpus": "cpus",
+    "size": "cpus",
+    "nodes": "nodes",
+    "nodect": "nodes",
+    "gpus": "gpus",
+    "ngpus": "gpus",
+}
+
+
+def _fixed(
+    name: str,
+    facts: JobFacts,
+    understood: ParsedRequest,
+    amounts: Mapping[str, int],
+    texts: Mapping[str, str],
+    types: ResourceTypes,
+) -> float:
+    if name in _AMOUNTS:
+        return float(amounts.get(_AMOUNTS[name], 0))
+    if name == "walltime":
+        return 0.0 if understood.assumed else float(understood.walltime)
+    if name == "planned_walltime":
+        return float(understood.walltime)
+    if name == "job_priority":
+        return float(facts.priority)
+    if name == "array":
+        return float(bool(facts.array))
+    text = texts.get(name.lower())
+    if text is not None:
+        return _resource_number(name.lower(), text, types)
+    return float(amounts.get(name, 0)) if name not in types.units else 0.0
+
+
+def _resource_number(name: str, text: str, types: ResourceTypes) -> float:
+    """The amount of a resource; 0 for a text."""
+    kind = types.resource_type(name) if types.reported else ""
+    text = text.strip()
+    try:
+        if name in _TIMES or (kind in ("", "long") and ":" in text):
+            return float(parse_walltime(text))
+        if kind == "size" or (not kind and name in _SIZES):
+            return float(parse_size(text))
+        if kind == "boolean" or text.lower() in ("true", "false"):
+            return float(text.lower() in ("true", "t", "y", "1"))
+        number = float(text)
+        return number if isfinite(number) else 0.0
+    except RequestError:
+        return 0.0
+    except ValueError:
+        pass
+    try:
+        return float(parse_size(text)) if not kind else 0.0
+    except RequestError:
+        return 0.0
+
+
+# ---- values that change ---------------------------------------------------------------------------
+
+
+class _Times:
+    """Rows of jobs, with columns of their times."""
+
+    __slots__ = ("around", "eligible", "planned", "predicted", "rows")
+
+    def __init__(
+        self, rows: Sequence[JobRow], around: Circumstances, predicted: Sequence[float | None]
+    ) -> None:
+        self.rows, self.around, self.predicted = rows, around, predicted
+        since = np.array([row.since for row in rows], np.float64)
+        self.eligible = np.maximum(0.0, around.now - since)
+        self.planned = np.array([row.planned_walltime for row in rows], np.float64)
+
+    def each(self, find: Callable[[JobRow], float]) -> Floats:
+        """A column of the values for each row."""
+        return np.array([find(row) for row in self.rows], np.float64)
+
+    def by_queue(self, find: Callable[[str], float]) -> Floats:
+        """A column of values for each row's queue."""
+        queues = [row.facts.queue for row in self.rows]
+        found = {queue: find(queue) for queue in set(queues)}
+        return np.array([found[queue] for queue in queues], np.float64)
+
+    def share(self, find: Callable[[ShareRow], float]) -> Floats:
+        """A column of values for each row's place in the fair-share tree; 0 without a tree."""
+        shares = self.around.shares
+        return self.each(lambda row: find(shares[row.path]) if row.path in shares else 0.0)
+
+
+def _eligible(times: _Times) -> Floats:
+    since = times.each(lambda row: row.since)
+    return np.where(since <= times.around.now, 2.0, 1.0)
+
+
+def _age(times: _Times) -> Floats:
+    return np.maximum(0.0, times.around.now - times.each(lambda row: row.submitted))
+
+
+def _queue_priority(times: _Times) -> Floats:
+    own, queues = times.around.weights.queues, times.around.queues
+
+    def priority(queue: str) -> float:
+        known = queues.get(queue)
+        return own.get(queue, own.get("*", float(known.priority) if known is not None else 0.0))
+
+    return times.by_queue(priority)
+
+
+def _expansion(times: _Times) -> Floats:
+    return np.divide(times.eligible + times.planned, np.maximum(times.planned, 1.0))
+
+
+def _predicted(times: _Times) -> Floats:
+    if not times.predicted:
+        return times.planned
+    pairs = zip(times.predicted, times.rows, strict=True)
+    return np.array([row.planned_walltime if one is None else one for one, row in pairs], np.float64)
+
+
+def _deadline(times: _Times) -> Floats:
+    weights, now = times.around.weights, times.around.now
+
+    def pressure(row: JobRow) -> float:
+        if row.latest == inf:
+            return 0.0
+        return deadline_value(
+            now,
+            int(row.latest) + row.planned_walltime,
+            row.planned_walltime,
+            lead=weights.deadline_lead,
+            least=weights.deadline_least,
+            most=weights.deadline_most,
+            keep_lost=weights.deadline_lost == "keep",
+        )
+
+    return times.each(pressure)
+
+
+def _deadline_left(times: _Times) -> Floats:
+    return np.minimum(times.each(lambda row: row.latest) - times.around.now, _NO_DEADLINE_S)
+
+
+def _class_points(times: _Times) -> Floats:
+    classes = times.around.weights.classes.values()
+    return times.each(lambda row: max((one.points for one in classes if one.takes(row.facts)), default=0.0))
+
+
+def _total(name: str) -> Callable[[_Times], Floats | float]:
+    return lambda times: times.around.totals.get(name, 0.0)
+
+
+_CHANGING: Final[Mapping[str, Callable[[_Times], Floats | float]]] = {
+    "accrue_type": _eligible,
+    "age": _age,
+    "class_points": _class_points,
+    "deadline": _deadline,
+    "deadline_left": _deadline_left,
+    "eligible_time": lambda times: times.eligible,
+    "fairshare_perc": lambda times: times.share(lambda row: row.target),
+    "fair_share_perc": lambda times: times.share(lambda row: row.target),
+    "fairshare_tree_usage": lambda times: times.share(lambda row: row.effective_usage),
+    "fairshare_factor": lambda times: times.share(lambda row: row.factor),
+    "has_deadline": lambda times: times.each(lambda row: float(row.latest != inf)),
+    "predicted_run_time": _predicted,
+    "queue_priority": _queue_priority,
+    "xfactor": _expansion,
+    **{name: _total(name) for name in ("total_cpus", "total_gpus", "total_mem", "total_nodes")},
+}
+
+
+def _attribute(name: str, times: _Times) -> Floats | float:
+    """A numeric attribute of the queue or the server: a limit or a default, ``Priority``, or 0."""
+    whose, _, attribute = name.partition(".")
+    around = times.around
+    if whose == "server":
+        return _attribute_number(attribute, around.server.limits, around.server.defaults, around.types)
+
+    def find(queue: str) -> float:
+        known = around.queues.get(queue)
+        if known is None:
+            return 0.0
+        if attribute.lower() == "priority":
+            return float(known.priority)
+        return _attribute_number(attribute, known.limits, known.defaults, around.types)
+
+    return times.by_queue(find)
+
+
+def _attribute_number(
+    attribute: str, limits: Mapping[str, str], defaults: Mapping[str, str], types: ResourceTypes
+) -> float:
+    resource = attribute.rpartition(".")[2]
+    if attribute.startswith("resources_default."):
+        text = defaults.get(resource, "")
+    else:
+        text = limits.get(attribute, "")
+        text = text.rpartition("=")[2].strip('[]" ')  # a limit for all users: [u:PBS_GENERIC=40]
+    return _resource_number(resource.lower(), text, types) if text else 0.0

@@ -1,0 +1,302 @@
+"""The formula in force: ranks, its threshold, its source, and what is reported of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.engine import Engine
+from schedd.engine.rank.priorities import current_demand, priority_breakdown
+from schedd.model import WaitingFor
+from schedd.policy.protocol import Breakdown
+from schedd.policy.ranks import rank_of_values, value_of_rank
+from schedd.wire import NodeFacts, PolicyChanged, QueueFacts, ResourceFacts, ServerChanged, ServerFacts
+from tests.engine.cluster import Cluster
+
+
+class Site(Cluster):
+    """A cluster whose jobs are ranked by a formula of the site."""
+
+    def __init__(self, expression: str = "", site: dict[str, Any] | None = None, **more: Any) -> None:
+        formula = {"expression": expression, **more.pop("formula", {})}
+        super().__init__(**{"slack": 100_000, **more}, site={"formula": formula, **(site or {})})
+
+    def serve(self, **attributes: str) -> None:
+        """The server has these attributes."""
+        server = replace(self.engine.state.server, attributes=attributes)
+        self.tell(ServerChanged(id=self.server.event_id(), time=self.server.now, server=server))
+
+    def breakdown(self, job: str) -> Breakdown:
+        state = self.engine.state
+        return priority_breakdown(state, state.records[job], current_demand(state))
+
+    def values(self, job: str) -> dict[str, float | str]:
+        found = self.breakdown(job)
+        return {**dict(found.values), **dict(found.texts)}
+
+    def waits(self, job: str) -> str:
+        answer = self.record(job).answer
+        blocked = self.record(job).phase == "blocked"
+        return answer.what if blocked and isinstance(answer, WaitingFor) else ""
+
+    def faults(self) -> list[str]:
+        return [one.text for one in self.engine.state.alerts.values() if one.kind == "formula"]
+
+
+def starts(site: Cluster, jobs: str) -> list[int | None]:
+    return [site.start(job) for job in jobs]
+
+
+def test_jobs_are_ordered_by_the_site_formula() -> None:
+    site = Site("1000 if walltime < 60 else job_priority / 10")
+    for job, walltime, priority in (("1", 100, 0), ("2", 100, 1), ("3", 100, 2), ("4", 50, 0)):
+        site.submit(job, walltime=walltime, priority=priority)
+    assert starts(site, "1234") == [0, 250, 150, 100]
+    change = site.view("3").last_change
+    assert change is not None
+    assert "most by 1000 if walltime < 60 else job priority / 10" in change.words
+
+
+def test_small_differences_of_values_count() -> None:
+    site = Site("job_priority / 1e9")
+    for job, priority in (("1", 0), ("2", 0), ("3", 1)):
+        site.submit(job, priority=priority)
+    assert starts(site, "123") == [0, 200, 100]
+
+
+def test_the_formula_takes_the_place_of_weights() -> None:
+    site = Site("ncpus", site={"priority": {"wish": 1000.0}})
+    site.submit("1")
+    site.submit("2", nodes="1:ppn=1", priority=1000)
+    site.submit("3", nodes="1:ppn=4")
+    assert starts(site, "123") == [0, 200, 100]
+
+
+def test_server_formula_is_used_unless_the_site_has_one_or_declines() -> None:
+    for own, wanted in (("", [0, 200, 100]), ("-job_priority", [0, 100, 200])):
+        site = Site(own)
+        site.serve(job_sort_formula="job_priority")
+        for job, priority in (("1", 0), ("2", 0), ("3", 1)):
+            site.submit(job, priority=priority)
+        assert starts(site, "123") == wanted
+        assert site.breakdown("3").formula_source == ("formula.expression" if own else "job_sort_formula")
+    site = Site("", formula={"from_server": False})
+    site.serve(job_sort_formula="job_priority", job_sort_formula_threshold="5")
+    site.submit("1")
+    site.submit("2", priority=1)
+    assert starts(site, "12") == [0, 100]
+    assert site.breakdown("2").formula == ""
+
+
+def test_jobs_are_ranked_again_when_the_server_formula_changes() -> None:
+    site = Site()
+    for job, priority in (("1", 0), ("2", 0), ("3", 1)):
+        site.submit(job, priority=priority)
+    assert starts(site, "123") == [0, 100, 200]
+    site.serve(job_sort_formula="job_priority")
+    assert starts(site, "123") == [0, 200, 100]
+    site.serve(job_sort_formula="-job_priority")
+    assert starts(site, "123") == [0, 100, 200]
+
+
+def test_terms_of_time_are_ranked_again_at_the_interval() -> None:
+    site = Site("xfactor", priority_every=60)
+    site.submit("1", walltime=1000)
+    site.submit("2", walltime=1000)
+    site.at(500)
+    site.submit("3", walltime=100)
+    assert starts(site, "23") == [1000, 2000]  # xfactor of 2 is 1.5, of 3 it is 1
+    site.at(620)
+    assert starts(site, "23") == [1100, 1000]  # 1.62 against 2.2
+
+
+def test_jobs_at_or_below_the_threshold_wait_and_say_so() -> None:
+    site = Site("job_priority", formula={"threshold": 5})
+    site.submit("1", priority=5)
+    site.submit("2", priority=6)
+    assert starts(site, "12") == [None, 0]
+    assert site.waits("1") == ("its value by formula.expression to be above the threshold 5 (it is 5)")
+    site.alter("1", priority=7)
+    site.at(310)
+    assert site.start("1") == 300  # values are compared every priority_every
+
+
+def test_jobs_are_planned_when_their_value_passes_the_threshold() -> None:
+    site = Site("eligible_time", formula={"threshold": 600}, priority_every=100)
+    site.submit("1")
+    site.at(599)
+    assert site.waits("1").startswith("its value by formula.expression to be above the threshold 600")
+    site.at(701)
+    assert site.start("1") == 700
+
+
+def test_planned_jobs_leave_the_plan_when_their_value_falls() -> None:
+    site = Site("1000 - eligible_time", formula={"threshold": 500}, priority_every=100)
+    site.submit("1", walltime=5000)
+    site.submit("2")
+    assert site.start("2") == 5000
+    assert site.promise("2") is not None
+    site.at(600)
+    assert site.start("2") is None
+    assert site.waits("2").endswith("threshold 500 (it is 500)")
+
+
+def test_the_threshold_of_the_server_counts_and_goes() -> None:
+    site = Site(nodes=2)
+    site.serve(job_sort_formula="ncpus", job_sort_formula_threshold="3.5")
+    site.submit("1", nodes="1:ppn=3")
+    site.submit("2", nodes="1:ppn=4")
+    assert starts(site, "12") == [None, 0]
+    assert "job_sort_formula" in site.waits("1")
+    site.serve(job_sort_formula="ncpus")
+    assert starts(site, "12") == [0, 0]
+
+
+def test_a_job_without_a_value_counts_as_0_and_says_why() -> None:
+    site = Site("5 / job_priority")
+    site.submit("1", priority=1)
+    site.submit("2", priority=0)
+    found = site.breakdown("2")
+    assert (found.total, found.failing, found.terms) == (0.0, "5 / job_priority", ())
+    assert site.breakdown("1").total == 5.0
+
+
+def test_shares_and_values_of_a_job() -> None:
+    site = Site("100 * job_priority + ncpus ** 2 - (account == 'phys') * 7")
+    site.submit("1", priority=3, account="phys")
+    found = site.breakdown("1")
+    assert found.total == 309
+    assert [(one.name, one.points) for one in found.terms] == [
+        ("100 * job_priority", 300.0),
+        ("ncpus ** 2", 16.0),
+        ("(account == 'phys') * 7", -7.0),
+    ]
+    assert site.values("1") == {"job_priority": 3.0, "ncpus": 4.0, "account": "phys"}
+
+
+@pytest.mark.parametrize(
+    ("term", "value"),
+    [
+        ("eligible_time", 30.0),
+        ("age", 30.0),
+        ("accrue_type", 2.0),
+        ("queue_priority", 40.0),
+        ("job_priority", 9.0),
+        ("ncpus", 6.0),
+        ("size", 6.0),
+        ("nodect", 2.0),
+        ("walltime", 120.0),
+        ("planned_walltime", 120.0),
+        ("predicted_run_time", 120.0),
+        ("xfactor", 1.25),
+        ("has_deadline", 0.0),
+        ("deadline", 0.0),
+        ("deadline_left", 316224000.0),
+        ("class_points", 8.0),
+        ("array", 0.0),
+        ("total_cpus", 12.0),
+        ("total_nodes", 3.0),
+        ("mem", 2097152.0),
+        ("pages", 12.0),
+        ("tape", 7200.0),
+        ("fairshare_perc", 0.75),
+        ("fairshare_tree_usage", 0.0),
+        ("fairshare_factor", 1.0),
+        ("queue.max_run", 7.0),
+        ("queue.resources_default.walltime", 3600.0),
+        ("queue.Priority", 40.0),
+        ("server.max_running", 99.0),
+        ("not_requested", 0.0),
+    ],
+)
+def test_terms(term: str, value: float) -> None:
+    shares = {"fair_share": {"levels": ["group"], "shares": {"g": 3, "h": 1}}}
+    classes = {"classes": {"gold": {"points": 8, "users": ["ann"]}}}
+    site = Site(f"0 + {term}", site={**shares, **classes}, nodes=3)
+    site.server.queues["long"] = QueueFacts(
+        name="long", priority=40, limits={"max_run": "[u:PBS_GENERIC=7]"}, defaults={"walltime": "1:00:00"}
+    )
+    site.tell(site.server.snapshot())
+    server = ServerFacts(limits={"max_running": "99"})
+    site.tell(ServerChanged(id="limits", time=site.server.now, server=server))
+    site.reserve("all", "n1", "n2", "n3", start=0)
+    resources = {"mem": "2gb", "pages": "12", "tape": "2:00:00"}
+    more = {"queue": "long", "priority": 9, "group": "g", "resources": resources}
+    site.submit("1", nodes="2:ppn=3", walltime=120, **more)
+    site.at(30)
+    assert site.breakdown("1").total == pytest.approx(value)
+
+
+def test_a_server_formula_that_cannot_be_used_is_reported_and_weights_count() -> None:
+    site = Site(site={"priority": {"wish": 1.0}})
+    site.serve(job_sort_formula="job_priority ^ 2")
+    (alert,) = site.faults()
+    assert alert.startswith(
+        "the server's job_sort_formula cannot be used, jobs are ranked by weights: column 14"
+    )
+    assert alert.endswith("'^' is not part of a formula; a power is **")
+    for job, priority in (("1", 0), ("2", 0), ("3", 1)):
+        site.submit(job, priority=priority)
+    assert starts(site, "123") == [0, 200, 100]
+    site.serve(job_sort_formula="job_priority")
+    assert site.faults() == []
+
+
+def test_terms_that_count_as_0_are_reported() -> None:
+    site = Site("fairshare_factor + tapes + ncpus")
+    resources = {"ncpus": ResourceFacts("long", "hnq")}
+    site.tell(ServerChanged(id="types", time=site.server.now, server=ServerFacts(resources=resources)))
+    assert site.faults() == [
+        "formula.expression: tapes is no term and no resource of the server; it counts as 0",
+        "formula.expression: fairshare_factor count as 0, since the site has no table fair_share",
+    ]
+
+
+def test_another_policy_brings_another_formula() -> None:
+    site = Site("job_priority")
+    for job, priority in (("1", 0), ("2", 0), ("3", 1)):
+        site.submit(job, priority=priority)
+    policy = {"formula": {"expression": "-job_priority", "threshold": -0.5}}
+    site.tell(PolicyChanged(id="p1", time=site.server.now, version=1, site=policy))
+    assert starts(site, "123") == [0, 100, None]
+    bad = {"formula": {"expression": "job_priority +"}}
+    site.tell(PolicyChanged(id="p2", time=site.server.now, version=2, site=bad))
+    assert starts(site, "123") == [0, 100, None]
+
+
+def test_a_restored_engine_goes_on_with_formula_and_threshold() -> None:
+    site = Site("eligible_time", formula={"threshold": 600}, priority_every=100)
+    site.submit("1")
+    site.at(250)
+    site.engine = Engine.restore(site.engine.checkpoint())
+    assert site.waits("1")
+    site.at(701)
+    assert site.start("1") == 700
+
+
+def test_nodes_that_are_down_do_not_count_in_totals() -> None:
+    site = Site("total_cpus", nodes=2)
+    site.server.nodes["n3"] = NodeFacts(name="n3", cpus=64, state="down")
+    site.tell(site.server.snapshot())
+    site.submit("1")
+    assert site.breakdown("1").total == 8
+
+
+numbers = st.floats(allow_nan=False)
+
+
+@given(numbers, numbers)
+def test_ranks_keep_the_order_of_values(a: float, b: float) -> None:
+    first, second = rank_of_values(np.array([a, b])).tolist()
+    if a < b:
+        assert first <= second
+    elif a == b:
+        assert first == second
+    assert abs(first) < 1 << 60
+    if abs(a) > 1e-300 and np.isfinite(a):
+        assert value_of_rank(first) == pytest.approx(a, rel=1e-11)
+    if b > a and min(abs(a), abs(b)) > 1e-300 and b - a > 1e-11 * max(abs(a), abs(b)):
+        assert first < second
