@@ -10,7 +10,7 @@ from schedd.engine.facts.arrays import array_name
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
 
-__all__ = ["is_record", "parse_ended", "read_accounting", "read_accounting_lines"]
+__all__ = ["is_record", "job_of_run", "parse_ended", "read_accounting", "read_accounting_lines"]
 
 _KILLED = 256
 """TORQUE and OpenPBS report an end by signal N as exit status 256 + N, among them every deletion."""
@@ -44,7 +44,7 @@ def _read(lines: Iterable[str], name: str, reader: RunReader, *, strict: bool) -
             continue
         try:
             run = reader.read(line)
-            job = _job(run) if run is not None else None
+            job = job_of_run(run) if run is not None else None
         except ValueError as bad:
             fault = Fault(number, str(bad), name)
             if strict:
@@ -64,10 +64,11 @@ def parse_ended(line: str) -> TraceJob | None:
     Raises ValueError, whose message says what is missing or malformed.
     """
     run = parse_ended_run(line)
-    return _job(run) if run is not None else None
+    return job_of_run(run) if run is not None else None
 
 
-def _job(run: EndedRun) -> TraceJob:
+def job_of_run(run: EndedRun) -> TraceJob:
+    """Return the job of a run. Raises ValueError for more processors than any machine has."""
     values, procs = run.values, run.procs
     if procs > PROCS_LIMIT:
         raise ValueError(f"record of job {run.id} with {procs} processors, more than any machine has")

@@ -1,10 +1,11 @@
-"""Reader of logs in either format, recognised by their content."""
+"""Reader of logs in every format, recognised by their content."""
 
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
 from schedd.replay.accounting import is_record, read_accounting
+from schedd.replay.slurm import is_slurm_log, read_slurm
 from schedd.replay.swf import read_swf
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import Trace, TraceError
@@ -14,30 +15,38 @@ __all__ = ["read_traces"]
 
 def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, ...]:
     """Return the logs in `paths`: first those in the Standard Workload Format in order, then the accounting
-    log.
+    log of PBS, then that of Slurm.
 
-    All accounting files together form one log, named after the first; a directory stands for its accounting
-    files. Raises TraceError for an unreadable file, for a log without jobs, and, if `strict`, for the first
-    malformed line.
+    All accounting files of one kind together form one log, named after the first; a directory stands for its
+    accounting files. Raises TraceError for an unreadable file, for a log without jobs, and, if `strict`, for
+    the first malformed line.
     """
     traces: dict[Path, Trace] = {}
     accounting: list[Path] = []
+    slurm: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.is_file() and _is_accounting(file))
-            if not inside:
+            files = sorted(file for file in path.iterdir() if file.is_file())
+            of_pbs = [file for file in files if _is_accounting(file)]
+            of_slurm = [file for file in files if file not in of_pbs and is_slurm_log(file)]
+            if not of_pbs and not of_slurm:
                 raise TraceError(f"{path}: no accounting log in this directory")
-            accounting += inside
+            accounting += of_pbs
+            slurm += of_slurm
         elif _is_accounting(path):
             accounting.append(path)
+        elif is_slurm_log(path):
+            slurm.append(path)
         else:
             traces[path] = read_swf(path, strict=strict)
     if accounting:
         traces[accounting[0]] = read_accounting(accounting, accounting[0].name, strict=strict)
+    if slurm:
+        traces[slurm[0]] = read_slurm(slurm, slurm[0].name, strict=strict)
     for path, trace in traces.items():
         if not trace.jobs:
             why = f"; {trace.faults[0]}" if trace.faults else ""
-            raise TraceError(f"{path}: holds no job in Standard Workload or accounting format{why}")
+            raise TraceError(f"{path}: holds no job in Standard Workload, accounting or sacct format{why}")
     return tuple(traces.values())
 
 

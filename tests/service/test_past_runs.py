@@ -106,3 +106,28 @@ def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None
     told = plain.learner.run_times.predict(ASK).quantiles.tolist()
     assert told == recovered.learner.run_times.predict(ASK).quantiles.tolist()
     assert told[6] <= 70
+
+
+def test_run_times_are_learned_from_the_output_of_sacct(tmp_path: Path) -> None:
+    columns = "JobID|User|JobName|State|Submit|Start|End|AllocCPUS|TimelimitRaw|Partition"
+    rows = [
+        f"{i}|ann|relax|COMPLETED|{end - 69}|{end - 60}|{end}|4|60|batch"
+        for i, end in enumerate(range(NOW - DAY, NOW - DAY + 5000, 100), 1)
+    ]
+    log = tmp_path / "sacct.txt"
+    log.write_text("\n".join([columns, *rows, "rubbish"]))
+    with capture_logs() as logs:
+        learned = learn_past_runs(log)
+    assert learned.ends == 50
+    assert 55 <= learned.predict(ASK).p50 <= 70
+    (said,) = [one for one in logs if "was read from accounting logs" in one["event"]]
+    assert (said["runs"], said["malformed"]) == (50, 1)
+
+
+def test_a_table_of_sacct_without_columns_is_logged_and_nothing_is_learned(tmp_path: Path) -> None:
+    log = tmp_path / "sacct.txt"
+    log.write_text("JobID|User|State|Submit\n1|ann|COMPLETED|5\n")
+    with capture_logs() as logs:
+        assert learn_past_runs(log).ends == 0
+    (said,) = [one for one in logs if one["event"] == "an accounting log cannot be read"]
+    assert said["why"] == "the column Start is missing: print the log with --format=ALL"

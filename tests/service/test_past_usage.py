@@ -116,3 +116,11 @@ def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None
     assert recovered is not None
     assert plain.saved() == recovered.saved()
     assert plain.saved()["leaves"]
+
+
+def test_usage_is_read_from_the_output_of_sacct(tmp_path: Path) -> None:
+    log = tmp_path / "sacct.txt"
+    columns = "JobID|User|Group|Account|State|Submit|Start|End|AllocCPUS"
+    start = NOW - 2 * 3600
+    log.write_text(f"{columns}\n1|ann|phys|a1|COMPLETED|{start - 100}|{start}|{start + 3600}|4\n")
+    assert decayed_usage(past_usage(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}

@@ -1,16 +1,25 @@
-"""Reader of the server's accounting logs: a single file or daily files, plain or gzipped."""
+"""Reader of accounting logs, plain or gzipped: the server's, a file or daily files, or the output of
+sacct.
+"""
 
 import gzip
 import re
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from schedd.dialect.accounting import EndedRun, RunReader, may_tell_of_runs
+from schedd.dialect.slurm_accounting import (
+    is_slurm_header,
+    is_slurm_json,
+    read_slurm_json,
+    read_slurm_table,
+)
 
 __all__ = ["ended_runs"]
 
@@ -29,18 +38,13 @@ def ended_runs(where: Path, oldest: int, cluster: str, what: str) -> Iterator[En
     reader = RunReader()
     for path in _files(where, oldest, cluster):
         try:
-            for line in _lines(path):
-                if not may_tell_of_runs(line):
-                    continue
-                try:
-                    run = reader.read(line)
-                except ValueError:
+            for run in _runs(path, reader):
+                if run is None:
                     faults += 1
-                    continue
-                if run is not None and run.end > oldest:
+                elif run.end > oldest:
                     yield run
                     runs += 1
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             _log.error("an accounting log cannot be read", cluster=cluster, file=str(path), why=str(error))
     _log.info(f"{what} was read from accounting logs", cluster=cluster, runs=runs, malformed=faults)
 
@@ -55,6 +59,30 @@ def _files(where: Path, oldest: int, cluster: str) -> Iterator[Path]:
     if not names:
         _log.error("no accounting log (YYYYMMDD) in the directory", cluster=cluster, directory=str(where))
     yield from (where / name for name in names if name[:8] >= first)
+
+
+def _runs(path: Path, reader: RunReader) -> Iterator[EndedRun | None]:
+    """Yield the runs of a file, and None for each malformed record.
+
+    Raises ValueError when the file looks like the output of sacct and cannot be read as such.
+    """
+    lines = _lines(path)
+    first = next((line for line in lines if line.strip()), "")
+    if is_slurm_header(first) or is_slurm_json(first):
+        whole = chain([first], lines)
+        read = read_slurm_json("".join(whole)) if is_slurm_json(first) else read_slurm_table(whole)
+        yield from read.runs
+        yield from repeat(None, len(read.faults))
+        return
+    for line in chain([first], lines):
+        if may_tell_of_runs(line):
+            try:
+                run = reader.read(line)
+            except ValueError:
+                yield None
+            else:
+                if run is not None:
+                    yield run
 
 
 def _lines(path: Path) -> Iterator[str]:

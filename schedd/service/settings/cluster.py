@@ -153,8 +153,10 @@ class ClusterSettings(Section):
     """Learn how long jobs run, and show when they are expected to start (P50 and P90). If off, learned data
     are deleted. Walltimes remain decisive for ending jobs and for promises in any case."""
     predict_from: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
-    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`): the
-    jobs of the last year are read from them at the first start, for predictions from the beginning."""
+    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`), or
+    the output of Slurm's `sacct --parsable2`: the jobs of the last year are read from them at the first
+    start, for predictions from the beginning.
+    """
     queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
     """The same for single queues: `{ debug = false }`."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)

@@ -156,8 +156,9 @@ class FairShareSettings(Section):
     depth: int = Field(default=_TREE.depth, ge=1, le=MOST_WINDOWS)
     """Number of windows that count."""
     accounting: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
-    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`): read at
-    the first start, so that earlier usage counts."""
+    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`), or
+    the output of Slurm's `sacct --parsable2`: read at the first start, so that earlier usage counts.
+    """
 
 
 class _Window(Section):
