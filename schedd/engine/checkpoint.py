@@ -1,8 +1,8 @@
-"""The whole state of an engine as bytes, and back.
+"""Checkpoint: the complete state of an engine as bytes.
 
-Layout: a line ``schedd-engine FORMAT``; the length of the header (8 bytes, little-endian) and its CRC-32 and
-that of the rest (4 bytes each); the header, JSON in UTF-8; the arrays it names, int64 in little-endian, one
-after another. Nothing is compressed and nothing depends on the process: the same state gives the same bytes.
+Layout: a line ``schedd-engine FORMAT``; the length of the header (8 bytes, little-endian); the CRC-32 of the
+header and of the rest (4 bytes each); the header, JSON in UTF-8; its arrays in order, int64 in little-endian.
+Nothing is compressed and nothing depends on the process: equal states give equal bytes.
 """
 
 import gc
@@ -50,11 +50,13 @@ _PIECE: Final = 500
 
 
 class CheckpointError(ValueError):
-    """Bytes that are no checkpoint, or one that this program cannot read; the message says why."""
+    """Bytes that are not a checkpoint, or a checkpoint that this version cannot read; the message says
+    why.
+    """
 
 
 class FrozenState:
-    """A state as it was between two batches, to be written as bytes later, and by any thread."""
+    """State between two batches, for encoding as bytes later and by any thread."""
 
     def __init__(self, state: EngineState, extra: dict[str, Any]) -> None:
         """``extra`` is JSON-able and goes with it. No more than a fork is made here."""
@@ -118,7 +120,7 @@ def _dumps(value: Any) -> str:
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Looking for garbage among so many new objects would cost more than making them."""
+    """Disable garbage collection: it would take longer than the creation of these objects."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -186,7 +188,7 @@ def _latest(changes: deque[ChangeSet]) -> list[ChangeSet]:
 
 
 def read_settings(checkpoint: bytes) -> EngineSettings:
-    """The settings under which the checkpoint was taken. Raises CheckpointError."""
+    """Return the settings in force at the checkpoint. Raises CheckpointError."""
     return EngineSettings(**_opened(checkpoint)[0]["settings"])
 
 

@@ -1,8 +1,7 @@
-"""A clock that was set back by more than can be waited for: the engine begins anew at the time that it tells.
+"""Clock setback: the engine restarts at the earlier time, if the difference is too large to wait for.
 
-Going on under a time that is ahead, all that waits for a moment (a start that was refused, an end that is
-overdue, a reservation's edge) would wait until the clock has caught up, and every start that is told would be
-late by as much.
+With the later time, everything that waits for a moment (a refused start, an overdue end, the edge of a
+reservation) would wait until the clock catches up, and all published starts would be wrong by the difference.
 """
 
 from collections.abc import Iterable
@@ -18,10 +17,10 @@ __all__ = ["apply_clock_setback"]
 
 
 def apply_clock_setback(state: EngineState, events: Iterable[Event]) -> bool:
-    """Go on at the time that a ``ClockSet`` among ``events`` tells, if there is one; whether there is.
+    """Restart the engine at the time of a ``ClockSet`` among ``events``; returns whether there was one.
 
-    Run decisions that are out stay so for as long as they were to: their jobs are not started meanwhile. A
-    promise behind the time up to now was made by the wrong clock, as far as can be told: it is made again.
+    Open run decisions keep their remaining validity, so their jobs are not started again. Promises later than
+    the former time were made by the wrong clock and are made again.
     """
     found = False
     for event in events:
@@ -32,7 +31,7 @@ def apply_clock_setback(state: EngineState, events: Iterable[Event]) -> bool:
 
 
 def _shifted(alert: OpenAlert, ahead: int) -> OpenAlert:
-    """An open alert by the clock that was set back: it fades as soon as it would have."""
+    """Return an open alert on the corrected clock, with the same remaining time."""
     until = alert.until - ahead if alert.until is not None else None
     return replace(alert, since=alert.since - ahead, last=alert.last - ahead, until=until)
 

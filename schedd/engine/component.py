@@ -91,8 +91,8 @@ class NodeClaim:
 
 @dataclass(frozen=True, slots=True)
 class PricedUse:
-    """A use of resources that costs something, as if it was a job: its cost is ``share`` times that of a job
-    with these facts. ``key`` identifies it; no job has such an id.
+    """Use of resources at a cost, other than by a job: it costs ``share`` times the cost of a job with these
+    facts. No job has the id ``key``.
     """
 
     key: str
@@ -140,9 +140,10 @@ class Component(Generic[_S]):
     name: str
     """Unique. It is also the name of the feature's step, which is left out for a while after it failed."""
     state: type[_S]
-    """A dataclass, of which all fields have a default. Each says how it is copied and saved: see ``declared``
-    in ``plan/schema.py``. One with ``carried`` stays when the plan is rebuilt, one with ``lasting`` when a
-    checkpoint cannot be read."""
+    """A dataclass with defaults for all fields, each declared with its rule for copying and saving: see
+    ``declared`` in ``plan/schema.py``. A field with ``carried`` is kept in a rebuild of the plan, one with
+    ``lasting`` is kept even if the checkpoint cannot be read.
+    """
     handlers: Mapping[type[Any], Callable[["EngineState", Any], None]] = field(default_factory=dict)
     """By type of event: what it does. A type of event has one handler in the whole engine."""
     begin: Callable[["EngineState"], None] | None = None
@@ -245,7 +246,7 @@ class Component(Generic[_S]):
     node_details: Callable[["EngineState"], Mapping[str, Mapping[str, Any]]] | None = None
     """By node and field of its view: a value that is not the default one."""
     open_decisions: Mapping[type[Any], Callable[["EngineState", Any], bool]] = field(default_factory=dict)
-    """By type of decision: whether what it led to is still awaited."""
+    """By type of decision: whether its result is still pending."""
     without_plan: Callable[[_S], None] | None = None
     """Removes references to slots from the state: the plan is rebuilt without them."""
     plan_rebuilt: Callable[["EngineState"], None] | None = None

@@ -50,8 +50,8 @@ class Engine:
         used: Usage | None = None,
         learned: RunTimes | None = None,
     ) -> None:
-        """Its decisions are numbered from ``decided`` + 1 on; ``used`` is what was used before it began, and
-        ``learned`` how long jobs ran, which counts where that is predicted.
+        """Its decisions are numbered from ``decided`` + 1; ``used`` is the earlier usage, and ``learned`` the
+        learned run times, for sites with predictions.
         """
         self.state = EngineState.empty(settings, now)
         if learned is not None:
@@ -64,10 +64,10 @@ class Engine:
         self.base: FrozenState | bytes = FrozenState(self.state, {"forgotten": now})
 
     def handle(self, batch: Iterable[Event], now: int) -> Outcome:
-        """Take over a batch of events at ``now`` (seconds; a clock that went back stands still until a
-        ``ClockSet`` says by how much) and bring the plan to rest.
+        """Apply a batch of events at ``now`` (seconds) and settle the plan. Time stops while the clock is
+        behind, until a ``ClockSet`` sets it back.
 
-        Ends go before state changes, arrivals come last; then one repair, one dispatch.
+        Order: ends, state changes, arrivals; then one repair and one dispatch.
         """
         state = self.state
         events: Sequence[Event] = tuple(batch)
@@ -83,7 +83,7 @@ class Engine:
         events = sort_events(events)
         if apply_clock_setback(state, events):
             self.forgotten = state.now
-        apply_skipped_batches(state, events)  # first of all: what is set aside is not to fail again
+        apply_skipped_batches(state, events)  # before all events: quarantined work must not fail again
         if state.now >= self.forgotten + _FORGET_EVERY and state.starts_step("what is past"):
             self._forget()
         if state.site_changed and state.starts_step("the site's policy"):
@@ -116,7 +116,7 @@ class Engine:
         return Outcome(tuple(state.decisions), tuple(state.moves), state.jobs_moved_by)
 
     def _forget(self) -> None:
-        """Drop what is past, now and then."""
+        """Forget past data."""
         state = self.state
         self.forgotten = state.now
         state.plan.forget_past(state.now)
@@ -136,10 +136,10 @@ class Engine:
         return next_wake(self.state)
 
     def freeze(self) -> FrozenState:
-        """The whole state, from which ``restore`` goes on exactly; the log of batches begins anew.
+        """Return the complete state for ``restore``, and clear the log of batches.
 
-        To be called between two batches; any thread may make bytes of it while the engine goes on. Format
-        and version stand in the first line: see ``checkpoint.py``.
+        Must be called between two batches; any thread may encode the result while the engine continues.
+        Layout: see ``checkpoint.py``.
         """
         self.base = frozen = FrozenState(self.state, {"forgotten": self.forgotten})
         self.log.clear()
@@ -148,10 +148,10 @@ class Engine:
 
     @property
     def diverged(self) -> bool:
-        """Whether an error was kept to the job or the event that it concerned since the state was frozen.
+        """Whether an error was confined to its job or event since the last freeze.
 
-        Such an error may be one of this process alone, and leaves work half done: the same calls may lead to
-        another state. Who goes on from here is to go on from the state itself, not from the calls.
+        Such an error may not recur in another process, and leaves incomplete work: a replay of the calls may
+        lead to another state. Continue from the state itself, not from the log.
         """
         return bool(self.state.diverged)
 
@@ -170,10 +170,9 @@ class Engine:
 
     @classmethod
     def restore(cls, data: bytes, settings: EngineSettings | None = None) -> "Engine":
-        """The engine whose checkpoint ``data`` is: the same events lead it to the same decisions.
+        """Return the engine of a checkpoint: the same events lead to the same decisions.
 
-        Under other ``settings`` than those in force at the checkpoint it goes on with these. Raises
-        CheckpointError.
+        ``settings`` replace those in force at the checkpoint. Raises CheckpointError.
         """
         state, extra = checkpoint.load(data, settings)
         engine = cls.__new__(cls)
@@ -205,9 +204,7 @@ class Engine:
             self.state.predictor = RunTimePredictor(Learner(learned))
 
     def restore_promises(self, found: Mapping[str, CarriedJob]) -> None:
-        """Put promises that were recorded in place of those that following the log led to. To be called
-        between two batches.
-        """
+        """Replace promises by the recorded ones. Must be called between two batches."""
         restore_promises(self.state, found, "restored-promises")
 
     def fork(self) -> "Engine":

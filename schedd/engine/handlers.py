@@ -1,4 +1,4 @@
-"""From an event to what it does; an error that concerns one job stays with that job."""
+"""Dispatch of events to their handlers; an error about one job is confined to that job."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -107,7 +107,7 @@ def _apply_nodes(state: EngineState, together: list[NodeChanged], of_snapshot: b
     known = {event.node.name: state.node_facts.get(event.node.name) for event in together}
     if not _guarded(state, together[-1], _change_nodes, together, of_snapshot):
         for name, facts in known.items():
-            if facts is not None:  # so that the next snapshot differs from what is believed
+            if facts is not None:  # a difference from the next snapshot repeats the change
                 state.node_facts[name] = facts
 
 
@@ -118,10 +118,10 @@ def _guarded(
     what: object,
     of_snapshot: bool,
 ) -> bool:
-    """Let a handler do its work; a job of which it fails is quarantined. Returns whether it did it.
+    """Call a handler; if it fails, its job is quarantined. Returns whether it succeeded.
 
-    What concerns no single job may be half done then: a snapshot is asked for, and what was believed of the
-    queue or the server before is believed again, so that the snapshot differs from it.
+    Work that concerns no single job may then be incomplete: a snapshot is requested, and the former facts of
+    queues and server are restored, so that the snapshot differs from them.
     """
     facts = getattr(event, "job", None)
     job_id = facts.id if facts is not None else getattr(event, "job_id", "")
@@ -135,12 +135,12 @@ def _guarded(
         if state.settings.validate and isinstance(error, AssertionError):
             raise
         state.diverged[job_id] = None
-        state.plan.mark_all_for_search()  # repair may not have been told of all that is free
+        state.plan.mark_all_for_search()  # repair may have missed freed resources
         record = state.records.get(job_id)
         over = _is_over(event)
         runs = record is not None and record.phase is Phase.RUNNING
         if over or (runs and facts is not None and not holds_resources(facts)):
-            state.remove(job_id)  # whatever failed, what it held is free
+            state.remove(job_id)  # its resources are free, despite the failure
             record = None
         if record is None and facts is not None and not over:
             nothing = ParsedRequest(None, state.settings.default_walltime, True, repr(error))
@@ -162,7 +162,7 @@ def _guarded(
 
 
 def _is_over(event: Event) -> bool:
-    """Whether an event tells that a job is gone from the server, or complete there."""
+    """Return whether the event reports the end or completion of a job."""
     facts = getattr(event, "job", None)
     return isinstance(event, JobEnded | JobDeleted) or (facts is not None and facts.state == "C")
 
@@ -217,7 +217,7 @@ def _change_server(state: EngineState, event: ServerChanged) -> None:
 
 
 def _change_policy(state: EngineState, event: PolicyChanged) -> None:
-    """Plan under another policy of the site; one that cannot be read changes nothing."""
+    """Plan under a new policy of the site; a policy that cannot be read has no effect."""
     back = state.configured if state.policy_version else state.settings.site
     plain = event.site if event.version else back
     try:
@@ -234,7 +234,7 @@ def _change_policy(state: EngineState, event: PolicyChanged) -> None:
 
 
 def apply_site_policy(state: EngineState, event: str) -> None:
-    """Plan under the site's policy as it is now, which is another than before."""
+    """Plan under the present policy of the site, after a change."""
     state.site_changed = False
     state.ranking.next_at, state.ranking.has_effect, state.ranking.rerank_all = state.now, True, True
     for one in components():
@@ -247,7 +247,7 @@ def apply_site_policy(state: EngineState, event: str) -> None:
     state.note_power()
     nodes.refresh_all_nodes(state)
     for record in list(state.records.values()):
-        if record.phase not in WAITING_PHASES:  # who waits is looked at in slices
+        if record.phase not in WAITING_PHASES:  # waiting jobs are re-evaluated in slices
             refresh_request(state, record)
     reevaluate_waiting(state, event, None, words)
     limits_changed(state, event, words)
@@ -292,7 +292,7 @@ def _queued_job(event: Event) -> str:
 
 
 def _end_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    jobs.on_job_gone(state, event)  # first of all: what it holds is free
+    jobs.on_job_gone(state, event)  # before all else: its resources are free
     with Bookkeeping(state, event.job_id, "the end of what was handed over"):
         transfers.note_end(state, event)
     for one in components():

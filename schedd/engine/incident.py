@@ -1,7 +1,7 @@
-"""An incident as lines of JSON, and running one again.
+"""Incident files: lines of JSON that reproduce a failure.
 
-The first line says what the file is and holds the checkpoint; one line follows for each batch. The log is
-bounded, so a file may tell that its oldest batches are lost: then it can be read but not run again.
+The first line has the format and the checkpoint; one line per batch follows. The log is bounded: if its
+oldest batches are lost, the file can be read but not run.
 """
 
 import base64
@@ -25,7 +25,7 @@ _EVENTS: Final[TypeAdapter[tuple[Event, ...]]] = TypeAdapter(
 
 
 class IncidentError(ValueError):
-    """Lines that are no incident, or one that cannot be run again; the message says which line and why."""
+    """A file that is not an incident, or one that cannot be run; the message says which line and why."""
 
 
 def dump(incident: Incident) -> Iterator[str]:
@@ -57,7 +57,7 @@ def read(lines: Iterable[str]) -> Incident:
             )
         checkpoint = zlib.decompress(base64.b64decode(header["checkpoint"], validate=True))
         batches = []
-        for number, text in numbered:  # noqa: B007  (an error tells the number)
+        for number, text in numbered:  # noqa: B007  (the error message contains it)
             line = json.loads(text)
             events = _EVENTS.validate_python(line["events"])
             batches.append(LoggedBatch(line["now"], events, line["paused"], line["decided"]))

@@ -1,9 +1,9 @@
-"""Facts that outlive the format of a checkpoint: what users and admins rely on and the server cannot tell.
+"""Facts that outlive the checkpoint format: user and admin data that the server does not have.
 
-They are JSON, kept beside each checkpoint. A daemon that cannot read the checkpoint, since another version
-wrote it or since it is damaged, goes on from these facts; the next snapshot of the server tells the rest.
-Each section is read by itself: one that this version does not understand is named, and the others count. So
-a section may be added, and a field of one, without a number for the format.
+They are stored as JSON with each checkpoint. A daemon that cannot read the checkpoint, because it is damaged
+or of another version, continues with these facts and the next snapshot of the server. Each section is read
+separately: unreadable ones are reported, the others are used. Sections and fields may therefore be added
+without a new format.
 """
 
 import base64
@@ -72,7 +72,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
 
 
 def sections() -> tuple[str, ...]:
-    """All sections; those of components are named ``component.field``."""
+    """Return the names of all sections; sections of components are ``component.field``."""
     return (*_SECTIONS, *(f"{one.name}.{name}" for one in components() for name in lasting_fields(one)))
 
 
@@ -101,7 +101,7 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
 
 
 def _run_times(outlook: RunTimePredictor) -> Iterator[bytes]:
-    """What was learned, as the predictor itself saves it, without the jobs that are open."""
+    """Return learned run times in the predictor's own format, without open jobs."""
     plain, arrays = outlook.without_jobs().save()
     yield b"," + _text(RUN_TIMES).encode() + b":{" + _member("plain", plain) + b',"arrays":{'
     opening = b""
@@ -124,7 +124,7 @@ def _text(value: Any) -> str:
 
 
 def _policy(state: EngineState) -> dict[str, Any] | None:
-    """The policy that was set while the engine ran; None: that of the settings is in force."""
+    """Return the policy that was set at run time; None: the policy of the settings is in force."""
     if not state.policy_version:
         return None
     return {"version": state.policy_version, "site": dict(state.settings.site)}
@@ -149,9 +149,9 @@ def _jobs(state: EngineState) -> Iterator[bytes]:
 
 
 def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineState, list[str]]:
-    """A state that has these facts and waits for a snapshot of the server, and what could not be read.
+    """Return a state with these facts, which waits for a snapshot of the server, and the unreadable sections.
 
-    Raises ValueError for what is no such facts.
+    Raises ValueError for other data.
     """
     facts = json.loads(data.decode("utf-8", "surrogatepass"))
     if not isinstance(facts, dict) or not isinstance(facts.get("now"), int):
@@ -273,4 +273,4 @@ _CLUSTER: Final[Mapping[str, Callable[[int, Any], list[Event]]]] = {
     "queues": _queues,
     "nodes": _nodes,
 }
-"""Sections that are told to the state as events."""
+"""Sections that are applied as events."""

@@ -1,4 +1,4 @@
-"""The bounded log of what the engine was called with, from which an incident can be run again."""
+"""Bounded log of the engine's calls, for incidents."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ class LoggedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A checkpoint and the batches since, of which the ``lost`` oldest had to go.
+    """A checkpoint and the later batches, without the ``lost`` oldest ones.
 
-    ``decided`` is the number of decisions made in the end.
+    ``decided`` is the number of decisions at the end.
     """
 
     checkpoint: bytes
@@ -36,9 +36,9 @@ class Incident:
 
 
 class BatchLog:
-    """Batches since the last checkpoint, at most so many and of at most so much weight.
+    """Batches since the last checkpoint, bounded in number and weight.
 
-    ``lost`` counts the oldest that had to go: with any lost, the log does not lead on from the checkpoint.
+    ``lost`` counts dropped batches: with any of these, the log does not continue the checkpoint.
     """
 
     def __init__(self, batches: int, weight: int) -> None:
@@ -63,7 +63,7 @@ class BatchLog:
         return 2 * len(self._kept) > self._batches or 2 * self._weight > self._most
 
     def clear(self) -> None:
-        """Begin anew: a checkpoint was taken."""
+        """Clear the log after a checkpoint."""
         self._kept.clear()
         self._weight = self.lost = 0
 

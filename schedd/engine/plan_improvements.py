@@ -1,4 +1,4 @@
-"""Taking over what a search found on a copy of the plan, as far as it is still better and keeps promises."""
+"""Application of search results to the plan, as far as they are still better and keep all promises."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -33,12 +33,12 @@ def movable_slots(state: EngineState) -> Ints:
 def improvement_event(
     event: str, now: int, plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]
 ) -> PlanImproved:
-    """The event that tells of ``places`` on ``plan``, or a fork of it; ``jobs``: the ids of jobs by slot."""
+    """Return the event for ``places`` on ``plan`` or a fork of it; ``jobs``: job ids by slot."""
     return PlanImproved(id=event, time=now, places=place_facts(plan, jobs, places))
 
 
 def place_facts(plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]) -> tuple[PlaceFacts, ...]:
-    """``places`` on ``plan`` as events tell them; ``jobs``: the ids of jobs by slot."""
+    """Return ``places`` on ``plan`` in the form of events; ``jobs``: job ids by slot."""
     return tuple(_place_facts(plan, jobs[place.slot], place) for place in places)
 
 
@@ -53,8 +53,8 @@ def on_plan_improved(state: EngineState, event: PlanImproved) -> None:
 
 
 def on_plan_chosen(state: EngineState, event: PlanChosen) -> None:
-    """Move jobs to the places of the plan that an admin chose, all of those that wait still, or none. No
-    promise is broken by it.
+    """Move all waiting jobs to their places in the plan that an admin chose, or none. No promise is
+    broken.
     """
     words = f"{event.by} chose another plan" if event.by else Cause.CHOSEN.value
     _note_moves(state, event, Cause.CHOSEN, words, _apply_places(state, event, must_gain=False))
@@ -68,7 +68,7 @@ def _note_moves(
 
 
 def _apply_places(state: EngineState, event: PlanImproved | PlanChosen, *, must_gain: bool) -> Moves:
-    """Who moved."""
+    """Apply the places of the event and return the moves."""
     places = [place for facts in event.places if (place := _place(state, facts)) is not None]
     if state.policy is not None or not places:
         return no_moves()

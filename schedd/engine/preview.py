@@ -13,7 +13,7 @@ from schedd.wire import Alert, Event, PlanningHeld
 __all__ = ["ConflictingJob", "Preview", "PreviewedMove", "preview"]
 
 _ROUNDS = 2_000
-"""Calls in which the copy comes to rest: a slice of repair each."""
+"""Maximum number of calls until the copy has settled: one slice of repair each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ConflictingJob:
 
 @dataclass(frozen=True, slots=True)
 class PreviewedMove:
-    """A waiting job whose planned start would be another; null: it would have, or has, none."""
+    """Waiting job with another planned start; null: no start."""
 
     job: str
     owner: str
@@ -43,12 +43,12 @@ class PreviewedMove:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would follow; jobs whose promise would be at risk come first, then by their present start."""
+    """Effects of events; jobs whose promise would be put at risk come first, then by their present start."""
 
     moved: tuple[PreviewedMove, ...]
     running: tuple[ConflictingJob, ...]
     alerts: tuple[str, ...]
-    """What an admin would be told."""
+    """Texts of the alerts that would be raised."""
 
 
 def preview(
@@ -110,7 +110,7 @@ def _claim_of_hold(event: PlanningHeld) -> NodeClaim:
 
 
 def _conflicting_jobs(state: EngineState, claim: NodeClaim) -> list[ConflictingJob]:
-    """Jobs that run on the claimed nodes beyond the start, except those of the access list."""
+    """Return the jobs that run on the claimed nodes after the start, except those on the access list."""
     found = []
     for record in state.records.values():
         if record.phase is not Phase.RUNNING:

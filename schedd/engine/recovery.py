@@ -1,7 +1,8 @@
-"""What becomes of calls that failed or did not return.
+"""Recovery from calls that failed or hung.
 
-The shell passes such a call over: it rebuilds the engine without it and says so by ``PassedOver``. What the
-engine was at then, ``at_job`` and ``at_step`` of its state, is set aside: the job, or the step for a while.
+The shell skips such a batch: it rebuilds the engine without it and reports ``BatchSkipped``. The work in
+progress, ``at_job`` and ``at_step`` of the state, is suspended: the job is quarantined, or the step skipped
+for a while.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,13 +26,13 @@ from schedd.wire import BatchSkipped, Event, JobAltered, JobFacts, JobQueued, Jo
 __all__ = ["apply_skipped_batches", "keep_cores", "rebuild_state", "stays_quarantined"]
 
 _AGAIN = 3600
-"""Seconds for which a job that the planner did not come back from is not looked at again."""
+"""Minimum time in seconds before a job that hung the planner is examined again."""
 _LEAVE_OUT = 60
-"""Seconds for which a step that failed is left out at first."""
+"""Seconds for which a failed step is skipped at first."""
 _LEAVE_OUT_MOST: Final = 3600
 """Each time that it fails again soon it is left out for twice as long, up to this."""
 _STARTS: Final = "dispatch"
-"""While this step is left out nothing is started, so it is tried again after the least time always."""
+"""While this step is skipped nothing is started, so its pause is not extended."""
 _WHY = "the planner did not come back from it"
 CARRIED: Final = frozenset(
     {
@@ -46,7 +47,7 @@ CARRIED: Final = frozenset(
 )
 """Fields of the state that stay when the plan is rebuilt: what people have set, and what counts on."""
 ADAPTED: Final = frozenset({"carried_jobs", "predictor", "limits", "requests", "stale", "parts"})
-"""Those of which a part stays; ``rebuild_state`` says which."""
+"""Fields that are kept in part: see ``rebuild_state``."""
 REBUILT: Final = frozenset(
     {
         *("plan", "records", "numbers", "by_slot", "slotless", "unexplained", "ranking", "applicants"),
@@ -89,9 +90,9 @@ REBUILT: Final = frozenset(
         *("failure_rates", "row_watts", "economy_in_force", "tariff", "nevers", "bare", "site_changed"),
     }
 )
-"""All others: what the plan, its jobs and nodes are, which a snapshot tells again, and what follows from it.
+"""All other fields: plan, jobs, nodes and derived values, which the next snapshot provides.
 
-Each field of the state stands in one of the three: a test sees to it.
+A test checks that each field of the state is in exactly one of the three sets.
 """
 
 
@@ -152,9 +153,9 @@ def _quarantine_job(state: EngineState, job_id: str, event: str) -> None:
 
 
 def rebuild_state(state: EngineState, out: Mapping[str, int]) -> None:
-    """Forget all but what people have set and what counts on; the next credible snapshot tells the rest.
+    """Rebuild the state from user data and persistent counters; the next credible snapshot provides the rest.
 
-    ``out`` are jobs whose run decisions may still be carried out, each until when.
+    ``out``: end of validity of the run decisions that may still be carried out, by job.
     """
     kept = {
         job: replace(one, open_until=out.get(job, -1), eligible_since=min(one.eligible_since, state.now))
@@ -183,9 +184,9 @@ def rebuild_state(state: EngineState, out: Mapping[str, int]) -> None:
 
 
 def stays_quarantined(state: EngineState, event: Event, job_id: str) -> bool:
-    """Whether an event of a job that is set aside is not to be looked into; then what it says is kept.
+    """Return whether an event of a quarantined job is only recorded, not handled.
 
-    One that is over, or that is altered or released an hour later at the earliest, is set aside no more.
+    The quarantine ends with the job, or when it is altered or released after an hour.
     """
     again = isinstance(event, JobAltered | JobReleased) and state.now >= state.aside[job_id] + _AGAIN
     facts = _facts(state, event, job_id)

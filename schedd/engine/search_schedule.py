@@ -25,7 +25,7 @@ __all__ = [
 SearchReason = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
 
 MOST_MOVED: Final = 500
-"""A search ends when it has moved so many jobs: taking over more would hold up events for too long."""
+"""Maximum number of moved jobs per search: applying more would delay events for too long."""
 _SHARE: Final = 0.1
 """Of ``search_seconds``, for trying newcomers: a storm of arrivals is to leave processors free."""
 
@@ -75,13 +75,12 @@ class SearchHistory:
 
 @dataclass(frozen=True, slots=True)
 class DueSearch:
-    """A search that is due.
+    """Search that is due.
 
-    ``why``: ``periodic``, ``room was freed``, ``jobs came`` or ``jobs fit`` (then ``newcomers`` are the slots
-    of jobs that came, or that may fit into room that came back early; only these are tried, each in front of
-    others), ``not at its end`` (the one before had moved as many jobs as one may) or ``asked for``. It may
-    take so many ``seconds`` and move about ``MOST_MOVED`` jobs. It sees the plan before the ``change`` of
-    that number, with room come back ``frees`` times.
+    ``why``: ``periodic``; ``room was freed``; ``jobs came`` or ``jobs fit`` (``newcomers`` are slots of new
+    jobs, or of jobs that may fit into capacity freed early; only these are tried, each before others); ``not
+    at its end`` (the last search reached ``MOST_MOVED``) or ``asked for``. It is limited to ``seconds`` and
+    about ``MOST_MOVED`` moves. ``change`` and ``frees`` are the state's counters at its start.
     """
 
     why: SearchReason
@@ -97,7 +96,7 @@ def requested_search(state: EngineState) -> DueSearch | None:
 
 
 def due_search(state: EngineState, seen: SearchHistory, now: float) -> DueSearch | None:
-    """The search that is due at ``now``, or None. One of the whole plan goes before one of newcomers."""
+    """Return the search that is due at ``now``, or None. Full searches precede those of newcomers."""
     return next((search for moment, search in _coming(state, seen) if moment <= now), None)
 
 
@@ -107,9 +106,7 @@ def next_search(state: EngineState, seen: SearchHistory) -> float | None:
 
 
 def _coming(state: EngineState, seen: SearchHistory) -> list[tuple[float, DueSearch]]:
-    """The searches to come while nothing changes, with the moments from which on they are due; first who goes
-    first.
-    """
+    """Return the future searches if nothing changes, with their times, in order of precedence."""
     settings = state.settings
     slots = _movable(state)
     if settings.search_every == 0 or slots.shape[0] < 2:
@@ -148,8 +145,8 @@ def _movable(state: EngineState) -> Ints:
 
 
 def _newcomers(state: EngineState, seen: SearchHistory, slots: Ints) -> tuple[Ints, Ints]:
-    """The slots of jobs that were planned for the first time, or again, since newcomers were tried; and those
-    of ``slots`` that may start in what is free, if room came back since.
+    """Return the slots of jobs planned for the first time or again since newcomers were tried, and, if
+    capacity came back since, those of ``slots`` that may start in free capacity.
     """
     came = []
     for change in reversed(state.changes):

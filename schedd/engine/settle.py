@@ -1,4 +1,4 @@
-"""After the events of a batch: bring the plan to rest, start what is due, tell; and when to look again."""
+"""End of a batch: settle the plan, dispatch due jobs, publish starts, and find the next wake-up time."""
 
 import numpy as np
 
@@ -23,12 +23,14 @@ from schedd.model import FOREVER
 __all__ = ["next_wake", "settle"]
 
 _REPAIRED = 8
-"""While many jobs are looked at again, which frees much in each call, every call of so many repairs."""
+"""During a re-evaluation of many jobs, which frees capacity in each call, repair runs every ``_REPAIRED``
+calls.
+"""
 
 
 def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
-    # 1. What time alone has done: edges, overruns, nodes given up, decisions gone void.
+    # 1. Effects of time: edges, overruns, lost nodes, void decisions.
     for one in components():
         if one.time_passed is not None and state.starts_step(one.name):
             one.time_passed(state, event)
@@ -49,17 +51,17 @@ def settle(state: EngineState, event: str) -> None:
     if state.policy is not None:
         if state.starts_step("dispatch"):
             dispatch_by_policy(state, event)
-        state.plan.discard_freed()  # nobody repairs
+        state.plan.discard_freed()  # no repair under a queue policy
         state.at_step = ""
         return
     if next_cost_check(state) <= state.now and state.starts_step("limits of cost"):
         apply_cost_limits(state, event)
-    # 2. Jobs whose moment went by long ago.
+    # 2. Jobs that missed their start.
     if state.starts_step("late starts"):
         move_late_jobs(state, event)
     if state.starts_step("promises"):
         break_overdue_promises(state, event)
-    # 3. Who can start now because of what was freed; then start all that is due, before anything slow.
+    # 3. Jobs that can start because of freed capacity; then dispatch of all due jobs, before anything slow.
     if is_backfilling(state) and state.starts_step("backfill"):
         run_backfill(state, event)
     later = state.to_reevaluate and state.generation % _REPAIRED
@@ -90,7 +92,7 @@ def settle(state: EngineState, event: str) -> None:
     for one in components():
         if one.settle is not None and state.starts_step(one.name):
             one.settle(state, event)
-    # 7. What moved is told.
+    # 7. Publication of moved starts.
     if state.publishes_starts and state.starts_step("told starts"):
         write_attributes(state, event)
     state.at_step = ""

@@ -116,7 +116,7 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     if state.policy is not None:
         assert slot in state.queue
         return
-    # One of three answers: a start, or what it waits for (never: blocked).
+    # One of three answers: a start, a waiting reason, or never (blocked).
     assert (stand == PLANNED) == (record.answer is None), f"{record.id}: {stand}, answer {record.answer}"
     promised = int(state.promise[slot])
     held = record.facts.state in ("H", "W") and not slot_limited(record.facts)

@@ -131,7 +131,7 @@ class ReservationResult(TypedDict):
 
 
 class PreviewedMove(TypedDict):
-    """A waiting job whose planned start would be another; null: it would have, or has, none."""
+    """Waiting job with another planned start; null: no start."""
 
     job: str
     owner: str

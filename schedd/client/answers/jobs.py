@@ -52,10 +52,10 @@ class Risk(TypedDict):
 
 
 class Breach(TypedDict):
-    """A promise that was not kept: at ``time`` the job had not started, or had begun after it.
+    """Broken promise: the job had not started at ``time``, or started later than promised.
 
-    ``event`` and ``cause`` are those that first put the promise at risk; ``planned`` is the start that was
-    planned then, or the late one itself; -1: none was known.
+    ``event`` and ``cause`` first put the promise at risk; ``planned`` is the start planned at that time, or
+    the late start itself; -1: unknown.
     """
 
     time: int

@@ -1,4 +1,4 @@
-"""Nodes: which may be used, and who must leave when that changes."""
+"""Nodes: their availability, and the replanning after changes of it."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ __all__ = [
 
 
 _MOST_COUNTED = MOST_RESOURCES - 22
-"""Kinds of resources beside cpus, memory and gpus; the others are for access lists."""
+"""Kinds of resources in addition to cpus, memory and gpus; the others are for access lists."""
 _SHOWN = 8
 
 # ---- nodes --------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> boo
     before = {name: state.plan.nodes.get(name) for name in latest}
     for name, event in latest.items():
         if event.node.state != "up" and state.black_holes.pop(name, None) is not None:
-            state.failures.pop(name, None)  # somebody looks after it
+            state.failures.pop(name, None)  # an admin takes care of it
     changed = state.set_nodes(_planned_node(state, name) for name in latest)
     last = events[-1]
     if _follow(state, before, last.id):
@@ -78,7 +78,7 @@ def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> boo
 
 
 def _count(state: EngineState, event: str, before: NodeFacts | None, facts: NodeFacts) -> None:
-    """Count the node's resources in the plan as far as there is room; tell what is left out."""
+    """Count the node's resources in the plan as far as columns are left; raise an alert for the others."""
     if before is not None and before.resources.keys() == facts.resources.keys():
         return
     counted = state.counted
@@ -96,17 +96,17 @@ def _count(state: EngineState, event: str, before: NodeFacts | None, facts: Node
 
 
 def with_known_memory(before: NodeFacts | None, facts: NodeFacts) -> NodeFacts:
-    """A silent node tells no memory: the last good value is kept."""
+    """Return the facts with the last known memory: a silent node reports none."""
     if before is None or (facts.mem and facts.vmem):
         return facts
     return replace(facts, mem=facts.mem or before.mem, vmem=facts.vmem or before.vmem)
 
 
 def _planned_node(state: EngineState, name: str) -> Node:
-    """A node as the plan is to see it.
+    """Return the node for the plan.
 
-    One that is down, but known to return, is planned for. One that counts as blocked, or whose planning is
-    held, gets no new jobs.
+    A node that is down but will return is planned for. A blocked node, or one under a planning hold, gets no
+    new jobs.
     """
     node = planner_node(state.node_facts[name])
     if state.uncounted:
@@ -135,7 +135,7 @@ def _is_away(state: EngineState, name: str) -> bool:
 
 
 def refresh_all_nodes(state: EngineState) -> None:
-    """Let the plan see all nodes anew: there is a gate more, or other speeds."""
+    """Update all nodes in the plan, after a new gate or other speeds."""
     state.set_nodes([_planned_node(state, name) for name in state.node_facts])
 
 
@@ -145,9 +145,9 @@ def is_to_return(state: EngineState, name: str) -> bool:
 
 
 def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -> bool:
-    """Let planned jobs leave nodes where they cannot stay; returns whether some offer other things now.
+    """Replan jobs on nodes that became unusable; returns whether some nodes have other resources now.
 
-    All nodes at once: to look for the jobs of one takes as long as for those of thousands.
+    For all nodes at once: finding the jobs of one node takes as long as those of thousands.
     """
     old = {name: node for name, node in before.items() if node is not None}
     new = {name: state.plan.nodes[name] for name in old}
@@ -208,7 +208,9 @@ def new_nodes(state: EngineState, events: Sequence[NodeChanged]) -> frozenset[st
 
 
 def await_reports(state: EngineState, until: int) -> None:
-    """Give up no node before ``until`` that is down: the server was restarted and has not heard of it yet."""
+    """Do not give up nodes that are down before ``until``: the restarted server has no report of these
+    yet.
+    """
     latest = until - state.settings.node_grace
     for name, since in state.down_since.items():
         state.down_since[name] = max(since, latest)
@@ -283,11 +285,11 @@ def refresh_nodes(state: EngineState, names: Iterable[str], event: str, words: s
         place_unplaced(state, event, words)
 
 
-# ---- nodes on which jobs fail -------------------------------------------------------------------
+# ---- nodes with failing jobs --------------------------------------------------------------------
 
 
 def note_run_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
-    """A run is over. A node on which jobs of several users fail one after another gets no new jobs."""
+    """Record the end of a run. A node with consecutive failures of several users gets no new jobs."""
     names = list(dict.fromkeys(share.node for share in record.facts.shares))
     if failed and state.now - record.run.started <= state.settings.hole_within:
         note_failure(state, record, names, event)
@@ -297,7 +299,7 @@ def note_run_end(state: EngineState, record: JobRecord, event: str, *, failed: b
 
 
 def note_failure(state: EngineState, record: JobRecord, names: Iterable[str], event: str) -> None:
-    """A job failed on these nodes soon after its start, or one of them refused it. A job counts once."""
+    """Record an early failure of a job on these nodes, or a refusal by one of them. A job counts once."""
     settings = state.settings
     for name in dict.fromkeys(names):
         if not settings.hole_failures or name not in state.plan.nodes:

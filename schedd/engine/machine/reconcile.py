@@ -1,4 +1,4 @@
-"""A snapshot against what was believed: is it credible, and what follows from the differences."""
+"""Reconciliation with a snapshot of the server: its credibility, and the events for all differences."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,27 +25,28 @@ from schedd.wire import (
 __all__ = ["accept_loss", "differences", "find_doubt", "format_differences", "request_snapshot_again"]
 
 START_SETTLES_S = 5
-"""Seconds by which a server may correct when a run began: first it says when it sent the job to its node."""
+"""Seconds by which a server may correct the start of a run: it first reports the time of sending the job."""
 _FEW = 5
 """A loss of so few jobs or nodes is never suspicious, whatever its share."""
 _ACCEPTED = 0
 """In the place of the moment since when a loss is doubted: it is not doubted any more."""
 _ALL_GONE_S = 3600
-"""So long after its restart a server that lists none of its jobs is not believed, unless an admin resumes:
-jobs that are taken as gone lose their places and promises, and a federation sends them elsewhere."""
+"""A server without any of its jobs is not believed this soon after its restart, unless an admin resumes: jobs
+that count as gone lose their places and promises, and a federation sends these elsewhere.
+"""
 
 
 def find_doubt(state: EngineState, snapshot: Snapshot) -> str:
-    """Why the snapshot should not be believed; empty when it should.
+    """Return why the snapshot should not be believed; empty if it should.
 
-    The age of the server is no reason: a server that has just started reads its jobs from its disk before it
-    answers, and a node from which it has not heard is shown as down. A large loss is believed after all when
-    snapshots insist on it for the server's grace; the loss of all jobs by a restart, an hour after that.
+    The age of the server is no reason: a server reads its jobs from disk before it answers, and reports
+    unknown nodes as down. A large loss is accepted after snapshots have repeated it for the server's grace;
+    the loss of all jobs in a restart, an hour after the restart.
     """
     settings = state.settings
     if not snapshot.complete:
         return "the reply was cut short"
-    if state.lost:  # what was believed counts for nothing
+    if state.lost:  # the former state is void
         state.doubted_loss = None
         return ""
     there = {job.id for job in snapshot.jobs if job.state != "C"}
@@ -64,7 +65,7 @@ def find_doubt(state: EngineState, snapshot: Snapshot) -> str:
         state.doubted_loss = None
         return ""
     since, before = state.doubted_loss if state.doubted_loss is not None else (state.now, frozenset[str]())
-    # What was missing from the first may have ended in the meantime, but may not be back.
+    # Jobs and nodes of the first loss may have ended since, but may not have returned.
     known_names = {f"jobs {name}" for name in (*state.records, *state.arriving)} | {
         f"nodes {name}" for name in known_nodes
     }
@@ -96,7 +97,7 @@ def request_snapshot_again(state: EngineState, event: str) -> None:
 
 
 def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
-    """The events that lead from what was believed to what the snapshot says: ends, changes, arrivals."""
+    """Return the events from the known state to the snapshot: ends, changes, arrivals."""
     at, event = snapshot.time, snapshot.id
     ends: list[Event] = []
     changes: list[Event] = []

@@ -14,7 +14,7 @@ _OWN: Final = frozenset({"resv", "of_queue", "sharing", "own_vnode"})
 
 
 def untyped_resources(state: EngineState) -> list[str]:
-    """Resources of nodes without a type, where the server tells the types of its resources."""
+    """Return node resources without a type, if the server reports types."""
     if not dialect_of(state.server.family).reports_types:
         return []
     names = {name for facts in state.node_facts.values() for name in facts.resources}
@@ -24,7 +24,7 @@ def untyped_resources(state: EngineState) -> list[str]:
 
 
 def note_untyped(state: EngineState, event: str) -> None:
-    """Tell the admin of resources without a type; once more where others have none than before."""
+    """Raise an alert about resources without a type; again if the list changes."""
     names = untyped_resources(state)
     known = state.alerts.get(f"resource {_ABOUT}")
     if not names:

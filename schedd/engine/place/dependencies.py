@@ -106,7 +106,7 @@ def again_at(state: "EngineState", links: tuple[DependencyLink, ...]) -> int | N
 
 
 def without_start(state: "EngineState", links: tuple[DependencyLink, ...]) -> bool:
-    """Whether a job that is waited for has no start as planned now: nobody knows when its link is met."""
+    """Return whether a prerequisite has no planned start, so that the time of its link is unknown."""
     return any(met_at(state, link.kind, one) is None for link in links for one in _jobs(state, link))
 
 

@@ -1,1 +1,1 @@
-"""Who goes first, and who may: priorities, fair shares, promises, accounts, quarantine."""
+"""Precedence of jobs: priorities, fair shares, promises, quarantine."""

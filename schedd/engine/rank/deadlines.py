@@ -1,7 +1,7 @@
-"""Deadlines that are lost, where the site holds such jobs (``deadline_lost = "hold"``; multilevel.md §8, 5).
+"""Missed deadlines, for sites that hold such jobs (``deadline_lost = "hold"``; multilevel.md §8, 5).
 
-Whether one is lost follows from the job, the time and the policy alone. So nothing is kept: the same hold is
-there after a restart, and it goes when the deadline or the walltime is altered, or the policy.
+Whether a deadline is missed depends only on the job, the time and the policy. Nothing is stored: the hold
+reappears after a restart and ends with a change of the deadline, the walltime or the policy.
 """
 
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ def lost_deadline_slots(state: "EngineState") -> list[int]:
 
 
 def next_lost_deadline(state: "EngineState") -> int:
-    """The first second in which one more deadline is lost; FOREVER: none will be."""
+    """Return the first second in which another deadline will be missed; FOREVER: none."""
     if state.site.weights.deadline_lost != "hold":
         return FOREVER
     _, latest = _latest(state)

@@ -1,4 +1,4 @@
-"""Who used how much: each run is booked when it ends, and what runs counts up to now."""
+"""Usage for fair share: each run is charged at its end; running jobs count up to now."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,12 +13,10 @@ __all__ = ["charge_run", "fair_shares", "running_usage"]
 
 
 def charge_run(state: "EngineState", record: JobRecord, end: int) -> None:
-    """A run is over: what the job held until ``end`` is booked on whose job it is, and how much that was of
-    what it asked for is noted.
-    """
+    """Charge a run until ``end`` to its owner, and record its use of the requested walltime."""
     if record.phase is not Phase.RUNNING:
         return
-    if not record.understood.assumed:  # else nobody asked for anything
+    if not record.understood.assumed:  # an assumed walltime was not requested
         cpus = sum(share.cpus for share in record.facts.shares)
         run = max(0, end - record.run.started)
         state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)
@@ -34,7 +32,7 @@ def running_usage(state: "EngineState") -> Iterator[Held]:
 
 
 def fair_shares(state: "EngineState") -> list[ShareRow]:
-    """The tree as it stands now: who waits, runs, has used or is meant to use something; none without one."""
+    """Return the present tree of shares, with waiting, running and past usage; empty without fair share."""
     tree = state.site.fair_share
     if tree is None or state.usage is None:
         return []

@@ -78,12 +78,12 @@ def current_demand(state: "EngineState") -> Demand:
 
 
 def depends_on_demand(weights: SiteWeights) -> bool:
-    """Whether a priority hangs on what other jobs ask for."""
+    """Return whether priorities depend on the demand of other jobs."""
     return bool(weights.licences or weights.short or weights.fair_share)
 
 
 def priority_breakdown(state: "EngineState", record: JobRecord, shares: Demand) -> Breakdown:
-    """The priority of a job at this moment, and what it is the sum of."""
+    """Return the present priority of a job and its terms."""
     return breakdown_of_components(state, record) or priority(
         make_applicant(state, record), state.now, shares, state.site.weights
     )

@@ -1,12 +1,13 @@
-"""Promises and the record of changes: who moved, why, and which promises that put at risk or broke.
+"""Promises and the log of changes: moved starts, their causes, and the promises that they put at risk or
+broke.
 
-A promise is an upper bound on a start. It is made once, when a job is first eligible with a known start. Only
-the causes of ``MAY_BREAK`` may take the planned start past it: then it is *at risk*, until the plan is better
-again. It is *broken* when the job has not started by its moment; then the start planned by that time (with
-the site's slack) is promised instead.
+A promise is an upper bound of a start. It is made once, when a job is first eligible with a known start. Only
+causes in ``MAY_BREAK`` may move the planned start beyond it: the promise is then *at risk*, until the plan
+improves. It is *broken* if the job has not started by then; the start planned at that time (with slack) is
+promised instead.
 
 ``state.bound`` is the latest start that the plan may give a job: its promise or, while that is at risk, the
-start that it had to be given, with the slack: what cannot be kept does not leave the job to anybody's mercy.
+start that it had to give plus slack. It limits the delay even of a job with a promise at risk.
 """
 
 from collections.abc import Mapping
@@ -50,20 +51,20 @@ __all__ = [
 
 _CHANGES_KEPT = 2_000_000
 _SET_WEIGHT = 20
-"""What a change set weighs beside its slots, counted in slots."""
+"""Weight of a change set in addition to its slots, in slots."""
 _BREACHES_KEPT = 32
 
 
 def record_moves(
     state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints
 ) -> None:
-    """Keep who moved and why; find the promises that are at risk, or no more, and the starts to tell."""
+    """Log the moves, judge the affected promises, and mark the starts to publish."""
     if slots.shape[0] == 0:
         return
     changes = _add_change_set(state, event, cause, words, slots, old, new)
     if state.publishes_starts:
         due = are_outdated(state.published_start[slots], new, state.settings.publish_threshold)
-        # Without a start there may be another reason to tell already: what it waits for.
+        # Without a start, another update may already be due: the waiting reason.
         state.update_due[slots] = np.where(new < 0, state.update_due[slots] | due, due)
     promised = state.promise[slots]
     matters = (new > promised) | (new < 0) | (old > promised) | (old < 0)
@@ -106,7 +107,7 @@ def _add_change_set(
 
 
 def record_plan_moves(state: EngineState, event: str, cause: Cause, words: str, moves: Moves) -> None:
-    """The same for what a repair moved."""
+    """Log the moves of a repair."""
     record_moves(state, event, cause, words, moves.slots, moves.old, moves.new)
 
 
@@ -133,14 +134,14 @@ def _judge(
     state.store_record(apply_step(record, Step.RISKED, lost=cause if planned < 0 else None, risk=risk))
 
 
-# ---- promises whose moment comes ------------------------------------------------------------------
+# ---- overdue promises ---------------------------------------------------------------------------
 
 
 def break_overdue_promises(state: EngineState, event: str) -> None:
-    """Promises whose moment went by are broken, each with the cause that put it at risk: the job waits still.
+    """Break the promises of jobs that should have started by now, each with the cause that put it at risk.
 
-    While nobody knows how things stand on the server, nothing is said. Nor is it just after a start was
-    refused: the server may refuse a job that is being deleted, and tell of that a little later.
+    Not while the server's state is unknown, and not directly after a refused start: the server may be about
+    to report the job's deletion.
     """
     if state.stale or state.arriving or not (state.risks or state.next_due_start() <= state.now):
         return
@@ -151,10 +152,10 @@ def break_overdue_promises(state: EngineState, event: str) -> None:
             risk = record.risk or Risk(state.now, event, _delay_cause(state, record))
             _break(state, apply_step(record, Step.RISKED, lost=None, risk=risk), start)
             if start >= 0:
-                # Of one that is overdue nobody knows when it can be started; its place is moved on by then.
+                # The start of an overdue job is unknown; its place is moved on by then.
                 soonest = start if start > state.now else state.now + state.lateness
                 state.promise[slot] = state.bound[slot] = _latest(state, slot, soonest)
-            else:  # another is promised as soon as it has a start
+            else:  # the next start is promised again
                 state.promise[slot] = state.bound[slot] = FOREVER
 
 
@@ -174,7 +175,7 @@ def next_overdue_promise(state: EngineState) -> int:
 
 
 def _judged_after(state: EngineState, record: JobRecord) -> int:
-    """The last moment at which a promise does not count as broken yet."""
+    """Return the last moment at which the promise does not count as broken."""
     promised = int(state.promise[record.slot])
     return promised + state.settings.check_wait if record.back_off.refusal else promised
 
@@ -250,11 +251,10 @@ def queue_slack(settings: EngineSettings, queue: str) -> Slack:
 
 
 def restore_promises(state: EngineState, found: Mapping[str, CarriedJob], event: str) -> None:
-    """Promise what was promised before, by job, and not what an engine that followed the log promises now.
-    ``eligible_since`` of each is when the promise was made.
+    """Restore recorded promises by job, instead of those made in a replay of the log. ``eligible_since`` of
+    each is the time of the promise.
 
-    A promise that ended after it was made stays so. Jobs that are not known get theirs once the server lists
-    them.
+    A promise that ended later stays ended. Unknown jobs get theirs when the server lists them.
     """
     for job, kept in found.items():
         record = state.records.get(job)
@@ -303,7 +303,7 @@ def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -
 
 
 def _follows_assumed_walltime(state: EngineState, slot: int) -> bool:
-    """Whether a job whose end nobody guarantees comes before this one on one of its nodes."""
+    """Return whether a job with an assumed walltime precedes this one on one of its nodes."""
     plan = state.plan
     others = np.fromiter(state.assumed, np.int64, len(state.assumed))
     starts = plan.starts(others)

@@ -16,10 +16,9 @@ __all__ = ["JobErrorGuard", "block_job", "mark_for_update", "quarantine"]
 
 
 class JobErrorGuard:
-    """``with JobErrorGuard(state, job, event):`` work on one job. An error in it quarantines the job and goes
-    no further.
+    """``with JobErrorGuard(state, job, event):`` work on one job. An error in it quarantines only that job.
 
-    What ends the work from outside goes through: then ``state.at_job`` tells at which job it was.
+    An abort from outside propagates; ``state.at_job`` then names the job in progress.
     """
 
     __slots__ = ("_before", "_event", "_job", "_state")
@@ -55,7 +54,7 @@ class JobErrorGuard:
 
 
 def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> None:
-    """Set a job aside that made the planner fail; what it holds on the server it keeps here."""
+    """Quarantine a job that made the planner fail; it keeps what it holds on the server."""
     state.alert(event, "quarantine", f"planning job {record.id} failed: {why}", record.id)
     if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
         return
@@ -74,12 +73,12 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
 
 
 def block_job(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
-    """A job may not be planned; it is told why."""
+    """Block a job and publish the reason."""
     mark_for_update(state, record, words)
     state.store_record(apply_step(record, Step.BLOCKED, answer=words))
 
 
 def mark_for_update(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
-    """A job that has no start is to be told why, unless it was told just that."""
+    """Mark a job without a start for an update of its reason, if the reason is new."""
     if words != record.answer and record.slot >= 0:
         state.update_due[record.slot] = 1

@@ -1,10 +1,10 @@
-"""Priorities in the plan: a job goes before jobs of lower priority wherever their promises allow it.
+"""Priorities in the plan: a job precedes jobs of lower priority as far as their promises allow.
 
-A job's *rank* is the total of its priority, in a column by slot. It is worked out when the job arrives or is
-altered, and for all jobs every ``priority_every`` seconds, in slices; then the plan is gone through in the
-order of ranks, under the same test. Among equal ranks nobody gives way, so a site without priorities has the
-plan that it would have anyway. In the light mode a job keeps the rank of its submission, and the plan is gone
-through once after the policy or a queue's priority changed.
+The *rank* of a job is its total priority, in a column by slot. It is computed when the job arrives or is
+altered, and for all jobs every ``priority_every`` seconds, in slices; then jobs are advanced in the order of
+ranks, with the same test. Equal ranks do not displace each other, so a site without priorities has an
+unchanged plan. In the light mode a job keeps the rank of its submission, and jobs are advanced once after a
+change of the policy or of a queue's priority.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ from schedd.plan.columns import PLANNED
 __all__ = ["advance_job", "next_rerank", "rank_all", "set_rank"]
 
 _MOST = 60
-"""So many jobs make way for one at most."""
+"""Maximum number of jobs displaced for one job."""
 _FEW = 20
 """While an event waits for it."""
 _SETS = 2
-"""So many sets of jobs are tried: moments from which all make way, or nodes on which they do."""
+"""Maximum number of sets of jobs that are tried, by time or by nodes."""
 _HIGHEST = 1 << 60
 _SLICE = 200
 """Ranks worked out between two looks for new events."""
@@ -44,7 +44,7 @@ def _goes_last(state: EngineState, job: str) -> bool:
 
 
 def set_rank(state: EngineState, record: JobRecord) -> None:
-    """Work out the job's rank anew."""
+    """Compute the job's rank."""
     if record.slot >= 0 and _goes_last(state, record.id):
         state.ranking.has_effect = True
         state.rank[record.slot] = -_HIGHEST
@@ -59,7 +59,7 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         state.ranking.has_effect = state.site.weights.active or (queue is not None and queue.priority != 0)
     if state.ranking.has_effect and record.slot >= 0:
         if state.site.weights.mode == "light" and state.now >= state.ranking.next_at:
-            _renew_demand(state)  # the rank is kept: it is not to come of what was asked for long ago
+            _renew_demand(state)  # the rank is permanent: it must not depend on an old demand
         if state.site.weights.short and record.phase is Phase.WAITING:
             state.ranking.demand = state.ranking.demand.beside(record.understood.walltime)
         total = int(priority_breakdown(state, record, state.ranking.demand).total)
@@ -81,10 +81,10 @@ def _set_ranks(state: EngineState, slots: Sequence[int]) -> None:
 
 
 def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = False) -> bool:
-    """Let a planned job start earlier where only jobs of lower rank are in its way, and none is late by that.
+    """Advance a planned job past jobs of lower rank, if none of these becomes late.
 
-    An event waits for this, so few jobs are asked to make way, unless it is to be ``thorough``.
-    Others whose starts moved are noted, the job itself is not; returns whether it moved.
+    Only a few jobs may be displaced, because an event waits, unless ``thorough``. The moves of the others are
+    logged, the job's own move is not; returns whether it moved.
     """
     plan = state.plan
     if plan.start(slot) <= max(state.now, plan.ready(slot)):
@@ -176,7 +176,7 @@ def _renew_demand(state: EngineState) -> None:
 
 
 def _promotable_slots(state: EngineState) -> list[int]:
-    """The planned jobs that stand behind one of lower rank that may be moved: the highest rank last."""
+    """Return the planned jobs after a movable one of lower rank, the highest rank last."""
     jobs = state.plan.jobs
     slots = state.plan.planned()
     slots = slots[np.lexsort((jobs.starts[slots], state.rank[slots]))]
@@ -191,7 +191,7 @@ def _promotable_slots(state: EngineState) -> list[int]:
     below = np.searchsorted(rank, rank, side="left") - 1
     hope = (below >= 0) & (first[np.maximum(below, 0)] < start + jobs.durations[slots])
     hope &= start > np.maximum(state.now, jobs.ready[slots])
-    # Of equal ranks who starts first is tried first: it stands last.
+    # Of equal ranks, the earliest start is tried first, so it comes last.
     slots, rank, start = slots[hope], rank[hope], start[hope]
     found: list[int] = slots[np.lexsort((-start, rank))][-state.settings.priority_tries :].tolist()
     return found

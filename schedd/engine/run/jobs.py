@@ -136,7 +136,7 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJo
     if promised:
         state.promise[slot] = state.bound[slot] = kept.promised
     understood = record.understood
-    # These end the time of waiting, too, of a job to which nothing was promised yet.
+    # These also end the waiting time of a job without a promise.
     if kept.started < 0 and not kept.fits(facts.queue, request_size(understood.request, understood.walltime)):
         return end_promise(state, record, event, "it asks for more, or is in another queue, than before")
     if not runs and not is_eligible(facts, state.now):

@@ -281,7 +281,7 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
         return Cause.OVERRUN, words
     step = min(settings.overrun_step << min(record.run.overruns, 20), settings.overrun_most)
     if over < settings.overrun_blocked:
-        # the time at which its nodes count as blocked must not be missed
+        # the time at which its nodes become blocked must not be missed
         step = min(step, settings.overrun_blocked - over)
     record = state.store_record(
         apply_step(record, Step.OVERRAN, run=replace(record.run, overruns=record.run.overruns + 1))

@@ -1,4 +1,4 @@
-"""When each waiting job is expected to start: worked out on a copy of the plan, beside the engine."""
+"""Expected starts of all waiting jobs, computed on a fork of the plan in the background."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,14 +39,12 @@ __all__ = [
 _WORK = 20_000_000_000
 """Segments of the plan that a round visits at most: some minutes of a processor."""
 _SLICE = 500
-"""Jobs that are told of in one event: so that none takes long."""
+"""Maximum number of jobs per event, to keep each event short."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStartsInput:
-    """What a round begins with, copied between two batches; it is the caller's own, who leaves it as it
-    is.
-    """
+    """Input of a round, copied between two batches; read-only."""
 
     plan: Plan
     now: int
@@ -62,9 +60,9 @@ class ExpectedStartsInput:
     kinds: Mapping[EstimateKind, StartCalibration]
     arrays: ArrayEnds | None = None
     outline: BackfillRule | None = None
-    """The rule by which free room is given; nothing is predicted in it yet."""
+    """The backfilling rule, without predictions."""
 
-    # What follows goes through all jobs at each call: the engine waits for none of it.
+    # These properties iterate over all jobs; they are computed outside of the engine.
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -78,12 +76,12 @@ class ExpectedStartsInput:
 
     @property
     def predictions(self) -> Mapping[str, Prediction]:
-        """How long each job runs, by what was known then."""
+        """Predicted run times at the time of the copy, by job."""
         return with_measured_run_times(self.open_jobs.renew_predictions(), self.measured)
 
     @property
     def rule(self) -> BackfillRule | None:
-        """By what free room is given. None: repair alone gives it."""
+        """The backfilling rule with predictions. None: repair alone assigns free capacity."""
         if self.outline is None:
             return None
         return with_expected_run_times(self.outline, self.by_slot, self.open_jobs.predictions_by_id().get)
@@ -91,10 +89,9 @@ class ExpectedStartsInput:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStarts:
-    """What a round found: all starts by predicted run times, and those that are to be told.
+    """Result of a round: starts by predicted run times, and the expected starts to publish.
 
-    ``plan`` is the plan decoded with the medians of predicted run times; ``scene`` and ``drawn`` are what
-    further jobs may be tried in.
+    ``plan`` is decoded with the median run times; ``scene`` and ``drawn`` allow questions about further jobs.
     """
 
     as_of: int
@@ -104,12 +101,14 @@ class ExpectedStarts:
     starts: Mapping[str, int]
     told: tuple[ExpectedFacts, ...]
     predictions: Mapping[str, Prediction] = field(repr=False)
-    """By job, how long it runs; ``measured`` are those whose throughput is known, in seconds."""
+    """Run times by job; ``measured`` has those with a known throughput, in seconds."""
     measured: Mapping[str, int]
     kinds: Mapping[EstimateKind, StartCalibration] = field(repr=False)
 
     def events(self, name: str) -> Iterator[StartsExpected]:
-        """What the engine is to hear of it; ``name`` begins the ids. At least one, which says when it was."""
+        """Return the events for the engine, at least one, which has the time; ``name`` is the prefix of their
+        ids.
+        """
         for first in range(0, max(1, len(self.told)), _SLICE):
             part = self.told[first : first + _SLICE]
             yield StartsExpected(id=f"{name}:{first // _SLICE}", time=self.as_of, jobs=part)
@@ -184,7 +183,7 @@ def compute_expected_starts(
 
 
 def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:
-    """A copy: the engine goes on with what it has."""
+    """Return a copy, because the engine changes its own."""
     return ArrayEnds(arrays.number.copy(), arrays.end.copy()) if arrays is not None else None
 
 

@@ -50,7 +50,7 @@ class Change:
     event: str
     """The id of the event that moved it."""
     cause: str
-    """One of a closed list, such as `arrived`, `freed`, `overrun ahead`, `node lost`."""
+    """One of a fixed list, such as `arrived`, `freed`, `overrun ahead`, `node lost`."""
     words: str
     before: int | None
     after: int | None
@@ -69,8 +69,9 @@ class JobView:
     job_state: str
     """The server's letter: Q queued, H held, W waiting, R running, E exiting, T, S."""
     state: JobStatus
-    """Where the job stands with the planner: `running`; `starting` (told to the server); `planned`;
-    `waiting` for something whose end is not known; `never` to run on this cluster as it is."""
+    """The planner's status of the job: `running`; `starting` (sent to the server); `planned`; `waiting` for
+    something whose end is not known; `never` to run on this cluster as it is.
+    """
     priority: int
     submitted: int
     eligible_since: int | None
@@ -91,21 +92,21 @@ class JobView:
     """When the job starts as planned now, which may change with every event; of a running job, when it
     started."""
     displayed_start: int | None
-    """The same as people are to be shown it, in commands, pages and the job's comment: told anew only when
-    the plan moved by more than a minute (`publish_threshold`), and then not more often than once a minute
-    (`publish_pause`) before it is near. Null where no start is planned."""
+    """The planned start for display, in commands, pages and the job's comment: updated only when the plan
+    moved by more than a minute (`publish_threshold`), and then at most once a minute (`publish_pause`) before
+    it is near. Null where no start is planned.
+    """
     planned_end: int | None
     """The start and the walltime; a running job may hold its nodes longer, by the site's end allowance."""
     planned_nodes: tuple[ShareFacts, ...]
-    """What it will hold, or holds, of each node."""
+    """Its planned or present allocation on each node."""
     node_sets: tuple[str, ...]
     """Of a job that is to be kept on one set of nodes: the sets that its nodes are in."""
     expected_start: int | None
     """About when it starts, by how long jobs really run: as many such jobs start later as earlier. Null where
     no start is planned, nothing is predicted, or that was not worked out yet."""
     expected_by: int | None
-    """By when it starts in nine of ten cases. Both are told anew when they moved by more than their own
-    uncertainty."""
+    """P90 of the start. Both are updated when they moved by more than their own uncertainty."""
     expected_as_of: int | None
     """When expected starts were last worked out."""
     promised_start: int | None
@@ -118,27 +119,29 @@ class JobView:
     """`on_track`: it ends in time as planned now; `at_risk`: it could still, if it started sooner (or ends
     before its walltime); `missed`: it cannot any more. Empty without a deadline."""
     conditional: tuple[str, ...]
-    """What must come true before it may start as planned: dependencies such as `afterok:12.server`."""
+    """Conditions of the planned start: dependencies such as `afterok:12.server`."""
     weak: bool
-    """True when the promise hangs on a job ahead whose walltime is only assumed."""
+    """True when the promise depends on a job ahead with an assumed walltime."""
     answer: Literal["start_known", "waiting", "never"]
     waiting_for: str
-    """When `waiting`: the kind of what must happen first (`hold`, `queue`, `node`, `dependency`, ...)."""
+    """When `waiting`: the kind of the condition (`hold`, `queue`, `node`, `dependency`, ...)."""
     requirement: str
     """When `never`: the first requirement that nothing on this cluster can meet; otherwise empty."""
     notes: tuple[str, ...]
     """Remarks: how its request was understood, what its start depends on, why faster nodes are waited for."""
     why: str
-    """In one line: when it starts, what it waits for, or why it never can; then its limits and its notes."""
+    """In one line: its start, its waiting reason, or why it can never start; then its limits and its notes.
+    """
     at_risk: Risk | None
-    """Since when, by which event and for which cause the promise cannot be kept as planned now; null while it
-    can, and while nothing is promised."""
+    """Time, event and cause since which the promise cannot be kept as planned now; null if it can, or if
+    nothing is promised.
+    """
     breaches: tuple[Breach, ...]
     """Promises that were not kept, each with its cause: the job had not started by then."""
     last_change: Change | None
     """The last move of the planned start."""
     changed: int
-    """The generation in which anything about this job last changed."""
+    """The generation of the last change of this job."""
     as_of: int
     """When the plan was brought up to date."""
     generation: int
@@ -172,7 +175,7 @@ def job_displayed_start(published: PlanSnapshot, record: JobRecord, start: int) 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStart:
-    """What is told of a waiting job's start beside its plan and its promise; see ``JobView``."""
+    """Published expected start of a waiting job; see ``JobView``."""
 
     start: int | None = None
     by: int | None = None
@@ -183,7 +186,7 @@ _NOT_EXPECTED = ExpectedStart()
 
 
 def job_expected_start(published: PlanSnapshot, record: JobRecord) -> ExpectedStart:
-    """What is told of a job that is planned, or that a queue policy has waiting."""
+    """Return the published expected start of a job that is planned, or that waits under a queue policy."""
     slot = record.slot
     if slot < 0 or record.phase is not Phase.WAITING or published.expected[slot] < 0:
         return _NOT_EXPECTED
@@ -207,9 +210,9 @@ def job_view(published: PlanSnapshot, job_id: str) -> JobView | None:
 
 
 def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str] | None = None) -> JobView:
-    """The row of a job; ``record`` must be the published one.
+    """Return the view of a job; ``record`` must be the published one.
 
-    Where ``only`` some fields are wanted, the others may be empty: those that take long to find.
+    With ``only``, the other fields may be empty if they are slow to compute.
     """
 
     def wants(field: str) -> bool:
@@ -318,7 +321,7 @@ def job_status(record: JobRecord, start: int) -> JobStatus:
 
 
 def job_shares(published: PlanSnapshot, record: JobRecord) -> tuple[ShareFacts, ...]:
-    """What a placed job holds of each node; what it asks for where it holds whole nodes."""
+    """Return the allocation of a placed job on each node; the requested amounts if it has whole nodes."""
     if record.phase is Phase.RUNNING:
         return record.facts.shares
     request = record.understood.request

@@ -1,4 +1,4 @@
-"""On which sets of nodes a job is, for those who ask."""
+"""Node sets of a job, for views."""
 
 from collections.abc import Collection, Mapping
 
@@ -10,8 +10,8 @@ __all__ = ["find_node_sets", "required_node_sets"]
 
 
 def required_node_sets(record: JobRecord, site: NodeSets | None) -> NodeSets | None:
-    """The sets on one of which the job is to be kept: its own wish, or the site's; None where it cannot
-    be apart anyway.
+    """Return the node sets of the request, else those of the site; None if the job cannot be spread over
+    several sets.
     """
     request = record.understood.request
     if request is None or request.units == 1 or request.place is Place.PACK:

@@ -41,11 +41,11 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True, slots=True)
 class PlanSnapshot:
-    """The plan as it was after one batch. Columns are by slot and read-only.
+    """Plan after one batch. Columns are by slot and read-only.
 
-    ``ids``, ``numbers`` and ``changes`` are the engine's own and may be ahead: what is found there counts
-    only where the columns agree. ``names`` are the nodes by row, ``blocks`` the names, by slot, of
-    what holds nodes and is no job.
+    ``ids``, ``numbers`` and ``changes`` are shared with the engine and may be ahead: an entry is valid only
+    if the columns agree. ``names`` are the nodes by row, ``blocks`` the names, by slot, of reservations and
+    other holders of nodes.
     """
 
     settings: EngineSettings
@@ -60,12 +60,11 @@ class PlanSnapshot:
     plan: PlanReadView
     promise: Ints
     published_start: Ints
-    """The start that was told last of each job: see ``schedd.engine.facts.displayed_start``."""
+    """Published start of each job: see ``schedd.engine.facts.displayed_start``."""
     expected: Ints
     expected_by: Ints
     expected_held: Mapping[str, tuple[int, float, float]]
-    """By when starts were told: how many of the latest came true or not, and the shares that P50 and P90
-    covered."""
+    """Number of recent outcomes, and the shares covered by P50 and P90, by the time of publication."""
     expected_as_of: int
     """When the expected starts were last worked out; -1: never."""
     changed: Ints
@@ -80,7 +79,7 @@ class PlanSnapshot:
     changes: deque[ChangeSet]
     names: Mapping[int, str]
     nodes: Mapping[str, NodeFacts]
-    """As the server describes them, but that those that are ``closed`` are draining."""
+    """As the server describes them, except that ``closed`` ones are draining."""
     closed: Mapping[str, str]
     """Nodes that get no new jobs though the server may have them up, with why: an admin holds their planning,
     a job on them is long past its walltime, or jobs fail on them."""
@@ -115,7 +114,7 @@ class PlanSnapshot:
     at_risk: int
     """How many promises are at risk."""
     alerts: tuple[OpenAlert, ...]
-    """Those that are open."""
+    """Open alerts."""
     limits: Mapping[int, Limit]
     """By row of the pool."""
     _use: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
@@ -142,11 +141,11 @@ class PlanSnapshot:
 
     @property
     def held_nodes(self) -> dict[str, str]:
-        """Nodes whose planning an admin holds, with the reasons."""
+        """Nodes under an admin's planning hold, with the reasons."""
         return {one.name: one.reason for one in self.holds if one.kind == "node"}
 
     def part(self, kind: type[_Part]) -> _Part:
-        """What the component publishes whose values are of this type."""
+        """Return the value that a component publishes, by its type."""
         return cast("_Part", self.parts[kind])
 
     def queue_stop_reason(self, queue: str) -> str:
