@@ -62,7 +62,7 @@ class Tariff:
                 costs.append(cpus * core + gpus * gpu)
             return np.min(np.array(costs), axis=0)  # type: ignore[no-any-return]
 
-        # Costs are linear between the times at which begin or end crosses a price change.
+        # Costs are linear between the times at which start or end crosses a price change.
         edges = np.unique(np.concatenate([rates.edges for rates in kinds]))
         moments = np.unique(np.concatenate([[after + 1], edges, edges - seconds]))
         moments = moments[moments > after]

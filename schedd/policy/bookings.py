@@ -37,7 +37,7 @@ class BookingRules:
     ahead: int = 7 * 86_400
     """Maximum time between now and the deadline."""
     cost: float = 0.0
-    """Charge as a share of that of a job with as many cores and as much time. Jobs in the booking are charged
+    """Charge, as a share of the cost of a job of equal cores and duration. Jobs in the booking are charged
     separately.
     """
     order: Order = Order.EDF

@@ -65,7 +65,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Whose a job is and what it holds while it runs: what limits count."""
+    """Owner of a job and its use of resources, for limits."""
 
     user: str
     group: str = ""
@@ -101,10 +101,10 @@ _SIZE = re.compile(r"(\d+)([kmgtp]?)([bw]?)", re.IGNORECASE)
 def parse_server_limits(
     printed: Mapping[str, str], queue: str = "", types: ResourceTypes = NO_TYPES
 ) -> tuple[tuple[Limit, ...], tuple[str, ...]]:
-    """The run limits among a server's (or ``queue``'s) attributes, and what of them cannot be read.
+    """Return the run limits among the attributes of a server (or ``queue``), and the unreadable ones.
 
-    What cannot be read is told as ``name = value``; nothing is raised, since the server's word is a fact.
-    ``types`` are those of the server's resources.
+    Unreadable limits are returned as ``name = value``; nothing is raised, because the server is
+    authoritative. ``types`` are the types of its resources.
     """
     found: list[Limit] = []
     odd: list[str] = []
@@ -161,7 +161,7 @@ def _known(resource: str) -> str:
 
 
 def _unit(resource: str, types: ResourceTypes) -> Literal["", "size", "float"]:
-    """In what a resource is counted; mem and vmem say so by their names."""
+    """Return the unit of a resource; mem and vmem have theirs by name."""
     kind = "" if resource in _COUNTED else types.resource_type(resource)
     return "size" if kind == "size" else "float" if kind == "float" else ""
 
@@ -183,10 +183,9 @@ def _amount(text: str, what: str, types: ResourceTypes) -> int | None:
 
 
 def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit]:
-    """The limits that concern a job, by their pools. Each is of one entity; of several on one
-    pool, the least.
+    """Return the limits that apply to a job, by pool; of several limits of one pool, the smallest.
 
-    Within one source a limit that names the user (group, ...) goes before the one that says "each".
+    Within one source a limit of a named user (group, ...) precedes the limit of each.
     """
     names: Mapping[Who, str] = {
         "all": "",

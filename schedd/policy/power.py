@@ -9,15 +9,15 @@ __all__ = ["PowerSaving"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerSaving:
-    """When nodes are switched. Times are seconds.
+    """Rules for switching nodes. Times are seconds.
 
-    A node is switched off once it was free for ``idle``, is up for ``min_up``, and the plan needs it no
-    earlier than ``min_off`` after it could be back. ``spares`` nodes of a property (``*``: of all) stay on
-    and free. At most ``at_once`` nodes are on their way up, and as many on their way down.
+    A node is switched off after it was free for ``idle`` and up for ``min_up``, if the plan does not need it
+    within ``min_off`` after its earliest return. ``spares`` nodes of a property (``*``: any) stay on and
+    free. At most ``at_once`` nodes boot at a time, and as many shut down.
 
-    ``delay``: a job waits up to so much longer for nodes that are on before one is switched on for it.
-    ``boot_time`` holds for nodes of which none was seen to boot yet. What failed is tried again after
-    ``retry``, doubling. Nodes whose name or property is in ``never`` are left alone.
+    ``delay``: maximum additional wait of a job for nodes that are on, before another one is switched on for
+    it. ``boot_time`` applies to nodes without an observed boot. A failed order is repeated after ``retry``,
+    doubled each time. Nodes with a name or property in ``never`` are not switched.
     """
 
     mode: Literal["off", "dry", "on"] = "off"

@@ -51,14 +51,14 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteWeights:
-    """What a site sets about priorities; a term whose weight is 0 is left out.
+    """Weights of the site's priorities; a term of weight 0 is omitted.
 
-    ``queues`` are priorities of queues that go before the server's. ``waiting_most`` is the longest wait that
-    counts, in hours; 0: any. ``deadline_lead`` (k) says how many times its length before the latest start
-    the pressure of a deadline begins; it rises from ``deadline_least`` to ``deadline_most``. A job that
-    cannot meet its deadline any more falls back to ``deadline_least``, unless ``deadline_lost`` is ``keep``;
-    where that is ``hold``, it leaves the plan until its deadline or its walltime is altered.
-    ``mode`` is ``light`` where a priority is that at the job's submission, and stays (multilevel.md §8, 13).
+    ``queues`` override the server's queue priorities. ``waiting_most`` is the longest counted wait in hours;
+    0: unlimited. The pressure of a deadline begins ``deadline_lead * length`` before the latest start, and
+    rises from ``deadline_least`` to ``deadline_most``. A job that cannot meet its deadline falls back to
+    ``deadline_least``, unless ``deadline_lost`` is ``keep``; with ``hold`` it leaves the plan until its
+    deadline or walltime is altered. With ``mode = light`` a job keeps its priority at submission
+    (multilevel.md §8, 13).
     """
 
     queue: float = 1.0
@@ -113,8 +113,9 @@ def deadline_value(
     most: float = 20.0,
     keep_lost: bool = False,
 ) -> float:
-    """The pressure of a deadline (multilevel.md §3.2): ``least`` while it is far, then rising linearly to
-    ``most`` at the last start that can meet it; past that ``least`` again, so that lost causes push nobody.
+    """Return the pressure of a deadline (multilevel.md §3.2): ``least`` far before it, rising linearly to
+    ``most`` at the latest start that can meet it, and ``least`` after that, so that lost deadlines displace
+    no other job.
     """
     laxity = latest_start(deadline, walltime) - now
     if laxity < 0:
@@ -126,10 +127,10 @@ def deadline_value(
 
 
 def licence_value(licences: tuple[tuple[str, int], ...], shares: Shares) -> float:
-    """The pressure of the licences a job asks for (multilevel.md §3.3).
+    """Return the pressure of the requested licences (multilevel.md §3.3).
 
-    A licence asked for beyond what there is counts so much more that it outweighs all others together:
-    jobs that hold it end sooner, and it is no longer short.
+    A licence in excess demand outweighs all others together: its jobs end sooner, which relieves the
+    shortage.
     """
     pressures = [shares.pressure(name) for name, _ in licences]
     relaxed = sum(pressure for pressure in pressures if pressure <= 1)
@@ -207,10 +208,10 @@ TERMS: Mapping[str, Callable[[Applicant, int, Shares, SiteWeights], float]] = {
 
 
 def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown:
-    """The sum of all terms that have a weight, rounded to whole points (halves up), and the terms.
+    """Return the sum of all weighted terms, rounded to whole points (halves up), and the terms.
 
-    In the light mode that at the job's submission, whenever it is asked for. Implements
-    ``protocol.Priority``; ``weights`` must be ``SiteWeights``.
+    In the light mode, the priority at the job's submission. Implements ``protocol.Priority``; ``weights``
+    must be ``SiteWeights``.
     """
     assert isinstance(weights, SiteWeights)
     if weights.mode == "light":

@@ -57,11 +57,11 @@ def _read(lines: Iterable[str], name: str, reader: RunReader, *, strict: bool) -
 
 
 def parse_ended(line: str) -> TraceJob | None:
-    """The job of an E record; None for any other record and for the head of a job array.
+    """Return the job of an E record; None for other records and for the head of a job array.
 
-    ``submit`` is the moment the job became eligible (etime), so that a hold or a dependency is not
-    counted as waiting; else its queueing (qtime) or creation (ctime). Processors are those it ran on.
-    Raises ValueError, whose message says what is missing or malformed.
+    ``submit`` is the time of eligibility (etime), so that holds and dependencies do not count as waiting;
+    otherwise the time of queueing (qtime) or creation (ctime). Processors are the used ones. Raises
+    ValueError with the missing or malformed field.
     """
     run = parse_ended_run(line)
     return job_of_run(run) if run is not None else None

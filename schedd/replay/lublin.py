@@ -47,15 +47,15 @@ _ROUND_LIMITS_S: Final = np.array(
 
 
 def generate(n: int, max_procs: int, seed: int, *, load: float | None = None, users: int = 40) -> Trace:
-    """`n` jobs for a machine of `max_procs` processors; the same arguments give the same trace.
+    """Return `n` jobs for a machine of `max_procs` processors; equal arguments give equal traces.
 
-    Time 0 is midnight. With `load`, arrivals are stretched evenly so that the work offered from time 0 to
-    the last arrival is that share of the machine (the daily cycle then no longer lasts a day).
+    Time 0 is midnight. With `load`, arrivals are stretched evenly until the work offered from time 0 to the
+    last arrival is that share of the machine (the daily cycle then no longer lasts a day).
 
-    Limits: the accuracy run / limit of a job is uniform on (0, 1], as Mu'alem and Feitelson (2001) found
-    it over most of its range; the limit is then rounded up to one of 16 round times from 5 minutes to 48
-    hours, as users do. Users: user k of `users` submits in proportion to 1 / k. Raises ValueError for
-    arguments below 1 or a load that is not above 0.
+    Limits: the accuracy run / limit of a job is uniform on (0, 1], as Mu'alem and Feitelson (2001) found over
+    most of its range; the limit is then rounded up to one of 16 round times from 5 minutes to 48 hours, as
+    users do. Users: user k of `users` submits in proportion to 1 / k. Raises ValueError for arguments below 1
+    or a load of 0 or less.
     """
     if min(n, max_procs, users) < 1 or (load is not None and not load > 0):
         raise ValueError(f"n {n}, max_procs {max_procs}, users {users}, load {load}: all must be above 0")
@@ -115,7 +115,7 @@ def _run_times(rng: np.random.Generator, procs: Ints) -> Ints:
 
 
 def _arrivals(rng: np.random.Generator, n: int) -> Floats:
-    """Arrival times in seconds: a gap is work done by a cycle whose pace varies over the day."""
+    """Return arrival times in seconds: gaps are work of a cycle with a pace that varies over the day."""
     logs = np.full(n, np.inf)
     while (again := np.flatnonzero(logs > _LOG_GAP_MAX)).size:
         logs[again] = rng.gamma(*_GAP, again.size)
@@ -123,7 +123,7 @@ def _arrivals(rng: np.random.Generator, n: int) -> Floats:
 
 
 def _moments(spent: Floats) -> Floats:
-    """When the cycle has done so much work, counted from midnight in mean half hours: seconds."""
+    """Return the time in seconds at which the cycle has done this work, in mean half hours since midnight."""
     pace = np.concatenate(([0.0], np.cumsum(_daily_weights())))
     days, rest = np.divmod(spent, pace[-1])
     moments: Floats = (days * _BUCKETS + np.interp(rest, pace, np.arange(_BUCKETS + 1.0))) * _BUCKET_S

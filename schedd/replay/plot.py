@@ -20,7 +20,7 @@ from schedd.replay.result import ReplayResult
 __all__ = ["draw", "save"]
 
 _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000")
-"""Okabe and Ito's palette, told apart with any colour vision."""
+"""Okabe and Ito's palette, distinguishable with any colour vision."""
 _LINES: Final = ("-", "--", ":", "-.")
 """Styles of lines, one for each time that the palette is gone through."""
 _COLUMNS: Final = 6
@@ -130,7 +130,9 @@ def _bars(
     pale: list[float],
     texts: list[str],
 ) -> None:
-    """Horizontal bars from 1 on a logarithmic axis, the pale one behind the dark one, both figures beside."""
+    """Draw horizontal bars from 1 on a logarithmic axis, the pale one behind the dark one, with both
+    figures.
+    """
     largest = max(*dark, *pale, 2.0)
     for at, (result, inner, outer, text) in enumerate(zip(results, dark, pale, texts, strict=True)):
         shade = colour[label(result)]

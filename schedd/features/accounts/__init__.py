@@ -1,1 +1,1 @@
-"""Accounts: what groups of users may use, what is held for their jobs, and what their runs were charged."""
+"""Accounts: budgets of groups of users, amounts held for jobs, and charges of runs."""

@@ -313,7 +313,9 @@ def _describe_account(event: AccountSet, body: AccountRequest) -> str:
 
 
 def _readable_user(visibility: JobVisibility, user: str) -> str:
-    """The user whose charges the caller may read when asking for those of ``user``. Raises ProblemError."""
+    """Return the user whose charges the caller may read, if the caller asks for ``user``. Raises
+    ProblemError.
+    """
     if visibility.viewer is None:
         return user
     if user and not visibility.shows_owner(user):

@@ -1,4 +1,4 @@
-"""What follows for jobs when accounts have more or less than before, and when periods end."""
+"""Replanning after changes of balances and at the ends of periods."""
 
 from dataclasses import replace
 from typing import Final
@@ -27,9 +27,7 @@ def next_change(state: EngineState) -> int:
 
 
 def follow_changes(state: EngineState, event: str) -> None:
-    """Begin new periods; let jobs be planned whose accounts have enough now, and let jobs wait whose accounts
-    have too little.
-    """
+    """Begin new periods, plan jobs with sufficient funds, and suspend jobs without them."""
     if next_change(state) > state.now:
         return
     _begin_periods(state)
@@ -75,8 +73,8 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def _remove_unfunded(state: EngineState, name: str, event: str) -> None:
-    """Remove jobs from the plan for which the account has too little, the latest start first. Bookings keep
-    what is held for them.
+    """Remove jobs from the plan until the account's funds suffice, the latest start first. Bookings keep
+    their held amounts.
     """
     book, plan = account_book(state), state.plan
     account = book.accounts[name]
@@ -92,7 +90,7 @@ def _remove_unfunded(state: EngineState, name: str, event: str) -> None:
 
 
 def _begin_periods(state: EngineState) -> None:
-    """Accounts whose period ended have their amount again, less what they owed; what was not used is lost."""
+    """Renew the amounts of accounts whose period ended, minus their debts; unused amounts are lost."""
     book = account_book(state)
     for account in list(book.accounts.values()):
         if not account.until or account.until > state.now:

@@ -130,7 +130,7 @@ def _change_accounts(session: Session, args: argparse.Namespace) -> AccountsView
 
 
 def _account_settings(args: argparse.Namespace, known: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The new settings; those that are not named stay unchanged."""
+    """Return the new settings; omitted ones stay unchanged."""
     before: Mapping[str, Any] = known or {}
     unit = before.get("unit", "core_hours")
     return {

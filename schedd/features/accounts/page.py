@@ -1,4 +1,4 @@
-"""Accounts: what is left of each, and what was charged by month, account and user."""
+"""Accounts page: balances, and charges by month, account and user."""
 
 import csv
 import io

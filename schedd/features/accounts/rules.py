@@ -1,7 +1,7 @@
-"""Which jobs their accounts let be planned, what is held for them, and what runs are charged.
+"""Rules of accounts: planning of jobs by available funds, held amounts, and charges.
 
-For a job that has a place in the plan, the most that it can cost is held on its account. When its run ends,
-what it really used is charged, and the rest is free again. So the plan never promises what nobody can pay.
+The maximum cost of a planned job is held on its account. At the end of its run the real use is charged and
+the rest is released. So the plan never promises a start that cannot be paid for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,7 +73,7 @@ def _amount_text(account: Account, amount: int, currency: str) -> str:
 
 
 def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
-    """Hold the most that the job can cost. Returns what it must wait for where its account has too little."""
+    """Hold the maximum cost of the job. Returns the condition to wait for if its account has too little."""
     book, rules = account_book(state), state.site.part(AccountSettings)
     if not book.accounts and rules.unknown == "run":
         return None
@@ -175,7 +175,7 @@ def hold_for_use(state: EngineState, use: PricedUse) -> str:
 
 
 def charge_use(state: EngineState, began: UseBegan) -> None:
-    """The use began: what was held for it is charged."""
+    """Charge the held amount at the start of the use."""
     book = account_book(state)
     held = book.holds.get(began.key)
     book.release(began.key)
@@ -198,8 +198,8 @@ def charge_use(state: EngineState, began: UseBegan) -> None:
 
 
 def hold_for_run(state: EngineState, record: JobRecord) -> None:
-    """A job runs or is dispatched: what it costs until the end of its walltime is held, whether its account
-    has that or not.
+    """Hold the cost of a dispatched or running job until the end of its walltime, even beyond the account's
+    funds.
     """
     book = account_book(state)
     account = book.accounts.get(account_of(state.site.part(AccountSettings), record.facts))
@@ -217,7 +217,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
 
 
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
-    """A run ended: what it used is charged, once."""
+    """Charge the use of a finished run, once."""
     book = account_book(state)
     account = book.accounts.get(account_of(state.site.part(AccountSettings), record.facts))
     book.release(record.id)
@@ -226,7 +226,7 @@ def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
 
 
 def note_logged_runs(state: EngineState, event: RunsRead) -> None:
-    """Runs in the server's accounting logs: those that were not charged are charged, others corrected."""
+    """Charge the runs in the server's accounting logs that were not charged, and correct other charges."""
     rules, book = state.site.part(AccountSettings), account_book(state)
     for run in event.runs:
         account = book.accounts.get(account_of(rules, run))
@@ -278,7 +278,7 @@ def _cost(state: EngineState, account: Account, portions: list[Portion], start: 
 
 
 def _portions(state: EngineState, record: JobRecord) -> list[Portion]:
-    """What a running job pays for, by node: what it holds, and the whole node where it has it exclusively."""
+    """Return the chargeable portions of a running job, by node: its share, or the whole node if exclusive."""
     portions = _portions_of_shares(state, record.facts.shares)
     request = record.understood.request
     if not record.facts.exclusive and (request is None or not request.exclusive):

@@ -1,4 +1,4 @@
-"""What the engine knows of accounts: balances, what is held for jobs, and new lines of the ledger."""
+"""State of accounts: balances, held amounts, and new lines of the ledger."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +26,8 @@ LineKind = Literal["charge", "correction", "transfer", "period", "set"]
 class LedgerLine:
     """One line of the ledger: a change of an account.
 
-    ``amount`` is what the account gained, in its smallest unit (a charge: less than 0), ``balance`` what it
-    had then. A charge names the ``job``, its ``owner``, the run ``[start, end)`` and what it used.
+    ``amount`` is the change in the account's smallest unit (negative for a charge), ``balance`` the result. A
+    charge has the ``job``, its ``owner``, the run ``[start, end)`` and its use.
     """
 
     number: int
@@ -83,7 +83,7 @@ class AccountBook:
     holds: dict[str, tuple[str, int]] = declared(_HOLDS, make=dict)
     """By job or booking: its account, and the amount that is held for it."""
     poor: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs whose accounts are empty: they go last."""
+    """Jobs with empty accounts: planned after all others."""
     entries: deque[LedgerLine] = declared(_LINES, make=deque, carried=True, lasting=True)
     """Lines that the ledger does not have yet, numbered without gaps."""
     number: int = declared(NUMBER, default=0, carried=True, lasting=True)
@@ -111,7 +111,7 @@ class AccountBook:
         return account.balance + account.overdraft - self.held.get(name, 0) + own
 
     def hold(self, key: str, name: str, amount: int) -> None:
-        """Hold this amount for a job or booking, in place of what was held for it."""
+        """Hold this amount for a job or booking, instead of the former one."""
         if self.holds.get(key) != (name, amount):
             self.release(key)
             self.holds[key] = (name, amount)

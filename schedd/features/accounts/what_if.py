@@ -16,7 +16,9 @@ __all__ = ["wait_in_what_if"]
 def wait_in_what_if(
     published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, instead_of: str
 ) -> WaitingFor | None:
-    """What the job must wait for. What is held for the job ``instead_of`` counts as available."""
+    """Return the condition that the job must wait for. The amount held for the job ``instead_of`` counts as
+    available.
+    """
     book = published.part(PublishedAccounts)
     if not book.accounts:
         return None
@@ -24,7 +26,7 @@ def wait_in_what_if(
     account = book.accounts.get(account_of(site.part(AccountSettings), facts))
     user = facts.owner.partition("@")[0]
     if account is None or site.part(AccountSettings).empty != "wait":
-        return None  # it may be planned, or nobody knows whose it will be
+        return None  # it may be planned, or its owner is unknown
     if user and not account.lets(user):
         return WaitingFor("account", f"account {account.name} to be open to {user}")
     available = account.balance + account.overdraft - book.held.get(account.name, 0)

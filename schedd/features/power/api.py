@@ -1,4 +1,4 @@
-"""Nodes that are switched off and on: what was done, and what an admin wants done."""
+"""Power endpoints: nodes that are switched off and on, and orders of admins."""
 
 import secrets
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _JOULES_PER_KWH: Final = 3_600_000
 
 
 class PowerRequest(BaseModel):
-    """What is to become of a node's power."""
+    """Order about a node's power."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,7 +73,7 @@ class PowerReadings(BaseModel):
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePowerView:
-    """A node that was switched, or of which an admin wants something. Times are seconds since the epoch."""
+    """Node that was switched, or with an admin's order. Times are seconds since the epoch."""
 
     node: str
     phase: Annotated[
@@ -116,7 +116,7 @@ class NodePowerMeasurement:
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerView(SnapshotAnswer):
-    """Power saving as it is."""
+    """Present state of power saving."""
 
     mode: Annotated[str, Field(description="`off`, `dry` or `on`, as the site set it.")]
     off: Annotated[int, Field(description="How many nodes are switched off.")]
@@ -150,11 +150,11 @@ async def set_node_power(
     body: PowerRequest,
     caller: Operator,
 ) -> Response:
-    """Switch a node on or off and keep it so, leave it as it is, or give it back to the plan. Needs the role
+    """Switch a node on or off permanently, keep its present state, or return it to the plan. Needs the role
     `operator` or `admin`.
 
-    A node is never switched off while a job runs on it: then it is as soon as that has ended, and gets no new
-    ones meanwhile. Jobs planned there may be later than promised.
+    A node is never switched off while a job runs on it: it gets no new jobs and is switched off at the job's
+    end. Jobs planned there may be later than promised.
     """
     note = f"{node[:80]} {body.wish}" + (f": {body.reason}" if body.reason else "")
     async with audit_act(cluster, caller.name, "power", note):
@@ -180,11 +180,11 @@ async def set_node_power(
 async def post_power_readings(
     request: Request, cluster: Cluster, body: PowerReadings, _: Adapter
 ) -> Response:
-    """Tell what nodes draw now, as their management boards measure it: all of them in one call, once a minute
-    or so. Needs the role `adapter`.
+    """Report the present draws of nodes, as measured by their management boards: all nodes in one call, about
+    once a minute. Needs the role `adapter`.
 
-    From readings at several loads the daemon learns what a node draws idle and per core, and goes by that
-    instead of the watts that are set. Of a body with an unknown node in it nothing is taken.
+    From readings at several loads the daemon learns the idle draw and the draw per core of a node, which
+    replace the configured watts. A body with an unknown node is rejected as a whole.
     """
     unknown = sorted(body.watts.keys() - cluster.published.nodes.keys())
     if unknown:
@@ -206,7 +206,7 @@ async def post_power_readings(
 
 
 def node_power_views(published: PlanSnapshot) -> tuple[NodePowerView, ...]:
-    """What is known of the power of nodes, by name."""
+    """Return the power state of nodes, by name."""
     return tuple(
         NodePowerView(
             node=name,

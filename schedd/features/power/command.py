@@ -1,4 +1,4 @@
-"""``schedd power``: nodes that are switched off and on, and what nodes draw; switch one, tell readings."""
+"""``schedd power``: list switched nodes and draws, switch a node, report readings."""
 
 import argparse
 import sys
@@ -92,7 +92,7 @@ def _parse_readings(files: Sequence[str]) -> dict[str, float]:
 
 
 def _drop_unknown_nodes(session: Session, watts: dict[str, float]) -> dict[str, float]:
-    """Without nodes that the cluster does not have, of which one line is written."""
+    """Remove nodes that the cluster does not have; prints one line about them."""
     known = {one["name"] for one in session.client.nodes()}
     strange = sorted(watts.keys() - known)
     if strange:

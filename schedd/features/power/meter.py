@@ -1,7 +1,7 @@
-"""What a node draws, by what its board measured: watts over the cores that were busy then.
+"""Draw of a node, learned from its board: a line of watts over busy cores.
 
-A line is laid through the readings by least squares, the older the less they count: its foot is what the node
-draws idle, its slope what a busy core draws beyond.
+The line is fitted by least squares with exponentially decaying weights. Its intercept is the idle draw, its
+slope the draw of a busy core.
 """
 
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from schedd.policy.economy import Draw
 __all__ = ["HALF_LIFE", "Meter"]
 
 HALF_LIFE: Final = 7 * 86_400
-"""A reading counts half after so many seconds."""
+"""Seconds after which the weight of a reading has halved."""
 _LEAST: Final = 4.9
-"""Nothing is known before so many readings count."""
+"""Minimum total weight of readings."""
 _VARIED: Final = 1.0
-"""Sum of squares of busy cores around their mean from which on a slope can be told."""
+"""Minimum sum of squared deviations of busy cores for a slope."""
 _MOVED: Final = 0.05
-"""What is in force changes when it is wrong by more than this share of what the node draws at most."""
+"""The draw in force changes if its error exceeds this share of the node's maximum draw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,10 @@ class Meter:
         return replace(self, as_of=max(now, self.as_of), last=watts, off=off)
 
     def told(self, site: Draw | None) -> Draw | None:
-        """What the readings say; ``site``: what the settings do, which fills in what was not measured. None
-        where that is too little.
+        """Return the measured draw; ``site``, the configured draw, replaces missing values. None without
+        sufficient data.
 
-        Where the node was always as busy, a core draws what ``site`` says.
+        If the number of busy cores never varied, the draw of a core is that of ``site``.
         """
         if self.n < _LEAST:
             return None
@@ -79,8 +79,8 @@ class Meter:
         return Draw(idle=round(idle, 1), core=round(core, 2), gpu=gpu, off=round(min(off, idle), 1))
 
     def settled(self, site: Draw | None, cpus: int) -> "Meter":
-        """With what the readings say in force, if that is not what is: on a node of ``cpus``. The same meter
-        where nothing changes.
+        """Return a meter with the measured draw in force, for a node of ``cpus`` cores; the same meter if
+        nothing changes.
         """
         found = self.told(site)
         if found is None:

@@ -1,4 +1,4 @@
-"""Readings of nodes' management boards: each is noted, and what they say takes effect every ten minutes."""
+"""Readings of management boards: recorded at once, applied every ten minutes."""
 
 from collections.abc import Collection
 from typing import Final
@@ -15,11 +15,11 @@ from schedd.wire import WattsRead
 __all__ = ["note_readings"]
 
 _EVERY_S: Final = 600
-"""Measured values take effect this often at most: power caps are computed anew by them."""
+"""Minimum interval in seconds between updates of measured draws, which change power caps."""
 
 
 def note_readings(state: EngineState, event: WattsRead) -> None:
-    """Note readings in watts. Those of unknown nodes are ignored."""
+    """Record readings in watts. Unknown nodes are ignored."""
     known = [
         (name, watts)
         for name, watts in zip(event.nodes, event.watts, strict=True)

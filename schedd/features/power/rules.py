@@ -1,9 +1,9 @@
-"""What the plan knows of nodes that are switched off and on, and what becomes of orders to switch them.
+"""Rules of switched nodes: their availability in the plan, and the outcomes of switching orders.
 
-A node that was switched off is not lost: jobs are planned on it from the moment at which it could be back.
-Until then a *block*, a slot of the plan that takes the whole node, keeps jobs away. While no job is planned
-on the node, the block's end moves on with time. Once a job is planned there, the end stays, and the node is
-switched on ahead of that job.
+A node that was switched off is not lost: jobs are planned on it from its earliest return. Until then a
+*block*, a slot of the plan that takes the whole node, keeps jobs away. While no job is planned on the node,
+the end of the block moves with time. Once a job is planned there, the end is fixed, and the node is switched
+on ahead of that job.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ _BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 _COUNTED_BOOTS: Final = 10
 """Latest boots of a kind of nodes that count."""
 _MOST_FAILURES: Final = 5
-"""After so many failures in a row a node is not switched any more."""
+"""Maximum number of consecutive failures; then the node is not switched any more."""
 _ORDER_EXPIRES_S: Final = 120
 """An order that was not begun after this time is void."""
 _LEAST_STOP_S: Final = 600
@@ -89,8 +89,8 @@ def time_to_return(state: EngineState, one: NodePower) -> int:
 
 
 def planned_node(state: EngineState, name: str, node: Node) -> Node:
-    """The node as the plan is to see it: one that was switched off counts as up, and its block says from when
-    on; one that an admin wants off, or not switched on, gets no new jobs.
+    """Return the node for the plan: a node that was switched off counts as up, and its block has its earliest
+    return; a node with an admin's order to be off gets no new jobs.
     """
     one = power_of(state).nodes.get(name)
     if one is None:
@@ -228,7 +228,7 @@ def _update_block(state: EngineState, one: NodePower, event: str, first_starts: 
 def _blocked(
     state: EngineState, one: NodePower, until: int, event: str, first_starts: _FirstStarts
 ) -> NodePower:
-    """Keep jobs off the node until then. Jobs that are planned there before are planned anew."""
+    """Keep jobs off the node until then. Jobs planned there earlier are replanned."""
     plan, slot = state.plan, one.block
     if slot < 0:
         slot = state.new_slot(_BLOCK, max(1, until - state.now))
@@ -250,7 +250,7 @@ def _unblocked(state: EngineState, one: NodePower) -> NodePower:
     return replace(one, block=-1, until=0)
 
 
-# ---- orders and what becomes of them ------------------------------------------------------------
+# ---- orders and their outcomes ------------------------------------------------------------------
 
 
 def order_switch(state: EngineState, name: str, event: str, *, on: bool) -> None:
@@ -306,7 +306,7 @@ def note_reported_nodes(state: EngineState, events: Sequence[NodeChanged]) -> No
 
 
 def _fail(state: EngineState, one: NodePower, why: str, event: str) -> None:
-    """A node could not be switched: it counts as it is now, and is tried again later."""
+    """Record a failed order: the node keeps its present state, and the order is repeated later."""
     on, failures = one.phase == "booting", one.failures + 1
     wait = _retry_wait(state, failures)
     one = replace(
@@ -335,7 +335,7 @@ def _retry_wait(state: EngineState, failures: int) -> int:
 
 
 def gives_up(one: NodePower) -> bool:
-    """Whether switching the node failed so often that it is not tried any more."""
+    """Return whether switching the node failed too often for another attempt."""
     return one.failures >= _MOST_FAILURES
 
 

@@ -28,11 +28,11 @@ PowerAim = Literal["on", "off", "hold", "auto"]
 
 @dataclass(frozen=True, slots=True)
 class NodePower:
-    """What was done to a node's power. ``since`` is when the phase began, ``decision`` the open order.
+    """Power state of a node. ``since`` is the start of the phase, ``decision`` the open order.
 
     ``block`` is the slot that keeps jobs off the node until ``until``, -1 without one. ``failures`` counts
-    failed orders in a row; nothing is tried before ``again``. ``wish`` is an admin's. Nodes that were never
-    switched, and for which no admin wished anything, have no record.
+    consecutive failed orders; the next attempt is not before ``again``. ``wish`` is an admin's order. Nodes
+    without orders have no record.
     """
 
     node: str
@@ -89,7 +89,7 @@ class PowerState:
     boots: dict[str, list[int]] = declared(LISTS, make=dict, carried=True, lasting=True)
     """By kind of node: how long its latest boots took, in seconds."""
     kinds: dict[str, str] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
-    """By node: its kind, as far as it was needed since nodes changed."""
+    """Kind by node, computed on demand since the last change of nodes."""
     free_since: dict[str, int] = declared(NAMES, make=dict)
     """By node: since when nothing runs on it, as far as that was looked at."""
     meters: dict[str, Meter] = declared(_METERS, make=dict, carried=True, lasting=True)

@@ -1,7 +1,7 @@
-"""Which nodes are switched off and on, and when: by what the plan needs.
+"""Switching of nodes by the needs of the plan.
 
-All nodes are examined every few seconds. A node that is off is switched on ahead of the first job that is
-planned there. A node that is idle, and that nothing needs for long, is switched off.
+All nodes are examined every few seconds. A node that is off is switched on ahead of the first job planned
+there. A node that is idle, and not needed for long, is switched off.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class _NextUses:
 
 
 def switch_nodes(state: EngineState, event: str) -> None:
-    """Order what is to be switched now."""
+    """Order all due switches."""
     saving, power = state.site.power_saving, power_of(state)
     if state.now < power.due or state.policy is not None:
         return
@@ -48,7 +48,7 @@ def switch_nodes(state: EngineState, event: str) -> None:
         return
     power.due = state.now + max(1, min(_EVERY_S, saving.boot_time // 4))
     if state.halted or state.arriving or state.first_snapshot < 0:
-        return  # what is needed is not known, or nothing is started anyway
+        return  # the needs are unknown, or no jobs are started
     uses = _next_uses(state)
     _note_idle_nodes(state, uses)
     _switch_on(state, uses, event)
@@ -129,14 +129,14 @@ def _switch_on(state: EngineState, uses: _NextUses, event: str) -> None:
 
 
 def _spare_kinds(state: EngineState, name: str) -> tuple[str, ...]:
-    """The properties in ``spares`` of the settings for which this node counts."""
+    """Return the properties in ``spares`` of the settings that this node has."""
     known = {name, *state.node_facts[name].properties, ALL_OTHERS}
     return tuple(kind for kind in state.site.power_saving.spares if kind in known)
 
 
 def _count_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
-    """By property in ``spares`` of the settings: how many idle nodes have it. Those that boot for no job
-    count.
+    """Return the number of idle nodes by property in ``spares`` of the settings, including nodes that boot
+    without a job.
     """
     found = dict.fromkeys(state.site.power_saving.spares, 0)
     if not found:
