@@ -9,7 +9,7 @@ __all__ = ["NodePowerMeasurement", "NodePowerView", "PowerView"]
 
 
 class NodePowerView(TypedDict):
-    """A node that was switched, or of which an admin wants something. Times are seconds since the epoch."""
+    """Node that was switched, or with an admin's order. Times are seconds since the epoch."""
 
     node: str
     phase: Literal["on", "stopping", "off", "booting", "failed"]
@@ -36,7 +36,7 @@ class NodePowerMeasurement(TypedDict):
 
 
 class PowerView(TypedDict):
-    """Power saving as it is."""
+    """Present state of power saving."""
 
     as_of: int
     generation: int
