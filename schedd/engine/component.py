@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from schedd.feature_list import feature_modules
-from schedd.model import Node, WaitingFor
+from schedd.model import Never, Node, WaitingFor
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.policy.access import Access
 from schedd.policy.economy import Draw
@@ -33,6 +33,7 @@ __all__ = [
     "Confinement",
     "NodeClaim",
     "PricedUse",
+    "Restriction",
     "UseBegan",
     "awaits",
     "blocks_of_components",
@@ -45,6 +46,8 @@ __all__ = [
     "confinement_of_components",
     "empty_parts",
     "fork_parts",
+    "is_known_reservation",
+    "is_own_reservation",
     "last_place_checks",
     "lasting_fields",
     "leave_components",
@@ -57,6 +60,7 @@ __all__ = [
     "reason_to_replan",
     "rebuild_components",
     "rebuilt_part",
+    "restriction_of",
     "save_parts",
     "slots_named",
     "unmovable_jobs",
@@ -109,6 +113,19 @@ class UseBegan:
     owner: str
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """The nodes on which alone a job may run, and when: it is planned ahead within that.
+
+    ``pool`` is a pool of the plan that is full whenever the job may not run; empty: it may run at any time.
+    ``place`` names that place: "reservation school".
+    """
+
+    place: str
+    nodes: frozenset[str]
+    pool: str = ""
 
 
 class Confinement(Protocol):
@@ -178,13 +195,16 @@ class Component(Generic[_S]):
     """Called with the queue as it was, the queue as it is, and the event."""
     server_changed: Callable[["EngineState", ServerFacts, str], None] | None = None
     """Called with what the server said of itself before, and the event."""
-    must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | None] | None = None
-    """Called before a job gets a place in the plan: what it must wait for; None: it may be planned."""
+    must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | Never | None] | None = None
+    """Called before a job gets a place in the plan: what it must wait for, or why it can never run; None: it
+    may be planned."""
     must_wait_in_what_if: (
         Callable[["PlanSnapshot", JobFacts, "ParsedRequest", str], WaitingFor | None] | None
     ) = None
     """The same for a job that is only asked about, instead of the job with this id (empty: of none)."""
-    must_wait_if_named: Callable[["PlanSnapshot", JobFacts], WaitingFor | None] | None = None
+    must_wait_if_named: (
+        Callable[["PlanSnapshot", JobFacts, "ParsedRequest"], WaitingFor | Never | None] | None
+    ) = None
     """For a job that is only asked about: why what it names leaves it without a planned start; None: it does
     not."""
     ranks: Callable[["EngineState", Sequence["JobRecord"]], Sequence[int] | None] | None = None
@@ -204,6 +224,12 @@ class Component(Generic[_S]):
     """Called with the job and the event when the server has a job no longer, after what it held is free."""
     confinement: Callable[["EngineState", "JobRecord"], "Confinement | None"] | None = None
     """Returns where and when alone a job may run; None: anywhere. Such a job is not planned ahead."""
+    restriction: Callable[["EngineState | PlanSnapshot", JobFacts], Restriction | None] | None = None
+    """Returns the nodes and times to which a job is restricted; None: to none."""
+    knows_reservation: Callable[["EngineState | PlanSnapshot", str], bool] | None = None
+    """Whether the component has, or had, a reservation of this name that jobs may name."""
+    owns_reservation: Callable[["EngineState | PlanSnapshot", JobFacts, str], bool] | None = None
+    """Whether the owner of a job has a reservation of this name for himself: then the job means that one."""
     reason_to_replan: Callable[["EngineState", "JobRecord"], "tuple[Cause, str] | None"] | None = None
     """Called before a due job is started: why it must be planned again instead; None: it may start."""
     unmovable_jobs: Callable[["EngineState"], Iterable[str]] | None = None
@@ -271,8 +297,8 @@ def component_handlers() -> Mapping[type[Any], Callable[["EngineState", Any], No
     return {kind: handler for one in components() for kind, handler in one.handlers.items()}
 
 
-def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | None:
-    """What a job must wait for before it may be planned; None: no component lets it wait."""
+def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Never | None:
+    """What a job must wait for before it may be planned, or why it can never run; None: it may be planned."""
     for one in components():
         wait = one.must_wait(state, record) if one.must_wait is not None else None
         if wait is not None:
@@ -314,6 +340,33 @@ def confinement_of_components(state: "EngineState", record: "JobRecord") -> Conf
 def _confinements() -> tuple[Callable[["EngineState", "JobRecord"], Confinement | None], ...]:
     """The functions ``confinement`` of all components: they are called for each job that is placed."""
     return tuple(one.confinement for one in components() if one.confinement is not None)
+
+
+def restriction_of(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Restriction | None:
+    """The nodes and times to which a job is restricted; None: to none."""
+    for restricts in _restrictions():
+        found = restricts(known, facts)
+        if found is not None:
+            return found
+    return None
+
+
+@cache
+def _restrictions() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Restriction | None], ...]:
+    """The functions ``restriction`` of all components: they are called for each job that is read."""
+    return tuple(one.restriction for one in components() if one.restriction is not None)
+
+
+def is_known_reservation(known: "EngineState | PlanSnapshot", name: str) -> bool:
+    """Whether a component has, or had, a reservation of this name that jobs may name."""
+    checks = (one.knows_reservation for one in components())
+    return any(check(known, name) for check in checks if check is not None)
+
+
+def is_own_reservation(known: "EngineState | PlanSnapshot", facts: JobFacts, name: str) -> bool:
+    """Whether the owner of a job has a reservation of this name for himself."""
+    checks = (one.owns_reservation for one in components())
+    return any(check(known, facts, name) for check in checks if check is not None)
 
 
 def reason_to_replan(state: "EngineState", record: "JobRecord") -> "tuple[Cause, str] | None":

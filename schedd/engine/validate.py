@@ -136,4 +136,5 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         assert due >= now - late, f"{record.id}: planned start {start} is long gone"
         asked, wanted = state.plan.request(slot), record.understood.request
         assert wanted is not None
+        wanted = state.planned_request(record.facts, wanted)
         assert (asked.chunks, asked.place, asked.exclusive) == (wanted.chunks, wanted.place, wanted.exclusive)

@@ -253,9 +253,19 @@ def _walltime(facts: JobFacts) -> int:
 
 
 def as_planned_request(
-    request: Request, facts: JobFacts, gates: Mapping[str, Access], node_sets: NodeSets | None
+    request: Request,
+    facts: JobFacts,
+    gates: Mapping[str, Access],
+    node_sets: NodeSets | None,
+    nodes: frozenset[str] | None = None,
 ) -> Request:
-    """The request with the gates that are open to the job, and the site's sets of nodes."""
+    """The request with the gates that are open to the job, and the site's sets of nodes.
+
+    ``nodes``: the names of the nodes to which the job is restricted; None: to none.
+    """
+    if nodes is not None:
+        chunks = tuple(replace(one, features=(*one.features, nodes)) for one in request.chunks)
+        request = replace(request, chunks=chunks)
     if gates:
         request = replace(request, passes=open_gates(gates, facts))
     if node_sets is not None and request.together is None and request.units > 1:

@@ -242,8 +242,8 @@ class LimitBook:
     def too_much(self, wanted: Mapping[str, int]) -> WaitingFor | None:
         """What a job waits for that asks for more than a limit ever allows."""
         for pool, amount in wanted.items():
-            limit = self.pools[pool]
-            if amount > limit.amount and not limit.during:
+            limit = self.pools.get(pool)  # a pool of a component is no limit
+            if limit is not None and amount > limit.amount and not limit.during:
                 asked = format_amount(amount, limit.what, limit.unit)
                 return WaitingFor(
                     "limit", f"a limit to be raised: {format_limit(limit)}; it asks for {asked}"

@@ -13,7 +13,14 @@ import numpy as np
 
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import components, empty_parts, fork_parts, limits_of_components, measured_draws
+from schedd.engine.component import (
+    components,
+    empty_parts,
+    fork_parts,
+    limits_of_components,
+    measured_draws,
+    restriction_of,
+)
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.bookkeeping import Bookkeeping
@@ -451,8 +458,10 @@ class EngineState:
         return slot
 
     def pools_for(self, facts: JobFacts, understood: ParsedRequest) -> dict[str, int]:
-        """What a job needs of the pools of its limits."""
-        return self.limits.needs(self.plan, facts, understood, self.now)
+        """What a job needs of the pools of its limits, and of the one to which it is restricted."""
+        found = self.limits.needs(self.plan, facts, understood, self.now)
+        restriction = restriction_of(self, facts)
+        return {**found, restriction.pool: 1} if restriction is not None and restriction.pool else found
 
     def set_site(self, site: SitePolicy, plain: Mapping[str, Any]) -> None:
         """Go on under another policy of the site, which reads ``plain`` in the settings."""
@@ -490,8 +499,10 @@ class EngineState:
         return self.limits.set_power(*caps_of(self.economy, self.node_facts.values()))
 
     def planned_request(self, facts: JobFacts, request: Request) -> Request:
-        """The request with the gates that are open to the job, and the site's sets of nodes."""
-        return as_planned_request(request, facts, self.gates, self.site.node_sets)
+        """The request with the gates open to the job, the site's sets of nodes, and the job's restriction."""
+        restriction = restriction_of(self, facts)
+        nodes = restriction.nodes if restriction is not None else None
+        return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes)
 
     def gather_limits(self) -> None:
         """Collect the limits of all components."""

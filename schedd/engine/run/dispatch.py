@@ -292,7 +292,8 @@ def _find_startable_sibling(state: EngineState, held: JobRecord) -> JobRecord | 
     one.
     """
     for pool in state.plan.pool_amounts(held.slot):
-        if state.limits.pools[pool].who != "array":
+        limit = state.limits.pools.get(pool)
+        if limit is None or limit.who != "array":
             continue
         for slot in state.plan.jobs_in_pool(pool).tolist():
             one: JobRecord | None = state.by_slot[slot]

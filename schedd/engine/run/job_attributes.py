@@ -221,7 +221,7 @@ def _limited_by(state: EngineState, record: JobRecord) -> list[str]:
     plan, slot = state.plan, record.slot
     earliest = max(state.now, record.facts.not_before or 0, record.back_off.until)
     return [
-        format_limit(state.limits.pools[pool])
+        format_limit(state.limits.pools[pool]) if pool in state.limits.pools else pool
         for pool, amount in plan.pool_amounts(slot).items()
         if plan.is_scarce(pool)
         and binding(*plan.pool_free(pool), plan.start(slot), plan.end(slot), amount, earliest)

@@ -136,8 +136,8 @@ def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) ->
     """Return the cause for a job without room in its limits: fewer licences, or the changed limit."""
     book = state.limits
     for pool in state.plan.pool_amounts(record.slot) if book.lowered else ():
-        limit = book.pools[pool]
-        if pool in book.lowered and limit.shared and limit.who == "all":
+        limit = book.pools.get(pool)
+        if limit is not None and pool in book.lowered and limit.shared and limit.who == "all":
             return Cause.LICENCE, f"there are only {limit.amount} of {limit.what}"
     return cause, words
 

@@ -4,13 +4,14 @@ The plan holds the unused part of a booking in *booking slots*: fixed slots, eac
 hold what no job of the booking uses. A job takes its placement from them at its start.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from schedd.dialect.advres import read_advres
-from schedd.engine.component import blocks_of_components
+from schedd.engine.component import is_known_reservation
 from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
@@ -38,6 +39,7 @@ __all__ = [
     "merge_takes",
     "missing_booking",
     "names_booking",
+    "owns_booking",
     "reason_to_replan",
     "slot_names",
     "slots_named",
@@ -71,31 +73,32 @@ def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
     return found if record.facts.owner.partition("@")[0] == found.event.owner else None
 
 
-def missing_booking(
-    name: str, owner: str, bookings: Mapping[str, Booking], reservations: Collection[str]
-) -> WaitingFor | None:
-    """Return the reason why a job that names an unusable reservation waits; None: it names none, or its own
-    booking.
+def missing_booking(name: str, owner: str, bookings: Mapping[str, Booking]) -> WaitingFor | None:
+    """Return the reason why a job that names no booking of its owner waits; None: it names one.
 
     The text is the same whether another user has a booking of that name or not.
     """
-    if not name:
-        return None
     found = bookings.get(key_of(bookings, name, owner.partition("@")[0]))
-    its = found is not None and not found.event.transfer and found.event.owner == owner.partition("@")[0]
-    if its and found is not None and found.phase != "refused":
+    if found is not None and _is_owners(found, owner):
         return None
-    if name in reservations:
-        words = (
-            f"reservation {name}, which is an administrator's: jobs with access use its nodes without naming "
-            "it; take advres out of the job (qalter)"
-        )
-    else:
-        words = (
-            f"reservation {name}, which its owner does not have: book it (schedd book) or take advres out of "
-            "the job (qalter)"
-        )
+    words = (
+        f"reservation {name}, which its owner does not have: book it (schedd book) or take advres out of the "
+        "job (qalter)"
+    )
     return WaitingFor("reservation", words)
+
+
+def _is_owners(booking: Booking, owner: str) -> bool:
+    """Return whether a job of this owner may name the booking: it is its owner's, and was not refused."""
+    owns = not booking.event.transfer and booking.event.owner == owner.partition("@")[0]
+    return owns and booking.phase != "refused"
+
+
+def owns_booking(known: EngineState | PlanSnapshot, facts: JobFacts, name: str) -> bool:
+    """Return whether the owner of a job has a booking of this name."""
+    bookings = bookings_of(known) if isinstance(known, EngineState) else published_bookings(known)
+    found = bookings.get(key_of(bookings, name, facts.owner.partition("@")[0]))
+    return found is not None and _is_owners(found, facts.owner)
 
 
 def names_booking(state: EngineState, name: str) -> bool:
@@ -129,9 +132,9 @@ def _waits_for_booking(state: EngineState, record: JobRecord, booking: Booking |
             return None
         facts = record.facts
         name = read_advres(facts.resources)
-        return missing_booking(
-            name, facts.owner, bookings_of(state), {one.name for one in blocks_of_components(state)}
-        )
+        if not name or is_known_reservation(state, name):
+            return None
+        return missing_booking(name, facts.owner, bookings_of(state))
     if booking.phase != "open":
         words = f"reservation {booking.shown}, which begins at {format_moment(booking.start)}"
         return WaitingFor("reservation", words)
@@ -253,14 +256,15 @@ def confinement_of(state: EngineState, record: JobRecord) -> BookingConfinement 
     return BookingConfinement(booking) if booking is not None else None
 
 
-def wait_in_what_if(published: PlanSnapshot, facts: JobFacts) -> WaitingFor | None:
+def wait_in_what_if(published: PlanSnapshot, facts: JobFacts, _: ParsedRequest) -> WaitingFor | None:
     """Return why a hypothetical job has no planned start: it names a booking. None: it names none."""
     named = read_advres(facts.resources)
     if not named:
         return None
     bookings = published_bookings(published)
-    reserved = {one.name for one in published.node_blocks}
-    missing = missing_booking(named, facts.owner, bookings, reserved)
+    if is_known_reservation(published, named) and not owns_booking(published, facts, named):
+        return None
+    missing = missing_booking(named, facts.owner, bookings)
     booking = bookings.get(key_of(bookings, named, facts.owner.partition("@")[0]))
     if missing is not None or booking is None or booking.phase in LIVE:
         return missing or WaitingFor("reservation", f"room in reservation {named}")

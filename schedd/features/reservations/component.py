@@ -3,6 +3,13 @@
 from typing import Final
 
 from schedd.engine.component import AlertKind, Component
+from schedd.features.reservations.naming import (
+    forget_gone,
+    knows_reservation,
+    restriction,
+    wait_for_reservation,
+    wait_in_what_if,
+)
 from schedd.features.reservations.rules import (
     block_slots,
     claim_of,
@@ -17,7 +24,7 @@ from schedd.features.reservations.rules import (
     will_return,
 )
 from schedd.features.reservations.standing import examine_standing, follow_time, next_change
-from schedd.features.reservations.state import ReservationState, without_slots
+from schedd.features.reservations.state import ReservationState, publish_reservations, without_slots
 from schedd.wire import Reserve, Unreserve
 
 __all__ = ["COMPONENT"]
@@ -29,6 +36,11 @@ COMPONENT: Final = Component(
     nodes_taken=follow_nodes,
     will_return=will_return,
     site_changed=examine_standing,
+    must_wait=wait_for_reservation,
+    must_wait_if_named=wait_in_what_if,
+    restriction=restriction,
+    knows_reservation=knows_reservation,
+    now_and_then=forget_gone,
     time_passed=follow_time,
     next_wake=next_change,
     slots=block_slots,
@@ -38,6 +50,7 @@ COMPONENT: Final = Component(
     endless=endless_reservations,
     alerts={"reservation": AlertKind("a reservation was not made, or not as requested")},
     alert_subjects={"reservation": is_reserved},
+    published=publish_reservations,
     without_plan=without_slots,
     plan_rebuilt=reserve_again,
 )

@@ -15,14 +15,14 @@ from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.nodes import refresh_all_nodes, refresh_node, refresh_nodes
 from schedd.engine.place.placement import displace_for, place_unplaced
 from schedd.engine.place.slot_requests import refresh_request
-from schedd.features.reservations.state import ReservationRecord, reservations_of
+from schedd.features.reservations.naming import closed_slots, update_named
+from schedd.features.reservations.state import ReservationRecord, ReservationState, access_of, reservations_of
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
 from schedd.wire import NodeChanged, Reserve, Unreserve
 
 __all__ = [
-    "access_of",
     "block_slots",
     "claim_of",
     "endless_reservations",
@@ -32,6 +32,8 @@ __all__ = [
     "next_edge",
     "nodes_of",
     "published_blocks",
+    "put_reservation",
+    "remove_reservation",
     "reserve",
     "reserve_again",
     "slot_names",
@@ -54,15 +56,13 @@ def nodes_of(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
     )
 
 
-def access_of(event: Reserve) -> Access:
-    """The access list of a reservation; empty by default."""
-    users, groups, accounts, queues = map(
-        frozenset, (event.users, event.groups, event.accounts, event.queues)
-    )
-    return Access(users, groups, accounts, queues, event.shorter)
-
-
 def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
+    """Reserve nodes over an interval; see ``put_reservation``. Jobs that name the reservation follow."""
+    put_reservation(state, event, again=again)
+    update_named(state, [event.name], event.id, f"reservation {event.name} was made or changed")
+
+
+def put_reservation(state: EngineState, event: Reserve, *, again: bool = False) -> None:
     """Reserve nodes over an interval. Running jobs stay; planned jobs in conflict are planned again.
 
     ``again``: the reservation is in force already, and its nodes have changed.
@@ -118,7 +118,13 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
 
 
 def unreserve(state: EngineState, event: Unreserve) -> None:
-    """Remove a reservation."""
+    """Remove a reservation. Jobs that name it follow."""
+    remove_reservation(state, event)
+    update_named(state, [event.name], event.id, f"reservation {event.name} was removed")
+
+
+def remove_reservation(state: EngineState, event: Unreserve) -> None:
+    """Remove a reservation, and plan jobs on its nodes again."""
     gone = _drop(state, event.name)
     if gone is not None:
         words = f"reservation {event.name} was lifted"
@@ -141,15 +147,18 @@ def reserve_again(state: EngineState) -> None:
 
 def follow_edges(state: EngineState, event: str) -> None:
     """Drop reservations that are over; plan for nodes that are down until their reservation ends."""
+    over: list[str] = []
     for name, record in list(reservations_of(state).items()):
         end = record.event.end
         if end is not None and end <= state.now:
             _drop(state, name)
+            over.append(name)
             refresh_nodes(state, record.nodes, event, f"reservation {name} is over")
         elif end is not None and record.event.start <= state.now:
             for node in record.nodes:
                 if node in state.plan.nodes and state.plan.nodes[node].state is NodeState.DOWN:
                     refresh_node(state, node, event, f"node {node} returns when reservation {name} is over")
+    update_named(state, over, event, "the reservation that it names is over")
 
 
 def next_edge(state: EngineState) -> Iterable[int]:
@@ -195,12 +204,15 @@ def endless_reservations(state: EngineState) -> list[str]:
 
 def block_slots(state: EngineState) -> list[int]:
     """Slots that hold the nodes of reservations."""
-    return [one.slot for one in reservations_of(state).values() if one.slot >= 0]
+    held = [one.slot for one in reservations_of(state).values() if one.slot >= 0]
+    return held + closed_slots(state)
 
 
 def slot_names(state: EngineState) -> dict[int, str]:
     """The names of reservations by slot."""
-    return {one.slot: name for name, one in reservations_of(state).items() if one.slot >= 0}
+    found = {one.slot: name for name, one in reservations_of(state).items() if one.slot >= 0}
+    named = state.part(ReservationState).named
+    return found | {slot: name for name, one in named.items() for slot in one.closed}
 
 
 def published_blocks(state: EngineState) -> list[Reserve]:

@@ -5,7 +5,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from schedd.engine.facts.state import EngineState
-from schedd.features.reservations.rules import follow_edges, next_edge, reserve, unreserve
+from schedd.features.reservations.naming import update_named
+from schedd.features.reservations.rules import (
+    follow_edges,
+    next_edge,
+    put_reservation,
+    remove_reservation,
+)
 from schedd.features.reservations.state import ReservationState, reservations_of
 from schedd.model import FOREVER
 from schedd.policy.recurrence import occurrences
@@ -54,10 +60,13 @@ def _renew(state: EngineState) -> None:
     have = {name: one.event for name, one in records.items() if one.event.id.startswith(_ID_PREFIX)}
     for name, event in have.items():
         if name not in wanted:
-            unreserve(state, Unreserve(id=event.id, time=state.now, name=name))
+            remove_reservation(state, Unreserve(id=event.id, time=state.now, name=name))
     for name, event in wanted.items():
         if name not in have or replace(have[name], time=event.time) != event:
-            reserve(state, event)
+            put_reservation(state, event)
+    update_named(
+        state, (*have, *wanted), f"{_ID_PREFIX}windows", "the windows of its reservation were changed"
+    )
 
 
 def _windows(state: EngineState) -> list[Reserve]:

@@ -1,14 +1,29 @@
 """What the engine knows of reservations: each with the slot that holds its nodes."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
 from schedd.engine.facts.state import EngineState
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.model import FOREVER
 from schedd.plan.schema import SHARED, FieldRule, declared
+from schedd.policy.access import Access
 from schedd.wire import Reserve
 
-__all__ = ["ReservationRecord", "ReservationState", "reservations_of", "without_slots"]
+__all__ = [
+    "NamedReservation",
+    "PublishedReservations",
+    "ReservationRecord",
+    "ReservationState",
+    "access_of",
+    "base_name",
+    "known_reservations",
+    "publish_reservations",
+    "reservations_of",
+    "without_slots",
+]
 
 
 @dataclass(slots=True)
@@ -51,6 +66,63 @@ _RECORDS: Final = FieldRule(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class NamedReservation:
+    """What jobs may name: a reservation with an access list, or all known windows of a standing one.
+
+    ``windows`` are its times, without overlap, by start. ``closed`` are slots that fill its pool outside of
+    these times.
+    """
+
+    name: str
+    nodes: frozenset[str]
+    access: Access
+    windows: tuple[tuple[int, int | None], ...]
+    closed: tuple[int, ...] = ()
+
+    @property
+    def pool(self) -> str:
+        """The name of its pool; empty if it is open from now on without an end."""
+        return f"reservation {self.name}" if self.closed else ""
+
+    @property
+    def longest(self) -> int:
+        """The length of its longest window, in seconds."""
+        return max((FOREVER if end is None else end - start for start, end in self.windows), default=0)
+
+
+def _save_named(one: NamedReservation) -> dict[str, Any]:
+    access = {key: sorted(names) for key, names in asdict(one.access).items() if key != "shorter"}
+    return {
+        "name": one.name,
+        "nodes": sorted(one.nodes),
+        "access": access | {"shorter": one.access.shorter},
+        "windows": one.windows,
+        "closed": one.closed,
+    }
+
+
+def _load_named(saved: list[dict[str, Any]]) -> dict[str, NamedReservation]:
+    found = {}
+    for one in saved:
+        lists = {key: frozenset(names) for key, names in one["access"].items() if key != "shorter"}
+        found[one["name"]] = NamedReservation(
+            one["name"],
+            frozenset(one["nodes"]),
+            Access(**lists, shorter=one["access"]["shorter"]),
+            tuple((start, end) for start, end in one["windows"]),
+            tuple(one["closed"]),
+        )
+    return found
+
+
+_NAMED: Final = FieldRule(dict, lambda value: list(value.values()), _load_named, each=_save_named)
+
+_MOMENTS: Final = FieldRule(
+    dict, lambda value: list(value.items()), lambda saved: {str(name): at for name, at in saved}
+)
+
+
 @dataclass(slots=True)
 class ReservationState:
     """The component's part of the engine's state. Times are seconds since the epoch (UTC)."""
@@ -59,6 +131,50 @@ class ReservationState:
     """By name."""
     standing_due: int = declared(SHARED, default=0)
     """When the windows of standing reservations are examined next."""
+    named: dict[str, NamedReservation] = declared(_NAMED, make=dict)
+    """By name: what jobs may name."""
+    gone: dict[str, int] = declared(_MOMENTS, make=dict, carried=True, lasting=True)
+    """By name: when a reservation that jobs could name ended or was removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedReservations:
+    """What other threads may read of the component."""
+
+    named: Mapping[str, NamedReservation]
+    gone: frozenset[str]
+    maintenance: frozenset[str]
+    """Names of reservations without an access list."""
+
+
+def publish_reservations(state: EngineState) -> PublishedReservations:
+    """A copy for other threads."""
+    part = state.part(ReservationState)
+    return PublishedReservations(dict(part.named), frozenset(part.gone), _without_access(part))
+
+
+def _without_access(part: ReservationState) -> frozenset[str]:
+    return frozenset(base_name(name) for name in part.records) - part.named.keys()
+
+
+def access_of(event: Reserve) -> Access:
+    """The access list of a reservation; empty by default."""
+    users, groups, accounts, queues = map(
+        frozenset, (event.users, event.groups, event.accounts, event.queues)
+    )
+    return Access(users, groups, accounts, queues, event.shorter)
+
+
+def base_name(name: str) -> str:
+    """The name by which jobs name a reservation: that of all windows of a standing one."""
+    return name.partition("@")[0]
+
+
+def known_reservations(known: EngineState | PlanSnapshot) -> PublishedReservations:
+    """What jobs may name in a state or a snapshot of it."""
+    if isinstance(known, EngineState):
+        return publish_reservations(known)
+    return known.part(PublishedReservations)
 
 
 def reservations_of(state: EngineState) -> dict[str, ReservationRecord]:

@@ -12,7 +12,7 @@ from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import components
+from schedd.engine.component import Restriction, components, restriction_of
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
     RequestReader,
@@ -155,11 +155,11 @@ class PlanFork:
             placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
             asking = self._trial(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
             asking = replace(asking, within=self._cost_limit(facts, moment))
-            answer = self._immediate_answer(facts, request) or self._component_wait(
+            answer = self._immediate_answer(facts, request, understood) or self._component_wait(
                 facts, understood, instead_of
             )
             if answer is None:
-                answer = asking.start(request, understood.walltime) or self._no_start(request)
+                answer = asking.start(request, understood.walltime) or self._no_start(facts, request)
             at_once = later = False
             if isinstance(answer, StartKnown):
                 at_once = answer.placement.start == asking.ready
@@ -222,7 +222,7 @@ class PlanFork:
             request, understood = self._read(facts)
             plan = self._plan_without(instead_of, moment) if instead_of else self._plan
             with limit_searches(plan):
-                may = self._immediate_answer(facts, request) is None
+                may = self._immediate_answer(facts, request, understood) is None
                 asking = self._trial(plan, facts, understood, moment, best=False) if may else None
                 yield asking, request, understood.walltime
 
@@ -247,6 +247,7 @@ class PlanFork:
         return _Trial(
             plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
             self.columns, CriterionWeights(parse_criteria(criteria)) if best else None,
+            restriction=restriction_of(self.published, facts),
         )  # fmt: skip
 
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
@@ -258,7 +259,9 @@ class PlanFork:
         nodes = {name: one.properties for name, one in self.published.nodes.items()}
         return Tariff(economy, nodes, moment - moment % 86_400), most, economy.currency
 
-    def _immediate_answer(self, facts: JobFacts, request: Request) -> Answer | None:
+    def _immediate_answer(
+        self, facts: JobFacts, request: Request, understood: ParsedRequest
+    ) -> Answer | None:
         """Return the answer for a job that never fits or may not be planned; None otherwise."""
         never = find_uncounted(request, self._uncounted) or self._plan.find_unmet_requirement(
             request, self._limits.types.units
@@ -269,7 +272,9 @@ class PlanFork:
         if wait is not None:
             return WaitingFor(*wait)
         for one in components():
-            named = one.must_wait_if_named(self.published, facts) if one.must_wait_if_named else None
+            if one.must_wait_if_named is None:
+                continue
+            named = one.must_wait_if_named(self.published, facts, understood)
             if named is not None:
                 return named
         policy = self.published.settings.policy
@@ -288,7 +293,10 @@ class PlanFork:
                     return wait
         return None
 
-    def _no_start(self, request: Request) -> Answer:
+    def _no_start(self, facts: JobFacts, request: Request) -> Answer:
+        restriction = restriction_of(self.published, facts)
+        if restriction is not None:
+            return WaitingFor("reservation", f"room in {restriction.place}")
         if self._bare is None:
             self._bare = empty_plan(self._plan)
         with limit_searches(self._bare):
@@ -326,6 +334,12 @@ class _Trial:
     """Weights for choosing among gaps; None: the first gap."""
     within: tuple[Tariff, float, str] | None = None
     """Prices, a hard cost limit, and the currency."""
+    restriction: Restriction | None = None
+    """The nodes and times to which the job is restricted."""
+
+    def _as_planned(self, request: Request) -> Request:
+        nodes = self.restriction.nodes if self.restriction is not None else None
+        return as_planned_request(request, self.facts, self.gates, self.node_sets, nodes)
 
     @contextmanager
     def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:
@@ -335,7 +349,7 @@ class _Trial:
         if too_much is not None:
             yield too_much
             return
-        request = as_planned_request(request, self.facts, self.gates, self.node_sets)
+        request = self._as_planned(request)
         slot = self.plan.add_job(request, walltime, self.ready, pools)
         try:
             yield slot
@@ -344,7 +358,9 @@ class _Trial:
 
     def _pools(self, request: Request, walltime: int) -> dict[str, int]:
         understood = replace(self.understood, request=request, walltime=walltime)
-        return self.limits.needs(self.plan, self.facts, understood, self.now)
+        found = self.limits.needs(self.plan, self.facts, understood, self.now)
+        pool = self.restriction.pool if self.restriction is not None else ""
+        return {**found, pool: 1} if pool else found
 
     def start(self, request: Request, walltime: int) -> StartKnown | WaitingFor | None:
         """Return the earliest placement; None if there is none."""
@@ -374,7 +390,7 @@ class _Trial:
     def many(self, request: Request, walltime: int, tasks: Sequence[int]) -> Iterator[TasksEnd]:
         """Yield the common end of each number of equal jobs, as long as there are placements."""
         pools = self._pools(request, walltime)
-        request = as_planned_request(request, self.facts, self.gates, self.node_sets)
+        request = self._as_planned(request)
         slots: list[int] = []
         last = 0
         try:
@@ -421,7 +437,7 @@ class _Trial:
         if not books.priced:
             return None
         edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})
-        planned = as_planned_request(request, self.facts, self.gates, self.node_sets)
+        planned = self._as_planned(request)
         pools = self._pools(request, walltime)
         seen = find_windows(self.plan, planned, walltime, self.ready, last + 1, pools=pools, limit=_WINDOWS)
         starts = candidate_starts((StartWindow(w.first, min(w.last, last)) for w in seen), edges, walltime)
@@ -436,7 +452,7 @@ class _Trial:
         if not most or self.limits.too_much(pools) is not None:
             return ()
         end = self.now + HORIZON
-        request = as_planned_request(request, self.facts, self.gates, self.node_sets)
+        request = self._as_planned(request)
         return find_windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
 
 

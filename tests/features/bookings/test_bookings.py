@@ -511,10 +511,10 @@ def test_job_with_an_unknown_booking_waits_until_it_exists(resources: dict[str, 
 
 def test_job_that_names_an_admin_reservation_waits_with_a_remedy() -> None:
     site = BookingCluster(nodes=2)
-    site.tell(Reserve(id="r:1", time=T, name="school", start=T, end=T + HOUR, nodes=("n1",), users=("ann",)))
+    site.tell(Reserve(id="r:1", time=T, name="school", start=T, end=T + HOUR, nodes=("n1",), users=("bob",)))
     site.submit("1", resources={"x.flags": "ADVRES:school"})
     assert site.runs("1") == []
-    assert "school, which is an administrator's" in site.view("1").why
+    assert "school, whose access list does not admit the job" in site.view("1").why
     assert "take advres out" in site.view("1").why
     site.ask("1", **{"x.flags": "RESTARTABLE"})
     assert site.runs("1") == [0]

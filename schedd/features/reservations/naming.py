@@ -1,0 +1,232 @@
+"""Jobs that name a reservation (``advres``): they run on its nodes and in its times, and nowhere else.
+
+Such a job may use only the nodes of the reservation, and needs a unit of its *pool*: a row of the plan that
+is full outside the times of the reservation. So each search, repair and move of the plan keeps it inside.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from schedd.dialect.advres import read_advres
+from schedd.engine.component import Restriction, component_wait, is_own_reservation
+from schedd.engine.facts.job_requests import ParsedRequest, open_gates
+from schedd.engine.facts.records import Cause, JobRecord
+from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.placement import plan_job, replan_displaced
+from schedd.engine.place.slot_requests import refresh_request
+from schedd.engine.rank.promises import end_promise
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.reservations.state import (
+    NamedReservation,
+    PublishedReservations,
+    ReservationRecord,
+    ReservationState,
+    access_of,
+    base_name,
+    known_reservations,
+)
+from schedd.model import Chunk, Never, Place, Request, WaitingFor
+from schedd.plan.views import empty_plan, find_unmet_requirement
+from schedd.wire import JobFacts
+
+__all__ = [
+    "closed_slots",
+    "forget_gone",
+    "knows_reservation",
+    "restriction",
+    "update_named",
+    "wait_for_reservation",
+    "wait_in_what_if",
+]
+
+_NOTHING: Final = Request((Chunk(cpus=0),), Place.FREE)
+_ROOM: Final = 1 << 40
+"""Capacity of the pool of a reservation: more than jobs can need."""
+_GONE_KEPT_S: Final = 30 * 86_400
+"""For how long jobs are told that a reservation was removed, and not that there never was one."""
+
+
+# ---- which reservation a job means ----------------------------------------------------------------
+
+
+def _named_by(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
+    """The name of the reservation that a job names, unless it is a booking of its owner; empty: none."""
+    name = read_advres(facts.resources)
+    return "" if not name or is_own_reservation(known, facts, name) else name
+
+
+def _admits(one: NamedReservation, facts: JobFacts) -> bool:
+    return bool(open_gates({one.name: one.access}, facts))
+
+
+def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restriction | None:
+    """Return the nodes and times of the reservation that a job names; None: it names none that there is."""
+    named = _all_named(known)
+    name = _named_by(known, facts) if named else ""
+    found = named.get(name)
+    return Restriction(f"reservation {name}", found.nodes, found.pool) if found is not None else None
+
+
+def _all_named(known: EngineState | PlanSnapshot) -> Mapping[str, NamedReservation]:
+    if isinstance(known, EngineState):
+        return known.part(ReservationState).named
+    return known.part(PublishedReservations).named
+
+
+def knows_reservation(known: EngineState | PlanSnapshot, name: str) -> bool:
+    """Whether there is, or was, a reservation of this name."""
+    reservations = known_reservations(known)
+    return name in reservations.named or name in reservations.maintenance or name in reservations.gone
+
+
+def _refusal(known: EngineState | PlanSnapshot, facts: JobFacts, walltime: int) -> WaitingFor | Never | None:
+    """Return why a job may not use the reservation that it names, whatever else runs there."""
+    name = _named_by(known, facts)
+    if not name:
+        return None
+    reservations = known_reservations(known)
+    one = reservations.named.get(name)
+    other = "take advres out of the job, or name another one (qalter)"
+    if one is None:
+        if name in reservations.maintenance:
+            return WaitingFor("reservation", f"reservation {name}, which admits no jobs: {other}")
+        if name in reservations.gone:
+            return WaitingFor("reservation", f"reservation {name}, which is over or was removed: {other}")
+        return None
+    if not _admits(one, facts):
+        words = (
+            f"reservation {name}, whose access list does not admit the job: ask an administrator, or {other}"
+        )
+        return WaitingFor("reservation", words)
+    if walltime > one.longest:
+        return Never(
+            f"its walltime of {walltime} s is longer than reservation {name}, which lasts {one.longest} s at "
+            f"most: request less, or {other}"
+        )
+    return None
+
+
+def wait_for_reservation(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
+    """Return why a job that names a reservation must wait, or can never run; None: it may be planned."""
+    facts = record.facts
+    if not read_advres(facts.resources):
+        return None
+    refusal = _refusal(state, facts, record.understood.walltime)
+    if refusal is not None or record.understood.request is None or not _named_by(state, facts):
+        return refusal
+    if state.bare is None:
+        state.bare = empty_plan(state.plan)
+    request = state.planned_request(facts, record.understood.request)
+    if find_unmet_requirement(state.bare, request, state.limits.types.units) is None:
+        return None
+    name = read_advres(facts.resources)
+    return Never(
+        f"the nodes of reservation {name} cannot hold it: request less, or take advres out of it (qalter)"
+    )
+
+
+def wait_in_what_if(
+    published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest
+) -> WaitingFor | Never | None:
+    """Return the same for a job that is only asked about, as far as the plan is not needed for it."""
+    return _refusal(published, facts, understood.walltime)
+
+
+# ---- what jobs may name ---------------------------------------------------------------------------
+
+
+def closed_slots(state: EngineState) -> list[int]:
+    """The slots that fill the pools of reservations outside their times."""
+    return [slot for one in state.part(ReservationState).named.values() for slot in one.closed]
+
+
+def forget_gone(state: EngineState) -> None:
+    """Forget reservations that are over for long."""
+    part = state.part(ReservationState)
+    part.gone = {name: at for name, at in part.gone.items() if at + _GONE_KEPT_S > state.now}
+
+
+def update_named(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
+    """Follow changes of the reservations of these names: plan the jobs that name them again."""
+    part = state.part(ReservationState)
+    changed = [name for name in dict.fromkeys(map(base_name, names)) if _update(state, part, name)]
+    if changed:
+        jobs = (one for one in state.records.values() if read_advres(one.facts.resources) in changed)
+        waiting = [one for one in jobs if one.phase in WAITING_PHASES and one.slot >= 0]
+        _plan_again(state, waiting, event, words)
+
+
+def _plan_again(state: EngineState, records: Sequence[JobRecord], event: str, words: str) -> None:
+    """Plan jobs again under their present restriction: those that had a start first, in that order."""
+    slots = np.array([one.slot for one in records if state.plan.start(one.slot) >= 0], np.int64)
+    old = state.plan.starts(slots)
+    for slot in slots.tolist():
+        state.plan.remove(slot, state.now)
+    for record in records:
+        refresh_request(state, record)
+        state.refit(record)
+        if component_wait(state, record) is not None:
+            state.store_record(end_promise(state, record, event, words))
+    replan_displaced(state, slots, old, event, Cause.RESERVATION, words)
+    for record in sorted(records, key=lambda one: (one.facts.submitted, one.id)):
+        if state.plan.start(record.slot) < 0:
+            plan_job(state, state.records[record.id], event, Cause.RESERVATION, words)
+
+
+def _update(state: EngineState, part: ReservationState, name: str) -> bool:
+    """Compute again what jobs may name by this name; returns whether that is something else now."""
+    before = part.named.get(name)
+    records = [one for one in part.records.values() if base_name(one.event.name) == name and one.gate]
+    now = _describe(name, records) if records else None
+    if before is not None and now is not None:
+        over = before.windows[: len(before.windows) - len(now.windows)]
+        if before == replace(now, closed=before.closed, windows=(*over, *now.windows)):
+            part.named[name] = replace(before, windows=now.windows)
+            return False  # at most some of its times are over
+    if before is None and now is None:
+        return False
+    for slot in before.closed if before is not None else ():
+        state.drop_slot(slot)
+    if now is None:
+        del part.named[name]
+        part.gone[name] = state.now
+        return True
+    part.gone.pop(name, None)
+    part.named[name] = replace(now, closed=tuple(_close(state, now)))
+    return True
+
+
+def _describe(name: str, records: Sequence[ReservationRecord]) -> NamedReservation:
+    nodes = frozenset(node for one in records for node in one.nodes)
+    windows: list[tuple[int, int | None]] = []
+    for one in sorted(records, key=lambda one: one.event.start):
+        start, end = one.event.start, one.event.end
+        last = windows[-1][1] if windows else -1
+        if windows and (last is None or start <= last):
+            joined = None if last is None or end is None else max(last, end)
+            windows[-1] = (windows[-1][0], joined)
+        else:
+            windows.append((start, end))
+    return NamedReservation(name, nodes, access_of(records[0].event), tuple(windows))
+
+
+def _close(state: EngineState, one: NamedReservation) -> Iterable[int]:
+    """Fill the pool of a reservation outside its times; returns the slots that do so."""
+    pool = f"reservation {one.name}"
+    at, gaps = state.now, []
+    for start, end in one.windows:
+        if start > at:
+            gaps.append((at, start))
+        at = state.now + 2 * HORIZON if end is None else max(at, end)
+    if at < state.now + 2 * HORIZON:
+        gaps.append((at, state.now + 2 * HORIZON))
+    if gaps and pool not in state.plan.pools:
+        state.plan.set_pool(pool, _ROOM, state.now)
+    for begin, end in gaps:
+        slot = state.new_slot(_NOTHING, end - begin, {pool: _ROOM})
+        state.plan.fix(slot, begin, [])
+        yield slot
