@@ -36,8 +36,8 @@ class _JobWriter(Protocol):
 
 
 class ComposedServer:
-    """The half of `bridge.server.Server`, and all of `TransferServer` and `DrainableServer`, that
-    is the same for all.
+    """Common part of the servers: half of `bridge.server.Server`, and all of `TransferServer` and
+    `DrainableServer`.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class ComposedServer:
 
     @property
     def up_since(self) -> float | None:
-        """When it was first reached after it had been away."""
+        """Time of the first connection after an outage."""
         return self.link.up_since
 
     @property
     def uncalled(self) -> str:
-        """Empty, where the server's calls come over a connection of ours."""
+        """Empty for a family that is connected to its scheduler."""
         return ""
 
     async def wait_until_up(self) -> None:
-        """Returns once the server answers."""
+        """Wait until the server answers."""
         await self.link.wait_until_up()
 
     async def settings(self) -> list[ObjectSettings]:
@@ -78,15 +78,15 @@ class ComposedServer:
         return await self._reading.read(scope)
 
     async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
-        """Looks once more, and asks for the run."""
+        """Check the job and its nodes, and request the run."""
         return await self._starting.run(run, on_request)
 
     async def verify_run(self, run: Run) -> RunCheck:
-        """Whether the job runs, or ran, as decided."""
+        """Return whether the job runs, or ran, as decided."""
         return await self._starting.verify_run(run)
 
     async def resume_jobs(self) -> None:
-        """Nothing, where the server resumes jobs by itself."""
+        """Do nothing: the server resumes jobs itself."""
 
     async def write(self, write: AttributeWrite) -> bool:
         """Writes a plan on a job."""
@@ -97,19 +97,19 @@ class ComposedServer:
         await self._writing.comment(job, text)
 
     async def clean(self, job: str, writing: WrittenAttributes) -> bool:
-        """Takes our writings off a job."""
+        """Remove the adapter's attributes from a job."""
         return await self._writing.clean(job, writing)
 
     async def submit(self, submission: SubmissionFacts, mark: str) -> str:
-        """Submits a job that is handed over, on hold."""
+        """Submit a transferred job, held."""
         return await self.transfer_client.submit(submission, mark)
 
     async def find_marked(self, mark: str) -> str:
-        """The id of the job with this mark."""
+        """Return the id of the job with this mark."""
         return await self.transfer_client.find_marked(mark)
 
     async def finish(self, job: str, tasks: int) -> None:
-        """What a submission that was broken off had still to do."""
+        """Complete an interrupted submission."""
         await self.transfer_client.finish(job, tasks)
 
     async def release(self, job: str) -> None:
@@ -117,19 +117,19 @@ class ComposedServer:
         await self.transfer_client.release(job)
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
-        """Deletes it unless it runs."""
+        """Delete a job unless it runs."""
         await self.transfer_client.withdraw(job, may_have_run=may_have_run)
 
     async def delete(self, job: str) -> None:
-        """Deletes it, though it may run."""
+        """Delete a job, even if it runs."""
         await self.transfer_client.delete(job)
 
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
-        """The jobs in these routing queues."""
+        """Return the jobs in these routing queues."""
         return await self.router.list_routed(queues)
 
     async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
-        """Holds a job of a routing queue."""
+        """Hold a job of a routing queue."""
         return await self.router.hold_routed(job, comment)
 
     async def release_routed(self, job: str, comment: str) -> None:
@@ -137,7 +137,7 @@ class ComposedServer:
         await self.router.release_routed(job, comment)
 
     async def hand_over_routed(self, job: RoutedJob, offer: OfferJob) -> None:
-        """Gives it to a federation."""
+        """Transfer it to a federation."""
         await self.router.hand_over_routed(job, offer)
 
     async def fate(self, job: str) -> RoutedJobFate:

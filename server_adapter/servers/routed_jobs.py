@@ -1,4 +1,4 @@
-"""A job of a routing queue, as a server of either family describes it."""
+"""Jobs of routing queues, from the values of a server of either family."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ _DERIVED: Final = frozenset({"neednodes", "nodect"})
 
 
 def parse_routed_job(name: str, values: Values) -> RoutedJob:
-    """A job as the server describes it."""
+    """Return a job from its values."""
     holds = values.get("Hold_Types", "n")
     return RoutedJob(
         id=name,
@@ -32,9 +32,7 @@ def parse_routed_job(name: str, values: Values) -> RoutedJob:
 
 
 def variables(text: str) -> Mapping[str, str]:
-    """A `Variable_List`: names and values between commas; a comma or a backslash in a value has a backslash
-    before it.
-    """
+    """Parse a `Variable_List`: pairs separated by commas; commas and backslashes in values are escaped."""
     found: dict[str, str] = {}
     word: list[str] = []
     letters = iter(text + ",")

@@ -1,4 +1,4 @@
-"""What a server of either family made of a job that was handed over to it."""
+"""Checks of a transferred job on a server of either family."""
 
 from collections.abc import Sequence
 
@@ -22,8 +22,8 @@ def demand_none_ran(array: str, ran: int, found: int, *, may_have_run: bool) -> 
 
 
 def submission_fault(found: Sequence[Values], user: str, hold: str) -> str:
-    """Why a job that was submitted for ``user`` must not stay: it is not the user's, or not on this ``hold``.
-    Empty where all is well; ``found`` is what the server shows of it, of an array of each of its jobs.
+    """Return the reason why a submitted job must not stay: it does not belong to ``user``, or lacks this
+    ``hold``; empty if it is correct. ``found`` has the values of the job, or of each job of an array.
     """
     if not found:
         return "the server does not show the job that it took"

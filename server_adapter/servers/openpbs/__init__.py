@@ -1,1 +1,1 @@
-"""What the bridge needs of an OpenPBS server, in OpenPBS's words."""
+"""Implementation of the bridge's server interface for OpenPBS."""

@@ -1,4 +1,6 @@
-"""Where a job is to run, as the server writes it: one bracket for each unit of the job's chunks."""
+"""Placement of a job in the server's notation (`exec_vnode`): one bracket for each unit of the job's
+chunks.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ _NODE: Final = frozenset({"host", "vnode"})
 _NO_ROOMS: Final[CapacityByHost] = MappingProxyType({})
 
 NodeProperties = Mapping[str, Collection[str]]
-"""The properties of nodes by name."""
+"""Properties of nodes by name."""
 
 _NO_TAGS: Final[NodeProperties] = MappingProxyType({})
 _NOTHING_FREE: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({})

@@ -1,6 +1,6 @@
-"""Described objects of an OpenPBS server to the daemon's facts: one pure function for each kind.
+"""Converts objects of an OpenPBS server to the daemon's facts: one pure function for each type.
 
-An attribute that cannot be read counts as absent, so that one odd value never hides an object.
+A malformed attribute counts as absent, so that one odd value never hides an object.
 """
 
 from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ JOB_ATTRIBUTES: Final = (
     "Exit_status",
     "obittime",
 )
-"""What we ask of every job."""
+"""Attributes requested for every job."""
 
 SOFT_WALLTIME: Final = "soft_walltime"
 """The run time by which pbs_sched plans a job that has one."""
@@ -92,23 +92,24 @@ _DOWN: Final = frozenset({"down", "Stale", "state-unknown", "unknown", "unresolv
 _DRAIN: Final = frozenset({"offline", "provisioning", "wait-provisioning", "sleep", "maintenance"})
 _RESOURCE: Final = "Resource_List."
 AVAILABLE: Final = "resources_available."
-"""Before the resources that a vnode offers,"""
+"""Prefix of the resources of a vnode."""
 ASSIGNED: Final = "resources_assigned."
-"""and before what jobs hold of them."""
+"""Prefix of the resources held by jobs."""
 _DEFAULT: Final = "resources_default."
 _LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_available.", "queued_jobs_threshold")
 _NOT_AMOUNTS: Final = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
 SHARED: Final = "default_shared"
-"""The `sharing` of a vnode that says nothing of it."""
+"""`sharing` of a vnode without a setting."""
 _NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
 
 def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> JobFacts:
-    """A job that is not over. An exiting one (E) still holds its vnodes and counts as running.
+    """Return the facts of a job that has not ended. An exiting job (E) still holds its vnodes and counts as
+    running.
 
-    Of its resources `schedselect` is the server's own select, with all defaults filled in. A job of a
-    reservation asks in each chunk for the vnodes of that reservation (`resv=R12`, see `in_reservation`).
-    Resources have the names that the server gives them (`types`), however the owner wrote them.
+    Its resource `schedselect` is the server's select with all defaults. A job of a reservation requests the
+    reservation's vnodes in each chunk (`resv=R12`). Resource names are converted to the server's spelling
+    (`types`).
     """
     get = values.get
     state = _STATES.get(get("job_state", ""), "T")
@@ -154,7 +155,7 @@ def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Job
 
 
 def shares(text: str) -> tuple[ShareFacts, ...]:
-    """What an `exec_vnode` takes of each vnode, in their order; memory in KiB."""
+    """Return the resources of an `exec_vnode` by vnode, in its order; memory in KiB."""
     held: dict[str, ShareFacts] = {}
     for chunk in parse_or(exec_vnode, text or None, default=_NO_CHUNKS):
         for piece in chunk:
@@ -170,12 +171,12 @@ def shares(text: str) -> tuple[ShareFacts, ...]:
 
 
 def is_over(values: Values) -> bool:
-    """Whether a job that the server still knows has ended or was moved away."""
+    """Return whether a listed job has ended or was moved away."""
     return values.get("job_state") in _OVER
 
 
 def ending(values: Values) -> Ending:
-    """A job in state F, X or M, as the server's history has it."""
+    """Return the end of a job in state F, X or M, from the server's history."""
     held = shares(values.get("exec_vnode", ""))
     return Ending(
         exit_status=parse_number(values.get("Exit_status")),
@@ -206,8 +207,8 @@ def wrote_length(values: Values) -> bool:
 def node_facts(
     name: str, values: Values, before: NodeFacts | None = None, types: ResourceTypes = NO_TYPES
 ) -> NodeFacts:
-    """A vnode. Its host's name, strings, booleans, reservations, queue and a `sharing` of its own are
-    properties.
+    """Return the facts of a vnode. Its host's name, strings, booleans, reservations, queue and an explicit
+    `sharing` become properties.
     """
     del before
     amounts: dict[str, int] = {}
@@ -218,7 +219,7 @@ def node_facts(
         resource = key[len(AVAILABLE) :]
         if resource == "host":
             properties.append(text)
-        elif resource == "vnode":  # several, where a host is one node of the plan
+        elif resource == "vnode":  # several for a host that is planned as one node
             properties += [vnode for vnode in text.split(",") if vnode != name]
         elif resource not in _NOT_AMOUNTS:
             count = parse_amount(resource, text, types)
@@ -249,7 +250,7 @@ def node_facts(
 
 
 def tags(resource: str, text: str, types: ResourceTypes) -> list[str]:
-    """The properties that a vnode has by the value of a string or boolean resource: one for each element."""
+    """Return the properties for a string or boolean resource of a vnode, one for each element."""
     is_true = boolean(resource, text, types)
     values = text.split(",") if is_true is None else [str(is_true)]
     return [f"{resource.lower()}={value.strip()}" for value in values]
@@ -265,7 +266,7 @@ def levels(resource: str, text: str, types: ResourceTypes) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class VnodeUse:
-    """What jobs hold of a vnode now; `mem` in KiB; `exclusive`: one holds all of it."""
+    """Resources of a vnode held by jobs; `mem` in KiB; `exclusive`: one job holds the whole vnode."""
 
     cpus: int
     mem: int
@@ -273,7 +274,7 @@ class VnodeUse:
 
 
 def vnode_use(values: Values) -> VnodeUse:
-    """What jobs hold of a vnode, as the server counts it."""
+    """Return the resources of a vnode held by jobs, by the server's count."""
     return VnodeUse(
         cpus=parse_count(values.get(ASSIGNED + "ncpus")),
         mem=parse_or(kib, values.get(ASSIGNED + "mem"), default=0),
@@ -282,12 +283,12 @@ def vnode_use(values: Values) -> VnodeUse:
 
 
 def is_exclusive(values: Values) -> bool:
-    """Whether a job has the whole vnode: it asked for that, or the vnode's `sharing` gives it no less."""
+    """Return whether one job has the whole vnode, by its request or the vnode's `sharing`."""
     return "job-exclusive" in {state.strip() for state in values.get("state", "").split(",")}
 
 
 def queue_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> QueueFacts:
-    """A queue. No job runs in a routing queue, so it counts as stopped, and has destinations."""
+    """Return the facts of a queue. A routing queue executes no jobs: it counts as stopped, and has routes."""
     routes = [route.strip() for route in values.get("route_destinations", "").split(",")]
     executes = values.get("queue_type", "E").lower().startswith("e")
     return QueueFacts(
@@ -324,7 +325,7 @@ def scheduling_attributes(values: Values) -> dict[str, str]:
 
 
 def parse_resource_types(resources: Iterable[DescribedObject]) -> ResourceTypes:
-    """The types of the resources that a server describes (status request 82)."""
+    """Return the resource types that a server describes (status request 82)."""
     return ResourceTypes(
         {
             one.name: ResourceFacts(one.values["type"], one.values.get("flag", ""))
@@ -352,7 +353,7 @@ def _inside_reservation(schedselect: str, reservation: str) -> str:
 
 
 def vnode_state(values: Values) -> NodeStateName:
-    """Whether jobs may start on a vnode."""
+    """Return the state of a vnode: up, drain or down."""
     states = {state.strip() for state in values.get("state", "").split(",") if state.strip()}
     if not states or states & _DOWN:
         return "down"

@@ -25,14 +25,14 @@ from server_adapter.servers.openpbs.facts import (
 
 _HOST: Final = AVAILABLE + "host"
 _NAMES: Final = frozenset({"host", "vnode"})
-_INDIRECT: Final = "@"  # the value of a resource that another vnode has
+_INDIRECT: Final = "@"  # refers to the value of another vnode
 _NAME: Final = re.compile(r"(?<=[(+])[^:()+]+|^[^:()+]+(?=[:+]|$)")
 _PLACES: Final = ("exec_vnode", "resv_nodes", "reserve_execvnodes")
 _VSCATTER: Final = "vscatter"
 _PLACE: Final = "Resource_List.place"
 _SELECT: Final = "schedselect"
 OWN_VNODE: Final = "own_vnode"
-"""What a host has as many of as vnodes, for the chunks of one job that are to be on a vnode each."""
+"""Resource that counts the vnodes of a host, for chunks that need a vnode each."""
 _SIZED: Final = ("ncpus", "mem", "ngpus")
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
@@ -55,16 +55,16 @@ class Hosts:
     counts: Mapping[str, int] = field(default_factory=dict)
     """Number of planned nodes of each queue; nodes without a queue under the empty name."""
     sizes: tuple[Mapping[str, int], ...] = ()
-    """What vnodes have, each kind once."""
+    """The distinct sizes of vnodes."""
     types: ResourceTypes = NO_TYPES
     """Types of the server's resources."""
 
     def vnodes(self, node: str) -> tuple[str, ...]:
-        """The vnodes of a node of the plan."""
+        """Return the vnodes of a planned node."""
         return self.members.get(node, (node,))
 
     def translate_placement(self, values: Values) -> Values:
-        """What a job or a reservation says, with the plan's nodes in the place of vnodes."""
+        """Return the values of a job or reservation with planned nodes in place of vnodes."""
         if not self.members:
             return values
         if not (_WHERE & values.keys() or _VSCATTER in values.get(_PLACE, "")):
@@ -78,7 +78,7 @@ class Hosts:
         return {**values, **changed} if changed else values
 
     def translate_request(self, resources: Values) -> Values:
-        """What a reservation asks for of the plan, by `select` and `place`."""
+        """Return the request of a reservation, with `select` and `place` converted for the plan."""
         return {**resources, **self._on_vnodes(resources, "select", "place", "")}
 
     def _on_vnodes(self, values: Values, select_name: str, place_name: str, queue: str) -> dict[str, str]:
@@ -112,7 +112,7 @@ class Hosts:
         return any(all(count <= size.get(name, 0) for name, count in needs.items()) for size in self.sizes)
 
     def nodes(self, vnodes: Iterable[DescribedObject]) -> list[DescribedObject]:
-        """The nodes of the plan, from their vnodes; each at the place of its first."""
+        """Return the planned nodes for these vnodes, each at the position of its first vnode."""
         found: dict[str, list[DescribedObject]] = {}
         for vnode in vnodes:
             found.setdefault(self.node_of.get(vnode.name, vnode.name), []).append(vnode)
@@ -135,7 +135,7 @@ NO_HOSTS: Final = Hosts()
 
 
 def group_by_host(vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_TYPES) -> Hosts:
-    """The hosts among these vnodes that have several."""
+    """Return the hosts with several of these vnodes."""
     groups: dict[str, list[DescribedObject]] = {}
     names = set()
     for vnode in vnodes:
@@ -174,7 +174,9 @@ def is_vscatter(place: str, select: str) -> bool:
 
 
 def amounts(values: Values, prefix: str, types: ResourceTypes) -> dict[str, int]:
-    """What a vnode has (`AVAILABLE`) or jobs hold there (`ASSIGNED`) that can be counted; sizes in KiB."""
+    """Return the countable resources of a vnode (`AVAILABLE`), or those held by jobs (`ASSIGNED`); sizes in
+    KiB.
+    """
     found = {}
     for key, text in values.items():
         name = key[len(prefix) :]
@@ -191,7 +193,9 @@ def _working(vnodes: Sequence[DescribedObject], types: ResourceTypes) -> Sequenc
 
 
 def _merge_vnodes(name: str, vnodes: list[DescribedObject], types: ResourceTypes) -> DescribedObject:
-    """One node: the amounts of the vnodes that can be used, and of others what jobs still hold there."""
+    """Merge vnodes to one node: the amounts of usable vnodes, and for other vnodes the amounts still held by
+    jobs.
+    """
     working = _working(vnodes, types)
     usable = [one for one in working if vnode_state(one.values) == "up"]
     available: dict[str, int] = {}
@@ -200,7 +204,7 @@ def _merge_vnodes(name: str, vnodes: list[DescribedObject], types: ResourceTypes
         here = amounts(one.values, ASSIGNED, types)
         for resource, count in here.items():
             assigned[resource] = assigned.get(resource, 0) + count
-        # A host with nothing that can be used keeps its size: it is down, not smaller.
+        # A host without a usable vnode retains its size: it is down, not smaller.
         counts = one in usable or not usable
         for resource, count in amounts(one.values, AVAILABLE, types).items():
             there = count if counts else here.get(resource, 0)

@@ -1,4 +1,4 @@
-"""Writes plans on OpenPBS jobs: `estimated.*`, and comments where we are the scheduler."""
+"""Writes plans on OpenPBS jobs: `estimated.*`, and comments in scheduler mode."""
 
 import logging
 import time
@@ -78,7 +78,7 @@ class OpenPBSJobWriter:
         self.comments = comments
 
     def update_state(self, state: ServerState) -> None:
-        """Forgets subjobs that no longer wait, and arrays that are gone."""
+        """Forget subjobs that no longer wait, and vanished arrays."""
         self._state = state
         for array, starts in list(self._starts.items()):
             for job in [
@@ -90,7 +90,7 @@ class OpenPBSJobWriter:
                 self._written.pop(array, None)
 
     async def write(self, write: AttributeWrite) -> bool:
-        """Writes a plan on a job; False when it is worth another try at once, without a comment."""
+        """Write a plan on a job; return False if it should be written again without a comment."""
         decision = write.decision
         if "[" in decision.job_id:
             return await self._write_on_array(write)
@@ -101,24 +101,26 @@ class OpenPBSJobWriter:
         return await self._send(modify_request(decision.job_id, attributes))
 
     async def comment(self, job: str, text: str) -> None:
-        """Sets the comment; of a subjob none, which has its parent's."""
+        """Set the comment. A subjob has the comment of its parent, so it is skipped."""
         if "[" not in job:
             await self._send(modify_request(job, [Attribute("comment", text)]))
 
     async def clean(self, job: str, writing: WrittenAttributes) -> bool:
-        """Takes our writings off a job; the estimated start becomes 0, which the server shows as unknown."""
+        """Remove the adapter's attributes from a job. The estimated start becomes 0, which the server shows
+        as unknown.
+        """
         gone = [Attribute("comment", operation=Operation.UNSET)] if is_ours(writing.comment) else []
         if writing.planned_start is not None or writing.planned_nodes:
             gone += estimate(None, ())
         if writing.length:
             gone += no_length()
         if gone:
-            self._proved = None  # nothing is looked at again: each removal is answered
+            self._proved = None  # the result is not read back, so each removal needs a reply
             await self._send(modify_request(parent(job), gone))
         return bool(gone)
 
     async def flush(self) -> None:
-        """Waits until the server has done all that was written."""
+        """Wait until the server has processed all writes."""
         if self._unanswered:
             self._unanswered = 0
             async with self._link.borrow() as connection:
@@ -137,7 +139,9 @@ class OpenPBSJobWriter:
         return await self._send(modify_request(array, attributes))
 
     def _length(self, decision: WriteAttributes) -> list[Attribute]:
-        """The predicted length, for a job that has a walltime above it and neither a soft nor a least one."""
+        """Return the attributes for the predicted run time, if the job has a longer walltime and neither a
+        soft nor a minimum one.
+        """
         job = (
             self._state.jobs.get(decision.job_id) if self._lengths and decision.runs_for is not None else None
         )
@@ -166,7 +170,8 @@ class OpenPBSJobWriter:
                 try:
                     await self._request(connection, request)
                 finally:
-                    # Only what the requests took: between them others have the connection, or runs go first.
+                    # Only the time of the requests: in between other tasks have the connection, or runs have
+                    # precedence.
                     ended = time.monotonic()
                     self._spent += ended - began
                     if not self._unanswered:
@@ -180,7 +185,7 @@ class OpenPBSJobWriter:
                     return False
                 _log.error("estimates are not written: it takes a manager's rights (%s)", error)
             else:
-                # Mostly a job that is gone or has just started.
+                # Usually a job that has vanished or has just started.
                 level = logging.DEBUG if error.code in _OVERTAKEN else logging.WARNING
                 _log.log(level, "nothing was written on %s: %s", request.name, error)
         return True

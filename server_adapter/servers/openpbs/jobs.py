@@ -1,4 +1,4 @@
-"""The list of all jobs that are not over: read as a whole, or, where there are many, as far as it changed."""
+"""List of all jobs that have not ended: read completely, or only its changes for a long list."""
 
 import asyncio
 import time
@@ -20,18 +20,18 @@ MANY: Final = 100
 """With this number of jobs or more, each reading requests only states and modification times."""
 
 WHOLE: Final = 300.0
-"""Seconds after which all is read again, whatever the times say."""
+"""Seconds after which everything is read again."""
 
-_SLICE: Final = 5_000  # jobs that are gone through at once
-_SETTLED: Final = 2.0  # seconds after which no job is changed any more in the second of a change
+_SLICE: Final = 5_000  # jobs processed in one slice
+_SETTLED: Final = 2.0  # seconds after a change until no other change can have the same time
 _WANTED: Final = tuple([Attribute(name) for name in JOB_ATTRIBUTES])
 _STAMP: Final = (Attribute("job_state"), Attribute("mtime"))
 
 JOBS: Final = SelectStatusRequest(attributes=(*_WANTED, Attribute("mtime")), extension="S")
-"""All jobs that are not over, arrays as their parents and the subjobs that run."""
+"""All jobs that have not ended: arrays as parents, and running subjobs."""
 
 STAMPS: Final = SelectStatusRequest(attributes=_STAMP, extension="S")
-"""The same, each with no more than its state and when it was last changed."""
+"""The same jobs with only state and modification time."""
 
 ACTIVE_STAMPS: Final = SelectStatusRequest(
     conditions=(Attribute("job_state", "ERSU", operation=Operation.EQ),), attributes=_STAMP, extension="S"
@@ -39,14 +39,14 @@ ACTIVE_STAMPS: Final = SelectStatusRequest(
 """Running, exiting and suspended jobs. A condition that begins with `R` omits suspended jobs."""
 
 _ACTIVE: Final = frozenset("ERSU")
-_NAMED: Final = 50  # jobs described by their names in one partial reading
+_NAMED: Final = 50  # maximum number of jobs described by name in a partial reading
 _GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 
 Describe = Callable[[SelectStatusRequest | StatusRequest], Awaitable[list[DescribedObject]]]
 
 
 def changed_since(moment: int) -> SelectStatusRequest:
-    """The jobs that were changed at the moment or later, in all wanted attributes."""
+    """Request the jobs that were modified since `moment`, with all wanted attributes."""
     condition = Attribute("mtime", str(moment), operation=Operation.GE)
     return SelectStatusRequest(conditions=(condition,), attributes=JOBS.attributes, extension="S")
 
@@ -72,7 +72,7 @@ def described_by_name(names: Iterable[str]) -> StatusRequest:
 
 
 class JobList:
-    """Reads the list one time after the other, by `ask`; what did not change is the same object as before."""
+    """Reads the list by `describe`; unchanged jobs are the same objects as before."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class JobList:
         self._clock = clock
         self._known: dict[str, DescribedObject] = {}
         self._read_whole = float("-inf")
-        self._latest = 0  # the newest time of change that was seen,
+        self._latest = 0  # the newest known modification time,
         self._latest_seen = 0.0  # and when it was first
         self._last_read = 0.0
-        self._complete = False  # whether the last whole reading came to its end
+        self._complete = False  # whether the last full reading was completed
         self._unsettled: set[str] = set()
-        """Jobs described by partial readings: any may have been changed again in the same second."""
+        """Jobs described by partial readings, which may have changed again in the same second."""
 
     async def read(self) -> list[DescribedObject]:
         """Return all current jobs. Raises what `describe` raises; the next reading is then a full one."""
@@ -204,7 +204,7 @@ def _to_describe(
 
 
 async def _in_slices(jobs: Sequence[DescribedObject]) -> AsyncIterator[DescribedObject]:
-    """The jobs, with a turn for others from time to time: 50,000 at once hold the loop for 50 ms."""
+    """Yield the jobs in slices, so that other tasks run: 50,000 jobs would block the loop for 50 ms."""
     for start in range(0, len(jobs), _SLICE):
         for job in jobs[start : start + _SLICE]:
             yield job

@@ -56,8 +56,8 @@ _WORD: Final = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>", re.DOTALL)
 
 
 class OpenPBSQueueRouter:
-    """Looks at routing queues, and has their jobs moved out. ``open_to_move`` opens a connection that waits
-    for an answer as long as a job is being taken.
+    """Reads routing queues, and lets the server move their jobs out. ``open_to_move`` opens a connection with
+    a timeout that covers a whole move.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class OpenPBSQueueRouter:
         return [parse_routed_job(job.name, job.values) for job in jobs]
 
     async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
-        """See `DrainableServer`. A hold replaces the comment by its own, so ours is written behind it."""
+        """See `DrainableServer`. The comment is written after the hold, which sets a comment of its own."""
         async with self._link.borrow() as connection:
             try:
                 await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))

@@ -1,4 +1,4 @@
-"""One reading of the whole server, in wanted attributes and in slices."""
+"""Readings of the server, with wanted attributes and in slices."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ from server_adapter.servers.openpbs.suspended_jobs import jobs_to_resume
 _log = logging.getLogger(__name__)
 
 DEFAULT: Final = "default"
-"""The name of the scheduler that has what no partition names."""
+"""Name of the default scheduler, which has all objects without a partition."""
 
 _OF_LATE: Final = 6 * 3600  # seconds before the first reading
 _NAMED: Final = 50  # maximum number of missing jobs that are requested by name in one reading
@@ -80,7 +80,7 @@ def job_request(name: str, *, history: bool = False) -> StatusRequest:
 
 @dataclass(frozen=True, slots=True)
 class OwnPartition:
-    """The part of the server that one scheduler has: its partition, empty for the default scheduler's."""
+    """The objects of one scheduler: those of its partition, empty for the default scheduler."""
 
     partition: str
     scheduling: bool
@@ -88,7 +88,7 @@ class OwnPartition:
     """See ``scheduling_attributes``."""
 
     def has(self, item: DescribedObject) -> bool:
-        """Whether a queue or vnode is ours."""
+        """Return whether a queue or vnode belongs to this scheduler."""
         named = item.values.get("partition", "")
         return (named or DEFAULT_PARTITION) == (self.partition or DEFAULT_PARTITION)
 
@@ -121,7 +121,7 @@ class OpenPBSReader:
         clock: Callable[[], float] = time.time,
         by_host: bool = True,
     ) -> None:
-        """`by_host`: a host with several vnodes is one node of the plan."""
+        """`by_host`: plan a host with several vnodes as one node."""
         self._link = link
         self._name = name
         self._by_host = by_host
@@ -139,13 +139,13 @@ class OpenPBSReader:
         self.partition = ""
         """The partition of the last reading; empty for the default scheduler."""
         self.queues: frozenset[str] | None = None
-        """Its queues at the last reading; None before the first."""
+        """The queues of the last reading; None before the first."""
         self.hosts = NO_HOSTS
-        """The hosts that are planned as one node each, at the last reading,"""
+        """The hosts planned as one node in the last reading,"""
         self.vnodes: Mapping[str, list[DescribedObject]] = {}
         """and their vnodes then."""
         self.suspended: Mapping[str, Values] = {}
-        """Suspended jobs that wait to be resumed."""
+        """Suspended jobs that wait for a resume."""
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """Return the server's state. A smaller `scope` costs three requests instead of nine; everything but
@@ -184,12 +184,12 @@ class OpenPBSReader:
     async def _state(
         self, objects: _OpenPBSObjects, known: list[DescribedObject], over: list[DescribedObject]
     ) -> ServerState:
-        """Build the state of the known jobs; `over` are those known already to have ended."""
+        """Build the state from the known jobs; `over` are jobs that are known to have ended."""
         ours, queues = objects.ours, objects.queues
         names = frozenset(queue.name for queue in queues)
         there = {node.name for node in objects.vnodes}
         listed = expand_arrays(known)
-        await asyncio.sleep(0)  # here and below: of many jobs each step holds the loop for long enough
+        await asyncio.sleep(0)  # here and below: with many jobs each step is long enough for one slice
         vnodes = self._stuck.without(objects.vnodes, listed)
         hosts = self._hosts(vnodes)
         nodes = hosts.nodes(vnodes)
@@ -203,7 +203,7 @@ class OpenPBSReader:
         jobs = _translate_placements(jobs, hosts)
         await asyncio.sleep(0)
         if self._by_hand is not None:
-            self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
+            self._by_hand.refresh()  # after the jobs: the server logs a run before it shows it
         state: ServerState | None = None
         for built in self._builder.build(server=objects.server, queues=queues, nodes=nodes, jobs=jobs):
             state = built
@@ -321,7 +321,7 @@ class OpenPBSReader:
         return [job for job in late if is_over(job.values)]
 
     async def settings(self) -> list[ObjectSettings]:
-        """What the server says of itself, its queues, schedulers and resources. Raises as `read` does."""
+        """Return the settings of the server, its queues, schedulers and resources. Raises as `read` does."""
         told = [ObjectSettings("server", one.name, one.values) for one in await self._describe(SERVER)]
         told += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
         told += [
@@ -339,12 +339,12 @@ class OpenPBSReader:
 
 
 def _has_exclusive_use(vnode: Values) -> bool:
-    """Whether what a job holds of the vnode depends on the vnode's state."""
+    """Return whether a job's share of the vnode depends on the vnode's state."""
     return is_exclusive(vnode) or vnode.get("sharing", SHARED) != SHARED
 
 
 def _spelled(one: DescribedObject, types: ResourceTypes) -> DescribedObject:
-    """A reservation with the server's names of resources in its selects."""
+    """Return the reservation with the server's spelling of resources in its selects."""
     changed = {
         name: spelled
         for name in ("schedselect", "Resource_List.select")
@@ -354,7 +354,7 @@ def _spelled(one: DescribedObject, types: ResourceTypes) -> DescribedObject:
 
 
 def _translate_placements(found: list[DescribedObject], hosts: Hosts) -> list[DescribedObject]:
-    """With the plan's nodes where the server names vnodes."""
+    """Replace vnodes by planned nodes."""
     if not hosts.members:
         return found
     return [
@@ -366,7 +366,9 @@ def _translate_placements(found: list[DescribedObject], hosts: Hosts) -> list[De
 
 
 def _holds(values: Values, vnodes: Collection[str]) -> bool:
-    """Whether a job of another scheduler's queue runs on our vnodes: they were its before."""
+    """Return whether a job of another scheduler's queue runs on these vnodes, which were that scheduler's
+    before.
+    """
     where = values.get("exec_vnode", "") if values.get("job_state") in _HOLDING else ""
     return bool(where) and any(share.node in vnodes for share in shares(where))
 
@@ -400,9 +402,9 @@ def _bind_queues_to_nodes(
 
 
 def _open_reservation_queues(state: ServerState, begins: Mapping[str, int]) -> ServerState:
-    """Jobs of a reservation are planned from its begin on, though its queue starts nothing before.
+    """Let jobs of a reservation be planned from its begin on, although its queue is not started before.
 
-    A run decision does not rely on that: whether the queue is started is looked at right before the run.
+    A run decision does not rely on this: the check before the run reads whether the queue is started.
     """
     ahead = {name for name in begins if name in state.queues and not state.queues[name].started}
     if not ahead:
@@ -419,8 +421,8 @@ def _open_reservation_queues(state: ServerState, begins: Mapping[str, int]) -> S
 
 
 def _charge_exclusive_jobs(state: ServerState, ours: OwnPartition, whole: Collection[str]) -> ServerState:
-    """Jobs that have their vnodes for themselves hold all of each, those on the vnodes `whole` these; the
-    scheduler's own switch counts, too.
+    """Charge exclusive jobs, and jobs on the vnodes `whole`, with all resources of their vnodes; apply the
+    scheduler's own setting `scheduling`.
     """
     changed = {}
     for name, job in state.jobs.items():

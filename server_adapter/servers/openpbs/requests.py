@@ -1,4 +1,4 @@
-"""Decisions to OpenPBS's batch requests: runs, estimates, comments."""
+"""OpenPBS's batch requests for decisions: runs, estimates, comments."""
 
 from collections.abc import Sequence
 
@@ -16,18 +16,22 @@ _NO_START = "0"  # the server cannot unset a resource of `estimated`; qstat show
 
 
 def run_request(job: str, destination: str, *, asynchronous: bool) -> RunRequest:
-    """The request that starts the job. An asynchronous one is acknowledged before the node has the job."""
+    """Return the request that starts the job. An asynchronous one is acknowledged before the node has the
+    job.
+    """
     code = RequestCode.ASYNC_RUN_JOB_ACK if asynchronous else RequestCode.RUN_JOB
     return RunRequest(code=code, job=job, destination=destination)
 
 
 def walltime_request(job: str, seconds: int) -> ManageRequest:
-    """Sets the walltime of a job that leaves it to its scheduler (`min_walltime`)."""
+    """Return the request that sets the walltime of a job with `min_walltime`."""
     return modify_request(job, [Attribute("Resource_List", clock_time(seconds), "walltime")])
 
 
 def estimate(start: int | None, nodes: Sequence[str]) -> list[Attribute]:
-    """Says when and where a job is planned; without a start, that it has none, and without nodes, none."""
+    """Return the attributes for the planned start and nodes; None removes the start, an empty list
+    the nodes.
+    """
     moment = Attribute(_ESTIMATED, _NO_START if start is None else str(start), "start_time")
     if start is None or not nodes:
         return [moment, Attribute(_ESTIMATED, "", "exec_vnode", Operation.UNSET)]
@@ -52,6 +56,6 @@ def no_length() -> list[Attribute]:
 
 
 def comment_attribute(decision: WriteAttributes) -> Attribute:
-    """The comment for a queued job, or its removal."""
+    """Return the comment of a queued job, or its removal."""
     text = comment(decision)
     return Attribute("comment", text) if text else Attribute("comment", operation=Operation.UNSET)

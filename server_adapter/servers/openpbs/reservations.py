@@ -21,9 +21,9 @@ from server_adapter.openpbs.notation import VnodePiece, exec_vnode, seconds, sel
 from server_adapter.servers.openpbs.facts import OF_QUEUE, shares
 
 SOONEST: Final = 1_893_488_460
-"""`reserve_start` of a reservation that is made from a job, and may begin as soon as it can."""
+"""`reserve_start` of a reservation made from a job, which begins as soon as possible."""
 
-_MOST_TIMES: Final = 400  # of a standing reservation: each is a question to the plan
+_MOST_TIMES: Final = 400  # occurrences of a standing reservation: each is a what-if request to the daemon
 _KEPT: Final = frozenset(
     {
         ReservationState.CONFIRMED,
@@ -74,7 +74,7 @@ def server_reservations(found: Iterable[DescribedObject]) -> dict[str, ServerRes
 
 
 def reservation_queue(name: str) -> str:
-    """The queue of a reservation's jobs: `R12` of `R12.server`."""
+    """Return the queue of a reservation's jobs: `R12` for `R12.server`."""
     return name.partition(".")[0]
 
 
@@ -112,7 +112,9 @@ def pending_reservation(values: Values, usable: Collection[str]) -> PendingReser
 
 
 def outside_queues(pending: PendingReservation) -> PendingReservation:
-    """On vnodes that are no queue's, since its jobs are in a queue of its own; vnodes that it has stay."""
+    """Restrict a reservation to vnodes without a queue, since its jobs have their own queue; assigned vnodes
+    are unchanged.
+    """
     slots = []
     for slot in pending.slots:
         chunks = slot.resources.get("select", "")
@@ -221,8 +223,8 @@ def _degraded(values: Values, usable: frozenset[str], since: int) -> PendingRese
             return PendingReservation((), since=since, problem=words)
         slots.append(slot)
     if not any(slot.resources for slot in slots):
-        return None  # its vnodes are back: the server sees that by itself
-    # As a whole it may be where it is now; a part of it is to go elsewhere.
+        return None  # its vnodes are usable again, which the server notices itself
+    # A whole occurrence may stay on its vnodes; a single unit must move.
     return PendingReservation(
         tuple(slots), queue="" if free else placement_queue(values.get("queue", "")), since=since
     )
@@ -256,11 +258,11 @@ def _mended(values: Values, time: _Occurrence, usable: frozenset[str]) -> Reserv
     return ReservationOccurrence(time.start, resources, resources["select"], staying)
 
 
-# ---- times ------------------------------------------------------------------------------------------
+# ---- occurrences ------------------------------------------------------------------------------------
 
 
 def _times(values: Values) -> list[_Occurrence]:
-    """The times that are left of a reservation that has vnodes."""
+    """Return the remaining occurrences of a reservation with vnodes."""
     start, end = parse_number(values.get("reserve_start")), parse_number(values.get("reserve_end"))
     if start is None or end is None:
         return []
@@ -297,7 +299,7 @@ def _starts(values: Values, start: int) -> list[int]:
 
 
 def recurring(rule: str, start: int, zone: str) -> Iterator[int]:
-    """The times of an iCalendar rule from `start` on, by the clock of the time zone. Raises ValueError."""
+    """Yield the times of an iCalendar rule from `start` on, in its time zone. Raises ValueError."""
     try:
         clock = ZoneInfo(zone)
     except (KeyError, OSError, ValueError) as error:
@@ -342,7 +344,7 @@ def compose_placement(slot: ReservationOccurrence, moved: str) -> str:
 
 
 def _brackets(text: str) -> list[str]:
-    """The parts of `(a+b)++(c)`: `(a+b)`, nothing, `(c)`."""
+    """Split `(a+b)++(c)` into its parts: `(a+b)`, an empty one, `(c)`."""
     found, depth, start = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

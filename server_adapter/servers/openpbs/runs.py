@@ -53,7 +53,7 @@ from server_adapter.servers.openpbs.vnode_capacity import (
 
 _log = logging.getLogger(__name__)
 
-_ONE_BY_ONE: Final = 4  # vnodes asked for singly; of more, all are asked for at once
+_ONE_BY_ONE: Final = 4  # vnodes requested by name; above this number all are requested at once
 _PIPELINED: Final = 8  # decisions that are checked or wait for their replies
 _TOGETHER: Final = 50  # decisions whose jobs are described by one request
 _VIEW_AGE: Final = 0.25  # seconds for which a view is valid
@@ -97,7 +97,7 @@ class PreRunView:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What the last look says of a decision."""
+    """Result of the check of a decision."""
 
     check: RunCheck
     values: Values | None = None
@@ -106,10 +106,10 @@ class _Checked:
 
 
 class OpenPBSStarter:
-    """Asks for runs, on the connection that `borrow` lends.
+    """Requests runs on the connection that `borrow` lends.
 
-    The jobs of all decisions that wait for their turn, and their vnodes, are looked at together: with one
-    look for each decision most of the time of a burst of short jobs goes into waiting for the server.
+    One view covers the jobs and vnodes of all waiting decisions: with a view for each, most of the time of a
+    burst of short jobs would be spent waiting for the server.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class OpenPBSStarter:
         except (ServerUnreachableError, ProtocolError):
             self._latest_view = None
             with suppress(BatchError):
-                async with self._borrow():  # the owner of the connection sees there that it is broken
+                async with self._borrow():  # the owner of the connection notices there that it is broken
                     pass
             raise
         return RunOutcome(True)
@@ -165,7 +165,7 @@ class OpenPBSStarter:
     async def _request_run(
         self, connection: OpenPBSConnection, run: Run, on_request: Callable[[], None]
     ) -> RunOutcome | Awaitable[object]:
-        """Requests a run; returns what its reply is awaited by, or why nothing was requested."""
+        """Request a run; return an awaitable for its reply, or the outcome if nothing was requested."""
         view, shared = await self._view(connection, run)
         found = await self._check(connection, run, view)
         if shared and found.check.verdict is not RunVerdict.RUN:
@@ -234,7 +234,7 @@ class OpenPBSStarter:
     def _spend(
         self, view: PreRunView, values: Values, where: str, nodes: Mapping[str, DescribedObject]
     ) -> None:
-        """The next decisions see what this run takes."""
+        """Count the resources of this run in the view, for the next decisions."""
         place = values.get("Resource_List.place", "free")
         members = self._hosts().members
         whole = bool(values.get("reserve_ID")) or any(
@@ -243,15 +243,15 @@ class OpenPBSStarter:
         view.spend(where, self._hosts().types, whole=whole)
 
     async def _view(self, connection: OpenPBSConnection, run: Run) -> tuple[PreRunView, bool]:
-        """The last look, where it is fresh and shows what this decision needs; else a new one, of all
-        decisions that wait. Whether it was made for another decision, too.
+        """Return a view for this decision: the last one if it is current and sufficient, else a new one for
+        all waiting decisions; and whether it was made for another decision.
         """
         view = self._latest_view
         if view is not None and view.has(run.job_id, self._names(run), time.monotonic()):
             return view, True
         self._latest_view = None
         began = time.monotonic()
-        await asyncio.sleep(0)  # all decisions of a batch have come then
+        await asyncio.sleep(0)  # the other decisions of a batch have arrived then
         others = list(islice(self._waiting.values(), _TOGETHER - 1))
         names = dict.fromkeys(name for one in (run, *others) for name in self._names(one))
         server, jobs, found = await asyncio.gather(
@@ -265,7 +265,7 @@ class OpenPBSStarter:
         return view, False
 
     async def verify_run(self, run: Run) -> RunCheck:
-        """Whether the job runs, or ran, as decided."""
+        """Return whether the job runs, or ran, as decided."""
         async with self._borrow() as connection:
             values = await self._job(connection, run.job_id)
         if values is not None and is_over(values):
@@ -325,7 +325,7 @@ class OpenPBSStarter:
             },
             types=hosts.types,
             free={}
-            if reservation  # of its jobs the server counts nothing
+            if reservation  # the server does not count resources of its jobs
             else {
                 name: remaining_amounts(found, hosts.types, spent.get(name, {}))
                 for name, found in nodes.items()
@@ -357,7 +357,7 @@ class OpenPBSStarter:
         for one in await self._known(connection, found, history=True):
             if one.name in found:
                 found[one.name] = one.values
-        # Of a subjob that waits the server may say what its array says, which has begun (B).
+        # For a waiting subjob the server may return the values of its started array (B).
         waiting = {
             name
             for name, values in found.items()
@@ -381,7 +381,9 @@ class OpenPBSStarter:
             return []
 
     async def _check_reservation_started(self, connection: OpenPBSConnection, queue: str) -> RunCheck:
-        """A reservation starts its queue when it begins, which the server does not see to for a run."""
+        """Check that the reservation has begun: it then starts its queue. The server does not check this for
+        a run.
+        """
         wanted = (Attribute("started"),)
         found = await connection.describe(
             StatusRequest(code=RequestCode.STATUS_QUEUE, name=queue, attributes=wanted)
@@ -391,7 +393,7 @@ class OpenPBSStarter:
         return RunCheck(RunVerdict.BUSY, f"reservation {queue} has not begun")
 
     def _names(self, run: Run) -> list[str]:
-        """The vnodes of the decision's nodes."""
+        """Return the vnodes of the decision's nodes."""
         hosts = self._hosts()
         return [vnode for share in run.shares for vnode in hosts.vnodes(share.node)]
 
@@ -402,7 +404,7 @@ class OpenPBSStarter:
 
 
 async def _vnode(connection: OpenPBSConnection, name: str) -> list[DescribedObject]:
-    """The vnode of this name, all where it is empty; nothing where there is none."""
+    """Return the vnode of this name, or all for an empty name; an empty list for an unknown one."""
     wanted = tuple([Attribute(one) for one in _NODE_ATTRIBUTES])
     try:
         return await connection.describe(

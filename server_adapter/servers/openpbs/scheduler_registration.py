@@ -1,4 +1,4 @@
-"""The scheduler's place: taken, kept over restarts of the server, and given back."""
+"""Registration as scheduler: kept across restarts of the server, and given up at the end."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from server_adapter.openpbs.registration import CycleCommand, Registration, regi
 
 _log = logging.getLogger(__name__)
 
-_REMINDED: Final = 60.0  # seconds between reminders of one and the same trouble
+_REMINDED: Final = 60.0  # seconds between log entries about the same problem
 _ABOUT_JOBS: Final = frozenset({OpenPBSCommand.NEW, OpenPBSCommand.TERM})
 _TROUBLE: Final = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError, TakenError)
 
@@ -47,14 +47,14 @@ class SchedulerRegistration:
         self._request_reading: Callable[[ReadScope], None] = lambda _: None
 
     def barred(self) -> str:
-        """Why nothing may be started: we are not registered. Empty while we are."""
+        """Return the reason against any start: no registration. Empty if registered."""
         if self._registration is not None and self._registration.usable:
             return ""
         return f"the adapter is not registered as scheduler {self._name!r}: {self._lost}"
 
     @asynccontextmanager
     async def borrow(self) -> AsyncIterator[OpenPBSConnection]:
-        """The registered connection for requests. Raises `ServerUnreachableError` without one."""
+        """Lend the registered connection. Raises `ServerUnreachableError` without one."""
         async with self._turn:
             registration = self._registration
             if registration is None or not registration.usable:
@@ -67,13 +67,13 @@ class SchedulerRegistration:
                 registration.end_if_broken()
 
     async def register(self, request_reading: Callable[[ReadScope], None]) -> None:
-        """Registers. Raises what opening connections and `register` raise."""
+        """Register. Raises the errors of opening connections and of `register`."""
         self._request_reading = request_reading
         await self._register()
 
     async def serve(self) -> None:
-        """Answers commands for ever; when the place is lost, takes it again with growing waits."""
-        waits = Backoff(first=0.25, longest=5.0)  # a server that is back is to be found at once
+        """Answer commands forever; register again with backoff after a loss."""
+        waits = Backoff(first=0.25, longest=5.0)  # a restarted server must be noticed quickly
         while True:
             try:
                 if self._registration is None:
@@ -113,8 +113,8 @@ class SchedulerRegistration:
             _log.debug("command %s %s", command.name, command.job)
             if command.code == OpenPBSCommand.QUIT:
                 _log.warning("the server told its scheduler to end; the place is kept, nothing is started")
-            # The server keeps only its last command, so a job may have arrived with the end of another. The
-            # cycle ends at once, so that the next command comes when there is one.
+            # The server stores only its last command, so an arrival may be hidden by an end. The cycle ends
+            # at once, so that the next command can be sent.
             self._request_reading(ReadScope.JOBS if command.code in _ABOUT_JOBS else ReadScope.ALL)
             if command.code == OpenPBSCommand.RUN_JOB:
                 await self._answer_qrun(command)

@@ -1,4 +1,4 @@
-"""An OpenPBS server as the bridge sees it."""
+"""OpenPBS server behind the bridge's interface."""
 
 import contextlib
 import time
@@ -39,7 +39,7 @@ PERMITTED: Final = {
     "adviser": _WRITING,
     "scheduler": _WRITING,
 }
-"""The requests that may leave the plain connection in each mode."""
+"""Requests permitted on the plain connection, by mode."""
 
 _TAKING: Final = 4
 """Timeout of a move, in timeouts of the federation."""
@@ -48,13 +48,13 @@ _VOUCHERS: Final[Mapping[str, Callable[[], OpenPBSCredential]]] = {
     "privileged": OpenPBSVouch,
     "none": OpenPBSAnyPort,
 }
-"""How a connection becomes a user's, by ``server.auth``."""
+"""Credential for the connection of a user, by ``server.auth``."""
 
 _PLACE: Final = READ_ONLY | {
     RequestCode.REGISTER_SCHEDULER,
     RequestCode.RUN_JOB,
     RequestCode.ASYNC_RUN_JOB_ACK,
-    RequestCode.MODIFY_JOB,  # the walltime of a job that leaves it to its scheduler
+    RequestCode.MODIFY_JOB,  # walltime of a job that leaves it to the scheduler
     RequestCode.DEFERRED_SCHEDULER_REPLY,
     RequestCode.CONFIRM_RESERVATION,
     RequestCode.SIGNAL_JOB,
@@ -62,7 +62,7 @@ _PLACE: Final = READ_ONLY | {
 
 
 class OpenPBSServer(ComposedServer):
-    """Reads and writes over a plain connection; as scheduler, runs over a registered one."""
+    """Reads and writes over a plain connection; in scheduler mode, runs over a registered one."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class OpenPBSServer(ComposedServer):
 
     @property
     def listens_on(self) -> int | None:
-        """Commands come over a connection of ours: we listen nowhere."""
+        """None: commands arrive over the adapter's own connection."""
         return None
 
     @property
@@ -147,7 +147,7 @@ class OpenPBSServer(ComposedServer):
         return self.job_writer.comments
 
     async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:
-        """Registers. Raises `TakenError`, `RightsError`."""
+        """Register. Raises `TakenError`, `RightsError`."""
         await self.link.wait_until_up()
         await self.place.register(request_reading)
 
@@ -156,7 +156,7 @@ class OpenPBSServer(ComposedServer):
         await self.place.serve()
 
     def barred(self) -> str:
-        """Why nothing may be started: we are not registered."""
+        """Return the reason against any start: no registration."""
         return self.place.barred()
 
     async def resume_jobs(self) -> None:
@@ -166,7 +166,7 @@ class OpenPBSServer(ComposedServer):
     async def settle_reservation(
         self, name: str, pending: PendingReservation, places: Sequence[OccurrencePlacement]
     ) -> None:
-        """Gives a reservation its vnodes, one bracket for each unit of its select; or refuses it."""
+        """Confirm a reservation with its vnodes, one bracket for each unit of its select; or refuse it."""
         start = pending.begin or 0
         if not places:
             where, said = "null", "PBS_RESV_CONFIRM_FAIL"
@@ -199,12 +199,12 @@ class OpenPBSServer(ComposedServer):
         return compose_placement(slot, moved)
 
     def update_state(self, state: ServerState) -> None:
-        """Takes the newest reading."""
+        """Use the newest reading."""
         self._state = state
         self.job_writer.update_state(state)
 
     async def close(self) -> None:
-        """Gives the place back and says goodbye."""
+        """Give up the registration and disconnect."""
         with contextlib.suppress(BatchError):
             await self.job_writer.flush()
         await self._router.close()

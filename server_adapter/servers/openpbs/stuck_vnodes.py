@@ -14,11 +14,11 @@ from server_adapter.servers.openpbs.facts import is_exclusive, shares
 _log = logging.getLogger(__name__)
 
 _HOLDING: Final = frozenset({"R", "E"})
-_LONG: Final = 60.0  # seconds; for a moment it is so at each end of a job
+_LONG: Final = 60.0  # seconds; it occurs for a moment at each end of a job
 
 
 class StuckVnodes:
-    """Finds them from reading to reading, by `clock`; says so when one is found."""
+    """Detects stuck vnodes over several readings, by `clock`, and logs new ones."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

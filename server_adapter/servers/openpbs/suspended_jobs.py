@@ -1,7 +1,8 @@
-"""Suspended jobs that are to go on: the server leaves it to its scheduler to resume them.
+"""Suspended jobs that wait for a resume by the scheduler.
 
 `qsig -s resume`, and a preemption by pbs_sched, leave a job in state S with the substate 45. While a job is
-suspended the server counts its vnodes as free; the plan counts them as taken, so mostly the room is there.
+suspended, the server counts its vnodes as free and the plan as taken, so they are usually free for the
+resume.
 """
 
 import logging
@@ -35,7 +36,7 @@ BorrowConnection = Callable[[], AbstractAsyncContextManager[OpenPBSConnection]]
 
 
 def jobs_to_resume(jobs: Iterable[DescribedObject]) -> dict[str, Values]:
-    """The suspended jobs that wait for their scheduler to resume them."""
+    """Return the suspended jobs that wait for a resume by the scheduler."""
     return {
         job.name: job.values
         for job in jobs
@@ -44,7 +45,7 @@ def jobs_to_resume(jobs: Iterable[DescribedObject]) -> dict[str, Values]:
 
 
 class Resumer:
-    """Resumes them, on the connection that `borrow` lends; says once why one has to wait."""
+    """Resumes jobs on the connection that `borrow` lends; logs once why a job has to wait."""
 
     def __init__(self, borrow: BorrowConnection) -> None:
         self._borrow = borrow

@@ -35,13 +35,13 @@ from server_adapter.servers.transfer_checks import demand_none_ran, is_array, su
 __all__ = ["OWN", "REQUESTS", "OpenpbsTransferClient", "submission_attributes"]
 
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
-"""What a transfer sends over the adapter's own connection, in the mode `scheduler` alone."""
+"""Requests of a transfer over the adapter's own connection, only in scheduler mode."""
 OWN: Final = READ_ONLY | {RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT}
-"""What leaves over a connection that is the user's."""
+"""Requests permitted on the connection of a user."""
 _HOLD, _USERS = "o", "u"
 _WORDS: Final = "held until the federation lets it start"
 _OF_TORQUE: Final = frozenset({"init_work_dir", "submit_args", "submit_host"})
-"""Attributes that this family does not have; what the first says is the variable PBS_O_WORKDIR, too."""
+"""Attributes unknown to this family; the variable PBS_O_WORKDIR replaces the first."""
 _DEFAULTS: Final[Mapping[str, str]] = {
     "Checkpoint": "u",
     "Join_Path": "n",
@@ -81,8 +81,8 @@ def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attri
 
 
 class OpenpbsTransferClient:
-    """Where jobs are handed over. ``open_as`` opens a connection that is a user's; each step has the
-    adapter's own for itself, so that no run comes between.
+    """Executes transfers. ``open_as`` opens a connection of a user. Each step has the adapter's own
+    connection without other requests in between, so that no run interferes.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class OpenpbsTransferClient:
                     raise
 
     async def delete(self, job: str) -> None:
-        """Deletes it in whatever state it is."""
+        """Delete the job in any state."""
         async with self._link.borrow() as connection:
             try:
                 await _delete(connection, job)
@@ -184,7 +184,7 @@ class OpenpbsTransferClient:
 
 
 async def _withdraw_array(connection: OpenPBSConnection, array: str, *, may_have_run: bool) -> None:
-    """An array is held as a whole, and what of it waits is deleted. Raises JobRunsError where some run."""
+    """Hold the whole array, and delete its waiting subjobs. Raises JobRunsError if some run."""
     try:
         await connection.request(hold_request(RequestCode.HOLD_JOB, array, _HOLD))
         found = await _described(connection, array, (*_LOOKED_AT, *_OF_ARRAYS), subjobs=True)
@@ -255,7 +255,7 @@ def _ran(values: Values | None) -> bool:
 
 
 async def _delete(connection: OpenPBSConnection, *jobs: str) -> None:
-    """As qdel does it: the older request for one job is carried out by 23.06, and not answered."""
+    """Delete jobs like qdel: 23.06 executes the older request for one job without a reply."""
     request = DeleteJobsRequest(jobs=jobs)
     payload = (await connection.request(request)).payload
     for name, code in payload.failed if isinstance(payload, Deletions) else ():
@@ -264,6 +264,8 @@ async def _delete(connection: OpenPBSConnection, *jobs: str) -> None:
 
 
 def _indices(submission: SubmissionFacts) -> str:
-    """A range of one index is refused; one with a step that leads beyond its end is the same."""
+    """Return the index range of an array. A range of one index is refused; a range with a step beyond its end
+    is equivalent.
+    """
     first = int(submission.array.partition("-")[0])
     return submission.array if submission.tasks > 1 else f"{first}-{first + 1}:2"

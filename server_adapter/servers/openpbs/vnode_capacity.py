@@ -1,4 +1,4 @@
-"""The vnodes of a host that is planned as one node: which of them a chunk gets, and what of each."""
+"""Free capacity of vnodes, and the choice of vnodes for a chunk on a host that is planned as one node."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ _NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
 
 class VnodesFullError(ValueError):
-    """The host has room enough, its vnodes have not: worth another try when a job there has ended."""
+    """The host has enough free resources, but no vnode has: a later end of a job may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def usable(vnodes: Iterable[DescribedObject], reservation: str = "") -> list[Des
 
 
 def held_by(texts: Iterable[str], types: ResourceTypes) -> dict[str, dict[str, int]]:
-    """What jobs with these `exec_vnode` hold of each vnode."""
+    """Return the resources of each vnode held by jobs with these `exec_vnode`."""
     found: dict[str, dict[str, int]] = {}
     for text in texts:
         for chunk in parse_or(exec_vnode, text or None, default=_NO_CHUNKS):
@@ -178,7 +178,9 @@ def _less(free: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
 
 
 def takes_vnode(place: str, vnode: Values) -> bool:
-    """Whether a job with this `place` has the vnode to itself, after `is_excl` of the server's scheduler."""
+    """Return whether a job with this `place` takes the whole vnode, like `is_excl` of the server's
+    scheduler.
+    """
     words, sharing = set(place.split(":")), vnode.get("sharing", SHARED)
     if sharing.startswith("force_") or sharing == "ignore_excl":
         return sharing != "ignore_excl"
@@ -188,7 +190,9 @@ def takes_vnode(place: str, vnode: Values) -> bool:
 
 
 def takes_hosts(place: str, vnodes: Iterable[DescribedObject]) -> bool:
-    """Whether a job with this `place` has the host of these vnodes to itself, by its words or by theirs."""
+    """Return whether a job with this `place` takes the whole host, by its request or the vnodes'
+    `sharing`.
+    """
     words = set(place.split(":"))
     sharings = {one.values.get("sharing", SHARED) for one in vnodes}
     return (

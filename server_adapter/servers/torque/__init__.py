@@ -1,1 +1,1 @@
-"""What the bridge needs of a TORQUE server, in TORQUE's words."""
+"""Implementation of the bridge's server interface for TORQUE."""

@@ -1,6 +1,6 @@
-"""Described objects of a TORQUE server to the daemon's facts: one pure function for each kind.
+"""Converts objects of a TORQUE server to the daemon's facts: one pure function for each type.
 
-Only what a plan needs is read. An attribute that cannot be read counts as absent, so that one odd value
+Only attributes that the plan needs are read. A malformed attribute counts as absent, so that one odd value
 never hides an object (protocol document, section 6).
 """
 
@@ -54,7 +54,7 @@ JOB_ATTRIBUTES: Final = (
     "planned_start",
     "planned_nodes",
 )
-"""What we ask of every job, as far as the server knows it."""
+"""Attributes requested for every job, if the server knows them."""
 
 _STATES: Final[Mapping[str, JobLetter]] = {
     "Q": "Q",
@@ -137,7 +137,9 @@ def ending(values: Values) -> Ending:
 
 
 def shares(values: Values) -> tuple[ShareFacts, ...]:
-    """What `exec_host` and `exec_gpus` give a job of each node, in their order. TORQUE counts no memory."""
+    """Return the shares in `exec_host` and `exec_gpus` by node, in their order. TORQUE does not
+    count memory.
+    """
     hosts = parse_or(read.exec_host, values.get("exec_host"), default=_NO_HOSTS)
     gpus: Counter[str] = Counter()
     for part in values.get("exec_gpus", "").split("+"):
@@ -167,7 +169,7 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
 
 
 def queue_facts(name: str, values: Values) -> QueueFacts:
-    """A queue. No job runs in a routing queue, so it counts as stopped, and has destinations."""
+    """Return the facts of a queue. A routing queue executes no jobs: it counts as stopped, and has routes."""
     routes = [route.strip() for route in values.get("route_destinations", "").split(",")]
     executes = values.get("queue_type", "E").lower().startswith("e")
     return QueueFacts(
@@ -205,7 +207,7 @@ def server_facts(values: Values) -> ServerFacts:
 
 
 def array_id(name: str) -> str:
-    """`9[].server` of its sub-job `9[3].server`."""
+    """Return the array of a subjob: `9[].server` for `9[3].server`."""
     head, bracket, rest = name.partition("[")
     return head + "[]" + rest.partition("]")[2] if bracket else ""
 
@@ -218,7 +220,7 @@ def _slot_limit(values: Values) -> int | None:
 
 
 def _extensions(text: str) -> dict[str, str]:
-    """`-W x=NACCESSPOLICY:SINGLEJOB;FLAGS:…` as resources; only the access policy has a plain name."""
+    """Return `-W x=NACCESSPOLICY:SINGLEJOB;FLAGS:…` as resources; only the access policy has a plain name."""
     found = {}
     for item in text.split(";"):
         key, _, value = item.partition(":" if ":" in item else "=")
@@ -254,7 +256,7 @@ def _limits(values: Values) -> dict[str, str]:
 
 
 def is_over(values: Values) -> bool:
-    """Whether a job that the server still lists is complete."""
+    """Return whether a listed job is complete."""
     return values.get("job_state") == "C"
 
 

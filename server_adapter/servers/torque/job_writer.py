@@ -1,4 +1,4 @@
-"""Writes plans on TORQUE jobs: what the server knows and lets us set, found out by asking."""
+"""Writes plans on TORQUE jobs, with the attributes that the server knows and permits."""
 
 import logging
 import time
@@ -46,7 +46,7 @@ class TorqueJobWriter:
         await self._send(modify_request(job, [Attribute("comment", text)]))
 
     async def clean(self, job: str, writing: WrittenAttributes) -> bool:
-        """Takes our writings off a job; whether there were any."""
+        """Remove the adapter's attributes from a job; return whether there were any."""
         gone = [unset("comment")] if is_ours(writing.comment) else []
         if writing.start_time is not None and self._offers.start_time:
             gone.append(unset("start_time"))
@@ -57,7 +57,7 @@ class TorqueJobWriter:
         return bool(gone)
 
     async def write(self, write: AttributeWrite) -> bool:
-        """Writes a plan on a job; False when it is worth another try at once, with fewer attributes."""
+        """Write a plan on a job; return False if it should be written again with fewer attributes."""
         async with self._link.borrow() as connection:
             if self._planned_known is None and write.decision.planned_start is not None:
                 await self._probe_planned(connection, write.decision)
@@ -66,7 +66,7 @@ class TorqueJobWriter:
         return request is None or await self._send(request)
 
     async def _probe_planned(self, connection: TorqueConnection, decision: WriteAttributes) -> None:
-        """Whether the server knows planned_start and planned_nodes shows when they are written."""
+        """Find out by a write whether the server knows planned_start and planned_nodes."""
         request = plan_request(decision, WritableAttributes(comment=False, planned=True))
         assert request is not None
         try:
@@ -79,7 +79,7 @@ class TorqueJobWriter:
             self._planned_known = True
 
     async def _send(self, request: ManageRequest) -> bool:
-        """False when the request is worth another try, with fewer attributes."""
+        """Send a write; return False if it should be repeated with fewer attributes."""
         try:
             async with self._link.borrow() as connection:
                 began = time.monotonic()
@@ -89,7 +89,7 @@ class TorqueJobWriter:
                     self._pace.record(began, time.monotonic())
         except ServerRefusedError as error:
             if error.code not in _NO_RIGHT:
-                # Mostly a job that is gone or has just started.
+                # Usually a job that has vanished or has just started.
                 _log.log(
                     logging.DEBUG if error.code in _OVERTAKEN else logging.WARNING,
                     "nothing was written on %s: %s",

@@ -15,12 +15,12 @@ PERMITTED: dict[str, frozenset[RequestCode]] = {
     "adviser": READ_ONLY | {RequestCode.MODIFY_JOB},
     "scheduler": READ_ONLY | {RequestCode.MODIFY_JOB, RequestCode.RUN_JOB, RequestCode.ASYNC_RUN_JOB},
 }
-"""The requests that may leave in each mode; the connection's encoder refuses all others."""
+"""Permitted requests by mode; the connection refuses to encode others."""
 
 
 class TorqueLink(ServerLink[TorqueConnection]):
-    """The protocol version is found out once, with the first status request, and then kept: a later 15058 is
-    about something else.
+    """Connection to a TORQUE server. The protocol version is detected once, by the first status request: a
+    later 15058 has another cause.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ _HOLD: Final = "o"
 
 
 class TorqueQueueRouter:
-    """Looks at routing queues, and moves their jobs out."""
+    """Reads routing queues, and moves their jobs out."""
 
     def __init__(self, link: TorqueLink, scripts: Path) -> None:
         self._link = link
@@ -68,7 +68,7 @@ class TorqueQueueRouter:
             await _unless_gone(connection, hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def hand_over_routed(self, job: RoutedJob, offer: OfferJob) -> None:
-        """See `DrainableServer`: it is deleted here, once the federation has it."""
+        """See `DrainableServer`. The job is deleted here once the federation has it."""
         number = await offer(job, await asyncio.to_thread(self.read_script, job))
         await self.remove(job.id, GONE.format(number))
 

@@ -1,4 +1,4 @@
-"""One reading of the whole server, in wanted attributes and in slices."""
+"""Readings of the server, with wanted attributes and in slices."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _LONG_LIST_S: Final = 0.2
 _ACTIVE_OR_OVER: Final = "RESC"
 _OVER: Final = "C"
-_SINGLY = 50  # vanished jobs that are asked for one by one; of more, all jobs are asked for again
+_SINGLY = 50  # missing jobs requested by name; above this number all jobs are requested again
 _NODE_ATTRIBUTES = ("state", "np", "properties", "status", "gpus")
 
 SERVER = StatusRequest(code=RequestCode.STATUS_SERVER)
@@ -92,7 +92,7 @@ class TorqueReader:
         if not (scope is ReadScope.ENDS and self._may_select() and await self._update()):
             await self._list_all()
         if self._by_hand is not None:
-            self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
+            self._by_hand.refresh()  # after the jobs: the server logs a run before it shows it
         state: ServerState | None = None
         jobs = list(self._described.values())
         for built in self._builder.build(
@@ -125,7 +125,7 @@ class TorqueReader:
         return self._selects and self._full_took > _LONG_LIST_S and age < self._full_every
 
     async def _update(self) -> bool:
-        """List the jobs that run or have ended; False where the server cannot do that."""
+        """List running and ended jobs; return False if the server does not support this."""
         wanted = self._jobs.names
         request = SelectStatusRequest(
             code=RequestCode.SELECT_STATUS_IN,
@@ -164,9 +164,9 @@ class TorqueReader:
         return True
 
     async def _left_out(self, connection: TorqueConnection, seen: Collection[str]) -> list[DescribedObject]:
-        """Jobs that the last reading showed, that this list lacks, and that are there all the same.
+        """Return jobs of the last reading that are missing in this list although they exist.
 
-        4.2.10 leaves jobs out of its list at times, while it is busy with ends and starts.
+        4.2.10 sometimes omits jobs while it is busy with ends and starts.
         """
         vanished = [name for name in self._builder.living if name not in seen]
         found: list[DescribedObject] = []
@@ -185,7 +185,7 @@ class TorqueReader:
         return found
 
     async def settings(self) -> list[ObjectSettings]:
-        """What the server says of itself and its queues. Raises as `read` does."""
+        """Return the settings of the server and its queues. Raises as `read` does."""
         told = [ObjectSettings("server", one.name, one.values) for one in await self._describe(SERVER)]
         told += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
         return told

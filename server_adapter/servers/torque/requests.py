@@ -12,10 +12,11 @@ from server_adapter.servers.job_requests import modify_request
 
 
 def destination(shares: Sequence[ShareFacts]) -> str:
-    """`node1:ppn=4+node2:ppn=4`, in the order of the shares: the first node is mother superior.
+    """Return the destination of a run: `node1:ppn=4+node2:ppn=4`, in the order of the shares; the first node
+    is mother superior.
 
-    Always explicit: an empty destination lets the server choose, and a node without `ppn` gives one core.
-    Raises ValueError where a share has no core.
+    It is always explicit: with an empty destination the server chooses, and a node without `ppn` gets one
+    core. Raises ValueError for a share without cores.
     """
     if not shares:
         raise ValueError("a run decision without nodes")
@@ -29,20 +30,20 @@ def destination(shares: Sequence[ShareFacts]) -> str:
 
 
 def run_request(run: Run, *, asynchronous: bool) -> RunRequest:
-    """The request that starts the job. An asynchronous one is answered before the node has the job."""
+    """Return the request that starts the job. An asynchronous one is answered before the node has the job."""
     code = RequestCode.ASYNC_RUN_JOB if asynchronous else RequestCode.RUN_JOB
     return RunRequest(code=code, job=run.job_id, destination=destination(run.shares))
 
 
 @dataclass(frozen=True, slots=True)
 class WritableAttributes:
-    """Which attributes are written: those the site wants and the server knows and lets us set."""
+    """Attributes that are written: enabled by the site, and known and permitted by the server."""
 
     comment: bool = True
     start_time: bool = False
     planned: bool = False
     expected: bool = False
-    """`start_time` is the expected start, not the planned one."""
+    """Write the expected start as `start_time` instead of the planned start."""
 
 
 def plan_request(

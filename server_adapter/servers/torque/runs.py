@@ -26,7 +26,7 @@ from server_adapter.torque.node_status import NodeStatus, parse_node
 
 _log = logging.getLogger(__name__)
 
-_ONE_BY_ONE: Final = 4  # nodes asked for singly; of more, all are asked for at once
+_ONE_BY_ONE: Final = 4  # nodes requested by name; above this number all are requested at once
 _VIEW_AGE_S: Final = 0.25  # seconds for which a view of nodes is valid
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
@@ -34,10 +34,10 @@ _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(A
 
 @dataclass(slots=True)
 class _NodeView:
-    """What the server showed a moment ago, for several decisions at once.
+    """Current state of nodes, shared by several decisions.
 
-    Of a job it is not kept: each job is described again right before its run. `nodes` counts the cores of the
-    runs that were requested since.
+    Jobs are not included: each job is described again right before its run. `nodes` includes the cores of
+    runs requested since.
     """
 
     at: float
@@ -77,7 +77,7 @@ class TorqueStarter:
         self._latest_view: _NodeView | None = None
 
     async def verify_run(self, run: Run) -> RunCheck:
-        """Whether the job runs, or ran, as decided."""
+        """Return whether the job runs, or ran, as decided."""
         async with self._borrow() as connection:
             values = await self._job(connection, run.job_id)
         if _ran(run, values):
@@ -113,7 +113,7 @@ class TorqueStarter:
             view, shared = await self._view(connection, run)
             check = await self._check(connection, run, view)
             if view is not self._latest_view and check.verdict is RunVerdict.RUN:
-                continue  # another decision made a newer one, which does not count this run
+                continue  # another decision made a newer view, which does not count this run
             if alone or not shared or check.verdict not in (RunVerdict.BUSY, RunVerdict.REFUSE):
                 break
             alone = True
@@ -148,8 +148,8 @@ class TorqueStarter:
         return check if check.verdict is not RunVerdict.RUN else check_nodes(run, view.nodes)
 
     async def _view(self, connection: TorqueConnection, run: Run) -> tuple[_NodeView, bool]:
-        """The last look, where it is fresh and shows the decision's nodes; else a new one, for all decisions
-        that wait. Whether it was made for another decision.
+        """Return a view for this decision: the last one if it is current and has its nodes, else a new one
+        for all waiting decisions; and whether it was made for another decision.
         """
         async with self._looking:
             view = self._latest_view
@@ -196,7 +196,7 @@ def _living(job: str, values: Values | None) -> JobFacts | None:
 
 
 def _ran(run: Run, values: Values | None) -> bool:
-    """Whether the job is complete already, after a run on the nodes of the decision."""
+    """Return whether the job has already completed a run on the nodes of the decision."""
     if values is None or values.get("job_state") != "C":
         return False
     held = {share.node: share.cpus for share in ending(values).shares}

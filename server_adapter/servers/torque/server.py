@@ -1,4 +1,4 @@
-"""A TORQUE pbs_server as the bridge sees it."""
+"""TORQUE server behind the bridge's interface."""
 
 import asyncio
 import logging
@@ -34,11 +34,11 @@ _SCOPES: Final[Mapping[int, ReadScope]] = {
     SchedulerCommand.TERM: ReadScope.ENDS,
     SchedulerCommand.NEW: ReadScope.JOBS,
 }
-"""What may have changed when the server calls; for every other command, anything."""
+"""Scope of possible changes by command; for other commands, everything."""
 
 
 class TorqueServer(ComposedServer):
-    """Reads and writes over one connection, starts over another, and listens on the scheduler's port."""
+    """Reads and writes over one connection, starts over others, and listens on the scheduler's port."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class TorqueServer(ComposedServer):
                 lifetime=settings.server.renew,
             )
 
-        # Starts have connections of their own: neither a reading nor a comment is before them.
+        # Separate connections for starts, which do not wait for a reading or a comment.
         link, self._starting_links = make_link(), [make_link() for _ in range(_STARTING)]
         query, tell = job_query(), settings.tell
         offers = WritableAttributes(
@@ -93,7 +93,7 @@ class TorqueServer(ComposedServer):
 
     @property
     def listens_on(self) -> int | None:
-        """The scheduler's port, while we listen there."""
+        """The scheduler's port while it is open."""
         return None if self._listener is None else self._listener.port
 
     @property
@@ -102,7 +102,7 @@ class TorqueServer(ComposedServer):
         return self.job_writer.offers.comment
 
     async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:
-        """Listens where the server finds its scheduler. Raises `PortTakenError`."""
+        """Listen on the scheduler's port. Raises `PortTakenError`."""
 
         def on_command(command: SchedulerCall) -> None:
             _log.debug("command %s from %s", command.name, command.peer)
@@ -120,22 +120,22 @@ class TorqueServer(ComposedServer):
         return await self._reader.read(scope if same else ReadScope.ALL)
 
     async def serve_as_scheduler(self) -> None:
-        """The port is ours until we close it."""
+        """Wait forever: the port stays open until `close`."""
         await asyncio.Event().wait()
 
     def barred(self) -> str:
-        """Nothing of the server's makes us wait."""
+        """Empty: the server has no reason against starts."""
         return ""
 
     async def settle_reservation(
         self, name: str, pending: PendingReservation, places: Sequence[OccurrencePlacement]
     ) -> None:
-        """TORQUE has no reservations of its own."""
+        """Raise ValueError: TORQUE has no reservations of its own."""
         del pending, places
         raise ValueError(f"there is no reservation {name} at this server")
 
     def update_state(self, state: ServerState) -> None:
-        """Notes which jobs arrived: each should have come with a call."""
+        """Record arrivals of jobs: the server should have called for each."""
         if self._listener is None:
             return
         known, self._known = self._known, state.jobs.keys()
@@ -146,14 +146,14 @@ class TorqueServer(ComposedServer):
 
     @property
     def uncalled(self) -> str:
-        """That the server does not call us, in words; empty while it does."""
+        """Message about missing calls of the server; empty without any."""
         if self._listener is None or not self._calls.missing:
             return ""
         where, at = self._settings.server.host, self._settings.listen
         return explain(where, at.host, self._listener.port, self._listener.rejected)
 
     async def close(self) -> None:
-        """Stops listening and says goodbye."""
+        """Stop listening and disconnect."""
         if self._listener is not None:
             await self._listener.close()
         for link in self._starting_links:

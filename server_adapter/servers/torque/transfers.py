@@ -45,7 +45,7 @@ REQUESTS: Final = frozenset(
         RequestCode.DELETE_JOB,
     }
 )
-"""What a transfer sends; they may leave in the mode `scheduler` alone."""
+"""Requests of a transfer, permitted only in scheduler mode."""
 _HOLD: Final = "o"
 _DEFAULTS: Final[Mapping[str, str]] = {
     "Checkpoint": "u",
@@ -80,7 +80,9 @@ def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attri
 
 
 class TorqueTransferClient:
-    """Where jobs are handed over; each step has the connection for itself, so that no run comes between."""
+    """Executes transfers. Each step has the connection without other requests in between, so that no run
+    interferes.
+    """
 
     def __init__(self, link: TorqueLink) -> None:
         self._link = link
@@ -128,8 +130,8 @@ class TorqueTransferClient:
         return array_id(first.name) if "job_array_id" in first.values else first.name
 
     async def finish(self, job: str, tasks: int) -> None:
-        """Waits until all jobs of an array are there: the server makes them one after the other. They are on
-        our hold from the first, as a single job is.
+        """Wait until the server has created all jobs of an array, one after the other. They are held from the
+        start, like a single job.
         """
         for _ in range(_LOOKS if tasks else 0):
             async with self._link.borrow() as connection:
@@ -152,7 +154,7 @@ class TorqueTransferClient:
         async with self._link.borrow() as connection:
             names = await _names(connection, job)
         ran = 0
-        for name in names:  # each by itself: others have the connection in between
+        for name in names:  # one at a time: other tasks have the connection in between
             try:
                 await self._withdraw(name, may_have_run=may_have_run)
             except JobRunsError:
@@ -182,7 +184,7 @@ class TorqueTransferClient:
                     raise
 
     async def delete(self, job: str) -> None:
-        """Deletes it in whatever state it is."""
+        """Delete the job in any state."""
         async with self._link.borrow() as connection:
             try:
                 await connection.request(_delete(job))
@@ -195,7 +197,7 @@ class TorqueTransferClient:
 
 
 async def _read_job(connection: TorqueConnection, job: str) -> list[Values]:
-    """What the server says of a job, or of each job of an array."""
+    """Return the values of a job, or of each job of an array."""
     return [one.values for one in await _described(connection, job)]
 
 
