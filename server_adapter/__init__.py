@@ -1,1 +1,1 @@
-"""The bridge between a PBS server and schedd: speaks the server's wire protocol, owns no policy."""
+"""Adapter between a PBS server and schedd: speaks the server's wire protocol, and has no policy."""

@@ -1,4 +1,4 @@
-"""Which family of servers the settings name, and how such a server is to trust us."""
+"""Server family from the settings, and its credentials."""
 
 import os
 import time
@@ -18,7 +18,7 @@ Clock = Callable[[], float]
 
 
 def connector(settings: Settings, clock: Clock = time.time) -> Callable[[AdaptiveRateLimiter], Server]:
-    """What makes the server that the settings name. Raises `SettingsError` for an unknown family."""
+    """Return the factory of the configured server. Raises `SettingsError` for an unknown family."""
     make = _FAMILIES.get(settings.server.family)
     if make is None:
         known = ", ".join(_FAMILIES)
@@ -38,7 +38,7 @@ def torque_credential(server: ServerSettings) -> torque.TorqueCredential:
 
 
 def openpbs_credential(server: ServerSettings) -> openpbs.OpenPBSCredential:
-    """How an OpenPBS server is to trust us, by the settings."""
+    """Return the credential for an OpenPBS server, by the settings."""
     match server.auth:
         case "none":
             return openpbs.OpenPBSAnyPort()

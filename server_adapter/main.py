@@ -30,7 +30,7 @@ EXIT_TROUBLE = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the adapter; returns the exit status."""
+    """Run the adapter; return the exit status."""
     options = make_parser().parse_args(arguments)
     try:
         settings = load_settings(options.config, _overrides(options))
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _check(settings: Settings, token: str) -> None:
-    """One look, which changes nothing at the server or the daemon, in whatever mode."""
+    """Check server and daemon once, in any mode, without changes to either."""
     settings = settings.model_copy(update={"mode": "shadow", "transfers": False})
     server = connector(settings)(AdaptiveRateLimiter(1.0))
     client = DaemonClient(settings.daemon.url, settings.cluster, token=token)
@@ -124,7 +124,7 @@ def _set_up_logging(level: str) -> None:
 
 
 class _Lines(logging.Formatter):
-    """One line for each message, whatever a job's name holds: what does not print is escaped."""
+    """Formats each message as one line: unprintable characters, as in job names, are escaped."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
         text = super().formatMessage(record)
@@ -164,7 +164,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options; packages make its man page of them."""
+    """Return the parser of the command line; packages generate the man page from it."""
     parser = _Parser(
         prog="pbs-adapter",
         description="Joins a pbs_server (TORQUE or OpenPBS) to schedd: events out, decisions in.",

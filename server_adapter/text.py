@@ -18,12 +18,12 @@ _ESCAPED: Final = re.compile(rf"{_RUN.format('+')}({_LOOK})")
 
 
 def is_plain(text: str) -> bool:
-    """Whether bytes, given as their latin-1 text, are the same characters as text."""
+    """Return whether bytes, given as their latin-1 text, are the same characters as text."""
     return text.isascii() and "\\x" not in text and "\0" not in text
 
 
 def decode_text(raw: bytes) -> str:
-    """Any bytes as text; no two byte strings give the same text."""
+    """Convert bytes to text; different bytes give different texts."""
     text = raw.decode("utf-8", "surrogateescape")
     return text if is_plain(text) else _TO_ESCAPE.sub(_escape, text)
 

@@ -1,1 +1,1 @@
-"""What the batch protocols of both families share: errors, layout of requests, sockets, objects."""
+"""Common wire layer of both families: codes, requests, replies, connections, errors, sockets."""

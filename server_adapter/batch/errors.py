@@ -1,14 +1,14 @@
-"""What can go wrong between us and a pbs_server, of whichever family: our typed exceptions."""
+"""Exceptions of the connection to a pbs_server, for both families."""
 
 
 class BatchError(Exception):
-    """Base of all that the wire packages raise on purpose."""
+    """Base of all exceptions of the wire packages."""
 
 
 class ServerRefusedError(BatchError):
-    """The server answered with an error code; `text` is its own explanation, if it gave one.
+    """The server answered with an error code; `text` is its explanation, possibly empty.
 
-    `name` is what its manual calls the code.
+    `name` is the code's name in the server's manual.
     """
 
     def __init__(self, code: int, text: str, action: str, name: str = "") -> None:
@@ -20,16 +20,18 @@ class ServerRefusedError(BatchError):
 
 
 class ProtocolError(BatchError):
-    """The peer sent bytes that are no batch request or reply. The connection cannot be used any further."""
+    """The peer sent bytes that are not a batch request or reply. The connection cannot be used any
+    further.
+    """
 
 
 class ServerUnreachableError(BatchError):
-    """No connection to the server, or it broke, or no answer came in time. Connect again later."""
+    """The server could not be reached, the connection broke, or a reply timed out. Connect again later."""
 
 
 class StaleConnectionError(ServerUnreachableError):
-    """The server refused the connection, not the request: its credential has expired, or the server does not
-    know the connection any more. The request was not carried out; it may be sent again on a new connection.
+    """The server refused the connection, not the request: its credential has expired, or the server no longer
+    knows the connection. The request was not executed; it may be sent again on a new connection.
 
     `code` is the server's.
     """
@@ -48,8 +50,8 @@ class RightsError(BatchError):
 
 
 class TakenError(BatchError):
-    """The scheduler's place is taken, most likely by another scheduler that runs."""
+    """Another process, most likely another scheduler, has the scheduler's role or port."""
 
 
 class RequestForbiddenError(BatchError):
-    """A request that this connection's mode does not permit was stopped before it left."""
+    """A request that the mode of this connection does not permit; it was not sent."""

@@ -13,7 +13,7 @@ PRIVILEGED_PORTS = range(512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a pbs_server listens."""
+    """Address of a pbs_server."""
 
     host: str = "127.0.0.1"
     port: int = 15001
@@ -36,7 +36,7 @@ class _PortBusyError(Exception):
 
 
 async def connect(address: Address, source_port: int | None) -> socket.socket:
-    """A connected socket, from this source port where one is given.
+    """Return a connected socket, with this source port if given.
 
     Raises `ServerUnreachableError`, `RightsError`.
     """

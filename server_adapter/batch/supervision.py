@@ -57,7 +57,7 @@ async def _work_on(
 
 
 class TaskSet:
-    """Tasks that end by themselves, such as one for each connection. Their errors are logged."""
+    """Tasks that end by themselves, such as one task for each connection. Their errors are logged."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""One entry of an attribute list, as it travels: name, resource, value, operator."""
+"""Entries of attribute lists: name, resource, value, operator."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 from server_adapter.text import encode_text, is_plain
 
 REPEATED: Final = ", "
-"""Between the values of attributes that a server sends more than once, as qmgr prints them."""
+"""Separator of the values of repeated attributes, as printed by qmgr."""
 
 
 class Operation(IntEnum):

@@ -14,7 +14,7 @@ _NESTING = 8  # counts of counts: two are enough for any 64-bit value, `1+4` and
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one message may hold: digits of a number, string bytes, list entries, bytes in all."""
+    """Limits of one message: digits of a number, string bytes, list entries, total bytes."""
 
     digits: int = 20
     string_bytes: int = 64 * 1024 * 1024
@@ -26,11 +26,11 @@ DEFAULT_LIMITS = Limits()
 
 
 class Decoder:
-    """Reads values one after the other from `data`, from `position` on.
+    """Reads consecutive values of `data`, from `position` on.
 
-    Raises `DisIncompleteError` when the bytes end inside a value, `DisSyntaxError` or `DisLimitError` when
-    no further bytes can help; `position` then still stands where the value that failed begins. Lists are
-    never allocated ahead of their entries, so memory stays proportional to the bytes at hand.
+    Raises `DisIncompleteError` if the bytes end inside a value, `DisSyntaxError` or `DisLimitError` if
+    further bytes cannot help; `position` is then still at the start of the failed value. Lists are not
+    allocated ahead of their entries, so memory is proportional to the available bytes.
     """
 
     __slots__ = ("data", "limits", "position")

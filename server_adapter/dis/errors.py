@@ -1,8 +1,8 @@
-"""What can be wrong with DIS bytes: they end too early, break the grammar, or exceed a limit."""
+"""Errors in DIS bytes: incomplete, malformed, or beyond a limit."""
 
 
 class DisError(ValueError):
-    """Bytes that are no DIS value. `offset` is the byte where the trouble was met."""
+    """Bytes that are not a DIS value. `offset` is the position of the error."""
 
     def __init__(self, reason: str, offset: int) -> None:
         super().__init__(f"{reason} at byte {offset}")
@@ -11,7 +11,7 @@ class DisError(ValueError):
 
 
 class DisIncompleteError(DisError):
-    """The value goes on after the last byte at hand; with at least `needed` bytes it is worth another try."""
+    """The value continues after the last available byte; with at least `needed` bytes it may be complete."""
 
     def __init__(self, offset: int, needed: int) -> None:
         super().__init__(f"the value needs {needed} bytes or more and they end", offset)
@@ -19,7 +19,7 @@ class DisIncompleteError(DisError):
 
 
 class DisSyntaxError(DisError):
-    """Bytes that no continuation can make legal."""
+    """Malformed bytes, with any continuation."""
 
 
 class DisLimitError(DisError):

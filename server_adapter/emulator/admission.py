@@ -1,6 +1,6 @@
-"""Whether the server takes a submission: values, nodes that could ever fit, limits, access lists.
+"""Admission of submissions: values, feasible nodes, limits, access lists.
 
-Checked in the real server's order, answered with its words; a refused submission still uses up a number.
+The checks have the order and the texts of the real server; a refused submission still uses up a job number.
 """
 
 import re
@@ -22,7 +22,7 @@ RESOURCES = frozenset(
         *("x", "prologue", "epilogue", "gattr", "geometry", "nodeset", "partition", "gres", "tpn"),
     ]
 )
-"""Resources that the server knows; others are refused with 15037."""
+"""Resources known to the server; others are refused with 15037."""
 
 _TIMES = ("walltime", "cput", "pcput")
 _READERS: Mapping[str, Callable[[str], int]] = {
@@ -39,7 +39,7 @@ _MAX_ARRAY = 100_000
 
 
 def check_values(resources: Mapping[str, str]) -> None:
-    """Raises refusals 15016 and 15131 for values that cannot be read, 15037 for unknown resources."""
+    """Raise refusals 15016 and 15131 for malformed values, 15037 for unknown resources."""
     for name, value in resources.items():
         if name not in RESOURCES:
             raise RefusalError(TorqueErrorCode.UNKRESC, f"Unknown resource type  Resource_List.{name}")
@@ -64,9 +64,10 @@ def _check_syntax(nodes: str) -> None:
 
 
 def check_feasible(text: str, nodes: Mapping[str, EmulatedNode]) -> None:
-    """Raises the refusal 15038 when a `+` part of `nodes=` can never fit.
+    """Raise refusal 15038 if a `+` part of `nodes=` can never fit.
 
-    As the real server: each part for itself, so `4+1` passes on four nodes; nodes count whatever their state.
+    Like the real server: each part is checked separately, so `4+1` passes on four nodes; nodes count in any
+    state.
     """
     for part in text.split("+"):
         first, *rest = part.split(":")
@@ -88,7 +89,7 @@ def check_feasible(text: str, nodes: Mapping[str, EmulatedNode]) -> None:
 
 
 def check_queue(queue: Queue, order: JobOrder) -> None:
-    """Raises refusals 15023 and 15007 when the queue does not take this user's jobs."""
+    """Raise refusals 15023 and 15007 if the queue does not accept this user's jobs."""
     where = f"user {order.user}@{order.origin}, queue {queue.name}"
     if not queue.enabled:
         raise refusal(TorqueErrorCode.QUNOENB, f"queue is disabled: {where}")
@@ -98,9 +99,9 @@ def check_queue(queue: Queue, order: JobOrder) -> None:
 
 
 def check_limits(cluster: Cluster, queue: Queue, order: JobOrder, name: str) -> None:
-    """Raises refusals 15048 and 15076 when there are too many jobs; an array counts with all its sub-jobs.
+    """Raise refusals 15048 and 15076 for too many jobs; an array counts with all its subjobs.
 
-    `name` is the id that the job would have had.
+    `name` is the id of the refused job.
     """
     server_most = cluster.attributes.get("max_user_queuable")
     most_here, most_each = queue.attributes.get("max_queuable"), queue.attributes.get("max_user_queuable")
@@ -123,7 +124,7 @@ def check_limits(cluster: Cluster, queue: Queue, order: JobOrder, name: str) -> 
 
 
 def check_queue_capacity(cluster: Cluster, queue: Queue, user: str) -> None:
-    """Raises refusals 15048 and 15076, in few words, when a queue is full for the user."""
+    """Raise refusals 15048 and 15076, with short texts, if a queue is full for the user."""
     here = [job.order.user for job in cluster.live_jobs() if job.queue == queue.name]
     most = queue.attributes.get("max_queuable")
     if most is not None and len(here) >= int(most):
@@ -134,7 +135,7 @@ def check_queue_capacity(cluster: Cluster, queue: Queue, user: str) -> None:
 
 
 def check_amounts(cluster: Cluster, queue: Queue, resources: Mapping[str, str]) -> None:
-    """Raises the refusal 15038 for resources beyond the queue's limits, or the server's where it has none."""
+    """Raise refusal 15038 for resources beyond the limits of the queue, else of the server."""
     for name, value in resources.items():
         for whose, attributes in (("queue", queue.attributes), ("server", cluster.attributes)):
             most = attributes.get(f"resources_max.{name}")
@@ -148,7 +149,7 @@ def check_amounts(cluster: Cluster, queue: Queue, resources: Mapping[str, str]) 
 
 
 def written(name: str, value: str) -> str:
-    """A resource's value as the server shows it: times as `HH:MM:SS`, all others as they came."""
+    """Format a resource's value like the server: times as `HH:MM:SS`, others unchanged."""
     return clock(seconds(value)) if name in _TIMES else value
 
 
@@ -163,7 +164,7 @@ def amount(text: str) -> int:
 
 
 def array_indices(order: JobOrder, cluster: Cluster) -> tuple[int, ...]:
-    """The indices of an array. Raises the refusal 15083."""
+    """Return the indices of an array. Raises refusal 15083."""
     try:
         indices = slots(order.array.partition("%")[0])
     except ValueError:
@@ -177,7 +178,7 @@ def array_indices(order: JobOrder, cluster: Cluster) -> tuple[int, ...]:
 
 
 def array_slot_limit(order: JobOrder, cluster: Cluster) -> int | None:
-    """How many sub-jobs may run at a time: by the request, else by the server. Raises the refusal 15083."""
+    """Return the slot limit of an array: from the request, else from the server. Raises refusal 15083."""
     text = order.array.partition("%")[2]
     most = cluster.attributes.get("max_slot_limit")
     if not text:

@@ -18,7 +18,7 @@ from server_adapter.emulator.trial import EmulatorTrial, emulate
 from server_adapter.emulator.workload import Arrival
 
 _PRINT = partial(print, flush=True)  # flushed, for readers of a pipe
-_POLL_S = 0.2  # real seconds between two looks whether all is over
+_POLL_S = 0.2  # real seconds between two checks for the end
 
 
 async def serve(
@@ -30,9 +30,9 @@ async def serve(
     source: TextIO = sys.stdin,
     print_line: Callable[[str], None] = _PRINT,
 ) -> None:
-    """Runs `emulate` with these options until a signal comes or, with `until_finished`, all jobs are over.
+    """Run `emulate` with these options until a signal comes or, with `until_finished`, all jobs have ended.
 
-    Lines from `source` go to the console. Raises `OSError` when the port is taken.
+    Lines from `source` go to the console. Raises `OSError` if the port is in use.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ def _can_be_awaited(source: TextIO) -> bool:
 
 
 def connection_hints(trial: EmulatorTrial) -> str:
-    """For people: where the server is, and how clients and an adapter find it."""
+    """Return a text with the server's address, and the commands to connect clients and an adapter."""
     server = trial.server
     host, port = trial.address
     cluster = server.cluster

@@ -1,4 +1,4 @@
-"""Words that make a running emulated server misbehave, or pass time; `schedd emulate` reads them."""
+"""Console of a running emulated server: injects faults and moves the clock (`schedd emulate`)."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ Arguments = list[str]
 
 
 class Console:
-    """Carries out one line at a time; the answer is for people."""
+    """Executes one line at a time and returns an answer for people."""
 
     def __init__(self, server: SimulatedServer) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""Requests as client commands write them, with the operators that only qmgr of 6.1 uses."""
+"""Decoding of requests from client commands, including operators that only qmgr of 6.1 sends."""
 
 from server_adapter.dis import Attribute, Decoder, DisSyntaxError, Operation
 

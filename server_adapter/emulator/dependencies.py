@@ -1,4 +1,4 @@
-"""`depend` attributes: what a job waits for, and when that can never come (protocol document, section 6)."""
+"""`depend` attributes: conditions, and whether they are met or impossible (protocol document, section 6)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ AFTER: Final = {
     "afternotok": "beforenotok",
     "afterany": "beforeany",
 }
-"""What the other job shows for each condition."""
+"""The condition shown on the other job."""
 
 BEFORE: Final = {before: after for after, before in AFTER.items()}
-"""The condition that a `before*` makes of its job, which must have an `on` to spend."""
+"""The condition of the job named by a `before*`, which uses up one `on` of that job."""
 
 OF_ARRAYS: Final = {
     "afterstartarray": "after",
@@ -32,7 +32,7 @@ COUNTED: Final = ("on", "synccount")
 
 @dataclass(frozen=True, slots=True)
 class DependencyCondition:
-    """One part of a `depend`: `kind` of `job`. For `on` and `synccount`, `job` is their number."""
+    """One condition: `kind` of `job`. For `on` and `synccount`, `job` is a number."""
 
     kind: str
     job: str
@@ -59,7 +59,7 @@ def parse_depend(text: str) -> tuple[DependencyCondition, ...]:
 
 
 def write_depend(conditions: Iterator[DependencyCondition] | tuple[DependencyCondition, ...]) -> str:
-    """The opposite of `parse_depend`; jobs of one kind stand together."""
+    """Format conditions, the inverse of `parse_depend`, grouped by kind."""
     kinds: dict[str, list[str]] = {}
     for condition in conditions:
         kinds.setdefault(condition.kind, []).append(condition.job)
@@ -67,7 +67,7 @@ def write_depend(conditions: Iterator[DependencyCondition] | tuple[DependencyCon
 
 
 def reverse_condition(condition: DependencyCondition, job: str) -> str | None:
-    """What the other job shows: `beforeok:1.srv`; None where it shows nothing."""
+    """Return the condition shown on the other job, `beforeok:1.srv`, or None."""
     kind = AFTER.get(condition.kind)
     return None if kind is None else f"{kind}:{job}"
 
@@ -123,7 +123,7 @@ def _spend(job: Job, other: Job, kind: str) -> None:
 
 
 def is_met(condition: DependencyCondition, job: Job, jobs: Mapping[str, Job]) -> bool | None:
-    """Whether the condition is fulfilled: True, False (not yet), None (never)."""
+    """Return whether the condition is met: True, False (not yet), None (never)."""
     if condition.kind == "on":
         return False
     if condition.kind in OF_ARRAYS:
@@ -152,7 +152,9 @@ def is_met(condition: DependencyCondition, job: Job, jobs: Mapping[str, Job]) ->
 
 
 def _may_follow_master(job: Job, master: Job, jobs: Mapping[str, Job]) -> bool:
-    """Jobs that are to start together are released one after the other, each when the one before runs."""
+    """Return whether the jobs before this one run: jobs with a common start are released one after
+    the other.
+    """
     if not master.together_released or master.together is None:
         return False
     ahead = master.together[: master.together.index(job.id)]
@@ -160,7 +162,7 @@ def _may_follow_master(job: Job, master: Job, jobs: Mapping[str, Job]) -> bool:
 
 
 def unmet_conditions(job: Job, jobs: Mapping[str, Job]) -> Iterator[tuple[DependencyCondition, bool | None]]:
-    """The conditions of a job that are not fulfilled, with `met`'s answer."""
+    """Yield the unmet conditions of a job, with the result of `is_met`."""
     if job.state in (JobState.RUNNING, JobState.EXITING, JobState.COMPLETE):
         return
     for condition in parse_depend(job.depend):

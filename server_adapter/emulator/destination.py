@@ -1,4 +1,4 @@
-"""Node specifications of RunJob, and how the server finds slots for them (protocol document, section 5)."""
+"""Destinations of RunJob, and the server's choice of slots for them (protocol document, section 5)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,9 @@ from server_adapter.torque.errors import TorqueErrorCode
 
 @dataclass(frozen=True, slots=True)
 class DestinationPart:
-    """One `+` part: `count` nodes with `slots` each, the node called `name` or any with `properties`."""
+    """One `+` part: `count` nodes with `slots` each, either the node `name` or any nodes with
+    `properties`.
+    """
 
     name: str | None
     count: int
@@ -58,10 +60,10 @@ def _part(text: str, nodes: Mapping[str, EmulatedNode]) -> DestinationPart:
 def find_slots(
     parts: Sequence[DestinationPart], nodes: Mapping[str, EmulatedNode]
 ) -> list[tuple[EmulatedNode, int]]:
-    """Nodes and slot counts for all parts, in their order; a node named twice appears once.
+    """Return nodes and slot counts for all parts, in their order; a repeated node appears once.
 
-    Raises 15064 when the parts can never fit these nodes, 15046 when they do not fit now. The job's own
-    request and memory play no part, as in the real server.
+    Raises 15064 if the parts can never fit these nodes, 15046 if they do not fit now. The job's request and
+    memory are not checked, like in the real server.
     """
     wanted: dict[str, int] = {}
     requested = available = 0

@@ -1,4 +1,4 @@
-"""A refusal inside the emulated server: the code and text that the client will get."""
+"""Refusals of the emulated server: code and text for the client."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ from server_adapter.torque.errors import TorqueErrorCode
 
 
 class SubmissionCode(IntEnum):
-    """Codes that only qsub, qalter and qmove meet."""
+    """Codes that occur only for qsub, qalter and qmove."""
 
     MAXUSERQUED = 15076
     ARRAY = 15083
@@ -29,7 +29,7 @@ def refusal(code: TorqueErrorCode | SubmissionCode, detail: str) -> RefusalError
 
 
 def bad_value(name: str) -> RefusalError:
-    """The refusal of a value, with the attribute that it was meant for."""
+    """Return the refusal of a value, with the name of its attribute."""
     return RefusalError(TorqueErrorCode.BADATVAL, f"Illegal attribute or resource value for {name}")
 
 
@@ -63,4 +63,4 @@ TEXTS: dict[IntEnum, str] = {
     SubmissionCode.ALREADY_THERE: "Job is already in destination queue.",
     SubmissionCode.SYNTAX: "Command syntax invalid",
 }
-"""The text of each code, as real servers were seen to send it; a few (15012, 15040, 15056) by the manuals."""
+"""Text of each code as recorded from real servers; a few (15012, 15040, 15056) from the manuals."""

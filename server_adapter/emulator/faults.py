@@ -1,4 +1,4 @@
-"""Misbehaviour on request: refused and returned runs, delays, silence, cut replies."""
+"""Injected faults: refused and returned runs, delays, silence, cut replies."""
 
 import random
 from collections.abc import Collection, Iterable
@@ -12,12 +12,12 @@ FOREVER = 1 << 62
 
 @dataclass(slots=True)
 class Countdown:
-    """Something that happens the next `left` times."""
+    """Countdown of a fault that occurs the next `left` times."""
 
     left: int = 0
 
     def hit(self) -> bool:
-        """Whether it happens now; counts down."""
+        """Return whether the fault occurs now, and count down."""
         if self.left <= 0:
             return False
         self.left -= 1
@@ -64,8 +64,8 @@ class Faults:
         self.returns.left = count
 
     def reject_jobs(self, nodes: Collection[str]) -> None:
-        """The daemons of these nodes refuse every job, as a prologue or an execjob_begin hook does; of no
-        others any more.
+        """Let only the daemons of these nodes refuse every job, like a failing prologue or execjob_begin
+        hook.
         """
         self.rejecting = frozenset(nodes)
 
@@ -87,7 +87,7 @@ class Faults:
         self.delayed = None if requests is None else frozenset(requests)
 
     def fail_jobs(self, rate: float, seed: int = 1) -> None:
-        """Lets this share of jobs end with exit status 1 soon after their start."""
+        """Let this share of jobs end with exit status 1 soon after their start."""
         self.failure_rate = rate
         self._random = random.Random(seed)
 

@@ -73,7 +73,7 @@ class TorqueHandlers:
         }
 
     def answer(self, request: BatchRequest, context: ClientContext) -> bytes:
-        """The reply's bytes; refusals become error replies."""
+        """Return the reply's bytes; a refusal becomes an error reply."""
         handler = self._by_code.get(RequestCode(request.code))
         try:
             if handler is None:

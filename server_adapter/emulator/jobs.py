@@ -1,4 +1,4 @@
-"""A job inside the emulated server, and what its submitter asked for."""
+"""Jobs and submissions of the emulated server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ STATE_NAMES: Mapping[JobState, str] = {
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """How a job's program behaves when it runs: seconds until it ends by itself, and its exit status."""
+    """Behaviour of a job's program: seconds until it ends by itself, and its exit status."""
 
     runtime: float
     exit_status: int = 0
@@ -75,9 +75,9 @@ class JobOrder:
 
 @dataclass(slots=True)
 class Job:
-    """A job's whole state. Times are simulated epoch seconds; `revision` rises with every change.
+    """State of a job. Times are simulated epoch seconds; `revision` increases with every change.
 
-    `holds` also has `l` (array slot limit) and `d` (waits for another job; shown as `s`).
+    `holds` may also have `l` (array slot limit) and `d` (waits for another job; shown as `s`).
     """
 
     id: str
@@ -97,7 +97,7 @@ class Job:
     depend: str = ""  # remaining conditions of the order, and conditions added by other jobs
     together: list[str] | None = None  # jobs that start together with this job, if it has `synccount`
     together_released: bool = False
-    waiters: set[str] = field(default_factory=set)  # ids of jobs that name this one in their `depend`
+    waiters: set[str] = field(default_factory=set)  # ids of jobs with a condition on this job
     array: str | None = None
     index: int | None = None
     held_slots: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -113,9 +113,9 @@ class Job:
     exit_status: int | None = None
     runtime: float | None = None
     delete_requested: bool = False
-    left: float = 0.0  # of a suspended job, the seconds that its program still takes
-    wants_to_go_on: bool = False  # suspended until its scheduler finds room
-    moved: str = ""  # where another server took it
+    left: float = 0.0  # remaining run time of a suspended job in seconds
+    wants_to_go_on: bool = False  # suspended until its scheduler resumes it
+    moved: str = ""  # destination on another server
     run: int = 0  # number of the run, to ignore timers of earlier runs
     revision: int = 0
 
@@ -126,12 +126,12 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether the job is only kept for show."""
+        """Whether the job has ended and is only listed."""
         return self.state is JobState.COMPLETE
 
     @property
     def active(self) -> bool:
-        """Whether the job has begun and is not over."""
+        """Whether the job has started and not ended."""
         return self.state in (JobState.RUNNING, JobState.EXITING, JobState.SUSPENDED)
 
     def touch(self, now: float) -> None:
@@ -147,7 +147,7 @@ class Queue:
     name: str
     attributes: dict[str, str] = field(default_factory=dict)
     modified: float = 0.0
-    used: bool = False  # whether a job of it ever ran
+    used: bool = False  # whether any of its jobs ever ran
 
     @property
     def enabled(self) -> bool:
@@ -156,5 +156,5 @@ class Queue:
 
     @property
     def started(self) -> bool:
-        """Whether its jobs may be started."""
+        """Whether its jobs may start."""
         return self.attributes.get("started", "False") == "True"

@@ -1,4 +1,6 @@
-"""What happens to jobs: start, end, requeue, delete, purge; and time itself (protocol document, 2 and 5)."""
+"""Life cycle of jobs: start, end, requeue, delete, purge; and the simulated time (protocol document,
+2, 5).
+"""
 
 from collections.abc import Iterable
 
@@ -18,7 +20,7 @@ OVER_WALLTIME = -11
 
 
 def advance(cluster: Cluster, now: float) -> None:
-    """Lets the simulated time pass: everything due until `now` happens, each at its own moment."""
+    """Advance the simulated time to `now`, running each timer at its own time."""
     for when, action in cluster.timers.pop_expired(now):
         cluster.now = max(cluster.now, when)
         action()
@@ -26,7 +28,7 @@ def advance(cluster: Cluster, now: float) -> None:
 
 
 def settle(cluster: Cluster, job: Job) -> None:
-    """Puts a job that holds no slots into the state that its holds and its time demand."""
+    """Set the state of a job without slots by its holds and its start time."""
     if job.active or job.finished or job.state is JobState.TRANSIT:
         return
     if job.holds:
@@ -51,9 +53,10 @@ def _wake(cluster: Cluster, job: Job) -> None:
 
 
 def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) -> None:
-    """Starts a job as RunJob does: holds and the job's own request are not looked at.
+    """Start a job like RunJob: holds and the job's own request are not checked.
 
-    Raises refusals 15018 (wrong state), 15004 (stopped queue), 15064, 15046 (nodes), or the faults' own.
+    Raises refusals 15018 (wrong state), 15004 (stopped queue), 15064, 15046 (nodes), or those of injected
+    faults.
     """
     demand_live(job)
     if job.active:
@@ -65,7 +68,7 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     chosen = find_slots(parse_destination(text, cluster.nodes, plain=plain), cluster.nodes)
     if cluster.faults.refuses(job.id):
         raise RefusalError(cluster.faults.refusal_code)
-    # A mom may be dead before the server notices, or it refuses the job.
+    # A mom may be dead before the server notices, or refuse the job.
     reached = all(node.alive for node, _ in chosen)
     reached = reached and not cluster.faults.rejects(node.name for node, _ in chosen)
     if synchronous and not reached:
@@ -127,7 +130,7 @@ def go_on(cluster: Cluster, job: Job) -> None:
 
 
 def _killed_at(cluster: Cluster, job: Job, limit: float) -> float:
-    """When the mother superior ends the job: at its first look at the clock after the limit."""
+    """Return when the mother superior ends the job: at its first poll after the limit."""
     period = cluster.timing.check_poll
     if not period:
         return limit
@@ -191,7 +194,7 @@ def _forget(cluster: Cluster, job: Job, completed: float) -> None:
 
 
 def purge(cluster: Cluster, job: Job) -> None:
-    """Forgets a job altogether."""
+    """Remove a job completely."""
     _release(cluster, job)
     if cluster.jobs.pop(job.id, None) is not None:
         cluster.poke(SchedulerCommand.TERM)
@@ -203,7 +206,7 @@ def purge(cluster: Cluster, job: Job) -> None:
 
 
 def delete(cluster: Cluster, job: Job) -> None:
-    """Qdel. A running job keeps its slots until its program is dead. Raises the refusal 15018."""
+    """Delete a job (qdel). A running job holds its slots until its program is dead. Raises refusal 15018."""
     demand_live(job)
     if not job.active:
         job.delete_requested = True
@@ -229,7 +232,7 @@ def can_requeue(cluster: Cluster, job: Job) -> bool:
 
 
 def requeue(cluster: Cluster, job: Job) -> None:
-    """Qrerun, of a job that `can_requeue`. Raises the refusal 15040."""
+    """Requeue a job that `can_requeue` (qrerun). Raises refusal 15040."""
     if not job.order.rerunnable:
         raise refusal(TorqueErrorCode.NORERUN, f"job {job.id} not rerunnable")
     _release(cluster, job)
@@ -266,7 +269,7 @@ def release_dependents(cluster: Cluster) -> None:
 
 
 def apply_slot_limit(cluster: Cluster, members: Iterable[Job]) -> None:
-    """Keeps no more than the array's slot limit of sub-jobs free of the hold `l`."""
+    """Release subjobs from the hold `l` up to the array's slot limit."""
     live = [job for job in members if not job.finished]
     limit = next((int(job.attributes["slot_limit"]) for job in live if "slot_limit" in job.attributes), None)
     if limit is None:
@@ -291,7 +294,7 @@ def kill(cluster: Cluster, node: EmulatedNode) -> None:
 
 
 def revive(cluster: Cluster, node: EmulatedNode) -> None:
-    """The mom is back, and reports the jobs that have ended meanwhile."""
+    """Restart the node's mom, which reports the jobs that have ended meanwhile."""
     node.alive, node.down = True, False
     node.reported = int(cluster.now)
     for job in [job for job in cluster.live_jobs() if job.active and job.held_slots]:

@@ -1,4 +1,4 @@
-"""The nodes of the simulated cluster: slots, states, what their moms report."""
+"""Nodes of the simulated cluster: slots, states, reports of their moms."""
 
 from dataclasses import dataclass, field
 
@@ -22,10 +22,10 @@ class NodeSpec:
 
 @dataclass(slots=True)
 class EmulatedNode:
-    """A node as the server knows it. `taken` says which job holds each slot.
+    """A node as known to the server. `taken` is the job in each slot.
 
-    `alive` is the truth about the mom, `down` what the server has noticed. `load` and `available` override
-    what the mom reports about load average and free memory (KiB).
+    `alive` is the actual state of the mom, `down` the state known to the server. `load` and `available`
+    override the mom's report of load average and free memory (KiB).
     """
 
     spec: NodeSpec
@@ -75,14 +75,14 @@ class EmulatedNode:
         return ",".join(states)
 
     def assign_slots(self, count: int, job: str) -> tuple[int, ...]:
-        """Gives the lowest free slots to a job."""
+        """Assign the lowest free slots to a job."""
         chosen = tuple([slot for slot in range(self.slots) if slot not in self.taken][:count])
         for slot in chosen:
             self.taken[slot] = job
         return chosen
 
     def release(self, job: str) -> None:
-        """Takes a job's slots back."""
+        """Release a job's slots."""
         for slot in [slot for slot, holder in self.taken.items() if holder == job]:
             del self.taken[slot]
 

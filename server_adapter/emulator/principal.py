@@ -40,11 +40,11 @@ def demand_owner(who: Principal, job: Job) -> None:
 
 
 def demand_live(job: Job) -> None:
-    """Raises the refusal 15018 when the job is ending or over."""
+    """Raise refusal 15018 if the job is ending or has ended."""
     if job.state in (JobState.EXITING, JobState.COMPLETE):
         raise refusal(TorqueErrorCode.BADSTATE, f"invalid state for job - {STATE_NAMES[job.state].upper()}")
 
 
 def is_job_visible(cluster: Cluster, who: Principal, job: Job) -> bool:
-    """Whether a job appears in this user's status replies."""
+    """Return whether this user's status replies include the job."""
     return who.manager or who.user == job.order.user or cluster.attributes.get("query_other_jobs") == "True"

@@ -1,4 +1,4 @@
-"""The emulated TORQUE server: its sessions, the calls to its scheduler, its trqauthd."""
+"""The emulated TORQUE server: sessions, calls to its scheduler, trqauthd."""
 
 import asyncio
 import socket
@@ -79,18 +79,18 @@ class EmulatedServer(SimulatedServer):
         self._calls: set[asyncio.Task[None]] = set()
 
     def enter(self, order: JobOrder) -> str:
-        """Queues the order's job; its id. Raises `RefusalError`."""
+        """Queue the order's job; return its id. Raises `RefusalError`."""
         return submission.submit(self.cluster, order)
 
     async def start(self) -> None:
-        """Opens the port and lets the time run."""
+        """Open the port and start the clock."""
         await super().start()
         if self.auth_socket is not None:
             self._auth = await asyncio.start_unix_server(self._vouch, str(self.auth_socket))
             self.auth_socket.chmod(0o777)  # every user's clients ask here
 
     async def close(self) -> None:
-        """Ends everything; the cluster stays readable."""
+        """Stop everything; the cluster stays readable."""
         await super().close()
         if self._auth is not None:
             self._auth.close()
@@ -99,7 +99,7 @@ class EmulatedServer(SimulatedServer):
         await asyncio.gather(*self._calls, return_exceptions=True)
 
     def hints(self) -> list[str]:
-        """How an adapter and TORQUE's commands reach this server."""
+        """Return commands to connect an adapter and TORQUE's clients."""
         host, port = self.address
         lines = []
         if self.scheduler is not None:
@@ -144,7 +144,7 @@ class EmulatedServer(SimulatedServer):
             connection.close()
 
     async def _follow(self, connection: socket.socket) -> None:
-        """Takes the scheduler's requests on the socket that its command went through (servers up to 3.x)."""
+        """Serve the scheduler's requests on the socket of its command (servers up to 3.x)."""
         reader, writer = await asyncio.open_connection(sock=connection)
         session = TorqueSession(self, self.handlers, reader, writer, trusted=True)
         self.cluster.cycling = True

@@ -1,4 +1,4 @@
-"""One client's connection to the emulated server: trust, framing, and faults on the way back."""
+"""Connection of a client to the emulated server: authentication, framing, and injected faults."""
 
 import asyncio
 import contextlib
@@ -26,9 +26,9 @@ _OLD = 1  # the protocol version of servers up to 3.x
 
 
 class TorqueSession:
-    """Reads requests one by one and answers them. `runs` counts the runs accepted.
+    """Reads requests one by one and answers them. `runs` counts accepted runs.
 
-    `trusted` marks a connection that the server itself has opened, to its scheduler.
+    `trusted` marks a connection that the server itself opened to its scheduler.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TorqueSession:
                 continue
             except DisError:
                 return
-            buffer, needed = b"", 1  # a request behind it is thrown away
+            buffer, needed = b"", 1  # further bytes are discarded
             if frame.version != self._version:
                 if self._version != _OLD:
                     continue  # silence, as 4.x and 6.x

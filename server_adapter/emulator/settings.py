@@ -1,4 +1,4 @@
-"""The attributes of server and queues: which there are, their kinds, and their order in status replies."""
+"""Attributes of server and queues: names, types, and their order in status replies."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ TEXTS = frozenset(
 )
 SETTABLE = BOOLEANS | NUMBERS | TEXTS
 
-# As real servers list them; what the server itself adds stands between, see `render`.
+# In the order of real servers; `status_attributes` inserts the server's own attributes.
 _SERVER = [
     *("server_state", "scheduling", "max_running", "max_user_run", "max_group_run", "total_jobs"),
     *("state_count", "acl_host_enable", "acl_hosts", "acl_user_enable", "acl_users", "managers", "operators"),

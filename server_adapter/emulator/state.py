@@ -1,4 +1,4 @@
-"""The emulated server's memory, without input or output: jobs, queues, nodes, attributes, time."""
+"""State of the emulated server, without I/O: jobs, queues, nodes, attributes, time."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -21,12 +21,12 @@ _EXIT = re.compile(r"\bexit\s+(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long things take, in simulated seconds."""
+    """Durations in simulated seconds."""
 
     obit: float = 0.2  # from a job's end until its slots are free
     kill: float = 2.0  # from a deletion until the program is dead
     refused: float = 0.3  # from an asynchronous run until its refusal by the mom
-    check_poll: float = 45.0  # between two looks of a mom at its jobs' wall time; 0: killed at once
+    check_poll: float = 45.0  # between two checks of walltimes by a mom; 0: killed at once
     report: float = 45.0  # between two reports of a mom
     node_check: float = 150.0  # from a mom's death until the server notices
 
@@ -81,7 +81,7 @@ class Cluster:
 
     @property
     def scheduling(self) -> bool:
-        """Whether the server calls its scheduler at all."""
+        """Whether the server calls its scheduler."""
         return self.attributes.get("scheduling") == "True"
 
     @property
@@ -116,41 +116,41 @@ class Cluster:
         return command
 
     def job(self, name: str) -> Job:
-        """The job of that id; a bare number means this server's. Raises the refusal 15001."""
+        """Return the job of that id; a bare number refers to this server. Raises refusal 15001."""
         job = self.jobs.get(name) or self.jobs.get(f"{name}.{self.server}")
         if job is None:
             raise RefusalError(TorqueErrorCode.UNKJOBID)
         return job
 
     def array(self, name: str) -> list[Job]:
-        """The sub-jobs of an array `9[].srv`. Raises the refusal 15001."""
+        """Return the subjobs of an array `9[].srv`. Raises refusal 15001."""
         members = self.arrays.get(name)
         if not members:
             raise RefusalError(TorqueErrorCode.UNKJOBID)
         return list(members.values())
 
     def named(self, name: str) -> list[Job]:
-        """The jobs that a request's id means: one, or all sub-jobs of an array."""
+        """Return the jobs of a request's id: one, or all subjobs of an array."""
         if "[]" in name:
             return self.array(name if "." in name else f"{name}.{self.server}")
         return [self.job(name)]
 
     def queue(self, name: str) -> Queue:
-        """A queue. Raises the refusal 15020."""
+        """Return a queue. Raises refusal 15020."""
         queue = self.queues.get(name)
         if queue is None:
             raise RefusalError(TorqueErrorCode.UNKQUE)
         return queue
 
     def node(self, name: str) -> EmulatedNode:
-        """A node. Raises the refusal 15064."""
+        """Return a node. Raises refusal 15064."""
         node = self.nodes.get(name)
         if node is None:
             raise refusal(TorqueErrorCode.UNKNODE, "cannot locate specified node")
         return node
 
     def live_jobs(self) -> Iterator[Job]:
-        """Jobs that are not finished."""
+        """Yield unfinished jobs."""
         return (job for job in self.jobs.values() if not job.finished)
 
 
@@ -164,7 +164,7 @@ def new_cluster(
     timing: Timing = Timing(),
     outcome: Callable[[JobOrder], JobOutcome] = usual_outcome,
 ) -> Cluster:
-    """A server with free nodes, empty queues (default wall time one hour) and scheduling off.
+    """Return a server with free nodes, empty queues (default walltime one hour) and scheduling off.
 
     Raises `KeyError` for a version that is not emulated.
     """

@@ -1,4 +1,4 @@
-"""New jobs: a submission's attributes become an order, then jobs (protocol document, sections 5 and 6)."""
+"""Submission of jobs: from a request's attributes to an order, then to jobs (protocol document, 5 and 6)."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ _DEFAULTS = {
 
 
 def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script: str = "") -> JobOrder:
-    """The order in a QueueJob request. Raises refusals 15016 and 15037."""
+    """Return the order in a QueueJob request. Raises refusals 15016 and 15037."""
     resources: dict[str, str] = {}
     plain: dict[str, str] = {}
     for entry in attributes:
@@ -61,13 +61,13 @@ def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script
 
 
 def next_id(cluster: Cluster) -> str:
-    """Takes the next job number."""
+    """Return the next job id."""
     number, cluster.next_number = cluster.next_number, cluster.next_number + 1
     return f"{number}.{cluster.server}"
 
 
 def check(cluster: Cluster, order: JobOrder, name: str, *, by_root: bool = False) -> Queue:
-    """The queue that takes the order as the job `name`.
+    """Return the queue that accepts the order as the job `name`.
 
     Raises refusals 15007, 15016, 15020, 15023, 15025, 15037, 15038, 15048, 15056, 15076, 15083, 15131.
     """
@@ -95,7 +95,7 @@ def check(cluster: Cluster, order: JobOrder, name: str, *, by_root: bool = False
 
 
 def submit(cluster: Cluster, order: JobOrder, name: str | None = None) -> str:
-    """Queues the order's job, or its array's sub-jobs; returns the id, `7[].srv` for an array."""
+    """Queue the order's job, or its array's subjobs; return the id, `7[].srv` for an array."""
     name = name or next_id(cluster)
     queue = check(cluster, order, name)
     resources = with_defaults(cluster, order, queue)
@@ -184,7 +184,7 @@ def _count_nodes(resources: dict[str, str]) -> None:
 
 
 def node_count(nodes: str) -> int:
-    """The nodes that a `nodes=` request names: `2:ppn=2+1:big` is 3."""
+    """Return the number of nodes in a `nodes=` request: `2:ppn=2+1:big` is 3."""
     total = 0
     for part in nodes.split("+"):
         first = part.split(":")[0]

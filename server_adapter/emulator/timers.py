@@ -8,7 +8,7 @@ Action = Callable[[], None]
 
 
 class Timers:
-    """Actions by due time; equal times keep their order."""
+    """Actions in order of their times; equal times keep their order."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Action]] = []
@@ -20,7 +20,7 @@ class Timers:
 
     @property
     def next(self) -> float | None:
-        """When the first action is due."""
+        """Return the time of the first action, or None."""
         return self._heap[0][0] if self._heap else None
 
     def pop_expired(self, now: float) -> Iterator[tuple[float, Action]]:

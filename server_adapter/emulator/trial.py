@@ -1,4 +1,4 @@
-"""An emulated server with its workload, to be started and ended in one line: for demos and tests."""
+"""An emulated server with its workload as a context manager, for demos and tests."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -41,10 +41,10 @@ class TrialSummary:
 
 
 class EmulatorTrial:
-    """A running emulated server and the workload that goes into it.
+    """A running emulated server and its workload.
 
-    `now` is the server's simulated clock as a function: give it to an adapter as its `clock` when time is
-    scaled, since both must agree about the time. `address` is what the adapter connects to.
+    `now` is the server's simulated clock as a function: with scaled time, pass it to an adapter as its
+    `clock`, since both must have the same time. `address` is the address for the adapter.
     """
 
     def __init__(self, server: SimulatedServer, feed: WorkloadFeed) -> None:
@@ -57,7 +57,7 @@ class EmulatorTrial:
         self._fates["ended" if started else "deleted"] += 1
 
     def begin(self) -> None:
-        """Lets the workload begin now."""
+        """Start the workload."""
         self.server.catch_up()
         self.feed.begin = self.server.cluster.now
         self.feed.start()
@@ -74,11 +74,11 @@ class EmulatorTrial:
 
     @property
     def finished(self) -> bool:
-        """Whether the last job has arrived, and none waits or runs."""
+        """Whether the last job has arrived, and no job waits or runs."""
         return self.feed.finished
 
     async def until_finished(self, limit: float) -> TrialSummary:
-        """Waits for the end of all jobs. Raises `TimeoutError` after `limit` real seconds."""
+        """Wait for the end of all jobs. Raises `TimeoutError` after `limit` real seconds."""
         await self.server.until(lambda: self.finished, limit)
         return self.summary()
 

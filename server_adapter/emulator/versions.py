@@ -81,7 +81,7 @@ JOB_NAMES = frozenset(JOB_RANK) - {"array_slot_limit", "Walltime"} | frozenset(
         *("checkpoint_time", "checkpoint_restart_status", "cpuset_string", "memset_string"),
     ]
 )
-"""The job attributes that a status request may name, in one version or another."""
+"""Job attributes permitted in a status request of some version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Version:
     descending: bool  # a job's slots on a node, the highest first
     sorted_resources: bool
     job_extras: tuple[str, ...]  # attributes that not all versions show
-    job_unknown: frozenset[str]  # attributes that this version cannot be asked for
+    job_unknown: frozenset[str]  # attributes that a request of this version may not name
     server_only: tuple[tuple[str, str], ...]
     server_lacks: tuple[str, ...]
     hidden_limit_hold: bool  # the hold by an array's slot limit has no letter

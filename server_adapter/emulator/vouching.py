@@ -1,7 +1,7 @@
-"""An emulated trqauthd: vouches for clients through its UNIX socket (protocol document, section 3).
+"""An emulated trqauthd: authenticates clients through its UNIX socket (protocol document, section 3).
 
-Clients first ask which server is active (`2|`), and get `0|9|localhost|15001|`; then each connection of
-theirs is vouched for: `1|9|localhost|15001|1|4|root|17788|37615|` gets `0|0||`.
+Clients first request the active server (`2|`), and get `0|9|localhost|15001|`; then each of their connections
+is authenticated: `1|9|localhost|15001|1|4|root|17788|37615|` gets `0|0||`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _PATIENCE = 10.0
 
 
 class Vouchers(dict[int, str]):
-    """The user of each source port that was vouched for, and the age of that word."""
+    """User of each authenticated source port, with the age of the authentication."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ async def answer_question(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
-    """Answers one question, notes in `vouched` the user of a port. `server` is the server's name and port."""
+    """Answer one request; record the user of a port in `vouched`. `server` is the server's name and port."""
     answer = _REFUSED
     with contextlib.suppress(
         OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError

@@ -1,4 +1,4 @@
-"""Jobs that arrive by themselves: a list of arrivals, submitted at their simulated moments."""
+"""Workloads: a list of arrivals, submitted at their simulated times."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from server_adapter.torque.notation import kib, seconds
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An order and when it comes: simulated seconds after the workload's begin."""
+    """An order and its arrival: simulated seconds after the start of the workload."""
 
     at: float
     order: JobOrder
@@ -21,10 +21,10 @@ class Arrival:
 
 @dataclass(slots=True)
 class WorkloadFeed:
-    """A workload on its way into a cluster, through `enter`.
+    """Submits a workload to a cluster, through `enter`. `refused` has the texts of refused submissions.
 
-    `refused` has the texts of submissions that the server refused. `start` plans the first arrival; each
-    plans the next, so that a long log costs no more than a short one.
+    `start` schedules the first arrival; each schedules the next, so that a long log costs no more than a
+    short one.
     """
 
     cluster: Cluster
@@ -52,15 +52,13 @@ class WorkloadFeed:
 
     @property
     def finished(self) -> bool:
-        """Whether the last arrival has come, and no job waits or runs any more."""
+        """Whether the last job has arrived, and no job waits or runs."""
         return self.ended and not any(True for _ in self.cluster.live_jobs())
 
 
 def in_order(arrivals: Iterable[Arrival], *, compress: float = 1.0) -> list[Arrival]:
-    """The arrivals by time, the first at 0.
-
-    With `compress`, gaps, run times and wall times are that many times shorter (wall times at least 1 s), so
-    that a long log is over soon although the clock runs at its own pace.
+    """Return the arrivals by time, the first at 0. With `compress`, gaps, run times and walltimes are divided
+    by that factor (walltimes are at least 1 s), so that a long log ends soon at an unscaled clock.
     """
     found = sorted(arrivals, key=lambda arrival: arrival.at)
     first = found[0].at if found else 0.0
@@ -95,9 +93,8 @@ def make_order(
     nodes: str = "",
     exit_status: int = 0,
 ) -> JobOrder:
-    """A job as logs describe it: `cores` anywhere, which becomes full nodes of `node_cores` and a rest.
-
-    `nodes`, where the log has it, is taken as it stands. Seconds; memory in KiB, 0 for none.
+    """Return a job from the fields of a log: `cores` anywhere, converted to full nodes of `node_cores` and a
+    remainder. `nodes`, if the log has it, is used unchanged. Seconds; memory in KiB, 0 for none.
     """
     full, rest = divmod(cores, node_cores)
     parts = [f"{full}:ppn={node_cores}"] if full else []

@@ -1,4 +1,4 @@
-"""OpenPBS's batch protocol: packets, requests, replies in parts, a connection, the scheduler's place."""
+"""OpenPBS's batch protocol: packets, requests, replies in parts, connection, scheduler registration."""
 
 from server_adapter.batch.codes import ObjectType, RequestCode
 from server_adapter.openpbs.codes import READ_ONLY, OpenPBSCommand, OpenPBSErrorCode

@@ -1,4 +1,4 @@
-"""The numbers of OpenPBS's batch protocol: requests, object types, commands to a scheduler, error codes."""
+"""Numbers of OpenPBS's batch protocol: kinds of requests, commands to a scheduler, error codes."""
 
 from enum import IntEnum
 
@@ -33,7 +33,7 @@ READ_ONLY = STATUS | frozenset(
         RequestCode.DISCONNECT,
     }
 )
-"""The requests that change nothing at the server: all that shadow mode may send."""
+"""Requests without a change on the server: the only requests of shadow mode."""
 
 
 class OpenPBSCommand(IntEnum):
@@ -77,7 +77,7 @@ class ReservationState(IntEnum):
 
 
 class OpenPBSErrorCode(IntEnum):
-    """Error codes that mean something to us, named as the server's manual names them."""
+    """Known error codes, by their names in the server's manual."""
 
     NONE = 0
     UNKJOBID = 15001
@@ -150,7 +150,7 @@ ABOUT_CONNECTION = frozenset(
         OpenPBSErrorCode.DISPROTO,
     }
 )
-"""Refusals of the connection or its credential, whatever was requested: only a new connection helps."""
+"""Refusals of the connection or its credential: only a new connection helps."""
 
 
 def code_name(code: int) -> str:
@@ -162,6 +162,6 @@ def code_name(code: int) -> str:
 
 
 def refusal_error(code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
-    """The error for a request that the server refused with this code and text."""
+    """Return the error for a request refused with this code and text."""
     error = StaleConnectionError if code in ABOUT_CONNECTION else ServerRefusedError
     return error(code, text.strip(), action, code_name(code))

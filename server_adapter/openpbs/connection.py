@@ -1,4 +1,4 @@
-"""One connection to an OpenPBS server: one request at a time, timeouts, typed errors."""
+"""Connection to an OpenPBS server: pipelined requests, timeouts, typed errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -31,7 +31,9 @@ Out = TypeVar("Out")
 
 
 class _ReplyTurn:
-    """Place of a request in the order of replies; `over` is set when its reply was read, or will not come."""
+    """Position of a request in the order of replies; `over` is set once its reply was read or cannot
+    arrive.
+    """
 
     def __init__(self, request: BatchRequest, before: "_ReplyTurn | None") -> None:
         self.request = request
@@ -67,7 +69,8 @@ class OpenPBSConnection(BatchConnection):
         return super().usable and not self._reader.at_eof()
 
     async def request(self, request: BatchRequest) -> Reply:
-        """Sends a request and returns the reply; a success at once where none is ever sent (23 and 96).
+        """Send a request and return the reply; for a request without a reply (23 and 96) an immediate
+        success.
 
         Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
         `StaleConnectionError`, `ServerUnreachableError`, `ProtocolError`.
@@ -95,9 +98,9 @@ class OpenPBSConnection(BatchConnection):
     async def describe(
         self, request: StatusRequest | SelectStatusRequest, wanted: Collection[str] | None = None
     ) -> list[DescribedObject]:
-        """Sends a status or select-status request and returns the objects, with their `wanted` attributes.
+        """Send a status or select-status request; return the objects with their `wanted` attributes.
 
-        Decodes part by part, and lets others run in between. Raises as `request` does.
+        Decodes part by part, so that other tasks run in between. Raises as `request` does.
         """
         names = wanted
         if names is None and request.attributes:
@@ -127,7 +130,7 @@ class OpenPBSConnection(BatchConnection):
             raise ServerUnreachableError(f"the connection to pbs_server broke: {error!r}") from error
 
     async def receive(self) -> bytes:
-        """The next packet that the server sends by itself, whenever that is.
+        """Wait without a timeout for the next packet that the server sends by itself.
 
         Raises `ServerUnreachableError`, `ProtocolError`.
         """
@@ -168,7 +171,7 @@ class OpenPBSConnection(BatchConnection):
         return turn
 
     async def _receive(self, turn: _ReplyTurn, read: Callable[[], Awaitable[Out]]) -> Out:
-        """Reads the reply to a request, once those to the requests before it were read."""
+        """Read the reply to a request, after the replies to all earlier requests."""
         with self._broken_by_errors(turn.request):
             try:
                 async with asyncio.timeout(self._timeout):

@@ -1,4 +1,4 @@
-"""Ways to be trusted by an OpenPBS server: vouching, a privileged port, munge (protocol document, 3)."""
+"""Authentication at an OpenPBS server: second connection, privileged port, munge (protocol document, 3)."""
 
 import asyncio
 import grp
@@ -45,7 +45,7 @@ class OpenPBSAnyPort:
 
 @dataclass(frozen=True, slots=True)
 class OpenPBSVouch:
-    """Root vouches, from a privileged port, for a connection from any port, as `pbs_iff` does.
+    """Root authenticates a connection from any port by a second one from a privileged port, like `pbs_iff`.
 
     The server then knows the connection as `user`'s.
     """
@@ -66,9 +66,10 @@ class OpenPBSVouch:
 
 @dataclass(frozen=True, slots=True)
 class OpenPBSPrivilegedPort:
-    """A source port below 1024 that vouches for itself: the server then takes us for another server.
+    """A source port below 1024 that authenticates itself: the server then treats the client as another
+    server.
 
-    It has all rights, among them to set attributes that only servers and schedulers may set.
+    It has all rights, including attributes reserved to servers and schedulers.
     """
 
     async def connect(self, address: Address, user: str) -> socket.socket:
@@ -84,9 +85,9 @@ class OpenPBSPrivilegedPort:
 
 @dataclass(frozen=True, slots=True)
 class Munge:
-    """A munge credential of the user that we run as; the server must name munge among its methods.
+    """A munge credential of this process's user; munge must be among the server's methods.
 
-    `command` makes the credential from its input, as `munge` does.
+    `command` makes the credential from its input, like `munge`.
     """
 
     command: Sequence[str] = ("munge",)
@@ -130,7 +131,7 @@ class Munge:
 
 
 async def _request(connection: socket.socket, request: BatchRequest, user: str) -> None:
-    """One request and its reply, before the connection has streams."""
+    """Send one request and check its reply, before the connection has streams."""
     answer = await _exchange(connection, encode_packet(encode_request(request, user=user)))
     try:
         reply = decode_reply(answer.body)

@@ -1,4 +1,4 @@
-"""Packets: every message of OpenPBS travels in one (protocol document, section 2)."""
+"""Packets, the frames of all OpenPBS messages (protocol document, section 2)."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,11 +8,11 @@ from server_adapter.dis import DEFAULT_LIMITS, DisLimitError, DisSyntaxError, Li
 
 _MAGIC: Final = b"PKTV1\0"
 HEADER: Final = len(_MAGIC) + 1 + 4
-"""Bytes before the body: the magic, the kind, the body's length as four bytes, the first one highest."""
+"""Size of a packet's header: magic, kind, and the body's length as four big-endian bytes."""
 
 
 class PacketKind(IntEnum):
-    """What a packet carries. Outside a handshake servers leave this byte as they find it: ignore it there."""
+    """Kind of a packet's content. Outside a handshake servers leave the byte undefined: ignore it there."""
 
     DATA = 0
     TOKEN = 1
@@ -22,7 +22,7 @@ class PacketKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One packet; `kind` as it came, whatever that means."""
+    """One packet; `kind` is unchecked."""
 
     kind: int
     body: bytes
@@ -48,11 +48,11 @@ class PacketSplitter:
 
     @property
     def pending(self) -> int:
-        """Bytes of a packet that is not whole yet."""
+        """Number of bytes of an incomplete packet."""
         return self._have
 
     def feed(self, chunk: bytes) -> list[Packet]:
-        """The packets that this chunk completes."""
+        """Return the packets completed by this chunk."""
         self._chunks.append(chunk)
         self._have += len(chunk)
         if self._have < self._need:

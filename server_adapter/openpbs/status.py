@@ -1,4 +1,4 @@
-"""Status replies, which arrive in parts of some hundred objects: wanted attributes as plain text."""
+"""Decoding of status replies, which arrive in parts of some hundred objects."""
 
 from collections.abc import Collection
 
@@ -21,7 +21,7 @@ class OpenPBSStatusDecoder:
         self.reply: Reply | None = None
 
     def feed(self, body: bytes) -> list[DescribedObject]:
-        """The objects of one packet. Raises `DisError` for bytes that are no reply."""
+        """Return the objects of one packet. Raises `DisError` for bytes that are not a reply."""
         decoder = Decoder(body, 0, self._limits)
         head = decode_reply_head(decoder)
         self.done = not head.more

@@ -9,7 +9,7 @@ __all__ = ["demand_none_ran", "is_array", "submission_fault"]
 
 
 def is_array(job: str) -> bool:
-    """Return whether the id is that of an array: `7[].server`."""
+    """Return whether the id belongs to an array: `7[].server`."""
     return "[]" in job
 
 

@@ -1,4 +1,4 @@
-"""TORQUE's batch protocol: requests, replies, a connection, the scheduler's port (protocol document)."""
+"""TORQUE's batch protocol: requests, replies, connection, the scheduler's port (protocol document)."""
 
 from server_adapter.batch.codes import ObjectType, RequestCode
 from server_adapter.batch.errors import (

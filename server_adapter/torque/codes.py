@@ -1,4 +1,4 @@
-"""The numbers of the batch protocol: requests, object types, manager commands, scheduler commands."""
+"""Numbers of TORQUE's batch protocol: kinds of requests, scheduler commands."""
 
 from enum import IntEnum
 
@@ -17,11 +17,11 @@ STATUS = frozenset(
 """Requests that are answered with objects."""
 
 READ_ONLY = STATUS | {RequestCode.SELECT_JOBS, RequestCode.DISCONNECT}
-"""The requests that change nothing at the server: all that shadow mode may send."""
+"""Requests without a change on the server: the only requests of shadow mode."""
 
 
 class SchedulerCommand(IntEnum):
-    """The four bytes that the server sends to its scheduler (protocol document, section 2)."""
+    """Command of the server to its scheduler, four bytes (protocol document, section 2)."""
 
     NULL = 0
     NEW = 1

@@ -1,4 +1,4 @@
-"""One connection to a pbs_server: one request at a time, timeouts, typed errors (protocol document, 3)."""
+"""Connection to a TORQUE server: one request at a time, timeouts, typed errors (protocol document, 3)."""
 
 import asyncio
 import socket
@@ -129,7 +129,7 @@ class TorqueConnection(BatchConnection):
         objects: list[DescribedObject] = []
         while not decoder.done:
             objects += decoder.feed(await self._read_chunk())
-            await asyncio.sleep(0)  # a full buffer is read without waiting: let others run
+            await asyncio.sleep(0)  # a full buffer is read without waiting, so other tasks need a turn here
         self._stray = decoder.rest
         return decoder.reply, objects
 
@@ -181,7 +181,7 @@ async def adopt(
     timeout: float = DEFAULT_TIMEOUT,
     permitted: Collection[RequestCode] | None = None,
 ) -> TorqueConnection:
-    """A connection over a socket that is connected and trusted already."""
+    """Return a connection over a socket that is connected and trusted already."""
     reader, writer = await asyncio.open_connection(sock=connected)
     return TorqueConnection(reader, writer, user=user, version=version, timeout=timeout, permitted=permitted)
 

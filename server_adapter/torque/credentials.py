@@ -1,4 +1,4 @@
-"""Ways to be trusted by a pbs_server: privileged source port, trqauthd, vouching (protocol document, 3)."""
+"""Authentication at a TORQUE server: privileged port, trqauthd, request 49 (protocol document, 3)."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ class TorqueAnyPort:
 
 @dataclass(frozen=True, slots=True)
 class TorquePrivilegedPort:
-    """A source port below 1024, which takes root or CAP_NET_BIND_SERVICE: all rights at once."""
+    """A source port below 1024, which needs root or CAP_NET_BIND_SERVICE: it has all rights."""
 
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
         """A connection from the first free privileged port, beginning at a random one."""
@@ -53,16 +53,16 @@ class TorquePrivilegedPort:
 
 @dataclass(frozen=True, slots=True)
 class Trqauthd:
-    """Asks trqauthd (4.x and later), through its UNIX socket, to vouch for our connection.
+    """Authenticates the connection by trqauthd (4.x and later), through its UNIX socket.
 
-    The daemon's name of the server may differ from our address of it: `server` is then given.
+    `server` is the server's name in trqauthd, if it differs from the address.
     """
 
     path: Path = Path("/tmp/trqauthd-unix")
     server: str | None = None
 
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
-        """A plain connection, vouched for by trqauthd."""
+        """Return a connection authenticated by trqauthd."""
         del version
         connection = await connect(address, None)
         try:
@@ -101,7 +101,7 @@ class Trqauthd:
 
 
 def _owner(connection: socket.socket) -> int:
-    """The user id of the process at the other end of a UNIX socket."""
+    """Return the user id of the process at the other end of a UNIX socket."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     owner: int = struct.unpack("3i", found)[1]
     return owner
@@ -109,7 +109,7 @@ def _owner(connection: socket.socket) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TorqueVouch:
-    """Root vouches for an ordinary user's connection from a privileged port, with request 49."""
+    """Root authenticates the connection of an ordinary user from a privileged port, by request 49."""
 
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
         """A plain connection, which then is the user's."""

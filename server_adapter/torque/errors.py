@@ -6,7 +6,7 @@ from server_adapter.batch.errors import ServerRefusedError, StaleConnectionError
 
 
 class TorqueErrorCode(IntEnum):
-    """Error codes of pbs_server, named as its manual and logs name them (protocol document, section 5)."""
+    """Error codes of pbs_server, by the names in its manual and logs (protocol document, section 5)."""
 
     NONE = 0
     UNKJOBID = 15001
@@ -73,10 +73,10 @@ ABOUT_CONNECTION = frozenset(
         TorqueErrorCode.NOCONNECTS,
     }
 )
-"""Refusals of the connection or its credential, whatever was requested: only a new connection helps."""
+"""Refusals of the connection or its credential: only a new connection helps."""
 
 
 def refusal_error(code: int, text: str, action: str) -> ServerRefusedError | StaleConnectionError:
-    """The error for a request that the server refused with this code and text."""
+    """Return the error for a request refused with this code and text."""
     error = StaleConnectionError if code in ABOUT_CONNECTION else ServerRefusedError
     return error(code, text.strip(), action, code_name(code))

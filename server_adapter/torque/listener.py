@@ -1,4 +1,4 @@
-"""The scheduler's port: takes the server's four-byte commands (protocol document, section 2)."""
+"""The scheduler's port: receives the server's four-byte commands (protocol document, section 2)."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ class PortTakenError(TakenError):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerCall:
-    """A command that arrived. Commands coalesce at the server: whatever the code, look at everything."""
+    """A received command. The server coalesces commands: after any code, anything may have changed."""
 
     code: int
     peer: str
@@ -36,14 +36,14 @@ class SchedulerCall:
 
 
 class CommandListener:
-    """Listens where pbs_server sends commands.
+    """Listens for the commands of pbs_server.
 
-    `on_command` is called at once for each; it must not block. `peers` are the source addresses believed.
+    `on_command` is called at once for each; it must not block. `peers` are the permitted source addresses.
     Unless `any_port`, the source port must be below 1024, as pbs_sched demands.
 
-    Servers from 4.x close after the command. Those up to 3.x keep the socket open, take batch requests of
-    protocol version 1 on it, and send no further command before it is closed: `on_open` gets it as a
-    connection and it is closed when that returns; without `on_open` it is closed after `linger` seconds.
+    Servers from 4.x close the socket after the command. Servers up to 3.x keep it open, accept batch requests
+    of protocol version 1 on it, and send no further command before it is closed: `on_open` gets it as a
+    connection, which is closed after the call; without `on_open` it is closed after `linger` seconds.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CommandListener:
         return port
 
     async def start(self, host: str = "127.0.0.1", port: int = DEFAULT_PORT) -> None:
-        """Begins to listen. Raises `PortTakenError`."""
+        """Start to listen. Raises `PortTakenError`."""
         try:
             self._server = await asyncio.start_server(self._welcome, host, port)
         except OSError as error:
@@ -84,7 +84,7 @@ class CommandListener:
             ) from error
 
     async def close(self) -> None:
-        """Stops listening and ends all talks."""
+        """Stop listening and end all connections."""
         if self._server is None:
             return
         self._server.close()
@@ -121,7 +121,7 @@ class CommandListener:
     async def _closed_by_server(self, reader: asyncio.StreamReader) -> bool:
         try:
             async with asyncio.timeout(self._linger):
-                await reader.read(1)  # the server never sends more: this ends with its FIN
+                await reader.read(1)  # the server sends nothing more: this ends with its FIN
         except TimeoutError:
             return False
         except OSError:

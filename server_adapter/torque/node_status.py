@@ -53,7 +53,7 @@ class NodeStatus:
 
 
 def parse_node(name: str, values: Values) -> NodeStatus:
-    """A node from its attributes, its mom's report included."""
+    """Return a node from its attributes, with its mom's report."""
     fields = AttributeFields(values)
     report = AttributeFields(read.node_status(fields.text("status")))
     none: int | None = None
@@ -80,7 +80,7 @@ def parse_node(name: str, values: Values) -> NodeStatus:
 
 
 class AttributeFields:
-    """Takes attributes one by one out of a described object; remembers which could not be read."""
+    """Parses attributes of an object one by one, and records malformed ones."""
 
     def __init__(self, values: Values) -> None:
         self._left = dict(values)
@@ -91,7 +91,7 @@ class AttributeFields:
         return self._left.pop(key, "")
 
     def parse(self, key: str, parse: Callable[[str], T], default: T) -> T:
-        """The parsed value, or `default` where it is absent or cannot be read."""
+        """Return the parsed value, or `default` if it is absent or malformed."""
         text = self._left.pop(key, None)
         if text is None:
             return default

@@ -1,4 +1,4 @@
-"""Status replies decoded as their bytes arrive: whole objects per chunk, wanted attributes only."""
+"""Incremental decoding of status replies: whole objects by chunk, with only the wanted attributes."""
 
 from collections.abc import Collection, Iterator
 
@@ -28,7 +28,7 @@ class TorqueStatusDecoder:
         self._scanner = AttributeScanner(wanted, limits)
         self._limits = limits
         self._buffer = b""
-        self._missing = 1  # bytes that must be at hand before another try makes sense
+        self._missing = 1  # number of bytes needed before the next try
         self._remaining: int | None = None
         self.done = False
         self.reply: Reply | None = None
@@ -39,7 +39,7 @@ class TorqueStatusDecoder:
         return self._buffer if self.done else b""
 
     def feed(self, chunk: bytes) -> list[DescribedObject]:
-        """The objects completed by this chunk. Raises `DisError` for bytes that are no reply."""
+        """Return the objects completed by this chunk. Raises `DisError` for bytes that are not a reply."""
         self._buffer += chunk
         if self.done or len(self._buffer) < self._missing:
             return []

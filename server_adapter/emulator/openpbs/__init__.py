@@ -1,1 +1,1 @@
-"""The emulated cluster behind OpenPBS's wire (protocol document of OpenPBS; section numbers are its)."""
+"""The emulated cluster with OpenPBS's wire protocol (section numbers are of OpenPBS's protocol document)."""

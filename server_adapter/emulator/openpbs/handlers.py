@@ -42,7 +42,7 @@ _OF_NODES = frozenset({"admin-suspend", "admin-resume"})
 
 
 class PendingSubmission:
-    """What one client has begun to submit."""
+    """Pending submission of one client."""
 
     def __init__(self) -> None:
         self.request: QueueJobRequest | None = None
@@ -105,7 +105,7 @@ class OpenPBSHandlers:
         }
 
     def answer(self, request: BatchRequest, who: Principal) -> list[bytes]:
-        """The bodies of the reply's packets; none for requests that are never answered."""
+        """Return the bodies of the reply's packets; an empty list for a request without a reply."""
         handler = self._by_code.get(RequestCode(request.code))
         try:
             if handler is None:

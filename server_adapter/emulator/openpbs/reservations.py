@@ -1,4 +1,4 @@
-"""Reservations: asked for, confirmed, altered, running, over (section 5); a standing one then comes again."""
+"""Reservations: submitted, confirmed, altered, running, ended (section 5); standing ones recur."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -21,7 +21,7 @@ from server_adapter.openpbs.requests import ConfirmReservationRequest, ModifyRes
 from server_adapter.torque.notation import seconds
 
 _REFUSED: Final = "PBS_RESV_CONFIRM_FAIL"
-_MOST: Final = 1000  # times of a standing reservation
+_MOST: Final = 1000  # occurrences of a standing reservation
 _WALLTIME: Final = "Resource_List.walltime"
 _ALTERABLE: Final = frozenset(
     {ReservationState.UNCONFIRMED, ReservationState.CONFIRMED, ReservationState.RUNNING}
@@ -29,7 +29,7 @@ _ALTERABLE: Final = frozenset(
 
 
 def submit(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal) -> str:
-    """pbs_rsub: an unconfirmed reservation with a closed queue of its own; its id.
+    """Create an unconfirmed reservation with its closed queue (pbs_rsub); return its id.
 
     Raises refusals 15014, 15035, 15086.
     """
@@ -64,14 +64,14 @@ def submit(cluster: PbsCluster, attributes: Iterable[Attribute], who: Principal)
 
 
 def _set_timers(cluster: PbsCluster, one: Reservation) -> None:
-    """For its present time; they find out by themselves when it was altered since."""
+    """Set the timers of the current occurrence. A timer checks whether the reservation was altered since."""
     start, end = one.start, one.end
     cluster.timers.at(float(start), lambda: _begin(cluster, one) if one.start == start else None)
     cluster.timers.at(float(end), lambda: _end(cluster, one) if one.end == end else None)
 
 
 def _repeated(given: dict[str, str], start: int) -> tuple[int, ...]:
-    """The starts of a standing reservation, none of another. Raises refusal 15086."""
+    """Return the starts of a standing reservation, else an empty tuple. Raises refusal 15086."""
     rule = given.get("reserve_rrule", "")
     if not rule:
         return ()
@@ -137,7 +137,8 @@ def confirm(cluster: PbsCluster, request: ConfirmReservationRequest) -> None:
 
 
 def alter(cluster: PbsCluster, request: ModifyReservationRequest, who: Principal) -> None:
-    """pbs_ralter: another start or length, of a standing one for its next time; it then waits for vnodes.
+    """Alter start or duration of a reservation (pbs_ralter), for a standing one of its next occurrence; it
+    then waits for a confirmation.
 
     Raises refusals 15004, 15007, 15014, 15084, 15086.
     """
@@ -189,7 +190,7 @@ def _revert(cluster: PbsCluster, one: Reservation) -> None:
 
 
 def delete(cluster: PbsCluster, name: str, who: Principal) -> None:
-    """pbs_rdel: the reservation goes, with its jobs. Raises refusals 15007, 15084."""
+    """Delete a reservation and its jobs (pbs_rdel). Raises refusals 15007, 15084."""
     one = cluster.reservation(name)
     if not who.manager and one.owner.partition("@")[0] != who.user:
         raise RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request ")
@@ -206,7 +207,9 @@ def _begin(cluster: PbsCluster, one: Reservation) -> None:
 
 
 def _end(cluster: PbsCluster, one: Reservation) -> None:
-    """A standing one waits for its next time, on the vnodes that it has for that; its queue stays."""
+    """End an occurrence. A standing reservation then waits for the next one, on its vnodes; its
+    queue stays.
+    """
     if cluster.reservations.get(one.id) is not one:
         return
     if one.places and one.index + 1 < len(one.times):
@@ -224,7 +227,7 @@ def _end(cluster: PbsCluster, one: Reservation) -> None:
 
 
 def _forget(cluster: PbsCluster, one: Reservation) -> None:
-    """Its jobs end with it; the queue goes once they are over."""
+    """Delete a reservation with its jobs; the queue is deleted after their end."""
     del cluster.reservations[one.id]
     _end_its_jobs(cluster, one)
     queue = cluster.queues[one.queue]

@@ -74,12 +74,12 @@ class EmulatedOpenPBS(SessionHost):
         self._qruns: dict[str, asyncio.Future[bytes]] = {}
 
     def enter(self, order: JobOrder) -> str:
-        """Queues the order's job, submitted on the server's own host; its id. Raises `RefusalError`."""
+        """Queue the order's job, submitted on the server's host; return its id. Raises `RefusalError`."""
         host = self.cluster.server
         return submission.submit(self.cluster, replace(order, host=host, origin=host))
 
     def hints(self) -> list[str]:
-        """How an adapter and OpenPBS's commands reach this server."""
+        """Return commands to connect an adapter and OpenPBS's clients."""
         host, port = self.address
         trust = "auto" if self.privileged_ports else "none"
         return [
@@ -96,7 +96,9 @@ class EmulatedOpenPBS(SessionHost):
     # -- schedulers ---------------------------------------------------------------------------------
 
     def register(self, session: OpenPBSSession, name: str, who: Principal) -> bytes:
-        """RegisterSched: the first connection takes requests, the second commands. The reply's body."""
+        """RegisterSched: the first connection is for requests, the second for commands. Returns the reply's
+        body.
+        """
         scheduler = self.cluster.schedulers.get(name)
         if not who.manager:
             return refusal_body(RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request "))
@@ -118,7 +120,7 @@ class EmulatedOpenPBS(SessionHost):
         return OK
 
     def takes_end(self, session: OpenPBSSession) -> bool:
-        """Whether this is a scheduler's second connection: whatever comes there ends its cycle."""
+        """Return whether this is a scheduler's command connection; any packet on it ends the cycle."""
         scheduler = session.scheduler
         if scheduler is None or self._places.get(scheduler.name, [])[1:] != [session]:
             return False
@@ -128,7 +130,7 @@ class EmulatedOpenPBS(SessionHost):
         return True
 
     def lost(self, session: OpenPBSSession) -> None:
-        """A connection ended; a scheduler that loses one loses both."""
+        """Handle the end of a connection: a scheduler that loses one loses both."""
         scheduler = session.scheduler
         if scheduler is None or session not in self._places.get(scheduler.name, []):
             return
@@ -142,7 +144,9 @@ class EmulatedOpenPBS(SessionHost):
                 other.hang_up()
 
     async def request_qrun(self, name: str) -> bytes:
-        """`qrun` without vnodes: the default scheduler is asked; the reply's body, once it has said."""
+        """Forward a `qrun` without vnodes to the default scheduler; return the reply's body after
+        its answer.
+        """
         scheduler = self.cluster.schedulers["default"]
         try:
             job = self.cluster.job(name)

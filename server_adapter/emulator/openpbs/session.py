@@ -22,7 +22,7 @@ from server_adapter.openpbs.packets import PacketSplitter, encode_packet
 from server_adapter.openpbs.requests import AuthenticateRequest, DeleteJobsRequest, RegisterSchedulerRequest
 
 _CHUNK = 64 * 1024
-_REQUEST = b"+2+2"  # how requests begin; the end of a cycle is one number
+_REQUEST = b"+2+2"  # start of a request; the end of a cycle is a single number
 _SUBMISSION = frozenset({RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT})
 _UNKNOWN = RefusalError(OpenPBSErrorCode.UNKREQ, "Unknown request")
 _EXPIRED = RefusalError(OpenPBSErrorCode.EXPIRED, "Expired credential")
@@ -30,7 +30,7 @@ _NOBODY = RefusalError(OpenPBSErrorCode.BADCRED, "Invalid credential")
 
 
 class SessionHost(SimulatedServer):
-    """What sessions need of the server that they belong to."""
+    """Server interface for sessions."""
 
     handlers: OpenPBSHandlers
     mover: Mover
@@ -41,15 +41,17 @@ class SessionHost(SimulatedServer):
 
     @abstractmethod
     def register(self, session: "OpenPBSSession", name: str, who: Principal) -> bytes:
-        """RegisterSched: the first connection takes requests, the second commands. The reply's body."""
+        """RegisterSched: the first connection is for requests, the second for commands. Returns the reply's
+        body.
+        """
 
     @abstractmethod
     def takes_end(self, session: "OpenPBSSession") -> bool:
-        """Whether this is a scheduler's second connection: whatever comes there ends its cycle."""
+        """Return whether this is a scheduler's command connection; any packet on it ends the cycle."""
 
     @abstractmethod
     def lost(self, session: "OpenPBSSession") -> None:
-        """The client of a session is gone."""
+        """Handle the end of a session."""
 
     @abstractmethod
     async def request_qrun(self, name: str) -> bytes:
@@ -57,7 +59,7 @@ class SessionHost(SimulatedServer):
 
     @abstractmethod
     def answer_qrun(self, request: BatchRequest) -> bytes:
-        """What the scheduler says of a job that it was asked to run. The reply's body."""
+        """Handle the scheduler's answer to a `qrun`. Returns the reply's body."""
 
 
 class OpenPBSSession:
@@ -88,7 +90,7 @@ class OpenPBSSession:
                 await self._writer.wait_closed()
 
     def send(self, body: bytes) -> None:
-        """Sends a packet of its own accord: a command to a scheduler."""
+        """Send a packet that is not a reply: a command to a scheduler."""
         self._writer.write(encode_packet(body))
 
     def hang_up(self) -> None:
@@ -105,7 +107,7 @@ class OpenPBSSession:
                     return
 
     async def _handle_packet(self, body: bytes) -> bool:
-        """Answers one packet; False when that was the last one."""
+        """Answer one packet; return False after the last one."""
         faults = self._server.faults
         try:
             frame = decode_request(body)

@@ -1,4 +1,4 @@
-"""The emulated OpenPBS server's memory: its cluster with vnodes, schedulers, reservations and resources."""
+"""State of the emulated OpenPBS server: cluster with vnodes, schedulers, reservations and resources."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ VERSION: Final = replace(VERSIONS["6.1"], name="openpbs", pbs_version="23.06.06"
 """What the parts that both families share ask of a version."""
 
 HISTORY: Final = "336:00:00"
-"""How long jobs that are over are remembered, where they are at all and nothing else is set."""
+"""Default retention of finished jobs, if the history is enabled."""
 
 _COMMANDS: Final = {
     SchedulerCommand.NEW: OpenPBSCommand.NEW,
@@ -50,7 +50,7 @@ class Scheduler:
 
     @property
     def scheduling(self) -> bool:
-        """Whether it is to start jobs."""
+        """Whether this scheduler may start jobs."""
         return self.attributes.get("scheduling") == "True"
 
     @property
@@ -111,7 +111,7 @@ class Reservation:
 
     @property
     def substate(self) -> ReservationState:
-        """Its `reserve_substate`: while it is altered, the state that it had before."""
+        """Its `reserve_substate`: during an alteration, the state before it."""
         return self.state if self.resumes is None else self.resumes
 
     @property
@@ -145,7 +145,7 @@ class PbsCluster(Cluster):
         self.notify_schedulers(_COMMANDS[command])
 
     def notify_schedulers(self, command: OpenPBSCommand, *, always: bool = False) -> None:
-        """Leaves an OpenPBS command for every scheduler; `always` also where scheduling is off."""
+        """Set an OpenPBS command for every scheduler; with `always` also while scheduling is off."""
         for scheduler in self.schedulers.values():
             if always or (self.scheduling and scheduler.scheduling):
                 scheduler.command = command
@@ -162,19 +162,19 @@ class PbsCluster(Cluster):
         return [node for node in self.nodes.values() if isinstance(node, Vnode)]
 
     def reservation(self, name: str) -> Reservation:
-        """A reservation, by its id with or without the server's name. Raises the refusal 15084."""
+        """Return a reservation by its id, with or without the server's name. Raises refusal 15084."""
         found = self.reservations.get(name) or self.reservations.get(f"{name}.{self.server}")
         if found is None:
             raise RefusalError(OpenPBSErrorCode.UNKRESVID, "Unknown Reservation Id")
         return found
 
     def exists(self, job: Job) -> bool:
-        """Whether the server has an object for a job: of an array, only subjobs that were run have one."""
+        """Return whether the server has an object for a job; of an array, only subjobs that have run."""
         return job.array is None or job.start_count > 0 or job.active or job.finished
 
 
 def new_scheduler(cluster: PbsCluster, name: str) -> Scheduler:
-    """A scheduler as `qmgr create sched` makes it, or the default one; it is in the cluster from now on."""
+    """Add a scheduler like `qmgr create sched`, or the default one."""
     default = name == "default"
     suffix = "" if default else f"_{name}"
     attributes = {
@@ -200,7 +200,7 @@ def new_scheduler(cluster: PbsCluster, name: str) -> Scheduler:
 
 
 def new_vnode(cluster: PbsCluster, spec: NodeSpec, host: str = "") -> Vnode:
-    """A free vnode; it is in the cluster from now on."""
+    """Add a free vnode."""
     node = Vnode(spec, mom_port=15002, host=host or spec.name, reported=int(cluster.now), changed=cluster.now)
     for word in filter(None, spec.gres.split("+")):
         name, _, amount = word.partition(":")
@@ -224,7 +224,7 @@ def new_pbs_cluster(
     timing: Timing = Timing(),  # noqa: B008  (frozen)
     outcome: Callable[[JobOrder], JobOutcome] = usual_outcome,
 ) -> PbsCluster:
-    """A server with free vnodes, each a host of its own, empty queues, and scheduling off."""
+    """Return a server with free vnodes, each on its own host, empty queues, and scheduling off."""
     cluster = PbsCluster(
         version=VERSION, now=now, server=server, timing=timing, outcome=outcome, last_command=now
     )

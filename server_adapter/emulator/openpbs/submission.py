@@ -1,4 +1,4 @@
-"""New jobs as OpenPBS takes them: attributes, arrays with their subjobs, jobs of reservations."""
+"""Submission of jobs to the emulated OpenPBS: attributes, arrays with subjobs, jobs of reservations."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _ON_ARRAY = re.compile(r"(after\w*):([^,]*)")
 
 
 def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, host: str, script: str) -> JobOrder:
-    """The order in a QueueJob request. Raises refusals 15014."""
+    """Return the order in a QueueJob request. Raises refusal 15014."""
     found = [
         replace(entry, name="job_array_request") if entry.name == "array_indices_submitted" else entry
         for entry in attributes
@@ -34,7 +34,7 @@ def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, host: 
 
 
 def submit(cluster: PbsCluster, order: JobOrder, name: str | None = None) -> str:
-    """Queues the order's job, or its array; returns the id, `7[].srv` for an array.
+    """Queue the order's job, or its array; return the id, `7[].srv` for an array.
 
     Raises refusals 15007, 15014, 15018, 15021, 15023, 15035, 15036, 15046, 15054, 15107.
     """
@@ -53,7 +53,7 @@ def submit(cluster: PbsCluster, order: JobOrder, name: str | None = None) -> str
 
 
 def full_resources(cluster: PbsCluster, order: JobOrder, queue: Queue) -> dict[str, str]:
-    """The order's Resource_List in full. Raises refusals 15014, 15035."""
+    """Return the order's complete Resource_List. Raises refusals 15014, 15035."""
     for name, value in order.resources.items():
         check_value(cluster, name, value)
     types = select_statements.resource_types(cluster)
@@ -102,7 +102,7 @@ def check_value(cluster: PbsCluster, name: str, value: str) -> None:
 
 
 def _check_group(cluster: PbsCluster, place: str) -> None:
-    """Raises the refusal 15100 for nodes of one value of a resource that is no string."""
+    """Raise refusal 15100 for a `group=` on a resource that is not a string."""
     groups = [word.partition("=")[2] for word in place.split(":") if word.startswith("group=")]
     types = select_statements.resource_types(cluster)
     if any(types.resource_type(name) not in ("string", "string_array") for name in groups):
@@ -120,7 +120,7 @@ def _check_chunks(cluster: PbsCluster, text: str) -> None:
 
 
 def written(name: str, value: str) -> str:
-    """A resource's value as the server shows it."""
+    """Format a resource's value like the server."""
     name = name.lower()
     return clock(seconds(value)) if name in select_statements.TIMES else value
 
@@ -171,6 +171,6 @@ def _enter(
 
 
 def _on_arrays(found: re.Match[str]) -> str:
-    """A condition on an array is one on each of its subjobs, which is another word inside."""
+    """Convert conditions on arrays to conditions on each of their subjobs."""
     kind, jobs = found.groups()
     return f"{kind}array:{jobs}" if "[]" in jobs else f"{kind}:{jobs}"

@@ -40,7 +40,7 @@ def _suspend(cluster: PbsCluster, job: Job, *, wants_to_go_on: bool) -> None:
 
 
 def _resume(cluster: PbsCluster, job: Job) -> None:
-    """Its vnodes are charged again, whatever there is."""
+    """Charge its vnodes again, without a check of free resources."""
     job.state = JobState.RUNNING
     job.wants_to_go_on = False
     runs.charge(cluster, job, job.attributes["exec_vnode"])

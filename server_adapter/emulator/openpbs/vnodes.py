@@ -44,7 +44,7 @@ class Vnode(EmulatedNode):
         return ",".join(states) or "free"
 
     def charge(self, job: str, resources: dict[str, int], *, exclusive: bool) -> None:
-        """Gives resources to a job, more of them where it has some already."""
+        """Charge resources to a job, in addition to earlier ones."""
         held = self.charged.setdefault(job, {})
         for name, amount in resources.items():
             held[name] = held.get(name, 0) + amount
@@ -52,7 +52,7 @@ class Vnode(EmulatedNode):
             self.exclusive.add(job)
 
     def release(self, job: str) -> None:
-        """Takes all that a job holds back."""
+        """Release all resources of a job."""
         self.charged.pop(job, None)
         self.exclusive.discard(job)
 
@@ -69,7 +69,7 @@ class Vnode(EmulatedNode):
         return total
 
     def is_exclusive_for(self, place: str) -> bool:
-        """Whether a job of this `place` has the vnode for itself."""
+        """Return whether a job with this `place` takes the whole vnode."""
         words = set(place.split(":"))
         match self.sharing:
             case "force_excl" | "force_exclhost":

@@ -80,7 +80,7 @@ def job_request(name: str, *, history: bool = False) -> StatusRequest:
 
 @dataclass(frozen=True, slots=True)
 class OwnPartition:
-    """The objects of one scheduler: those of its partition, empty for the default scheduler."""
+    """The objects of one scheduler, by its partition (empty for the default scheduler)."""
 
     partition: str
     scheduling: bool

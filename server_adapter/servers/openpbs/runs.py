@@ -55,8 +55,8 @@ _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # vnodes requested by name; above this number all are requested at once
 _PIPELINED: Final = 8  # decisions that are checked or wait for their replies
-_TOGETHER: Final = 50  # decisions whose jobs are described by one request
-_VIEW_AGE: Final = 0.25  # seconds for which a view is valid
+_TOGETHER: Final = 50  # maximum number of jobs described by one request
+_VIEW_AGE: Final = 0.25  # maximum age of a view in seconds
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
 _PLACES: Final = tuple([Attribute(name) for name in ("job_state", "exec_vnode")])
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
@@ -346,12 +346,12 @@ class OpenPBSStarter:
         return job_facts(job, hosts.translate_placement(values), hosts.types)
 
     async def _job(self, connection: OpenPBSConnection, job: str) -> Values | None:
-        """Return the job's attributes; for a subjob that has not run yet, those of its array."""
+        """Return the job's attributes; a subjob that has not run yet has its array's."""
         return (await self._jobs(connection, [job]))[job]
 
     async def _jobs(self, connection: OpenPBSConnection, names: Iterable[str]) -> dict[str, Values | None]:
-        """Return the attributes of these jobs, None for an unknown job; for a subjob that has not run yet,
-        those of its array.
+        """Return the attributes of these jobs, None for an unknown job; a subjob that has not run yet has its
+        array's.
         """
         found: dict[str, Values | None] = dict.fromkeys(names)
         for one in await self._known(connection, found, history=True):

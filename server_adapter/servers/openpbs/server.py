@@ -182,7 +182,7 @@ class OpenPBSServer(ComposedServer):
     def _composed(self, slot: ReservationOccurrence, place: OccurrencePlacement) -> str:
         if not slot.select:
             return slot.where
-        # A reservation is alone on its nodes in the plan, so all vnodes of a host are its.
+        # In the plan no other job shares a reservation's nodes, so all vnodes of a host are its.
         at, types = self._reader.vnodes, self._reader.hosts.types
         capacities = {
             share.node: [vnode_capacity(one, types, {}) for one in usable(at[share.node])]

@@ -131,7 +131,7 @@ class OpenpbsTransferClient:
             await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
 
     async def find_marked(self, mark: str) -> str:
-        """Return the id of the job with the mark, preferring one that has not ended."""
+        """Return the id of the job with the mark, preferably of a job that has not ended."""
         async with self._link.borrow() as connection:
             jobs = await _described(connection, "", ("job_state", "Variable_List"))
         wanted = f"{MARK}={mark}"

@@ -60,7 +60,7 @@ def remaining_amounts(
 
 
 def usable(vnodes: Iterable[DescribedObject], reservation: str = "") -> list[DescribedObject]:
-    """Return the vnodes on which jobs may start; for a job of a reservation only the reservation's."""
+    """Return the usable vnodes; for a job of a reservation only the reservation's."""
     tag = f"resv={reservation}"
     return [
         one

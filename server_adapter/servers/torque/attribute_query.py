@@ -28,7 +28,7 @@ class AttributeQuery:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The requested attributes, without those that the server does not know."""
+        """The requested attributes that the server knows."""
         return self._names
 
     def request(self, name: str = "") -> StatusRequest:

@@ -27,7 +27,7 @@ from server_adapter.torque.node_status import NodeStatus, parse_node
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # nodes requested by name; above this number all are requested at once
-_VIEW_AGE_S: Final = 0.25  # seconds for which a view of nodes is valid
+_VIEW_AGE_S: Final = 0.25  # maximum age of a view of nodes in seconds
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 
@@ -155,7 +155,7 @@ class TorqueStarter:
             view = self._latest_view
             if view is not None and view.covers(run, time.monotonic()):
                 return view, True
-            while self._requested:  # a view would not tell whether it includes this run
+            while self._requested:  # a view may or may not include this run
                 await self._answered.wait()
             return await self._make_view(connection, run), False
 

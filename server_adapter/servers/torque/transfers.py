@@ -115,7 +115,7 @@ class TorqueTransferClient:
         return job
 
     async def find_marked(self, mark: str) -> str:
-        """Return the id of the job with the mark, preferring one that is not complete."""
+        """Return the id of the job with the mark, preferably of a job that is not complete."""
         names = (Attribute("job_state"), Attribute("Variable_List"), Attribute("job_array_id"))
         async with self._link.borrow() as connection:
             jobs = await connection.describe(
