@@ -79,7 +79,7 @@ def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
 
 @settings(deadline=None, max_examples=100)
 @given(JOBS, st.integers(0, 3_000), st.sampled_from([0, 600, 5_000]))
-def test_where_free_room_is_given_by_a_rule_every_job_starts_as_the_engine_starts_it(
+def test_projected_starts_under_a_backfill_rule_match_the_engine(
     jobs: list[tuple[int, int, int, float, int]], patience: int, slack: int
 ) -> None:
     rules: dict[str, Any] = {"backfill": "shortest", "search_patience": patience, "slack": slack}
@@ -96,7 +96,7 @@ def test_where_free_room_is_given_by_a_rule_every_job_starts_as_the_engine_start
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
 
 
-def test_the_rule_goes_by_what_was_predicted_at_the_submission_as_the_engine_does() -> None:
+def test_rule_uses_predictions_of_the_submission_like_the_engine() -> None:
     """The first of many alike has ended since: they are known to be short by now, and go as before."""
     cluster = Cluster(predict=True, backfill="shortest")
     for i in range(6):
@@ -117,7 +117,7 @@ def test_the_rule_goes_by_what_was_predicted_at_the_submission_as_the_engine_doe
 
 @settings(deadline=None, max_examples=20)
 @given(JOBS, st.integers(0, 200_000))
-def test_what_the_work_leaves_over_is_decoded_and_what_was_reached_stays(
+def test_jobs_beyond_the_work_limit_are_decoded_and_projected_starts_stay(
     jobs: list[tuple[int, int, int, float, int]], work: int
 ) -> None:
     """With no more work than for some events, those started are the first of those that much work starts."""
@@ -159,7 +159,7 @@ def test_the_same_state_draws_the_same() -> None:
     assert (rounds[0] == rounds[1]).all()
 
 
-def test_a_question_for_some_jobs_gets_what_a_round_for_all_finds() -> None:
+def test_partial_question_agrees_with_the_full_round() -> None:
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
@@ -170,7 +170,7 @@ def test_a_question_for_some_jobs_gets_what_a_round_for_all_finds() -> None:
         assert (one.p50[0], one.p90[0]) == (whole.p50[k], whole.p90[k])
 
 
-def test_of_what_is_decoded_as_much_as_the_question_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoding_stops_after_the_needed_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedd.predict.start_sampler._WORK_SEGMENTS", 0)
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = expected_starts_input(cluster.engine.state)
@@ -191,7 +191,7 @@ def test_of_what_is_decoded_as_much_as_the_question_takes(monkeypatch: pytest.Mo
     assert 0 < len(placed) < 0.75 * every
 
 
-def test_where_no_work_is_left_all_is_decoded() -> None:
+def test_all_jobs_are_decoded_without_a_work_budget() -> None:
     cluster = filled([(3, 4, 1_000, 0.2, 0)] * 3)
     given = expected_starts_input(cluster.engine.state)
     assert given is not None

@@ -24,7 +24,7 @@ def fail_on_n1(cluster: Cluster) -> None:
         cluster.tell(over)
 
 
-def test_a_black_hole_is_open_until_somebody_looked_after_the_node() -> None:
+def test_black_hole_alert_stays_open_until_the_node_was_offline() -> None:
     cluster = Cluster(nodes=2)
     fail_on_n1(cluster)
     assert opened(cluster) == [("black_hole", "n1")]
@@ -66,7 +66,7 @@ def test_an_alert_of_a_moment_is_over_when_it_was_not_raised_for_a_while() -> No
     assert opened(cluster) == []
 
 
-def test_a_snapshot_that_is_not_believed_is_open_until_one_is() -> None:
+def test_alert_of_a_rejected_snapshot_stays_open_until_one_is_accepted() -> None:
     cluster = Cluster(nodes=1)
     now = cluster.server.now
     cluster.tell(Snapshot(id="cut", time=now, jobs=(), nodes=(), queues=(), complete=False))
@@ -93,7 +93,7 @@ def test_an_alert_about_a_reservation_ends_with_it() -> None:
     assert opened(cluster) == []
 
 
-def test_a_reservation_that_is_over_is_no_alert_when_the_server_shows_it_once_more() -> None:
+def test_past_reservation_reported_again_raises_no_alert() -> None:
     cluster = Cluster(nodes=1)
     cluster.reserve("R1.s", "n1", start=0, end=100)
     cluster.at(110)

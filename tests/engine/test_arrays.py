@@ -97,7 +97,7 @@ def share(*, told: int = 0, late: bool = False) -> Cluster:
     return cluster
 
 
-def test_a_share_goes_by_its_own_end_where_nobody_says_when_the_whole_ends() -> None:
+def test_share_of_a_bag_without_a_reported_end_uses_its_own_end() -> None:
     cluster = share()
     cluster.at(101)
     assert [cluster.start(job) for job in ("x[1]", "small")] == [100, 600]
@@ -105,9 +105,7 @@ def test_a_share_goes_by_its_own_end_where_nobody_says_when_the_whole_ends() -> 
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("restored", [False, True])
-def test_a_share_whose_whole_ends_later_elsewhere_leaves_the_hole_to_others(
-    *, late: bool, restored: bool
-) -> None:
+def test_share_of_a_bag_that_ends_later_leaves_the_gap_to_others(*, late: bool, restored: bool) -> None:
     cluster = share(told=5000, late=late)
     if restored:
         cluster.engine = Engine.restore(cluster.engine.checkpoint())
@@ -115,7 +113,7 @@ def test_a_share_whose_whole_ends_later_elsewhere_leaves_the_hole_to_others(
     assert [cluster.start(job) for job in ("x[1]", "small")] == [500, 100]
 
 
-def test_a_share_whose_whole_ends_before_it_does_counts_by_its_own_end() -> None:
+def test_share_that_outlasts_its_bag_uses_its_own_end() -> None:
     cluster = share(told=50)
     cluster.at(101)
     assert [cluster.start(job) for job in ("x[1]", "small")] == [100, 600]

@@ -107,7 +107,7 @@ def test_nothing_is_started_before_all_that_runs_is_known() -> None:
     assert one.state.records["0.s"].run.started == NOW - 100
 
 
-def test_what_happens_to_a_job_that_is_not_taken_in_yet_counts() -> None:
+def test_event_of_a_pending_arrival_is_applied() -> None:
     one = engine()
     one.handle([snapshot(*map(facts, range(MANY)))], NOW)
     last = MANY - 1
@@ -128,7 +128,7 @@ def test_what_happens_to_a_job_that_is_not_taken_in_yet_counts() -> None:
     assert len(known) == MANY - 1
 
 
-def test_the_next_snapshot_wins_over_what_still_waits_and_nobody_is_told_of_a_difference() -> None:
+def test_next_snapshot_replaces_pending_arrivals_without_an_alert() -> None:
     one = engine()
     one.handle([snapshot(*map(facts, range(MANY)))], NOW)
     one.handle([], NOW)
@@ -158,7 +158,7 @@ def test_a_checkpoint_in_between_leads_to_the_same(seed: int) -> None:
     assert starts(one) == starts(other)
 
 
-def test_other_defaults_of_a_queue_with_thousands_of_jobs_are_followed_in_slices() -> None:
+def test_changed_defaults_of_a_large_queue_are_applied_in_slices() -> None:
     one = engine()
     before = QueueFacts(name="q", defaults={"mem": "1gb"})
     one.handle([snapshot(*map(facts, range(MANY))), QueueChanged(id="q:1", time=NOW, queue=before)], NOW)
@@ -182,7 +182,7 @@ def test_other_defaults_of_a_queue_with_thousands_of_jobs_are_followed_in_slices
 
 
 @pytest.mark.parametrize("count", [ARRIVALS_PER_CALL, ARRIVALS_PER_CALL + 1])
-def test_only_new_jobs_are_put_off_and_only_where_they_are_many(count: int) -> None:
+def test_only_many_new_jobs_are_deferred(count: int) -> None:
     state = EngineState.empty(EngineSettings(), NOW)
     known = JobQueued(id="e:0", time=NOW, job=facts(0))
     state.records["0.s"] = None  # type: ignore[assignment]  # it is known, whatever of it

@@ -33,7 +33,7 @@ def go_on(cluster: Cluster, job_id: str) -> None:
 
 
 @pytest.mark.parametrize("happens", [refuse, come_back])
-def test_a_job_that_a_node_refuses_is_tried_on_each_other_node_before_it_is_tried_there_again(
+def test_job_rejected_by_a_node_is_tried_on_all_other_nodes_first(
     happens: object,
 ) -> None:
     cluster = Cluster(nodes=3, returns_most=9)

@@ -134,7 +134,7 @@ def test_backfilling_misses_no_deadline() -> None:
         assert cluster.runs(first) == [HOUR], deadline
 
 
-def test_nobody_moves_while_starts_are_paused() -> None:
+def test_no_job_moves_while_starts_are_paused() -> None:
     cluster = shortest()
     fill(cluster, HOUR)
     cluster.submit("long", walltime=HOUR)
@@ -220,7 +220,7 @@ def test_placement_of_an_unreleased_job_is_given_up_despite_other_events() -> No
     assert cluster.runs("other") == [HOUR + 60]
 
 
-def test_planned_jobs_stay_on_a_node_that_is_down_until_they_leave_it_after_the_grace() -> None:
+def test_planned_jobs_stay_on_a_down_node_during_the_grace() -> None:
     cluster = shortest(2, node_grace=300)
     cluster.submit("a", "1:ppn=4", HOUR, runtime=HOUR)
     cluster.submit("b", "1:ppn=4", HOUR + 60)

@@ -30,7 +30,7 @@ def test_a_limit_binds_that_leaves_no_room_for_as_long_as_the_job_takes(
     assert binding(*pool, start, end, 2, 0) is binds
 
 
-def test_what_limits_count_of_a_job() -> None:
+def test_claim_has_the_amounts_that_limits_count() -> None:
     chunks = (
         Chunk(2, cpus=3, gpus=1, mem=10, resources=(("fpga", 2),)),
         Chunk(1, cpus=4, resources=(("fpga", 1), ("lic", 1))),

@@ -28,7 +28,7 @@ def test_usage_is_kept_as_long_as_its_windows_are_as_long() -> None:
     assert state.usage is None
 
 
-def test_ends_are_heard_before_all_else_of_a_batch() -> None:
+def test_ends_precede_other_events_of_a_batch() -> None:
     changed = NodeChanged(id="e:1", time=5, node=NodeFacts(name="n1", cpus=4))
     ended = JobEnded(id="e:2", time=5, job_id="1", exit_status=0)
     assert _sorted([changed, ended]) == [ended, changed]

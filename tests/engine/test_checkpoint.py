@@ -62,7 +62,7 @@ class Recorded(Chaos):
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), before=st.integers(0, 200))
-def test_a_rerun_of_what_was_logged_since_a_checkpoint_decides_the_same(seed: int, before: int) -> None:
+def test_replay_of_the_log_since_a_checkpoint_makes_the_same_decisions(seed: int, before: int) -> None:
     world = Recorded(before)
     play(world, Random(seed), 100)
     incident = read(dump(world.engine.incident()))
@@ -77,7 +77,7 @@ def test_a_rerun_of_what_was_logged_since_a_checkpoint_decides_the_same(seed: in
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), steps=st.integers(0, 120))
-def test_saving_what_was_restored_gives_the_same_bytes(seed: int, steps: int) -> None:
+def test_restored_state_is_saved_as_the_same_bytes(seed: int, steps: int) -> None:
     world = Chaos()
     play(world, Random(seed), steps)
     encoding = world.engine.checkpoint()
@@ -155,7 +155,7 @@ def _plan(engine: Engine) -> dict[str, list[int]]:
     before=st.integers(0, 60),
     kind=st.sampled_from([Twins, RankedTwins, Forked, RankedForked]),
 )
-def test_a_repair_that_was_cut_short_comes_to_the_same_end_from_a_checkpoint_or_on_a_fork(
+def test_interrupted_repair_has_the_same_result_from_a_checkpoint_or_on_a_fork(
     seed: int, before: int, kind: type[Twins]
 ) -> None:
     world = kind(before)
@@ -167,7 +167,7 @@ def test_a_repair_that_was_cut_short_comes_to_the_same_end_from_a_checkpoint_or_
 @pytest.mark.timeout(600)  # fifteen lives; on a machine that does other things that takes minutes
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
-def test_what_was_frozen_stays_as_it_was_while_the_engine_goes_on(seed: int) -> None:
+def test_frozen_state_is_unaffected_by_later_events(seed: int) -> None:
     world = Chaos()
     frozen: list[tuple[FrozenState, bytes]] = []
     handle = world.engine.handle
@@ -236,13 +236,13 @@ def _some(kind: Any, name: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", encoding._KINDS)
-def test_each_field_of_what_a_server_says_is_the_same_after_a_restart(kind: Any) -> None:
+def test_each_field_of_server_facts_survives_a_restart(kind: Any) -> None:
     facts = kind(**{one.name: _some(one.type, one.name) for one in fields(kind) if one.init})
     plain = json.loads(json.dumps(encoding.save_facts(facts)))
     assert encoding.load_facts(kind, plain) == facts
 
 
-def test_a_field_of_a_type_that_nobody_knows_to_keep_is_an_error_at_once() -> None:
+def test_field_of_unknown_type_is_an_error_at_import() -> None:
     @dataclass
     class More:
         seen: set[str]
@@ -291,7 +291,7 @@ def test_an_incident_with_lost_batches_cannot_be_run_again() -> None:
 
 
 @pytest.mark.parametrize("lines", [[], ["{}"], ["[]"], ["no json"], ['{"schedd_incident": 9}']])
-def test_what_is_no_incident_is_said_with_its_line(lines: list[str]) -> None:
+def test_invalid_incident_is_reported_with_its_line(lines: list[str]) -> None:
     with pytest.raises(IncidentError, match="line 1"):
         read(lines)
 
@@ -306,7 +306,7 @@ def test_a_damaged_line_is_named() -> None:
         read(lines[:2])
 
 
-def test_room_is_found_after_a_recovery_though_some_ask_for_more_than_any_node_has() -> None:
+def test_free_capacity_is_used_after_a_recovery_despite_oversized_requests() -> None:
     """What jobs ask for may be beyond all that the log of freed room knows, until a larger node comes."""
     cluster = Cluster(2)
     cluster.submit("long", "2:ppn=4", walltime=1000)

@@ -52,7 +52,7 @@ def test_a_job_without_cores_runs_and_ends(settings: dict[str, object]) -> None:
     assert cluster.alerts("error") == cluster.alerts("quarantine") == []
 
 
-def test_each_chunk_is_on_a_node_that_has_what_it_asks_for() -> None:
+def test_each_chunk_is_on_a_node_with_its_resources() -> None:
     cluster = cluster_of()
     submit(cluster, "0", "1:ncpus=4:scratch=1")  # on n2
     submit(cluster, "1", "1:ncpus=1+1:ncpus=0:scratch=512mb")
@@ -68,7 +68,7 @@ def test_each_chunk_is_on_a_node_that_has_what_it_asks_for() -> None:
     assert again.start("2") == 100
 
 
-def test_what_the_server_does_not_tell_is_that_of_the_units_on_each_node() -> None:
+def test_unreported_amounts_are_those_of_the_units_on_each_node() -> None:
     cluster = cluster_of()
     plan = cluster.engine.state.plan
     scratch = plan.resource_columns["scratch"]
@@ -82,7 +82,7 @@ def test_what_the_server_does_not_tell_is_that_of_the_units_on_each_node() -> No
 
 
 @pytest.mark.parametrize("select", ["1:ncpus=2:mem=2gb+2:ncpus=1:mem=500mb", "1:ncpus=1+1:ncpus=0:mem=1gb"])
-def test_unlike_chunks_on_one_node_are_one_share_of_it(select: str) -> None:
+def test_different_chunks_on_one_node_are_one_share(select: str) -> None:
     """The adapter refuses a decision that names a node twice."""
     cluster = cluster_of()
     submit(cluster, "0", "1:ncpus=4:scratch=1")  # all of n2

@@ -25,7 +25,7 @@ def jump(cluster: Cluster, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", [3_600, DAY, 30 * DAY])
-def test_a_clock_that_was_set_forward_and_back_leaves_the_plan_as_it_was(seconds: int) -> None:
+def test_plan_is_unchanged_after_the_clock_was_set_forward_and_back(seconds: int) -> None:
     cluster = Cluster(nodes=2, slack=50)
     for number in "012345":
         cluster.submit(number, walltime=100)
@@ -44,7 +44,7 @@ def test_a_clock_that_was_set_forward_and_back_leaves_the_plan_as_it_was(seconds
     assert publish_snapshot(cluster.engine.state).alerts == ()
 
 
-def test_who_came_while_the_clock_was_ahead_is_promised_anew() -> None:
+def test_job_that_arrived_while_the_clock_was_ahead_gets_a_new_promise() -> None:
     cluster = Cluster(slack=50)
     cluster.submit("1", walltime=1_000)
     jump(cluster, 3_600)
@@ -56,7 +56,7 @@ def test_who_came_while_the_clock_was_ahead_is_promised_anew() -> None:
     assert (cluster.start("2"), cluster.promise("2")) == (1_000, 1_050)
 
 
-def test_what_started_while_the_clock_was_ahead_holds_its_nodes_now() -> None:
+def test_job_started_while_the_clock_was_ahead_holds_its_nodes() -> None:
     cluster = Cluster()
     jump(cluster, DAY)
     cluster.submit("1", walltime=500)
@@ -70,7 +70,7 @@ def test_what_started_while_the_clock_was_ahead_holds_its_nodes_now() -> None:
 
 
 @pytest.mark.parametrize("accepted", [False, True])
-def test_a_run_decision_that_is_out_stays_the_only_one_while_it_may_be_carried_out(*, accepted: bool) -> None:
+def test_open_run_decision_stays_the_only_one_during_its_validity(*, accepted: bool) -> None:
     cluster = Cluster(decision_expiry=60, answer_grace=30, start_wait=300)
     cluster.obeys = False
     jump(cluster, DAY)
@@ -103,7 +103,7 @@ def test_a_start_seen_after_the_clock_was_set_back_is_no_stranger_s() -> None:
     assert cluster.start("1") == 10
 
 
-def test_starts_stamped_by_the_clock_that_was_ahead_are_no_strangers_though_told_late() -> None:
+def test_late_reports_of_starts_by_the_fast_clock_are_not_foreign() -> None:
     """Several would be another scheduler's: nothing would be started any more, until somebody resumes."""
     cluster = Cluster(nodes=3, decision_expiry=60, answer_grace=30)
     cluster.obeys = False
@@ -127,7 +127,7 @@ def test_starts_stamped_by_the_clock_that_was_ahead_are_no_strangers_though_told
 
 
 @pytest.mark.parametrize("stamped", [DAY - 5, 5])
-def test_starts_of_which_nothing_is_known_are_not_suspected_right_after_the_clock_was_set(
+def test_unknown_starts_after_a_clock_setback_are_not_foreign(
     stamped: int,
 ) -> None:
     cluster = Cluster(nodes=3, decision_expiry=60, answer_grace=30)
@@ -151,7 +151,7 @@ def test_starts_of_which_nothing_is_known_are_not_suspected_right_after_the_cloc
     assert cluster.engine.state.foreign == ""
 
 
-def test_what_people_have_set_stays_and_the_log_tells_the_same_again() -> None:
+def test_user_settings_survive_a_clock_setback_and_a_replay_agrees() -> None:
     cluster = Cluster(nodes=2)
     cluster.reserve("mine", "n2", start=5_000)
     cluster.submit("1", walltime=100)
@@ -195,7 +195,7 @@ def test_no_job_is_started_twice_and_all_end_whatever_the_clock_does(seed: int) 
     assert cluster.server.jobs == {}
 
 
-def test_a_batch_that_was_passed_over_while_the_clock_was_ahead_hides_no_other_scheduler_for_a_day() -> None:
+def test_batch_skipped_while_the_clock_was_ahead_does_not_hide_another_scheduler() -> None:
     cluster = Cluster(nodes=3, decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     cluster.engine.pause("so that nothing is decided here")

@@ -38,7 +38,7 @@ def test_each_type_of_event_has_one_handler() -> None:
 
 
 @pytest.mark.parametrize("one", components(), ids=lambda one: one.name)
-def test_each_field_of_a_component_says_how_it_is_copied_and_what_it_begins_with(one: Component[Any]) -> None:
+def test_component_fields_declare_their_copying_and_defaults(one: Component[Any]) -> None:
     for each in fields(one.state):
         assert field_rule(one.state, each.name) is not None
         assert each.default is not MISSING or each.default_factory is not MISSING, each.name

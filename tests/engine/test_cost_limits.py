@@ -37,7 +37,7 @@ def test_a_job_waits_for_the_hour_that_it_can_pay_for() -> None:
     assert [site.start(job) for job in "123"] == [0, CHEAP - 12, 100], "an eighth of it may be by day"
 
 
-def test_where_limits_are_soft_it_is_planned_at_once() -> None:
+def test_job_with_a_soft_cost_limit_is_planned_at_once() -> None:
     site = Priced(limits="soft")
     site.ask_for("1", "4.5")
     assert site.start("1") == 0
@@ -52,7 +52,7 @@ def test_it_starts_in_that_hour_and_not_before_though_all_is_free() -> None:
     assert site.record("1").run.started == T + CHEAP
 
 
-def test_one_that_costs_too_much_at_any_time_says_so_and_is_planned_when_it_is_raised() -> None:
+def test_job_beyond_its_cost_limit_at_all_times_waits_until_it_is_raised() -> None:
     site = Priced()
     site.ask_for("1", "3.99")
     assert site.start("1") is None
@@ -63,7 +63,7 @@ def test_one_that_costs_too_much_at_any_time_says_so_and_is_planned_when_it_is_r
     assert site.start("1") == 0
 
 
-def test_prices_that_fall_let_it_be_planned() -> None:
+def test_lower_prices_let_the_job_be_planned() -> None:
     site = Priced()
     site.ask_for("1", "2")
     assert site.start("1") is None
@@ -73,7 +73,7 @@ def test_prices_that_fall_let_it_be_planned() -> None:
     assert site.record("1").run.started == T
 
 
-def test_limits_that_become_hard_move_who_costs_too_much() -> None:
+def test_limits_that_become_hard_move_jobs_beyond_them() -> None:
     site = Priced(limits="soft")
     site.submit("0", "1:ppn=4", 100)
     site.ask_for("1", "4")
@@ -86,7 +86,7 @@ def test_limits_that_become_hard_move_who_costs_too_much() -> None:
     assert site.start("1") == 100
 
 
-def test_room_that_comes_free_is_used_where_it_can_be_paid_for_and_not_elsewhere() -> None:
+def test_freed_capacity_is_used_only_if_affordable() -> None:
     site = Priced()
     site.submit("0", "1:ppn=4", CHEAP + 1_000)
     site.submit("long", "1:ppn=4", 3_000)
@@ -103,7 +103,7 @@ def test_room_that_comes_free_is_used_where_it_can_be_paid_for_and_not_elsewhere
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_restart_keeps_it_where_it_can_be_paid_for(restart: bool) -> None:
+def test_restart_keeps_the_affordable_placement(restart: bool) -> None:
     site = Priced()
     site.ask_for("1", "4")
     if restart:

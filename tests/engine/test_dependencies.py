@@ -155,7 +155,7 @@ def test_chains_survive_a_checkpoint() -> None:
     assert cluster.start("2") == 200
 
 
-def test_a_chained_job_that_somebody_starts_runs_on_whatever_its_head_does() -> None:
+def test_dependent_job_started_by_a_user_runs_on_regardless_of_its_prerequisite() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", "n1:ppn=4", state="H", holds="u")
     chained(cluster, "2", "afterok:1", "n2:ppn=4", walltime=500)

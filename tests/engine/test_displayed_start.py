@@ -53,7 +53,7 @@ def test_flickering_start_is_displayed_after_the_pause() -> None:
     assert moves == [*times, (None, T + 5000)]  # the history has all of them
 
 
-def test_a_small_move_is_not_shown_and_the_text_says_what_is_shown() -> None:
+def test_small_move_is_not_displayed_and_the_text_has_the_displayed_start() -> None:
     cluster = flickering(publish_pause=60)
     cluster.at(100)
     cluster.ask("1", walltime="5060")
@@ -65,7 +65,7 @@ def test_a_small_move_is_not_shown_and_the_text_says_what_is_shown() -> None:
     assert starts(cluster, "2") == (5061, 5061)
 
 
-def test_a_start_that_is_near_is_shown_at_once() -> None:
+def test_near_start_is_displayed_at_once() -> None:
     cluster = flickering(publish_pause=600)
     cluster.at(10)
     cluster.ask("1", walltime="611")
@@ -85,7 +85,7 @@ def test_displayed_start_works_without_attributes_on_the_server() -> None:
     assert [one for one in cluster.decisions if isinstance(one, WriteAttributes)] == []
 
 
-def test_a_shadow_tells_the_server_nothing() -> None:
+def test_shadow_mode_writes_nothing_to_the_server() -> None:
     cluster = Cluster(publish_starts=True, mode="shadow")
     cluster.submit("1", walltime=5000)
     cluster.submit("2", walltime=100)
@@ -117,7 +117,7 @@ def test_a_job_that_lost_its_start_shows_none_and_the_new_one_at_once() -> None:
     assert starts(cluster, "2")[0] == 9000
 
 
-def test_no_moment_that_is_over_is_shown() -> None:
+def test_past_starts_are_not_displayed() -> None:
     cases = {(50, 70): 70, (65, 70): 65, (-1, 70): 70, (65, 60): 60, (65, -1): -1}
     assert {case: displayed_start(*case, 60) for case in cases} == cases
 

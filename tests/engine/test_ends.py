@@ -94,7 +94,7 @@ def _boom(*_: Any, **__: Any) -> Any:
 @pytest.mark.parametrize(
     ("where", "name", "words"), _STEPS, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_an_end_frees_its_cores_whatever_cannot_be_noted_of_it(
+def test_end_frees_its_cores_despite_bookkeeping_errors(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, words: str, how: Callable[[Cluster], None]
 ) -> None:
     cluster = _cluster()
@@ -120,7 +120,7 @@ def test_an_end_frees_its_cores_whatever_cannot_be_noted_of_it(
 @pytest.mark.parametrize(
     ("where", "name", "words"), _STEPS, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_each_of_these_steps_is_taken_at_an_end(
+def test_each_bookkeeping_step_runs_at_an_end(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, words: str
 ) -> None:
     cluster = _cluster()
@@ -142,7 +142,7 @@ def test_each_of_these_steps_is_taken_at_an_end(
     [(rules, "_cost"), (running, "judge_start"), (state_module, "update_prediction")],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_a_start_holds_its_cores_whatever_cannot_be_noted_of_it(
+def test_start_holds_its_cores_despite_bookkeeping_errors(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str
 ) -> None:
     cluster = _cluster()
@@ -160,7 +160,7 @@ def test_a_start_holds_its_cores_whatever_cannot_be_noted_of_it(
     assert cluster.alerts("bookkeeping")
 
 
-def test_two_jobs_that_hold_nothing_of_an_account_end_one_after_the_other() -> None:
+def test_two_jobs_without_held_funds_end_in_turn() -> None:
     cluster = Cluster(nodes=2, site={"accounts": {"by": "account"}})
     server = cluster.server
     cluster.tell(AccountSet(id=server.event_id(), time=server.now, name="phys", unit="money", amount=5))
@@ -172,7 +172,7 @@ def test_two_jobs_that_hold_nothing_of_an_account_end_one_after_the_other() -> N
     assert [one.job for one in account_book(state).entries if one.kind == "charge"] == ["1.s", "2.s"]
 
 
-def test_a_batch_is_skipped_though_nothing_can_be_noted_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_is_skipped_despite_bookkeeping_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = _cluster()
     monkeypatch.setattr(AccountBook, "release", _boom)
     event_id = cluster.server.event_id()
@@ -220,7 +220,7 @@ def _entered(within: CodeType, act: Callable[[], object]) -> list[CodeType]:
 
 
 @pytest.mark.parametrize("how", _ENDS, ids=lambda how: how.__name__)
-def test_an_error_in_any_function_on_the_way_of_an_end_leaves_no_core_held(
+def test_error_in_any_function_during_an_end_frees_all_its_cores(
     how: Callable[[Cluster], None],
 ) -> None:
     handler = handlers._guarded.__code__
@@ -248,7 +248,7 @@ def test_an_error_in_any_function_on_the_way_of_an_end_leaves_no_core_held(
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "by hand"])
-def test_an_error_in_any_function_on_the_way_of_a_start_lets_nobody_else_have_its_cores(ours: bool) -> None:
+def test_error_in_any_function_during_a_start_keeps_its_cores_occupied(ours: bool) -> None:
     def before() -> tuple[Cluster, list[Any]]:
         cluster = _cluster()
         cluster.obeys = False

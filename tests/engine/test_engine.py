@@ -75,7 +75,7 @@ def test_a_held_job_loses_its_place_and_promise_until_it_is_released() -> None:
     assert _planned(engine, "2.s") == 100
 
 
-def test_easy_lets_a_short_job_overtake_where_it_delays_nobody() -> None:
+def test_easy_starts_a_short_job_early_if_it_delays_no_other() -> None:
     started = {}
     for policy in ("fcfs", "easy"):
         engine = _cluster(1, 4, policy)

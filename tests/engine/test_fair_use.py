@@ -16,7 +16,7 @@ def used(engine: Engine) -> dict[str, float]:
     return {"/".join(row.path): row.used for row in fair_shares(engine.state) if len(row.path) == 2}
 
 
-def test_what_ended_and_what_runs_counts() -> None:
+def test_usage_includes_ended_and_running_jobs() -> None:
     cluster = Cluster(nodes=2, site=SITE)
     cluster.submit("1", walltime=100, group="phys")
     cluster.submit("2", "1:ppn=2", walltime=1000, owner="bob@login", group="bio")
@@ -43,7 +43,7 @@ def test_a_second_on_a_fast_node_counts_as_many_times_as_it_is_faster() -> None:
     }
 
 
-def test_a_run_that_is_deleted_or_comes_back_counts_too() -> None:
+def test_deleted_and_requeued_runs_count() -> None:
     cluster = Cluster(nodes=2, site=SITE)
     cluster.submit("1", walltime=1000, group="phys")
     cluster.submit("2", walltime=1000, group="bio")
@@ -68,7 +68,7 @@ def test_usage_outlives_a_checkpoint_and_goes_on() -> None:
     assert fair_shares(other.state) == []
 
 
-def test_who_waited_how_long_stands_beside_what_was_used() -> None:
+def test_share_rows_have_waits_and_usage() -> None:
     """Job 2 waited 100 s for its 400 cpu-seconds."""
     cluster = Cluster(nodes=1, site=SITE)
     cluster.submit("1", walltime=100, group="phys")
@@ -78,7 +78,7 @@ def test_who_waited_how_long_stands_beside_what_was_used() -> None:
     assert (waited["phys",], waited["bio",]) == (0.0, 100 / 400)
 
 
-def test_what_no_longer_counts_is_forgotten() -> None:
+def test_decayed_usage_is_dropped() -> None:
     site = {"fair_share": {"interval": 3600, "depth": 2}}
     cluster = Cluster(nodes=1, site=site)
     cluster.submit("1", walltime=100, group="phys")
@@ -91,7 +91,7 @@ def test_what_no_longer_counts_is_forgotten() -> None:
     assert not usage.saved()["leaves"]
 
 
-def test_without_fair_share_nothing_is_kept() -> None:
+def test_without_fair_share_no_usage_is_stored() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1", walltime=100, group="phys")
     cluster.at(200)

@@ -111,7 +111,7 @@ def alerts(decisions: tuple[Decision, ...]) -> list[str]:
     return [one.text for one in decisions if isinstance(one, Alert) and one.kind == "quarantine"]
 
 
-def test_a_job_that_takes_too_much_work_to_plan_is_quarantined_and_says_why() -> None:
+def test_job_beyond_the_work_limit_is_quarantined_with_the_reason() -> None:
     cluster = crowded()
     plan = cluster.engine.state.plan
     before = plan.work

@@ -83,7 +83,7 @@ def healthy(cluster: Cluster) -> None:
 
 @given(st.tuples(st.just("torque"), requests(TORQUE)) | st.tuples(st.just("openpbs"), requests(OPENPBS)))
 @settings(max_examples=150, deadline=None)
-def test_a_request_of_any_numbers_harms_nobody(asked: tuple[str, dict[str, str]]) -> None:
+def test_request_with_arbitrary_numbers_is_harmless(asked: tuple[str, dict[str, str]]) -> None:
     family, resources = asked
     cluster = site()
     facts = JobFacts(
@@ -139,7 +139,7 @@ def test_limits_of_any_size_are_followed(one: str, two: str) -> None:
         assert cluster.start("1") == 0
 
 
-def test_a_limit_with_a_window_on_a_cluster_without_nodes_harms_nobody() -> None:
+def test_limit_with_a_window_on_a_cluster_without_nodes_is_harmless() -> None:
     cluster = Cluster(nodes=0, site=quota(4, 2 * HOUR, 4 * HOUR))
     cluster.submit("1", "1:ppn=1", walltime=HOUR)
     cluster.at(6 * HOUR)
@@ -152,7 +152,7 @@ def test_a_limit_with_a_window_on_a_cluster_without_nodes_harms_nobody() -> None
 @pytest.mark.parametrize("parse", [parse_torque, parse_openpbs])
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_request_that_is_read_has_totals_that_fit_into_64_bits(parse: Any, data: st.DataObject) -> None:
+def test_totals_of_a_parsed_request_fit_into_64_bits(parse: Any, data: st.DataObject) -> None:
     names = TORQUE if parse is parse_torque else OPENPBS
     resources = data.draw(requests(names))
     try:

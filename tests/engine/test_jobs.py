@@ -10,7 +10,7 @@ from schedd.wire import JobDeleted, JobEnded, JobFacts, JobQueued, QueueFacts, S
 from tests.engine.cluster import Cluster, T
 
 
-def test_a_new_job_takes_the_earliest_gap_and_delays_nobody() -> None:
+def test_new_job_gets_the_earliest_gap_and_delays_no_other_job() -> None:
     cluster = Cluster(cpus=4)
     cluster.submit("1", "1:ppn=3", 100)
     cluster.submit("2", "1:ppn=4", 100)
@@ -26,7 +26,7 @@ def test_slack_makes_the_promise_later_than_the_plan() -> None:
     assert (cluster.start("2"), cluster.promise("2")) == (100, 700)
 
 
-def test_a_deleted_job_makes_room_for_those_behind_it() -> None:
+def test_deletion_of_a_job_lets_later_jobs_move_ahead() -> None:
     cluster = Cluster()
     for job in "123":
         cluster.submit(job)
@@ -95,7 +95,7 @@ def test_a_held_job_has_neither_start_nor_promise_until_it_is_released() -> None
         ({"queue": "off"}, "queue", "queue off, which is stopped"),
     ],
 )
-def test_what_a_job_waits_for_is_named(changes: dict[str, Any], kind: str, words: str) -> None:
+def test_waiting_reason_is_named(changes: dict[str, Any], kind: str, words: str) -> None:
     cluster = Cluster()
     cluster.tell(*cluster.server.change_queue(QueueFacts(name="off", started=False)))
     cluster.submit("1", **changes)
@@ -122,7 +122,7 @@ def test_a_job_that_the_server_has_not_released_in_time_is_not_started() -> None
     assert cluster.start("1") >= 600  # type: ignore[operator]
 
 
-def test_a_stopped_queue_plans_nothing_and_its_start_promises_anew() -> None:
+def test_stopped_queue_has_no_plan_and_new_promises_after_its_start() -> None:
     cluster = Cluster()
     for job in "123":
         cluster.submit(job)
@@ -193,7 +193,7 @@ def test_the_end_of_a_job_that_arrived_in_the_same_batch_is_not_lost() -> None:
     assert cluster.engine.state.records == {}
 
 
-def test_an_arrival_told_twice_changes_nothing() -> None:
+def test_repeated_arrival_event_has_no_effect() -> None:
     cluster = Cluster()
     cluster.submit("1")
     cluster.submit("2")
@@ -205,7 +205,7 @@ def test_an_arrival_told_twice_changes_nothing() -> None:
     assert len(cluster.engine.state.records) == 2
 
 
-def test_an_arrival_told_late_does_not_stop_the_job_that_runs_by_now() -> None:
+def test_late_arrival_event_does_not_affect_the_running_job() -> None:
     cluster = Cluster()
     cluster.submit("1")
     queued = _queued(cluster.server.jobs["1"], "1")
@@ -214,7 +214,7 @@ def test_an_arrival_told_late_does_not_stop_the_job_that_runs_by_now() -> None:
     assert cluster.view("1").state == "running"
 
 
-def test_a_clock_that_goes_back_stands_still() -> None:
+def test_time_stops_while_the_clock_is_behind() -> None:
     cluster = Cluster()
     cluster.submit("1")
     cluster.submit("2")

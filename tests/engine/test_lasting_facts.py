@@ -119,7 +119,7 @@ def test_breaches_and_quarantine_and_returns_are_remembered() -> None:
     assert "too hard" in str(cluster.view("3").why)
 
 
-def test_a_job_that_was_enlarged_or_replaced_meanwhile_has_no_claim_to_the_old_promise() -> None:
+def test_job_enlarged_or_replaced_during_an_outage_loses_its_promise() -> None:
     cluster = Cluster(nodes=1, slack=10)
     cluster.submit("1", walltime=1_000)
     for name in "2345":
@@ -139,7 +139,7 @@ def test_a_job_that_was_enlarged_or_replaced_meanwhile_has_no_claim_to_the_old_p
     assert cluster.promise("5") == 1_310  # a job that shrank keeps its promise
 
 
-def test_a_job_that_was_put_off_meanwhile_has_not_waited_since_before() -> None:
+def test_job_postponed_during_an_outage_loses_its_waiting_time() -> None:
     """Nothing had been promised to it, since there was no node for it; nor is it while it may not start."""
     cluster = Cluster(nodes=2, slack=10)
     cluster.node("n1", state="down")
@@ -208,7 +208,7 @@ def furnished() -> Cluster:
     return cluster
 
 
-def test_all_that_people_have_said_outlives_a_rebuild() -> None:
+def test_all_orders_of_users_survive_a_rebuild() -> None:
     cluster = furnished()
     before = cluster.engine.state
     assert bookings_of(before)["demo"].phase in ("flexible", "frozen"), bookings_of(before)["demo"].text
@@ -237,7 +237,7 @@ def test_all_that_people_have_said_outlives_a_rebuild() -> None:
     check(after)
 
 
-def test_a_policy_that_was_set_at_run_time_outlives_a_rebuild() -> None:
+def test_policy_set_at_run_time_survives_a_rebuild() -> None:
     cluster = Cluster()
     cluster.tell(PolicyChanged(**event_id(cluster), version=3, site={"bookings": {"most": 2}}))
     assert not rebuild(cluster)
@@ -303,7 +303,7 @@ def test_damaged_run_times_are_named(damage: str) -> None:
 
 
 @pytest.mark.parametrize("section", sections())
-def test_a_section_that_cannot_be_read_is_named_and_takes_no_other_with_it(section: str) -> None:
+def test_unreadable_section_is_reported_and_the_others_are_used(section: str) -> None:
     cluster = furnished()
     unread = rebuild(cluster, lambda found: found.update({section: {"": 7.5}, "weather": "rain"}))
     assert "weather (not known to this version)" in unread
@@ -352,6 +352,6 @@ def test_fields_of_another_version_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"now": "soon"}', b"\xff\xfe"])
-def test_what_is_no_such_facts_is_refused(data: bytes) -> None:
+def test_data_without_lasting_facts_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"facts of an engine|JSON|Expecting|codec"):
         Engine.from_facts(data, Cluster().engine.state.settings)

@@ -93,7 +93,7 @@ def test_a_later_deadline_or_a_shorter_walltime_brings_it_back_and_nothing_else(
     assert site.promise("2") is not None
 
 
-def test_one_that_is_submitted_too_late_waits_at_once_and_also_after_a_hold_of_the_server() -> None:
+def test_job_submitted_too_late_for_its_deadline_waits_also_after_a_hold() -> None:
     site = Due()
     site.submit("4", resources=due(99))
     assert (site.start("4"), waits(site, "4")) == (None, "deadline")
@@ -104,7 +104,7 @@ def test_one_that_is_submitted_too_late_waits_at_once_and_also_after_a_hold_of_t
     assert waits(site, "5") == "deadline"
 
 
-def test_one_without_a_place_waits_for_that_too() -> None:
+def test_job_without_a_place_waits_for_its_deadline_once_that_is_lost() -> None:
     site = Cluster(nodes=2, site=HOLD)
     site.node("n2", state="drain")
     site.submit("4", "n2:ppn=4", resources=due(200))

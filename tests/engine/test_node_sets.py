@@ -22,7 +22,7 @@ def cluster_of(site: dict[str, Any]) -> Cluster:
 
 
 @pytest.mark.parametrize("sets", [{"sets": EAST_WEST}, {"by": "switch"}])
-def test_jobs_are_kept_on_one_set_of_the_sites(sets: dict[str, Any]) -> None:
+def test_jobs_are_placed_on_one_node_set_of_the_site(sets: dict[str, Any]) -> None:
     cluster = cluster_of({"node_sets": sets})
     cluster.submit("0", "n1:ppn=4", walltime=50)
     cluster.submit("1", "2:ppn=4")
@@ -39,7 +39,7 @@ def test_jobs_are_kept_on_one_set_of_the_sites(sets: dict[str, Any]) -> None:
     assert cluster.view("4").node_sets == ()
 
 
-def test_a_site_says_how_long_a_job_waits_for_one_set() -> None:
+def test_site_sets_the_maximum_wait_for_one_node_set() -> None:
     for wait, start, where in ((99, 0, ["n2", "n5"]), (100, 100, ["n3", "n4"])):
         cluster = cluster_of({"node_sets": {"sets": EAST_WEST, "wait": wait}})
         cluster.submit("0", "n1:ppn=4", walltime=500)
@@ -50,7 +50,7 @@ def test_a_site_says_how_long_a_job_waits_for_one_set() -> None:
         assert cluster.runs("2") == [start]
 
 
-def test_a_job_that_asks_for_one_switch_waits_for_it() -> None:
+def test_job_that_requests_one_switch_waits_for_it() -> None:
     cluster = cluster_of({})
     cluster.submit("0", "n1:ppn=4", walltime=500)
     resources = {"select": "2:ncpus=4", "place": "scatter:group=switch", "nodes": ""}

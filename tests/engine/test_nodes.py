@@ -11,7 +11,7 @@ from schedd.wire import JobEnded, JobStarted, NodeChanged, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
-def test_planned_jobs_leave_a_node_that_is_down_only_after_the_grace() -> None:
+def test_planned_jobs_leave_a_down_node_after_the_grace() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", "n1:ppn=4", 1000)
     cluster.submit("2", "n2:ppn=4", 1000)
@@ -30,7 +30,7 @@ def test_planned_jobs_leave_a_node_that_is_down_only_after_the_grace() -> None:
     assert cluster.breaches("4") == []
 
 
-def test_a_node_back_within_the_grace_moves_nobody() -> None:
+def test_node_that_returns_within_the_grace_moves_no_job() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", "n1:ppn=4", 1000)
     cluster.submit("2", "n1:ppn=4", 100)
@@ -52,7 +52,7 @@ def test_nothing_is_started_on_a_node_that_is_down() -> None:
     assert cluster.runs("2") == [150]
 
 
-def test_running_jobs_hold_a_node_that_is_down_until_the_server_says_otherwise() -> None:
+def test_running_jobs_hold_a_down_node_until_the_server_reports_their_end() -> None:
     cluster = Cluster()
     cluster.submit("1", walltime=1000)
     cluster.node("n1", state="down")
@@ -60,7 +60,7 @@ def test_running_jobs_hold_a_node_that_is_down_until_the_server_says_otherwise()
     assert (cluster.view("1").state, cluster.where("1")) == ("running", ["n1"])
 
 
-def test_a_job_whose_only_node_is_down_waits_for_it_by_name() -> None:
+def test_job_waits_for_its_only_node_by_name_while_it_is_down() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", "n1:ppn=4", 5000)
     cluster.submit("2", "n1:ppn=4")
@@ -84,7 +84,7 @@ def test_offline_drains_a_node_at_once() -> None:
     assert cluster.view("1").state == "running"
 
 
-def test_a_smaller_node_keeps_whom_it_can_and_a_larger_one_lets_others_start() -> None:
+def test_smaller_node_keeps_fitting_jobs_and_larger_node_starts_more() -> None:
     cluster = Cluster(cpus=4)
     cluster.submit("1", "1:ppn=4", 100)
     cluster.submit("2", "1:ppn=2", 100)
@@ -97,7 +97,7 @@ def test_a_smaller_node_keeps_whom_it_can_and_a_larger_one_lets_others_start() -
     assert cluster.runs("2") == cluster.runs("3") == [0]
 
 
-def test_a_node_without_the_feature_is_left_by_those_who_need_it() -> None:
+def test_jobs_leave_a_node_that_lost_their_feature() -> None:
     cluster = Cluster(nodes=2)
     for name in ("n1", "n2"):
         cluster.node(name, properties=("ib",))
@@ -184,16 +184,14 @@ def test_a_node_down_within_a_reservation_returns_at_its_end() -> None:
 
 
 @pytest.mark.parametrize(("start", "end", "alerts"), [(-100, -50, 0), (10, 10, 1), (10, 5, 1)])
-def test_a_reservation_that_is_empty_is_refused_with_an_alert_and_one_that_is_over_without(
-    start: int, end: int, alerts: int
-) -> None:
+def test_empty_reservation_raises_an_alert_and_a_past_one_does_not(start: int, end: int, alerts: int) -> None:
     cluster = Cluster()
     cluster.reserve("fix", "n1", start=start, end=end)
     assert reservations_of(cluster.engine.state) == {}
     assert len(cluster.alerts("reservation")) == alerts
 
 
-def test_a_reservation_of_an_unknown_node_takes_hold_when_the_node_appears() -> None:
+def test_reservation_of_an_unknown_node_applies_once_the_node_appears() -> None:
     cluster = Cluster()
     cluster.reserve("fix", "n9", start=0, end=500)
     assert cluster.alerts("reservation") == ["reservation fix: unknown nodes are left out: n9"]
@@ -213,7 +211,7 @@ def _fail(cluster: Cluster, job: str, owner: str, after: int = 5, status: int = 
     cluster.tell(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))
 
 
-def test_a_node_on_which_jobs_of_two_users_fail_gets_no_new_jobs() -> None:
+def test_node_with_failing_jobs_of_two_users_gets_no_new_jobs() -> None:
     cluster = Cluster(nodes=2)
     for i in range(4):
         _fail(cluster, f"a{i}", "ann@x")
@@ -234,7 +232,7 @@ def test_a_node_on_which_jobs_of_two_users_fail_gets_no_new_jobs() -> None:
     assert publish_snapshot(cluster.engine.state).closed == {}
 
 
-def test_one_users_failures_say_nothing_about_a_node() -> None:
+def test_failures_of_one_user_do_not_close_a_node() -> None:
     cluster = Cluster()
     for i in range(9):
         _fail(cluster, f"a{i}", "ann@x")
@@ -252,7 +250,7 @@ def test_a_success_a_long_run_or_a_deletion_clears_the_count(after: int, status:
     assert cluster.engine.state.black_holes == {}
 
 
-def test_a_job_on_a_node_that_nobody_knows_is_taken_as_it_is() -> None:
+def test_job_on_an_unknown_node_is_accepted() -> None:
     cluster = Cluster(alone=False)
     cluster.submit("1", walltime=500)
     cluster.submit("2", walltime=500)
@@ -264,7 +262,7 @@ def test_a_job_on_a_node_that_nobody_knows_is_taken_as_it_is() -> None:
     assert (cluster.start("3"), cluster.start("4")) == (500, 500)
 
 
-def test_a_running_job_that_was_altered_to_hold_its_node_alone_holds_what_comes_to_the_node() -> None:
+def test_running_job_altered_to_exclusive_also_holds_added_resources() -> None:
     cluster = Cluster()
     cluster.submit("1", "1:ppn=2", walltime=1000)
     cluster.ask("1", naccesspolicy="singlejob", walltime="2000")

@@ -38,7 +38,7 @@ def moves(outcome: Outcome) -> list[tuple[str, Cause, list[int], list[int]]]:
     return [(one.event, one.cause, listed(one.old), listed(one.new)) for one in outcome.moves]
 
 
-def test_what_a_call_decided_and_moved_is_its_own_alone() -> None:
+def test_outcome_has_only_the_decisions_and_moves_of_its_call() -> None:
     one = Engine(EngineSettings(validate=True, publish_starts=False), T)
     one.handle([NodeChanged(id="n", time=T, node=NodeFacts(name="n1", cpus=4))], T)
     first = one.handle([queued(1)], T)
@@ -50,7 +50,7 @@ def test_what_a_call_decided_and_moved_is_its_own_alone() -> None:
     assert one.handle([], T) == Outcome()
 
 
-def test_moves_are_told_although_the_list_of_changes_forgets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcome_has_all_moves_although_the_change_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedd.engine.rank.promises._CHANGES_KEPT", 1)
     one = engine()
     made = one.handle([JobDeleted(id="d", time=T, job_id="1.s")], T + 1)
@@ -58,7 +58,7 @@ def test_moves_are_told_although_the_list_of_changes_forgets_them(monkeypatch: p
     assert len(made.moves) > 1 or made.moves[0].slots.shape[0] > 1
 
 
-def test_how_many_jobs_a_search_or_a_chosen_plan_moved_is_told_by_its_event() -> None:
+def test_outcome_has_the_number_of_moved_jobs_by_event() -> None:
     one = engine()
     plan, jobs = one.state.plan, {record.slot: record.id for record in one.state.records.values()}
     assert one.handle([PlanImproved(id="nothing", time=T, places=())], T).taken == {"nothing": 0}

@@ -95,7 +95,7 @@ def _covers(names: tuple[str, ...], leaf: str) -> bool:
 
 @pytest.mark.parametrize("phase", Phase)
 @pytest.mark.parametrize("what", Step)
-def test_a_step_clears_and_sets_what_its_row_says_and_nothing_else(what: Step, phase: Phase) -> None:
+def test_step_changes_exactly_the_fields_of_its_row(what: Step, phase: Phase) -> None:
     rule, before = TABLE[what], _full(phase)
     sets = {name: _SET[name] for name in rule.sets}
     if phase not in rule.of:
@@ -118,7 +118,7 @@ def test_a_step_clears_and_sets_what_its_row_says_and_nothing_else(what: Step, p
 
 
 @pytest.mark.parametrize("what", Step)
-def test_a_step_must_be_told_just_what_it_sets(what: Step) -> None:
+def test_step_requires_exactly_the_fields_that_it_sets(what: Step) -> None:
     rule = TABLE[what]
     record = _full(min(rule.of))
     sets = {name: _SET[name] for name in rule.sets}
@@ -181,7 +181,7 @@ def test_all_phases_can_be_reached_and_left() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_its_phase_is_told(record: JobRecord, words: str) -> None:
+def test_inconsistency_of_record_and_phase_is_reported(record: JobRecord, words: str) -> None:
     assert find_fault(record) == words
 
 
@@ -271,14 +271,12 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[Step]:
 
 
 @pytest.mark.parametrize("story", _STORIES, ids=lambda story: story.__name__[1:])
-def test_the_engine_takes_the_rare_steps_when_their_time_has_come(
-    taken: set[Step], story: Callable[[], None]
-) -> None:
+def test_engine_performs_the_rare_steps_when_due(taken: set[Step], story: Callable[[], None]) -> None:
     story()
     assert _STORIES[story] <= taken
 
 
-def test_the_engine_takes_all_other_steps_of_the_table(taken: set[Step]) -> None:
+def test_engine_performs_all_other_steps_of_the_table(taken: set[Step]) -> None:
     """A cluster at random, with every invariant checked after each batch, ``find_fault`` among them."""
     for seed in range(3):
         play(Chaos(), Random(seed), 150)

@@ -20,7 +20,7 @@ def speeds(placement: str = "best_gap", **criteria: float) -> Cluster:
 
 
 @pytest.mark.parametrize(("placement", "node"), [("first_gap", "n1"), ("best_gap", "n2")])
-def test_of_gaps_with_one_start_the_fastest_nodes_are_taken(placement: str, node: str) -> None:
+def test_fastest_nodes_are_chosen_among_gaps_of_equal_start(placement: str, node: str) -> None:
     cluster = speeds(placement)
     cluster.submit("1")
     assert (cluster.start("1"), cluster.where("1")) == (0, [node])
@@ -40,7 +40,7 @@ def both_busy(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("weight", "start", "node"), [(11.0, 50, "n1"), (12.0, 50, "n1"), (13.0, 100, "n2")])
-def test_a_job_waits_for_faster_nodes_where_the_criteria_say_so(weight: float, start: int, node: str) -> None:
+def test_job_waits_for_faster_nodes_if_the_criteria_favour_it(weight: float, start: int, node: str) -> None:
     cluster = speeds(wait=1.0, weighted_utilisation=weight)
     both_busy(cluster)
     assert (cluster.start("C"), cluster.where("C")) == (start, [node])
@@ -49,13 +49,13 @@ def test_a_job_waits_for_faster_nodes_where_the_criteria_say_so(weight: float, s
     assert ("a start at 2023-11-14 22:14:10 UTC on slower ones" in view.why) == (node == "n2")
 
 
-def test_without_a_weight_of_speed_nobody_waits_for_faster_nodes() -> None:
+def test_without_a_weight_of_speed_no_job_waits_for_faster_nodes() -> None:
     cluster = speeds(wait=1.0, bounded_slowdown=1.0)
     both_busy(cluster)
     assert (cluster.start("C"), cluster.where("C")) == (50, ["n1"])
 
 
-def test_what_was_chosen_stays_when_slower_nodes_become_free_until_the_site_thinks_otherwise() -> None:
+def test_choice_of_fast_nodes_stays_until_the_policy_changes() -> None:
     cluster = speeds(wait=1.0, weighted_utilisation=13.0)
     both_busy(cluster)
     engine = Engine.restore(cluster.engine.checkpoint())
@@ -71,7 +71,7 @@ def test_what_was_chosen_stays_when_slower_nodes_become_free_until_the_site_thin
     assert "worth more" not in cluster.view("C").why
 
 
-def test_nodes_of_one_speed_are_filled_as_ever() -> None:
+def test_nodes_of_equal_speed_are_filled_in_the_usual_order() -> None:
     found = []
     for placement in ("first_gap", "best_gap", "best_gap_edf"):
         cluster = Cluster(nodes=3, site={"placement": placement, "criteria": {"weighted_utilisation": 1.0}})
@@ -158,7 +158,7 @@ def test_higher_priority_is_not_displaced_for_a_deadline() -> None:
     assert [cluster.start(job) for job in "0123"] == [0, 100, 300, 200]
 
 
-def test_best_gap_alone_moves_nobody() -> None:
+def test_best_gap_without_other_rules_moves_no_job() -> None:
     cluster = queue(placement="best_gap")
     cluster.submit("3", ALL, resources=due(220))
     assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]

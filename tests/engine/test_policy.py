@@ -22,7 +22,7 @@ def starts(cluster: Cluster, jobs: str) -> list[int | None]:
 ONE_EACH = {"limits": [{"what": "jobs", "who": "user", "amount": 1}]}
 
 
-def test_limits_set_at_run_time_move_jobs_and_their_end_lets_them_back() -> None:
+def test_limits_set_at_run_time_move_jobs_until_they_are_lifted() -> None:
     cluster = Cluster(nodes=2)
     for job in "1234":
         cluster.submit(job)
@@ -61,7 +61,7 @@ def test_a_policy_set_at_run_time_goes_before_the_settings_after_a_restart_until
     assert cluster.engine.state.settings.site == two
 
 
-def test_a_policy_that_cannot_be_read_changes_nothing_and_is_told() -> None:
+def test_unreadable_policy_raises_an_alert_and_has_no_effect() -> None:
     cluster = Cluster(nodes=2)
     cluster.tell(change(cluster, 1, ONE_EACH))
     cluster.tell(change(cluster, 2, {"limits": [{"what": "jobs"}]}))
@@ -77,7 +77,7 @@ def test_a_policy_that_cannot_be_read_changes_nothing_and_is_told() -> None:
 # ---- previews -----------------------------------------------------------------------------------
 
 
-def test_a_preview_says_who_would_move_and_who_runs_there_and_changes_nothing() -> None:
+def test_preview_lists_moved_and_conflicting_jobs_without_any_effect() -> None:
     cluster = Cluster(nodes=2, slack=10)
     cluster.submit("1", "n1:ppn=4", 500)
     cluster.submit("2", "n2:ppn=4", 100, owner="bob")
@@ -96,7 +96,7 @@ def test_a_preview_says_who_would_move_and_who_runs_there_and_changes_nothing() 
     assert starts(cluster, "34") == [300, 500]
 
 
-def test_a_preview_leaves_out_those_on_the_access_list() -> None:
+def test_preview_excludes_jobs_on_the_access_list() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1", walltime=500)
     cluster.submit("2")
@@ -105,7 +105,7 @@ def test_a_preview_leaves_out_those_on_the_access_list() -> None:
     assert (found.moved, found.running) == ((), ())
 
 
-def test_a_preview_of_a_policy_says_who_would_move() -> None:
+def test_preview_of_a_policy_lists_the_moved_jobs() -> None:
     cluster = Cluster(nodes=2)
     for job in "1234":
         cluster.submit(job)

@@ -21,7 +21,7 @@ def capped(*caps: dict[str, Any], nodes: int = 2) -> Cluster:
     return Cluster(nodes=nodes, site={"power": WATTS, "power_caps": list(caps)})
 
 
-def test_jobs_draw_no_more_than_a_cap_leaves_beside_idle_nodes() -> None:
+def test_jobs_draw_at_most_the_cap_minus_idle_draw() -> None:
     site = capped({"watts": 250.0})
     site.submit("1", "1:ppn=4", 100)
     site.submit("2", "1:ppn=1", 100)
@@ -41,7 +41,7 @@ def test_a_cap_of_some_hours_is_kept_then_and_not_later() -> None:
     assert site.record("3").run.started == T + ELEVEN
 
 
-def test_a_job_beyond_any_cap_says_so_and_goes_when_it_is_raised() -> None:
+def test_job_beyond_every_cap_waits_until_the_cap_is_raised() -> None:
     site = capped({"watts": 230.0})
     site.submit("1", "1:ppn=4", 100)
     answer = site.record("1").answer
@@ -54,7 +54,7 @@ def test_a_job_beyond_any_cap_says_so_and_goes_when_it_is_raised() -> None:
     assert site.start("1") == 0
 
 
-def test_a_cap_that_is_lowered_moves_what_is_planned_and_leaves_what_runs() -> None:
+def test_lowered_cap_moves_planned_jobs_and_keeps_running_ones() -> None:
     site = capped({"watts": 1000.0})
     site.submit("0", "1:ppn=4", 100)
     site.submit("1", "1:ppn=4", 50)

@@ -50,7 +50,7 @@ class Foreseen(Cluster):
         return view.expected_start - T, view.expected_by - T
 
 
-def test_jobs_of_an_array_are_known_by_the_name_of_the_whole() -> None:
+def test_array_jobs_are_predicted_by_the_name_of_the_array() -> None:
     cluster = Foreseen()
     for i in range(20):
         cluster.submit(f"7[{i}].past", walltime=HOUR, runtime=60, name=f"relax-{i}", array="7[].past")
@@ -72,7 +72,7 @@ def queue_of(cluster: Foreseen, *names: str) -> int:
     return cluster.server.now - T
 
 
-def test_who_always_takes_a_minute_of_the_hour_lets_others_expect_to_start_soon() -> None:
+def test_consistently_short_runs_give_early_expected_starts() -> None:
     cluster = Foreseen()
     cluster.habit()
     begun = queue_of(cluster, "a", "b", "c")
@@ -93,7 +93,7 @@ def test_who_always_takes_a_minute_of_the_hour_lets_others_expect_to_start_soon(
     assert cluster.start("b") == begun + HOUR, "the plan itself stays"
 
 
-def test_of_a_job_that_runs_nothing_is_expected_any_more() -> None:
+def test_running_job_has_no_expected_start() -> None:
     cluster = Foreseen()
     cluster.habit()
     begun = queue_of(cluster, "a", "b", "c")
@@ -106,7 +106,7 @@ def test_of_a_job_that_runs_nothing_is_expected_any_more() -> None:
     assert cluster.outlook.calibrations["submission"].outcomes == 1
 
 
-def test_what_is_told_stands_until_it_moves_by_more_than_its_uncertainty() -> None:
+def test_estimate_is_updated_when_it_moves_by_more_than_its_uncertainty() -> None:
     cluster = Foreseen()
     cluster.habit()
     begun = queue_of(cluster, "a", "b", "c")
@@ -122,7 +122,7 @@ def test_what_is_told_stands_until_it_moves_by_more_than_its_uncertainty() -> No
     assert cluster.runs("c"), "it ran as expected"
 
 
-def test_half_of_the_expected_wait_later_a_job_is_told_of_once_more_to_learn_from() -> None:
+def test_job_gets_a_second_estimate_at_half_of_its_expected_wait() -> None:
     cluster = Foreseen()
     cluster.submit("a", walltime=10 * HOUR, runtime=10 * HOUR)
     cluster.submit("b", walltime=HOUR)
@@ -145,7 +145,7 @@ def test_half_of_the_expected_wait_later_a_job_is_told_of_once_more_to_learn_fro
     }
 
 
-def test_a_job_that_was_found_waiting_is_not_told_at_its_submission() -> None:
+def test_job_found_waiting_has_no_estimate_at_submission() -> None:
     cluster = Foreseen()
     cluster.submit("a", walltime=10 * HOUR)
     cluster.submit("b", walltime=HOUR)
@@ -155,7 +155,7 @@ def test_a_job_that_was_found_waiting_is_not_told_at_its_submission() -> None:
 
 
 @pytest.mark.parametrize("what", ["hold", "alter"])
-def test_who_is_held_or_asks_for_something_else_is_told_anew(what: str) -> None:
+def test_held_or_altered_job_gets_a_new_estimate(what: str) -> None:
     cluster = Foreseen()
     queue_of(cluster, "a", "b")
     cluster.foretell()
@@ -172,7 +172,7 @@ def test_who_is_held_or_asks_for_something_else_is_told_anew(what: str) -> None:
     assert cluster.foretell()["b"][2] == "submission"
 
 
-def test_a_queue_that_is_left_out_counts_with_walltimes_and_is_told_nothing() -> None:
+def test_queue_without_prediction_uses_walltimes_and_gets_no_estimates() -> None:
     cluster = Foreseen(queue_predict={"batch": False})
     cluster.habit(3)
     queue_of(cluster, "a", "b")
@@ -181,7 +181,7 @@ def test_a_queue_that_is_left_out_counts_with_walltimes_and_is_told_nothing() ->
     assert cluster.outlook.learner.run_times.ends == 0
 
 
-def test_where_prediction_is_off_nothing_is_kept_of_it() -> None:
+def test_disabled_prediction_keeps_no_data() -> None:
     cluster = Foreseen(predict=False)
     queue_of(cluster, "a", "b")
     assert expected_starts_input(cluster.engine.state) is None
@@ -190,7 +190,7 @@ def test_where_prediction_is_off_nothing_is_kept_of_it() -> None:
     assert cluster.told("b") is None
 
 
-def test_what_nine_of_ten_draws_say_is_learned_from_as_it_was_told() -> None:
+def test_calibration_uses_the_published_p90_of_the_samples() -> None:
     cluster = Foreseen()
     queue_of(cluster, "a", "b", "c")
     now = cluster.server.now
@@ -204,7 +204,7 @@ def test_what_nine_of_ten_draws_say_is_learned_from_as_it_was_told() -> None:
     assert kept["c"].base == pytest.approx(math.log(6_000))
 
 
-def test_what_is_told_of_jobs_that_do_not_wait_changes_nothing() -> None:
+def test_estimates_of_jobs_that_do_not_wait_are_ignored() -> None:
     cluster = Foreseen()
     queue_of(cluster, "a", "b")
     jobs = tuple(ExpectedFacts(name, T + 1, T + 2, T + HOUR, "submission") for name in ("a", "nobody"))
@@ -254,7 +254,7 @@ def test_under_a_queue_policy_starts_are_expected_though_none_are_planned() -> N
     assert cluster.told("c") == told["c"][:2]
 
 
-def test_an_admin_hears_of_it_when_too_few_or_too_many_start_as_told() -> None:
+def test_inaccurate_estimates_raise_an_alert() -> None:
     cluster = Foreseen()
     cluster.submit("a", walltime=HOUR)
     hours = cluster.outlook.calibrations["hour"]
@@ -306,7 +306,7 @@ def test_it_survives_a_checkpoint_and_goes_on_from_there() -> None:
     assert all((arrays[name] == likewise[name]).all() for name in arrays)
 
 
-def test_a_checkpoint_that_knew_nothing_of_it_lets_it_begin_with_the_jobs_there_are() -> None:
+def test_prediction_begins_with_the_known_jobs_after_a_checkpoint_without_it() -> None:
     cluster = Foreseen(predict=False)
     queue_of(cluster, "a", "b")
     settings = replace(cluster.engine.state.settings, predict=True)
@@ -317,7 +317,7 @@ def test_a_checkpoint_that_knew_nothing_of_it_lets_it_begin_with_the_jobs_there_
     assert cluster.outlook.learner.run_times.ends == 1
 
 
-def test_switched_off_it_is_forgotten_wholly_or_of_a_queue() -> None:
+def test_disabled_prediction_is_forgotten_entirely_or_for_a_queue() -> None:
     cluster = lived()
     saved = cluster.engine.checkpoint()
     settings = cluster.engine.state.settings
@@ -330,7 +330,7 @@ def test_switched_off_it_is_forgotten_wholly_or_of_a_queue() -> None:
     assert cluster.outlook.learner.run_times.ends == 7
 
 
-def test_a_version_that_is_not_known_is_refused() -> None:
+def test_unknown_version_is_refused() -> None:
     text = lived().engine.checkpoint()
     with pytest.raises(CheckpointError):
         Engine.restore(text.replace(b'"outlook":{"version":2', b'"outlook":{"version":9'))

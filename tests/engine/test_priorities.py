@@ -15,7 +15,7 @@ def points(cluster: Cluster, job_id: str) -> dict[str, float]:
     return {term.name: term.points for term in found.terms}
 
 
-def test_terms_see_what_the_server_says_of_a_job() -> None:
+def test_applicant_has_the_servers_facts_of_a_job() -> None:
     cluster = Cluster(nodes=2)
     cluster.server.queues["urgent"] = QueueFacts(name="urgent", priority=70)
     cluster.tell(cluster.server.snapshot())
@@ -37,7 +37,7 @@ def test_terms_see_what_the_server_says_of_a_job() -> None:
     assert (one.submitted, one.deadline) == (T, T + 3600)
 
 
-def test_what_terms_see_follows_what_is_altered() -> None:
+def test_applicant_follows_alterations_of_the_job() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("0", walltime=100)
     cluster.submit("1", "1:ppn=2", walltime=100, priority=1)
@@ -74,7 +74,7 @@ def test_waiting_counts_from_the_release_and_not_while_held() -> None:
     assert [points(cluster, job)["waiting"] for job in "123"] == [100.0, 60.0, 0.0]
 
 
-def test_licences_are_what_limits_of_server_and_site_count_for_all() -> None:
+def test_licences_are_cluster_wide_limits_of_server_and_site() -> None:
     site: dict[str, Any] = {
         "priority": {"licences": 1.0},
         "limits": [{"amount": 4, "what": "matlab"}, {"amount": 1, "what": "matlab", "who": "user"}],
@@ -88,7 +88,7 @@ def test_licences_are_what_limits_of_server_and_site_count_for_all() -> None:
     assert current_demand(cluster.engine.state).pressures == {"matlab": 0.25}
 
 
-def test_who_has_used_more_has_less_of_the_points_of_fair_share() -> None:
+def test_user_with_more_usage_has_fewer_fair_share_points() -> None:
     site = {"priority": {"fair_share": 100.0}, "fair_share": {"levels": ["user"]}}
     cluster = Cluster(nodes=1, site=site)
     cluster.submit("0", walltime=100)

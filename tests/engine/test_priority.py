@@ -47,7 +47,7 @@ def test_higher_priority_displaces_jobs_within_their_promises() -> None:
     assert cluster.view("5").last_change.cause == "arrived"  # type: ignore[union-attr]
 
 
-def test_nobody_is_pushed_past_a_promise() -> None:
+def test_no_job_is_delayed_past_its_promise() -> None:
     cluster = cluster_with(WISH, slack=100)
     for job in "1234":
         cluster.submit(job)

@@ -69,7 +69,7 @@ def test_while_at_risk_only_an_allowed_cause_takes_it_further() -> None:
     assert (cluster.start("2"), cluster.start("3")) == (400, 500)
 
 
-def test_a_job_without_a_start_is_at_risk_and_promised_anew_when_it_has_one_again() -> None:
+def test_job_without_a_start_is_at_risk_and_gets_a_new_promise_with_its_next_start() -> None:
     cluster = behind_one(slack=50, node_grace=10)
     cluster.at(20)
     cluster.node("n1", state="down")
@@ -96,7 +96,7 @@ def test_a_refused_start_is_no_breach_when_the_job_is_deleted_before_its_promise
 
 
 @pytest.mark.parametrize(("gone_at", "broken"), [(1, []), (5, []), (None, ["run refused"])])
-def test_without_slack_a_refused_start_of_a_job_that_is_being_deleted_is_no_breach(
+def test_refused_start_of_a_job_in_deletion_is_no_breach_without_slack(
     gone_at: int | None, broken: list[str]
 ) -> None:
     cluster = Cluster(slack=0, check_wait=5, refusal_wait=30)
@@ -140,7 +140,7 @@ def test_a_start_by_hand_keeps_or_breaks_it_by_its_own_moment(moment: int, broke
     assert cluster.engine.state.breaches == len(broken)
 
 
-def test_while_the_server_is_not_known_nothing_is_said_to_be_broken() -> None:
+def test_no_promise_is_broken_while_the_server_state_is_unknown() -> None:
     cluster = behind_one()
     cluster.reserve("r", "n1", start=100, end=400)
     cluster.at(150)
@@ -163,7 +163,7 @@ def test_risks_and_bounds_survive_a_checkpoint() -> None:
     assert engine.next_wake == cluster.engine.next_wake
 
 
-def test_who_leaves_while_at_risk_is_forgotten() -> None:
+def test_job_that_leaves_while_at_risk_is_removed_from_the_risks() -> None:
     cluster = behind_one()
     cluster.reserve("r", "n1", start=100, end=400)
     cluster.tell(JobDeleted(id="d", time=T, job_id="2"))

@@ -37,7 +37,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("seed", range(12))
-def test_a_life_in_which_all_is_done_in_small_slices_breaks_nothing(seed: int) -> None:
+def test_random_operation_with_small_slices_breaks_no_invariant(seed: int) -> None:
     play(KINDS[seed % len(KINDS)](), Random(seed), 60)
 
 
@@ -45,7 +45,7 @@ def test_a_life_in_which_all_is_done_in_small_slices_breaks_nothing(seed: int) -
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("seed", range(1000, 1500))
-def test_a_long_life_in_which_all_is_done_in_small_slices_breaks_nothing(seed: int) -> None:
+def test_long_random_operation_with_small_slices_breaks_no_invariant(seed: int) -> None:
     play(KINDS[seed % len(KINDS)](), Random(seed), 400)
 
 

@@ -24,7 +24,7 @@ def passed(cluster: Cluster, **more: object) -> None:
     cluster.tell(event)
 
 
-def test_a_plan_that_is_made_anew_keeps_what_people_have_set_and_what_was_promised() -> None:
+def test_rebuilt_plan_keeps_user_settings_and_promises() -> None:
     cluster = Cluster(nodes=2, slack=500)
     cluster.reserve("mine", "n2", start=5_000)
     for number in "123":
@@ -46,13 +46,13 @@ def test_a_plan_that_is_made_anew_keeps_what_people_have_set_and_what_was_promis
     assert state.breaches == 5
 
 
-def test_of_each_field_of_the_state_it_is_said_whether_it_stays_when_the_plan_is_rebuilt() -> None:
+def test_every_state_field_has_a_rule_for_rebuilds() -> None:
     names = [field.name for field in fields(EngineState)]
     said = sorted([*CARRIED, *ADAPTED, *REBUILT])
     assert said == sorted(names)
 
 
-def test_a_plan_that_is_rebuilt_keeps_what_was_learned_and_what_is_known_of_bad_nodes_and_licences() -> None:
+def test_rebuilt_plan_keeps_learned_run_times_bad_nodes_and_licences() -> None:
     cluster = Cluster(nodes=2, predict=True, slack=500)
     state = cluster.engine.state
     for number in range(30):
@@ -76,7 +76,7 @@ def test_a_plan_that_is_rebuilt_keeps_what_was_learned_and_what_is_known_of_bad_
 
 
 @pytest.mark.parametrize("anew", [True, False])
-def test_nodes_of_a_start_that_may_still_be_carried_out_are_given_to_nobody_else(anew: bool) -> None:
+def test_nodes_of_an_unresolved_start_are_not_reused(anew: bool) -> None:
     cluster = Cluster(decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     cluster.submit("1", walltime=20)
@@ -91,7 +91,7 @@ def test_nodes_of_a_start_that_may_still_be_carried_out_are_given_to_nobody_else
     assert len(cluster.runs("2")) == 1
 
 
-def test_no_second_start_is_decided_while_one_that_was_lost_may_still_be_carried_out() -> None:
+def test_no_second_start_while_a_lost_decision_may_be_carried_out() -> None:
     cluster = Cluster(decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     cluster.submit("1")
@@ -143,7 +143,7 @@ def test_starting_jobs_is_tried_again_after_a_minute_however_often_it_failed() -
         cluster.server.now += 60
 
 
-def test_a_running_job_that_is_set_aside_gets_its_nodes_for_itself_until_it_ends() -> None:
+def test_nodes_of_a_quarantined_running_job_are_blocked_until_its_end() -> None:
     cluster = Cluster(nodes=2)
     passed(cluster, jobs=("9",))
     facts = cluster.server
@@ -158,7 +158,7 @@ def test_a_running_job_that_is_set_aside_gets_its_nodes_for_itself_until_it_ends
     assert cluster.engine.state.aside == {}
 
 
-def test_a_job_that_is_set_aside_is_looked_at_again_when_it_is_altered_an_hour_later() -> None:
+def test_quarantined_job_is_examined_again_when_altered_after_an_hour() -> None:
     cluster = Cluster()
     cluster.engine.pause("for now")
     cluster.submit("1")
@@ -185,7 +185,7 @@ def _start(cluster: Cluster, numbers: str, at: int) -> None:
     ],
     ids=["passed over", "made anew", "lost"],
 )
-def test_starts_of_which_nothing_is_known_any_more_are_nobody_elses(word: Event) -> None:
+def test_unknown_starts_after_a_recovery_are_not_foreign(word: Event) -> None:
     """They were decided in a batch that was passed over, or is lost; three of them stopped the cluster."""
     cluster = Cluster(nodes=6, decision_expiry=60, answer_grace=30)
     cluster.obeys = False

@@ -274,7 +274,7 @@ def test_reservation_of_all_nodes_is_applied_in_slices_by_start() -> None:
     assert why == {Cause.RESERVATION}
 
 
-def test_no_job_starts_into_a_reservation_though_it_was_not_looked_at_yet() -> None:
+def test_unexamined_job_does_not_start_in_a_reservation() -> None:
     one = engine(*map(facts, range(MANY)), nodes=MANY)
     one.resume()
     made = list(one.handle([reserve(1, NOW, NOW + 500_000)], NOW).decisions)
@@ -283,7 +283,7 @@ def test_no_job_starts_into_a_reservation_though_it_was_not_looked_at_yet() -> N
     assert not [decision for decision in made if isinstance(decision, Run)]
 
 
-def test_an_access_list_lets_in_whom_it_names_in_slices() -> None:
+def test_access_list_is_applied_to_its_users_in_slices() -> None:
     one = engine(*map(facts, range(MANY)))
     start, end = NOW + 1_000, NOW + 500_000
     counts, _ = calls(one, reserve(1, start, end, users=("u1",)))

@@ -33,7 +33,7 @@ def test_a_node_that_goes_down_by_itself_for_longer_than_the_grace_has_failed() 
     assert failures(cluster) == {"n1": 1, "n2": 0, "n3": 0}
 
 
-def test_one_that_is_back_soon_or_was_drained_first_has_not() -> None:
+def test_node_that_returns_soon_or_was_drained_first_has_no_failure() -> None:
     cluster = cluster_of()
     cluster.at(1000)
     cluster.node("n1", state="down")
@@ -68,7 +68,7 @@ def test_a_long_job_goes_to_nodes_that_fail_less_and_a_short_one_to_the_first() 
     assert cluster.where("longer") == ["n2"], "of what is free at once"
 
 
-def test_nobody_waits_for_a_better_node() -> None:
+def test_no_job_waits_for_a_more_reliable_node() -> None:
     cluster = cluster_of(nodes=2)
     moment = fail(cluster, "n1", 1000)
     cluster.submit("here", "n2:ppn=4", walltime=100)
@@ -87,7 +87,7 @@ def test_a_wide_job_leaves_the_worst_of_its_nodes() -> None:
     assert len(cluster.where("all")) == 4, "where it needs them all it has them all"
 
 
-def test_a_job_that_was_planned_on_a_bad_node_leaves_it_when_a_better_one_is_free_at_its_start() -> None:
+def test_planned_job_moves_to_a_more_reliable_node_that_is_free_at_its_start() -> None:
     cluster = cluster_of(nodes=2)
     moment = fail(cluster, "n1", 1000)
     cluster.submit("1", "n1:ppn=4", walltime=5000)

@@ -57,7 +57,7 @@ def test_a_string_that_no_node_has_is_never_met() -> None:
     )
 
 
-def test_types_that_are_told_later_make_waiting_jobs_read_again() -> None:
+def test_types_reported_later_cause_waiting_jobs_to_be_parsed_again() -> None:
     cluster = cluster_of({})
     submit(cluster, "1", "1:ncpus=1:rack=13")
     assert cluster.view("1").notes == (
@@ -98,7 +98,7 @@ def test_types_are_kept_in_a_checkpoint() -> None:
     assert cluster.where("1") == ["n2"]
 
 
-def test_a_reason_names_only_what_no_node_has() -> None:
+def test_reason_names_only_unmet_requirements() -> None:
     cluster = cluster_of()
     submit(cluster, "1", "1:ncpus=1:os=8.10:rack=14")
     submit(cluster, "2", "1:ncpus=1:os=8.10:rack=13")
@@ -122,7 +122,7 @@ def test_jobs_share_a_number_that_they_do_not_use_up() -> None:
     assert cluster.where("4") == ["n2"]
 
 
-def test_amounts_are_said_in_the_units_of_their_types() -> None:
+def test_amounts_are_printed_in_the_units_of_their_types() -> None:
     cluster = cluster_of()
     submit(cluster, "1", "1:ncpus=1:scratch=20gb")
     submit(cluster, "2", "1:ncpus=1:load=2.5")

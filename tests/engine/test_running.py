@@ -19,7 +19,7 @@ def test_an_early_end_moves_everybody_up_and_breaks_nothing() -> None:
     assert cluster.engine.state.breaches == 0
 
 
-def test_starts_are_told_by_walltimes_without_the_end_allowance_of_the_jobs_before() -> None:
+def test_published_starts_use_walltimes_without_end_allowances() -> None:
     cluster = Cluster(end_allowance=120)
     for job in range(10):
         cluster.submit(f"{job}", walltime=60)

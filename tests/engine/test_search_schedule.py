@@ -38,13 +38,13 @@ def reasons(cluster: Cluster, seen: SearchHistory) -> list[tuple[float, str]]:
     return found
 
 
-def test_nothing_is_due_in_a_plan_that_was_searched_as_it_is(cluster: Cluster) -> None:
+def test_no_search_is_due_for_an_unchanged_plan(cluster: Cluster) -> None:
     seen = searched(cluster)
     assert reasons(cluster, seen) == []
     assert next_search(cluster.engine.state, seen) is None
 
 
-def test_a_job_that_came_is_tried_soon_and_the_whole_plan_after_the_period(cluster: Cluster) -> None:
+def test_new_job_is_tried_soon_and_the_full_search_follows_after_the_period(cluster: Cluster) -> None:
     seen = searched(cluster)
     cluster.submit("4", walltime=60)
     assert reasons(cluster, seen) == [(5, "jobs came"), (300, "periodic")]
@@ -59,7 +59,7 @@ def test_a_job_that_came_is_tried_soon_and_the_whole_plan_after_the_period(clust
     assert reasons(cluster, seen) == [(300, "periodic")]
 
 
-def test_room_that_came_back_lets_a_search_begin_after_the_pause(cluster: Cluster) -> None:
+def test_capacity_freed_early_starts_a_search_after_the_pause(cluster: Cluster) -> None:
     seen = searched(cluster)
     cluster.at(1800)
     cluster.submit("5", walltime=60)

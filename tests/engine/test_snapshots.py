@@ -8,7 +8,7 @@ from schedd.wire import Run, RunAccepted, Snapshot
 from tests.engine.cluster import Cluster, T
 
 
-def test_a_snapshot_that_agrees_changes_and_says_nothing() -> None:
+def test_snapshot_without_differences_has_no_effect() -> None:
     cluster = Cluster(nodes=2)
     for job in "123":
         cluster.submit(job, "2:ppn=4")
@@ -35,7 +35,7 @@ def test_a_snapshot_wins_and_its_differences_are_reported() -> None:
     assert cluster.alerts("snapshot") == [said]
 
 
-def test_what_happened_while_the_adapter_was_away_raises_no_alert() -> None:
+def test_changes_during_an_adapter_outage_raise_no_alert() -> None:
     cluster = Cluster()
     cluster.submit("1")
     cluster.server.jobs["2"] = replace(cluster.server.jobs["1"], id="2")
@@ -48,7 +48,7 @@ def test_what_happened_while_the_adapter_was_away_raises_no_alert() -> None:
     assert "1 x job queued" in said
 
 
-def test_a_job_started_or_requeued_while_nobody_looked_is_found() -> None:
+def test_snapshot_finds_jobs_started_or_requeued_during_an_outage() -> None:
     cluster = Cluster(alone=False)
     cluster.submit("1", walltime=1000)
     cluster.submit("2", walltime=1000)
@@ -68,7 +68,9 @@ def test_a_job_started_or_requeued_while_nobody_looked_is_found() -> None:
         ({"nodes": ()}, "it lacks 8 of 8 nodes"),
     ],
 )
-def test_a_snapshot_that_is_not_credible_pauses_and_is_said(changes: dict[str, object], words: str) -> None:
+def test_implausible_snapshot_pauses_starts_and_raises_an_alert(
+    changes: dict[str, object], words: str
+) -> None:
     cluster = Cluster(nodes=8)
     for i in range(10):
         cluster.submit(str(i), "8:ppn=4")
@@ -141,7 +143,7 @@ def test_jobs_that_are_back_after_a_restart_keep_their_places() -> None:
     assert [cluster.start(str(i)) is None for i in range(10)] == [one is None for one in starts]
 
 
-def test_an_admin_who_resumes_accepts_that_all_jobs_are_gone() -> None:
+def test_resume_by_an_admin_accepts_the_loss_of_all_jobs() -> None:
     cluster = _emptied_by_a_restart()
     assert not _insist(cluster, 0, 10)
     assert not _insist(cluster, 240, 250)
@@ -200,7 +202,7 @@ def test_completed_jobs_of_a_snapshot_are_gone() -> None:
     assert cluster.engine.state.records == {}
 
 
-def test_the_grace_of_a_loss_counts_to_the_second_and_begins_anew_when_some_are_back() -> None:
+def test_grace_of_a_loss_restarts_when_some_jobs_return() -> None:
     cluster = Cluster(nodes=1, server_grace=180)
     for number in range(20):
         cluster.submit(str(number), "1:ppn=4", walltime=1_000)
@@ -280,9 +282,7 @@ def test_a_node_that_reports_during_the_grace_gets_its_jobs_at_once() -> None:
 
 
 @pytest.mark.parametrize(("moved", "said"), [(2, False), (-2, False), (30, True)])
-def test_a_start_that_a_snapshot_corrects_by_seconds_changes_and_says_nothing(
-    moved: int, *, said: bool
-) -> None:
+def test_correction_of_a_start_by_seconds_has_no_effect(moved: int, *, said: bool) -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1", "1:ppn=4")
     cluster.submit("2", "1:ppn=4")

@@ -71,7 +71,7 @@ def choice_of(cluster: Cluster, job: str) -> NodeChoice:
     return cluster.engine.state.plan.node_choice(cluster.record(job).slot)
 
 
-def test_the_rule_that_chose_a_jobs_nodes_names_what_they_spare_and_what_they_waste() -> None:
+def test_node_choice_reports_spared_and_wasted_resources() -> None:
     cluster = with_gpus()
     cluster.obeys = False
     cluster.submit("plain", "1:ppn=4")
@@ -87,7 +87,7 @@ def test_the_rule_that_chose_a_jobs_nodes_names_what_they_spare_and_what_they_wa
     assert not choice_of(cluster, "plain").spares_scarce
 
 
-def test_on_nodes_that_are_alike_the_rule_is_the_tightest_fit() -> None:
+def test_tightest_fit_is_chosen_on_equal_nodes() -> None:
     cluster = Cluster(nodes=3)
     cluster.obeys = False
     cluster.submit("1", "1:ppn=2")

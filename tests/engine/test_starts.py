@@ -118,7 +118,7 @@ def test_freed_nodes_of_a_rejected_job_go_to_the_next_job() -> None:
     assert cluster.start("1") == 30
 
 
-def test_a_decision_that_nobody_answers_is_void_after_its_expiry_and_the_grace() -> None:
+def test_unanswered_decision_is_void_after_its_expiry_and_the_grace() -> None:
     cluster = Cluster(decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     cluster.submit("1")
@@ -245,7 +245,7 @@ def test_shadow_and_adviser_start_nothing(mode: str, tells: int) -> None:
     assert cluster.alerts("foreign") == []
 
 
-def test_several_jobs_started_by_somebody_else_stop_our_starts_until_resumed() -> None:
+def test_several_foreign_starts_stop_dispatch_until_resumed() -> None:
     cluster = Cluster(nodes=4, alone_starts=3, alone_within=600)
     for number in "1234":
         cluster.submit(number, "n1:ppn=4")
@@ -282,7 +282,7 @@ def test_single_manual_start_stops_nothing_and_displaced_jobs_have_the_reason() 
     assert (cluster.engine.state.halted, len(cluster.alerts("by_hand"))) == ("", 2)
 
 
-def test_a_start_by_hand_that_the_server_recorded_is_no_other_scheduler() -> None:
+def test_manual_start_recorded_by_the_server_does_not_indicate_another_scheduler() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", "n1:ppn=4")
     cluster.submit("2", "n1:ppn=4")
@@ -292,7 +292,7 @@ def test_a_start_by_hand_that_the_server_recorded_is_no_other_scheduler() -> Non
     assert cluster.where("2") == ["n2"]
 
 
-def test_what_ran_when_the_first_snapshot_was_taken_is_no_other_scheduler() -> None:
+def test_jobs_running_at_the_first_snapshot_are_not_foreign() -> None:
     cluster = Cluster(alone_starts=1)
     other = Cluster()
     other.submit("1")
@@ -307,7 +307,7 @@ def test_what_ran_when_the_first_snapshot_was_taken_is_no_other_scheduler() -> N
     assert "job 2" in cluster.engine.state.foreign
 
 
-def test_a_start_by_hand_in_a_snapshot_is_no_other_scheduler() -> None:
+def test_manual_start_in_a_snapshot_does_not_indicate_another_scheduler() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1", "n1:ppn=4")
     cluster.submit("2", "n1:ppn=4")
@@ -355,7 +355,7 @@ def test_an_adapter_that_becomes_scheduler_lets_jobs_start() -> None:
     assert cluster.alerts("mode") == []
 
 
-def test_a_contradiction_between_the_modes_is_said_once_and_kept_over_a_checkpoint() -> None:
+def test_contradiction_of_modes_raises_one_alert_also_over_a_checkpoint() -> None:
     cluster = Cluster(mode="adviser")
     cluster.tell(cluster.server.snapshot())
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
@@ -415,7 +415,7 @@ def test_a_refusal_of_an_unknown_job_is_ignored() -> None:
     assert cluster.engine.state.records == {}
 
 
-def test_an_old_start_told_late_does_not_answer_the_decision_that_is_out() -> None:
+def test_late_report_of_an_old_start_does_not_answer_the_open_decision() -> None:
     cluster = Cluster(decision_expiry=60)
     cluster.obeys = False
     cluster.submit("1")
@@ -434,7 +434,7 @@ def test_an_old_start_told_late_does_not_answer_the_decision_that_is_out() -> No
 # ---- starts of which nothing is known -------------------------------------------------------------
 
 
-def test_a_start_that_was_accepted_keeps_its_nodes_until_it_is_seen() -> None:
+def test_accepted_start_keeps_its_nodes_until_it_is_reported() -> None:
     cluster = Cluster(nodes=1, end_allowance=20, start_wait=3_600)
     cluster.obeys = False
     cluster.submit("1", "n1:ppn=4", walltime=60)
@@ -484,7 +484,7 @@ def test_unanswered_start_is_void_after_contact_with_the_adapter() -> None:
     assert cluster.runs("1") == [0, 431]
 
 
-def test_a_job_that_is_to_wait_is_not_started_with_others_that_are_due() -> None:
+def test_job_in_backoff_is_not_started_with_other_due_jobs() -> None:
     cluster = Cluster(nodes=2)
     cluster.obeys = False
     cluster.submit("1", "n1:ppn=4")
@@ -495,7 +495,7 @@ def test_a_job_that_is_to_wait_is_not_started_with_others_that_are_due() -> None
     assert cluster.runs("1") == [0, 1]
 
 
-def test_of_a_job_that_starts_nothing_is_left_to_tell() -> None:
+def test_dispatched_job_has_no_pending_attribute_writes() -> None:
     cluster = Cluster(nodes=2, publish_starts=True, publish_rate=1)
     cluster.obeys = False
     cluster.submit("1", "n1:ppn=4", walltime=1_000)

@@ -21,7 +21,7 @@ def cluster_of(nodes: int = 3, site: dict[str, Any] | None = None, **more: Any) 
     return Cluster(nodes=nodes, site=wanted, **more)
 
 
-def test_of_the_nodes_that_are_free_the_thriftiest_is_taken() -> None:
+def test_thriftiest_free_node_is_chosen() -> None:
     cluster = cluster_of()
     for job in "123":
         cluster.submit(job)
@@ -35,14 +35,14 @@ def test_without_the_setting_it_is_not() -> None:
     assert cluster.where("1") == ["n1"]
 
 
-def test_nobody_waits_for_a_thriftier_node() -> None:
+def test_no_job_waits_for_a_thriftier_node() -> None:
     cluster = cluster_of(nodes=2)
     cluster.submit("1", "n2:ppn=4", walltime=100)
     cluster.submit("2")
     assert (cluster.where("2"), cluster.runs("2")) == (["n1"], [0])
 
 
-def test_a_job_that_was_planned_elsewhere_goes_to_the_thriftier_node_when_that_is_free_at_its_start() -> None:
+def test_planned_job_moves_to_a_thriftier_node_that_is_free_at_its_start() -> None:
     cluster = cluster_of(nodes=2)
     cluster.submit("1", "n1:ppn=4", walltime=100)
     cluster.submit("2", "n2:ppn=4", walltime=200, runtime=50)
@@ -52,7 +52,7 @@ def test_a_job_that_was_planned_elsewhere_goes_to_the_thriftier_node_when_that_i
     assert (cluster.where("3"), cluster.runs("3")) == (["n2"], [50])
 
 
-def test_one_whose_deadline_is_near_goes_to_the_fastest_the_others_to_who_draws_least_for_the_work() -> None:
+def test_job_near_its_deadline_gets_the_fastest_node_others_the_thriftiest() -> None:
     power = {"n1": {"idle": 100.0, "core": 8.0}, "*": {"idle": 100.0, "core": 5.0}}
     cluster = cluster_of(nodes=2, site={"power": power, "speeds": {"n1": 1.5}})
     due = {"deadline": f"{T + 3000}"}
@@ -75,7 +75,7 @@ def test_a_change_of_watts_counts_from_the_next_job_on() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "best"), [(0.0, "few"), (0.5, "none")])
-def test_the_gpus_of_a_job_count_for_what_it_draws(gpus: float, best: str) -> None:
+def test_draw_of_a_job_includes_its_gpus(gpus: float, best: str) -> None:
     draws = {"few": Draw(100, 2, gpu=300), "none": Draw(100, 5, gpu=250), "unknown": None}
     found = joules_for_work(draws, dict.fromkeys(draws, 1.0), gpus)
     assert min(found, key=found.__getitem__) == best

@@ -30,13 +30,13 @@ APPS = {"emo": {"epyc": 10.0, "*": 3.0}}
         (Work(100, app="other"), None, None),
     ],
 )
-def test_the_rate_of_a_node_is_what_is_said_of_it_else_by_its_speed(
+def test_rate_of_a_node_is_configured_or_proportional_to_its_speed(
     work: Work, fast: float | None, slow: float | None
 ) -> None:
     assert (rate_on(work, FAST, APPS), rate_on(work, SLOW, APPS)) == (fast, slow)
 
 
-def test_the_slowest_node_says_how_long_and_one_that_is_not_known_that_nobody_does() -> None:
+def test_run_time_depends_on_the_slowest_node_and_is_unknown_with_an_unknown_node() -> None:
     work = Work(1_000, 0, (("epyc", 10), ("old", 4)))
     assert run_time(work, [FAST], APPS) == 100
     assert run_time(work, [FAST, SLOW], APPS) == 250
@@ -45,7 +45,7 @@ def test_the_slowest_node_says_how_long_and_one_that_is_not_known_that_nobody_do
     assert run_time(Work(1, 1e9), [FAST], APPS) == 1
 
 
-def test_what_a_throughput_says_of_a_running_job_is_of_its_whole_run() -> None:
+def test_throughput_of_a_running_job_gives_its_total_run_time() -> None:
     width = LEVELS.shape[0]
     ends = np.full(width, 900, np.int64)
     one = Prediction(1_000, ends, np.zeros(width), np.ones(6, np.int64), elapsed=300)
@@ -73,7 +73,7 @@ class Site(Cluster):
 RATES = {"x.work_units": "1000", "x.work_rate": "epyc/10+old/4"}
 
 
-def test_a_job_is_predicted_by_where_it_is_planned_and_anew_when_it_moves() -> None:
+def test_prediction_follows_the_planned_nodes_of_a_job() -> None:
     site = Site()
     site.submit("1", "1:epyc:ppn=4", 400)
     site.submit("2", "1:ppn=4", 3_600, resources=RATES)
@@ -111,7 +111,7 @@ def test_a_prediction_is_never_longer_than_the_walltime() -> None:
     assert given.predictions["1"].p90 == 100
 
 
-def test_the_site_says_rates_of_an_application_and_what_is_not_known_is_left_to_templates() -> None:
+def test_unknown_application_rates_fall_back_to_similar_jobs() -> None:
     site = Site(throughput={"emo": {"old": 2.0}})
     site.submit("1", "1:old:ppn=4", 3_600, resources={"x.work_units": "100", "x.work_app": "emo"})
     site.submit("2", "1:epyc:ppn=4", 3_600, resources={"x.work_units": "100", "x.work_app": "emo"})

@@ -79,7 +79,7 @@ class Desk:
         return self.engine.state.transfers[name]
 
 
-def test_a_job_is_submitted_once_held_and_then_let_run() -> None:
+def test_transferred_job_is_submitted_held_and_then_released() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     assert (submit.step, submit.submission) == ("submit", JOB)
@@ -129,7 +129,7 @@ def test_an_array_is_over_with_the_last_of_its_jobs() -> None:
     assert (one.tasks, one.tasks_ended, one.tasks_failed, one.tasks_deleted) == (3, 2, 1, 1)
 
 
-def test_an_array_of_which_jobs_ran_is_not_taken_back_as_if_none_had() -> None:
+def test_array_with_finished_jobs_is_not_reported_as_withdrawn() -> None:
     desk = array_let_run()
     ended(desk, 4)
     (withdraw,) = desk.take_back()
@@ -140,7 +140,7 @@ def test_an_array_of_which_jobs_ran_is_not_taken_back_as_if_none_had() -> None:
     assert desk["h"].phase == "released"
 
 
-def test_an_array_of_which_none_ran_is_taken_back() -> None:
+def test_array_without_runs_is_withdrawn() -> None:
     desk = array_let_run()
     (withdraw,) = desk.take_back()
     for index in (4, 5, 6):
@@ -150,7 +150,7 @@ def test_an_array_of_which_none_ran_is_taken_back() -> None:
     assert (desk["h"].phase, desk["h"].end) == ("withdrawn", "")
 
 
-def test_a_refused_submission_says_why_and_is_not_tried_again() -> None:
+def test_refused_submission_has_a_reason_and_is_not_repeated() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     desk.done(submit, "", done=False, text="requested queue not found")
@@ -160,7 +160,7 @@ def test_a_refused_submission_says_why_and_is_not_tried_again() -> None:
     assert desk["h"].phase == "withdrawn"
 
 
-def test_what_was_taken_back_before_it_came_never_comes() -> None:
+def test_transfer_withdrawn_before_its_request_is_never_submitted() -> None:
     desk = Desk()
     assert desk.take_back() == []
     assert desk["h"].phase == "withdrawn"
@@ -168,7 +168,7 @@ def test_what_was_taken_back_before_it_came_never_comes() -> None:
     assert desk.release_transfer() == []
 
 
-def test_a_job_taken_back_while_it_is_submitted_is_deleted_when_its_id_is_known() -> None:
+def test_job_withdrawn_during_its_submission_is_deleted_once_its_id_is_known() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     (withdraw,) = desk.take_back()
@@ -178,7 +178,7 @@ def test_a_job_taken_back_while_it_is_submitted_is_deleted_when_its_id_is_known(
     assert desk["h"].phase == "withdrawn"
 
 
-def test_a_job_that_runs_is_not_taken_back() -> None:
+def test_running_job_is_not_withdrawn() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     desk.done(submit)
@@ -189,7 +189,7 @@ def test_a_job_that_runs_is_not_taken_back() -> None:
     assert (desk["h"].phase, desk["h"].text) == ("released", "7.srv runs or has run")
 
 
-def test_a_release_that_was_refused_can_be_asked_for_again() -> None:
+def test_refused_release_can_be_requested_again() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     desk.done(submit)
@@ -199,7 +199,7 @@ def test_a_release_that_was_refused_can_be_asked_for_again() -> None:
     assert [one.step for one in desk.release_transfer()] == ["release"]
 
 
-def test_a_job_that_somebody_deleted_is_told_as_deleted() -> None:
+def test_deletion_by_a_user_is_reported() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     desk.done(submit)
@@ -209,7 +209,7 @@ def test_a_job_that_somebody_deleted_is_told_as_deleted() -> None:
     assert desk["h"].phase == "withdrawn"
 
 
-def test_a_job_that_ended_while_it_was_taken_back_has_run() -> None:
+def test_job_that_ended_during_its_withdrawal_counts_as_run() -> None:
     """Else it would run again elsewhere."""
     desk = Desk()
     (submit,) = desk.ask()
@@ -225,7 +225,7 @@ def test_a_job_that_ended_while_it_was_taken_back_has_run() -> None:
     assert desk["h"].phase == "released"
 
 
-def test_handovers_outlast_a_checkpoint_and_a_plan_that_is_made_anew() -> None:
+def test_transfers_survive_a_checkpoint_and_a_rebuild() -> None:
     desk = Desk()
     (submit,) = desk.ask()
     desk.done(submit)
@@ -237,7 +237,7 @@ def test_handovers_outlast_a_checkpoint_and_a_plan_that_is_made_anew() -> None:
     assert desk["h"].end == "ended"
 
 
-def test_what_was_over_a_week_ago_is_forgotten() -> None:
+def test_transfers_that_ended_a_week_ago_are_dropped() -> None:
     desk = Desk()
     (submit,) = desk.ask("over")
     desk.done(submit)
@@ -285,7 +285,7 @@ def starts(desk: Desk, job: str = "7.srv") -> int:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_place_is_kept_for_a_job_on_hold_and_nobody_takes_it(late: bool) -> None:
+def test_held_placement_is_not_given_to_other_jobs(late: bool) -> None:
     desk = Desk()
     kept(desk, late=late)
     assert starts(desk) == T
@@ -295,7 +295,7 @@ def test_a_place_is_kept_for_a_job_on_hold_and_nobody_takes_it(late: bool) -> No
     assert starts(desk, "8.srv") == T + 100
 
 
-def test_a_job_whose_place_is_kept_starts_there_when_it_is_released() -> None:
+def test_held_placement_is_used_after_the_release() -> None:
     desk = Desk()
     kept(desk, late=False)
     desk.release_transfer()
@@ -303,7 +303,7 @@ def test_a_job_whose_place_is_kept_starts_there_when_it_is_released() -> None:
     assert [one.job_id for one in made if isinstance(one, Run)] == ["7.srv"]
 
 
-def test_a_place_is_kept_no_longer_than_was_said() -> None:
+def test_held_placement_ends_at_its_expiry() -> None:
     desk = Desk()
     kept(desk, late=False)
     desk.tell(shown("", "8.srv", "5000"), at=T)

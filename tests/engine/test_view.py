@@ -68,7 +68,7 @@ def row(published: PlanSnapshot, job_id: str) -> JobView:
     return view
 
 
-def test_a_planned_job_shows_when_where_and_what_is_promised() -> None:
+def test_view_of_a_planned_job_has_start_nodes_and_promise() -> None:
     cluster = Cluster(node("n1"), slack=600)
     published = cluster.queue("1", "2", mem="2gb")
     first, second = row(published, "1"), row(published, "2")
@@ -126,7 +126,7 @@ def test_a_slot_that_another_job_took_over_does_not_answer_for_the_old_one() -> 
         ({"nodes": "9:ppn=1"}, "never", "it needs 9 nodes; the cluster has 1 that fit"),
     ],
 )
-def test_a_job_that_can_never_run_says_why(resources: dict[str, str], state: str, words: str) -> None:
+def test_view_of_an_impossible_job_has_the_reason(resources: dict[str, str], state: str, words: str) -> None:
     view = row(Cluster(node("n1")).queue("1", **resources), "1")
     assert (view.state, view.answer, view.planned_start) == (state, "never", None)
     assert view.requirement
@@ -143,13 +143,13 @@ def test_a_held_job_waits_for_its_hold_and_has_no_start() -> None:
     assert view.why == "waiting for a user hold"
 
 
-def test_whole_nodes_show_what_was_asked_for_of_them() -> None:
+def test_exclusive_job_shows_its_requested_amounts() -> None:
     cluster = Cluster(node("n1", cpus=16))
     view = row(cluster.queue("1", naccesspolicy="singlejob"), "1")
     assert view.planned_nodes == (ShareFacts("n1", 4, 0, 0),)
 
 
-def test_entries_find_what_each_slot_holds() -> None:
+def test_held_entries_match_each_slot() -> None:
     cluster = Cluster(node("n1"), node("n2"))
     published = cluster.queue("1", "2", nodes="2:ppn=4")
     slots = np.array([published.ids["1"].slot, published.ids["2"].slot])
@@ -182,7 +182,7 @@ def test_the_history_of_a_job_names_every_move_with_its_cause_newest_first() -> 
     assert len(moves_of(after, "3", most=1)) == 1
 
 
-def test_a_history_does_not_tell_of_the_job_that_had_the_slot_before() -> None:
+def test_history_excludes_the_previous_job_of_the_slot() -> None:
     cluster = Cluster(node("n1"))
     cluster.queue("1", "2")
     cluster.tell(JobDeleted(id="", time=T, job_id="2"))

@@ -26,7 +26,7 @@ def test_large_jobs_count_for_more_and_few_runs_for_little() -> None:
     assert use.share == pytest.approx((400 + 50) / 1050, rel=1e-2), "as of the last 1,000 runs"
 
 
-def test_what_was_long_ago_fades_and_next_to_nothing_is_not_believed() -> None:
+def test_old_runs_decay_and_the_share_has_a_minimum() -> None:
     use = WalltimeUse()
     for _ in range(10_000):
         use = use.after(1, 1000, 1000)
@@ -40,7 +40,7 @@ def use_of(cluster: Cluster) -> WalltimeUse:
     return cluster.engine.state.walltime_use
 
 
-def test_what_ends_and_what_is_deleted_counts_but_not_who_asked_for_nothing() -> None:
+def test_ended_and_deleted_runs_count_unless_the_walltime_was_assumed() -> None:
     cluster = Cluster(nodes=3, default_walltime=500)
     cluster.submit("1", walltime=100, runtime=40)
     cluster.submit("2", walltime=1000)

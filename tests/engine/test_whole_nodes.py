@@ -7,9 +7,7 @@ from tests.engine.cluster import Cluster
 
 
 @pytest.mark.parametrize(("place", "shares"), [("pack:excl", [(6, 4)]), ("scatter:excl", [(3, 2), (3, 2)])])
-def test_a_job_that_has_whole_nodes_is_shown_with_what_it_asked_for(
-    place: str, shares: list[tuple[int, int]]
-) -> None:
+def test_exclusive_job_is_shown_with_its_requested_amounts(place: str, shares: list[tuple[int, int]]) -> None:
     cluster = Cluster(nodes=2, cpus=8)
     asked = {"nodes": "", "select": "2:ncpus=3:ngpus=2", "place": place}
     for name in ("n1", "n2"):

@@ -37,7 +37,7 @@ def waiting(plan: Plan, **columns: list[int]) -> BackfillQueue:
     rank=st.lists(st.integers(0, 2), min_size=1, max_size=3),
     patience=st.sampled_from([0, 300, DAY]),
 )
-def test_nobody_passes_its_bound_and_no_node_is_crowded(
+def test_no_job_passes_its_bound_and_no_node_is_overcommitted(
     nodes: list[Node],
     jobs: list[tuple[Request, int]],
     ended: int,

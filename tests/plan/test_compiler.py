@@ -144,7 +144,7 @@ def _flipped(code: bytes) -> bytes:
 @pytest.mark.parametrize(
     "damaged", [lambda _: b"", lambda _: b"no pickle", lambda _: b"\x80\x05N.", _cut, _zeroed, _flipped]
 )
-def test_a_damaged_file_is_made_anew(tmp_path: Path, damaged: Callable[[bytes], bytes]) -> None:
+def test_damaged_file_is_replaced(tmp_path: Path, damaged: Callable[[bytes], bytes]) -> None:
     _Shelf(tmp_path).kernel(1)
     (file,) = tmp_path.iterdir()
     file.write_bytes(damaged(file.read_bytes()))

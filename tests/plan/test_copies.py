@@ -173,7 +173,7 @@ def test_a_field_more_travels_by_being_declared(monkeypatch: pytest.MonkeyPatch)
     assert (loaded.notes, loaded.marks) == ({}, []), "as in a new part"
 
 
-def test_a_field_more_that_says_nothing_is_no_field(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_additional_empty_field_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     saved = _saved(_plan(1))
     for module in (contents_module, plan_module):
         monkeypatch.setattr(module, "Machine", _Silent)

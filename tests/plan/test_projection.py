@@ -100,7 +100,9 @@ def test_projection_kernel_matches_the_plan_operations(
 
 @settings(deadline=None, max_examples=40)
 @given(JOBS, st.none() | st.integers(0, 20), st.lists(st.integers(0, 2), min_size=18, max_size=18))
-def test_arrays_as_wholes_go_by_their_ends(jobs: list[Job], ended: int | None, of: list[int]) -> None:
+def test_coordinated_arrays_are_ordered_by_their_ends(
+    jobs: list[Job], ended: int | None, of: list[int]
+) -> None:
     plan, lasts, now = planned(jobs, ended)
     number = np.zeros(lasts.shape[0], np.int64)
     number[: len(of)] = of

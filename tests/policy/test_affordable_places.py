@@ -104,7 +104,7 @@ def test_job_without_a_later_gap_has_no_place() -> None:
     assert (start, round(100 * first)) == (-1, 360)
 
 
-def test_not_for_ever_is_a_place_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_for_a_place_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(affordable_places, "_ROUNDS", 1)
     assert placed(3.6) == (T, 360, T)
     assert placed(0.36) == (-1, 360, -1)

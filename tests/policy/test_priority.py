@@ -49,7 +49,7 @@ def test_deadline_pressure_never_falls_before_it_is_lost(deadline: int, walltime
     assert deadline_value(last + 1, deadline, walltime, lead=lead, keep_lost=True) == 20.0
 
 
-def test_a_lost_cause_pushes_nobody_unless_the_site_keeps_it() -> None:
+def test_missed_deadline_displaces_no_job_unless_the_site_keeps_it() -> None:
     weights, lost = replace(NONE, deadline=1.0), job(deadline=NOW + 99, walltime=100)
     assert points(weights, lost) == {"deadline": 0.1}
     assert points(replace(weights, deadline_lost="keep"), lost) == {"deadline": 20.0}
@@ -81,7 +81,7 @@ def test_short_jobs_gain_in_proportion() -> None:
     assert points(weights, job(walltime=0), shares) == {"short": 0.0}
 
 
-def test_a_licence_that_is_short_outweighs_all_others_together() -> None:
+def test_scarce_licence_outweighs_all_others_together() -> None:
     """multilevel.md §3.3: rho is copies asked for, held ones included, over the copies there are."""
     copies = {"a": 4, "b": 2, "c": 2, "d": 10}
     waiting = [
@@ -116,7 +116,7 @@ def test_whatever_the_demand_a_short_licence_outweighs_the_rest(asked: dict[str,
 # ---- the others ---------------------------------------------------------------------------------
 
 
-def test_a_queue_counts_as_the_server_says_unless_the_site_says_otherwise() -> None:
+def test_queue_priority_is_the_servers_unless_the_site_overrides_it() -> None:
     weights = SiteWeights(queues={"urgent": 500.0})
     assert points(weights, job(queue_priority=70))["queue"] == 70
     assert points(weights, job(queue="urgent", queue_priority=70))["queue"] == 500

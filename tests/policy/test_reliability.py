@@ -42,7 +42,7 @@ def test_old_observations_count_less() -> None:
     steps=st.lists(st.integers(0, 40 * DAY), min_size=1, max_size=6),
     half_life=st.integers(3600, 400 * DAY),
 )
-def test_it_is_the_same_whether_looked_at_often_or_once(steps: list[int], half_life: int) -> None:
+def test_result_does_not_depend_on_the_number_of_examinations(steps: list[int], half_life: int) -> None:
     often, now = Life(0, 7.0 * DAY, 3.0, True), 0
     for step in steps:
         now += step

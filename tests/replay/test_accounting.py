@@ -184,7 +184,7 @@ def test_start_before_eligibility_means_no_wait() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Q", "S", "D", "A", "R", "L", "B", "F"])
-def test_other_records_are_passed_over(kind: str) -> None:
+def test_other_records_are_skipped(kind: str) -> None:
     assert parse_ended(f"04/14/2024 12:00:00;{kind};1.s;queue=batch requestor=a@b") is None
 
 
@@ -239,7 +239,7 @@ WORDS = st.sampled_from(
 
 
 @given(st.one_of(st.text(), st.lists(st.one_of(WORDS, st.text()), max_size=12).map(" ".join)))
-def test_whatever_a_record_says_reading_ends_in_a_job_a_fault_or_nothing(message: str) -> None:
+def test_arbitrary_record_gives_a_job_an_error_or_nothing(message: str) -> None:
     for line in (message, *(f"04/14/2024 12:00:03;{kind};1.s;{message}" for kind in "ESR")):
         log = read_accounting_lines(["04/14/2024 12:00:03;S;1.s;start=4", line], "log")
         assert len(log.jobs) + len(log.faults) <= 1

@@ -106,7 +106,7 @@ def test_easy_may_delay_the_second_in_line_and_conservative_may_not() -> None:
     assert starts(jobs, 3, "conservative") == [0, 10, 20, 30]
 
 
-def test_after_an_early_end_the_plan_closes_up_and_nobody_loses() -> None:
+def test_early_end_compacts_the_plan_without_delaying_any_job() -> None:
     # Planned with limits: A [0,100), B [100,150), C [150,160). A ends at 30.
     jobs = [Job(0, 30, 2, 100), Job(1, 50, 2, 50), Job(2, 10, 2, 10)]
     assert starts(jobs, 2, "conservative") == [0, 30, 80]

@@ -190,9 +190,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         ("1" * (MAX_LENGTH + 1), MAX_LENGTH + 1, f"more than {MAX_LENGTH} characters"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_column_and_remedy(
-    text: str, column: int | None, says: str
-) -> None:
+def test_unusable_value_is_refused_with_column_and_remedy(text: str, column: int | None, says: str) -> None:
     with pytest.raises(FormulaError) as error:
         parse_formula(text)
     assert says in str(error.value)

@@ -155,7 +155,7 @@ def test_the_threshold_of_the_server_counts_and_goes() -> None:
     assert starts(site, "12") == [0, 0]
 
 
-def test_a_job_without_a_value_counts_as_0_and_says_why() -> None:
+def test_job_without_a_value_counts_as_0_with_a_reason() -> None:
     site = Site("5 / job_priority")
     site.submit("1", priority=1)
     site.submit("2", priority=0)

@@ -117,7 +117,7 @@ def test_a_lowered_limit_moves_planned_jobs_and_breaks_promises_by_name() -> Non
     assert starts(cluster, *"5678") == [100] * 4
 
 
-def test_a_job_that_asks_for_more_than_its_limit_waits_for_the_limit() -> None:
+def test_job_beyond_its_limit_waits_for_the_limit() -> None:
     cluster = Cluster(nodes=2, cpus=8)
     limit_queue(cluster, "batch", max_run_res__ncpus="[u:PBS_GENERIC=6]")
     cluster.submit("1", "1:ppn=8")
@@ -129,7 +129,7 @@ def test_a_job_that_asks_for_more_than_its_limit_waits_for_the_limit() -> None:
     assert cluster.start("1") == 0
 
 
-def test_a_limit_that_cannot_be_read_is_told() -> None:
+def test_unreadable_limit_raises_an_alert() -> None:
     cluster = Cluster()
     limit_server(cluster, max_run="u:ann=3", max_user_run="many")
     assert [text.partition(": ")[2] for text in cluster.alerts("limit")] == [
@@ -198,7 +198,7 @@ def test_limits_survive_a_checkpoint() -> None:
     assert view.limited_by == ("at most 1 job of user ann at once",)
 
 
-def test_pools_that_nobody_needs_are_forgotten() -> None:
+def test_unused_pools_are_dropped() -> None:
     cluster = Cluster(nodes=1)
     limit_server(cluster, max_user_run="1")
     for i in range(40):
@@ -230,7 +230,7 @@ def test_a_floating_licence_is_never_over_used(asked: dict[str, str]) -> None:
     assert "not planned" not in cluster.view("3").why
 
 
-def test_jobs_of_openpbs_ask_for_licences_in_their_chunks() -> None:
+def test_openpbs_jobs_request_licences_in_chunks() -> None:
     cluster = Cluster(nodes=4)
     limit_server(cluster, resources_available__matlab="3")
     for job in "12":
@@ -245,7 +245,7 @@ def test_jobs_of_openpbs_ask_for_licences_in_their_chunks() -> None:
     assert "not planned" not in cluster.view("2").why
 
 
-def test_what_a_server_says_of_single_requests_is_no_licence() -> None:
+def test_limits_of_single_requests_are_not_licences() -> None:
     cluster = Cluster(nodes=4)
     limit_server(cluster, resources_available__nodect="1", resources_available__arch="linux")
     cluster.submit("1")
@@ -271,7 +271,7 @@ def test_lost_licences_move_jobs_by_that_cause() -> None:
     )
 
 
-def test_the_sites_own_limits_and_licences_hold_beside_the_servers() -> None:
+def test_limits_of_the_site_apply_in_addition_to_the_servers() -> None:
     site = {"limits": [{"what": "cpus", "who": "user", "amount": 8}, {"what": "matlab", "amount": 1}]}
     cluster = Cluster(nodes=4, site=site)
     limit_server(cluster, max_user_run="3")
