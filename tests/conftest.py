@@ -1,4 +1,4 @@
-"""Fixtures that several packages' tests ask for."""
+"""Fixtures and hooks for all tests."""
 
 import faulthandler
 import fcntl
@@ -49,12 +49,12 @@ _LONGEST = (
     "store/test_log_follower.py",
     "dashboard/test_pages.py",
 )
-"""A file is run by one worker: one of these that began last would keep it alone for minutes."""
+"""Each file runs on one worker: a long file that starts last would extend the run by minutes."""
 _LONG = ("features/", "federation/", "cli/", "server_adapter/bridge/", "store/", "replay/", "dashboard/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files go first, then those whose tests wait for processes: none is left to one worker."""
+    """Run the longest files first, then those whose tests wait for processes."""
     longest, long = (tuple(f"tests/{name}" for name in names) for names in (_LONGEST, _LONG))
     items.sort(key=lambda item: (not item.nodeid.startswith(longest), not item.nodeid.startswith(long)))
 

@@ -1,4 +1,4 @@
-"""Threads and tasks: only the supervisor creates them, and what it creates does not end by an exception."""
+"""Threads and tasks: only the supervisor creates them, and exceptions do not end them."""
 
 import ast
 import asyncio
@@ -71,7 +71,7 @@ def test_only_the_supervisor_creates_threads_and_tasks() -> None:
     assert list(unsupervised()) == []
 
 
-def until(condition: object, seconds: float = WAIT) -> None:
+def wait_until(condition: object, seconds: float = WAIT) -> None:
     end = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end
@@ -79,7 +79,7 @@ def until(condition: object, seconds: float = WAIT) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), MemoryError(), SystemExit(1), KeyboardInterrupt()])
-def test_a_thread_that_raises_starts_again_and_says_so(error: BaseException) -> None:
+def test_failed_thread_restarts_and_is_reported(error: BaseException) -> None:
     supervisor, went_on = Supervisor(), threading.Event()
     errors = [error]
 
@@ -91,7 +91,7 @@ def test_a_thread_that_raises_starts_again_and_says_so(error: BaseException) -> 
     with structlog.testing.capture_logs() as said:
         thread = supervisor.thread("counting", work, cluster="main", needed=True)
         thread.start()
-        until(lambda: thread.record.failures == 1 and not thread.record.down)
+        wait_until(lambda: thread.record.failures == 1 and not thread.record.down)
     assert thread.is_alive()
     assert supervisor.trouble("main").startswith(f"counting: {error!r}; it was started again")
     assert supervisor.trouble("other") == ""
@@ -104,7 +104,7 @@ def test_a_thread_that_raises_starts_again_and_says_so(error: BaseException) -> 
     assert not thread.is_alive()
 
 
-def test_work_that_fails_again_and_again_waits_longer_each_time_and_is_not_ready() -> None:
+def test_repeated_failures_wait_longer_and_make_the_daemon_not_ready() -> None:
     now = [0.0]
     record = Supervisor(lambda: now[0]).record("counting", needed=True)
     waits = []
@@ -120,7 +120,7 @@ def test_work_that_fails_again_and_again_waits_longer_each_time_and_is_not_ready
     assert record.fail(ValueError("no")) == 0.1  # it had worked for long
 
 
-def test_an_error_while_an_error_is_handled_does_not_end_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_in_the_error_handling_does_not_end_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     supervisor, runs, end = Supervisor(), [], threading.Event()
 
     def work() -> None:
@@ -136,25 +136,25 @@ def test_an_error_while_an_error_is_handled_does_not_end_a_thread(monkeypatch: p
 
     monkeypatch.setattr(thread.record, "fail", no_memory)
     thread.start()
-    until(lambda: len(runs) == 3)
+    wait_until(lambda: len(runs) == 3)
     end.set()
     thread.join(WAIT)
 
 
-def test_a_thread_ends_while_it_waits_for_its_restart() -> None:
+def test_thread_can_end_during_its_restart_pause() -> None:
     def work() -> None:
         raise ValueError
 
     thread = Supervisor().thread("counting", work)
     thread.start()
-    until(lambda: thread.record.failures >= 4)
+    wait_until(lambda: thread.record.failures >= 4)
     begun = time.monotonic()
     thread.join(WAIT)
     assert not thread.is_alive()
     assert time.monotonic() - begun < WAIT / 2
 
 
-def test_a_task_that_raises_starts_again_and_one_that_is_cancelled_ends() -> None:
+def test_failed_task_restarts_and_cancelled_task_ends() -> None:
     async def main() -> None:
         supervisor, runs = Supervisor(), 0
         errors = [ValueError("no"), MemoryError(), asyncio.CancelledError()]  # the last: of something else
@@ -178,7 +178,7 @@ def test_a_task_that_raises_starts_again_and_one_that_is_cancelled_ends() -> Non
     asyncio.run(main())
 
 
-def test_an_error_while_an_error_is_handled_does_not_end_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_in_the_error_handling_does_not_end_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         supervisor, runs, working = Supervisor(), [], asyncio.Event()
 
@@ -199,7 +199,7 @@ def test_an_error_while_an_error_is_handled_does_not_end_a_task(monkeypatch: pyt
     asyncio.run(main())
 
 
-def test_an_error_in_a_callback_or_a_foreign_thread_is_noted() -> None:
+def test_errors_in_callbacks_and_foreign_threads_are_recorded() -> None:
     supervisor = Supervisor()
     before = threading.excepthook
     supervisor.watch_threads()
@@ -220,7 +220,7 @@ def test_an_error_in_a_callback_or_a_foreign_thread_is_noted() -> None:
     assert supervisor.record("event loop").failures == 1
 
 
-def test_a_call_in_a_thread_gives_its_error_to_its_caller() -> None:
+def test_call_in_a_thread_passes_its_error_to_the_caller() -> None:
     assert run_in_thread("sum", lambda: 2).result(WAIT) == 2
     with pytest.raises(ZeroDivisionError):
         run_in_thread("sum", lambda: 1 / 0).result(WAIT)

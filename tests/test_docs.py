@@ -1,4 +1,4 @@
-"""The documents hold together: links, paths of files, and pages that the code names."""
+"""The documents are consistent: links, file paths, and pages named in the code."""
 
 import re
 from collections.abc import Iterator
@@ -24,16 +24,16 @@ def pages() -> Iterator[Path]:
     yield from (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
-def test_every_link_between_the_documents_leads_somewhere() -> None:
+def test_every_link_between_documents_has_a_target() -> None:
     assert list(broken_links(ROOT)) == []
 
 
-def test_every_path_that_a_document_names_exists() -> None:
+def test_every_path_in_a_document_exists() -> None:
     found = {str(page.relative_to(ROOT)): missing_paths(page.read_text("utf-8"), ROOT) for page in pages()}
     assert {name: paths for name, paths in found.items() if paths} == {}
 
 
-def test_every_document_that_the_code_names_exists() -> None:
+def test_every_document_named_in_the_code_exists() -> None:
     missing = {}
     for folder in ("schedd", "server_adapter", "research", "release", "systemd", "docs/trial"):
         for file in sorted((ROOT / folder).rglob("*")):
@@ -45,7 +45,7 @@ def test_every_document_that_the_code_names_exists() -> None:
     assert missing == {}
 
 
-def test_the_classes_on_the_path_of_a_job_are_in_the_folders_that_the_page_names() -> None:
+def test_job_path_page_names_the_right_folders_for_its_classes() -> None:
     page = (ROOT / "docs" / "developers" / "job-path.md").read_text("utf-8")
     rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) >= 9
@@ -59,7 +59,7 @@ def test_the_classes_on_the_path_of_a_job_are_in_the_folders_that_the_page_names
             assert any(re.search(rf"^class {name}\b", text, re.MULTILINE) for text in sources), name
 
 
-def test_a_link_to_a_missing_file_or_heading_is_found(tmp_path: Path) -> None:
+def test_broken_link_is_detected(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "one.md").write_text(
         "# Known: `words` here\n```\n[not a link](nowhere.md)\n# no heading\n```\n"
@@ -74,7 +74,7 @@ def test_a_link_to_a_missing_file_or_heading_is_found(tmp_path: Path) -> None:
     ]
 
 
-def test_a_path_to_a_missing_file_is_found(tmp_path: Path) -> None:
+def test_missing_path_is_detected(tmp_path: Path) -> None:
     (tmp_path / "schedd").mkdir()
     (tmp_path / "schedd" / "here.py").write_text("")
     text = "see `schedd/here.py`, schedd/gone.py and https://example.org/schedd/other.py"

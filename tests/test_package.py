@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it costs and says."""
+"""The package as a whole: version, imports, lock files, and independence from server families."""
 
 import re
 import subprocess
@@ -13,11 +13,11 @@ import schedd
 from tests.conftest import ROOT
 
 
-def test_the_package_says_its_version() -> None:
+def test_package_has_a_version() -> None:
     assert schedd.__version__.count(".") >= 2
 
 
-def test_importing_the_package_loads_no_numeric_library() -> None:
+def test_package_import_loads_no_numeric_library() -> None:
     code = "import sys, schedd; print(sorted({'numpy', 'numba', 'pydantic', 'fastapi'} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
@@ -36,7 +36,7 @@ def locked(name: str) -> dict[str, set[str]]:
     return found
 
 
-def test_the_lock_files_have_what_the_package_needs_each_with_its_hashes() -> None:
+def test_lock_files_cover_all_requirements_with_hashes() -> None:
     lean, whole = locked("requirements.lock"), locked("requirements-extras.lock")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
@@ -49,13 +49,13 @@ def test_the_lock_files_have_what_the_package_needs_each_with_its_hashes() -> No
         versions = lock.get(canonicalize_name(one.name))
         assert versions, f"{one.name}: make the lock files anew, see docs/developers/contributing.md"
         assert all(one.specifier.contains(version, prereleases=True) for version in versions), one
-    # What is in both has the same versions; some are there for systems that extras leave out.
+    # Packages in both files have the same versions; some are for systems without the extras.
     assert {name for name in lean.keys() & whole.keys() if not whole[name] >= lean[name]} == set()
     assert {"numba", "fastapi", "sqlalchemy"} <= lean.keys() & whole.keys()
 
 
 @pytest.mark.parametrize("room", ["schedd/engine", "schedd/wire", "server_adapter/bridge"])
-def test_what_is_the_same_for_all_servers_names_no_family_of_them(room: str) -> None:
+def test_common_packages_do_not_name_server_families(room: str) -> None:
     for path in (ROOT / room).rglob("*.py"):
         found = re.search(r"torque|openpbs|trqauthd", path.read_text(encoding="utf-8"), re.IGNORECASE)
         assert found is None, f"{path.relative_to(ROOT)}: {found[0]}"

@@ -48,7 +48,7 @@ def loop(clusters: Clusters) -> PlanLoop:
 
 @pytest.fixture(scope="session")
 def the_app() -> FastAPI:
-    """Building it takes long: all tests share it."""
+    """One application for all tests, as building it takes long."""
     warm_up()
     return create_app(Clusters({}, StillClock()), tokens(), max_body=MAX_BODY)
 

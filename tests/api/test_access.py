@@ -22,7 +22,7 @@ CLOSED = {"type": "server_changed", "id": "s:1", "time": T, "server": {"open": F
 
 
 @pytest.fixture
-def ask(app: FastAPI, busy_cluster: TestClient) -> Iterator[As]:
+def send_as(app: FastAPI, busy_cluster: TestClient) -> Iterator[As]:
     """Sends requests as a user, through a proxy. ann owns the jobs 1, 3 and 5, bob the others."""
     with TestClient(app, headers={"Authorization": f"Bearer {token('proxy')}"}) as client:
 
@@ -32,28 +32,32 @@ def ask(app: FastAPI, busy_cluster: TestClient) -> Iterator[As]:
         yield ask
 
 
-def test_users_see_only_their_own_jobs_if_the_server_hides_others(ask: As, busy_cluster: TestClient) -> None:
-    everything = ask("ann", f"{MAIN}/jobs").json()["jobs"]
+def test_users_see_only_their_own_jobs_if_the_server_hides_others(
+    send_as: As, busy_cluster: TestClient
+) -> None:
+    everything = send_as("ann", f"{MAIN}/jobs").json()["jobs"]
     assert len(everything) == 5
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
-    mine = ask("ann", f"{MAIN}/jobs").json()["jobs"]
+    mine = send_as("ann", f"{MAIN}/jobs").json()["jobs"]
     assert [job["id"] for job in mine] == ["1.server", "3.server", "5.server"]
-    assert [job["id"] for job in ask("ann", f"{MAIN}/jobs?limit=1&user=ann").json()["jobs"]] == ["1.server"]
-    assert ask("ann", f"{MAIN}/jobs?user=bob").json()["jobs"] == []
-    assert ask("ann", f"{MAIN}/jobs/3.server").status_code == 200
+    assert [job["id"] for job in send_as("ann", f"{MAIN}/jobs?limit=1&user=ann").json()["jobs"]] == [
+        "1.server"
+    ]
+    assert send_as("ann", f"{MAIN}/jobs?user=bob").json()["jobs"] == []
+    assert send_as("ann", f"{MAIN}/jobs/3.server").status_code == 200
     # A hidden job gets the same response as an unknown one.
-    hidden, gone = (ask("ann", f"{MAIN}/jobs/{job}") for job in ("2.server", "77.server"))
+    hidden, gone = (send_as("ann", f"{MAIN}/jobs/{job}") for job in ("2.server", "77.server"))
     assert problem(hidden, "unknown-job")["hint"] == problem(gone, "unknown-job")["hint"]
-    assert "did you mean" not in ask("ann", f"{MAIN}/jobs/2").json()["hint"]
+    assert "did you mean" not in send_as("ann", f"{MAIN}/jobs/2").json()["hint"]
     assert len(busy_cluster.get(f"{MAIN}/jobs").json()["jobs"]) == 5
 
 
-def test_blockers_owned_by_other_users_are_only_counted(ask: As, busy_cluster: TestClient) -> None:
+def test_blockers_owned_by_other_users_are_only_counted(send_as: As, busy_cluster: TestClient) -> None:
     wide = {**EVENTS[2]["job"], "id": "6.server", "resources": {"nodes": "2:ppn=4", "walltime": "60"}}
     queued = {"type": "job_queued", "id": "w:1", "time": T, "job": wide}
     busy_cluster.post(f"{MAIN}/events", json={"events": [queued, CLOSED]})
     full = busy_cluster.get(f"{MAIN}/jobs/6/explain").json()
-    own = ask("ann", f"{MAIN}/jobs/6/explain").json()
+    own = send_as("ann", f"{MAIN}/jobs/6/explain").json()
     theirs = [one for one in full["blockers"] if one["owner"].startswith("bob")]
     assert theirs
     assert own["hidden"] == len(theirs)
@@ -62,17 +66,19 @@ def test_blockers_owned_by_other_users_are_only_counted(ask: As, busy_cluster: T
     assert full["hidden"] == 0
     for hidden in ("bob", *(one["name"] for one in theirs)):
         assert hidden not in json.dumps(own)
-    assert ask("ann", f"{MAIN}/jobs/2.server/explain").status_code == 404
+    assert send_as("ann", f"{MAIN}/jobs/2.server/explain").status_code == 404
 
 
-def test_the_plan_hides_the_owners_behind_used_cpus(ask: As, busy_cluster: TestClient) -> None:
+def test_the_plan_hides_the_owners_behind_used_cpus(send_as: As, busy_cluster: TestClient) -> None:
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
-    full, own = (answer.json() for answer in (busy_cluster.get(f"{MAIN}/plan"), ask("ann", f"{MAIN}/plan")))
+    full, own = (
+        answer.json() for answer in (busy_cluster.get(f"{MAIN}/plan"), send_as("ann", f"{MAIN}/plan"))
+    )
     times = [[(bar["start"], bar["end"], bar["nodes"]) for bar in plan["jobs"]] for plan in (full, own)]
     assert times[0] == times[1]
     assert [bar["job"] for bar in own["jobs"]] == ["1.server", "", "3.server", "", "5.server"]
     assert "bob" not in json.dumps(own)
-    listed = [job for node in ask("ann", f"{MAIN}/nodes").json()["nodes"] for job in node["jobs"]]
+    listed = [job for node in send_as("ann", f"{MAIN}/nodes").json()["nodes"] for job in node["jobs"]]
     assert listed == ["1.server"]
 
 
@@ -80,17 +86,17 @@ def test_the_plan_hides_the_owners_behind_used_cpus(ask: As, busy_cluster: TestC
     ("others", "open_", "count"), [("all", False, 5), ("none", True, 3), ("server", True, 5)]
 )
 def test_the_site_can_override_the_visibility_of_jobs(
-    app: FastAPI, ask: As, busy_cluster: TestClient, others: str, open_: bool, count: int
+    app: FastAPI, send_as: As, busy_cluster: TestClient, others: str, open_: bool, count: int
 ) -> None:
     event = {**CLOSED, "server": {"open": open_}}
     busy_cluster.post(f"{MAIN}/events", json={"events": [event]})
     app.state.callers = Callers(tokens(), AuthSettings(others=others))  # type: ignore[arg-type]
-    assert len(ask("ann", f"{MAIN}/jobs").json()["jobs"]) == count
+    assert len(send_as("ann", f"{MAIN}/jobs").json()["jobs"]) == count
 
 
-def test_etags_differ_by_visibility(ask: As, busy_cluster: TestClient) -> None:
+def test_etags_differ_by_visibility(send_as: As, busy_cluster: TestClient) -> None:
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
-    tags = {ask(user, f"{MAIN}/jobs").headers["etag"] for user in ("ann", "bob")}
+    tags = {send_as(user, f"{MAIN}/jobs").headers["etag"] for user in ("ann", "bob")}
     tags.add(busy_cluster.get(f"{MAIN}/jobs").headers["etag"])
     assert len(tags) == 3
 
@@ -111,11 +117,13 @@ def test_explanations_only_count_jobs_of_other_users(busy_cluster: TestClient, l
         assert JobVisibility().redact_text(said, loop.published) == said
 
 
-def test_a_proxy_asks_for_the_user_that_it_names_and_for_nobody_else(app: FastAPI, ask: As) -> None:
+def test_proxy_acts_only_for_the_user_that_it_names(app: FastAPI, send_as: As) -> None:
     app.state.callers = Callers(tokens(), AuthSettings(operators=("bob",)))
-    assert ask("bob", f"{MAIN}/resume", "POST").status_code == 200
-    assert "ann has the role user" in problem(ask("ann", f"{MAIN}/resume", "POST"), "not-allowed")["detail"]
-    problem(ask("a b", MAIN), "no-token")
+    assert send_as("bob", f"{MAIN}/resume", "POST").status_code == 200
+    assert (
+        "ann has the role user" in problem(send_as("ann", f"{MAIN}/resume", "POST"), "not-allowed")["detail"]
+    )
+    problem(send_as("a b", MAIN), "no-token")
     with TestClient(app) as client:
         # The header alone, or with another's token, is ignored.
         problem(client.get(MAIN, headers={"X-Remote-User": "bob"}), "no-token")
@@ -131,13 +139,13 @@ def test_a_proxy_asks_for_the_user_that_it_names_and_for_nobody_else(app: FastAP
         problem(client.get(MAIN, headers=twice), "no-token")
 
 
-def test_rate_limited_requests_get_a_retry_time(app: FastAPI, ask: As) -> None:
+def test_rate_limited_requests_get_a_retry_time(app: FastAPI, send_as: As) -> None:
     app.state.callers = Callers(tokens(), limits=LimitSettings(user_rate=2, refused_rate=1))
-    answers = [ask("ann", MAIN) for _ in range(5)]
+    answers = [send_as("ann", MAIN) for _ in range(5)]
     assert [answer.status_code for answer in answers] == [200] * 4 + [429]
     assert problem(answers[-1], "too-often")["detail"] == "too many requests of ann"
     assert answers[-1].headers["retry-after"] == "1"
-    assert ask("bob", MAIN).status_code == 200
+    assert send_as("bob", MAIN).status_code == 200
     with TestClient(app) as client:
         guesses = [client.get(MAIN, headers={"Authorization": f"Bearer {i}"}) for i in range(3)]
         assert [guess.status_code for guess in guesses] == [401, 401, 429]
@@ -145,7 +153,7 @@ def test_rate_limited_requests_get_a_retry_time(app: FastAPI, ask: As) -> None:
         assert client.get(MAIN, headers={"Authorization": f"Bearer {token('reader')}"}).status_code == 200
 
 
-def test_before_the_stores_tokens_are_known_none_is_called_wrong(app: FastAPI, ask: As) -> None:
+def test_tokens_are_not_refused_before_the_store_was_read(app: FastAPI, send_as: As) -> None:
     unread = tokens()
     unread.complete = False
     app.state.callers = Callers(unread)
@@ -154,24 +162,24 @@ def test_before_the_stores_tokens_are_known_none_is_called_wrong(app: FastAPI, a
         assert "not read yet" in problem(answer, "not-ready")["detail"]
 
 
-def test_cluster_names_need_credentials(app: FastAPI, ask: As) -> None:
+def test_cluster_names_need_credentials(app: FastAPI, send_as: As) -> None:
     with TestClient(app) as client:
         assert "main" not in json.dumps(problem(client.get("/v1/clusters/nain"), "no-token"))
 
 
-def test_events_are_those_that_the_cluster_has() -> None:
+def test_example_events_match_their_users() -> None:
     assert [event["job"]["owner"] for event in EVENTS[2:]] == [
         f"{name}@login" for name in ("ann", "bob") * 2
     ] + ["ann@login"]
 
 
-def test_a_history_is_shown_to_whom_the_job_is(ask: As, busy_cluster: TestClient) -> None:
+def test_history_is_visible_only_to_users_that_may_see_the_job(send_as: As, busy_cluster: TestClient) -> None:
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
-    assert ask("ann", f"{MAIN}/jobs/3.server/history").status_code == 200
-    problem(ask("ann", f"{MAIN}/jobs/2.server/history"), "unknown-job")
+    assert send_as("ann", f"{MAIN}/jobs/3.server/history").status_code == 200
+    problem(send_as("ann", f"{MAIN}/jobs/2.server/history"), "unknown-job")
 
 
-def test_behind_a_proxy_cross_site_changes_are_refused(app: FastAPI, ask: As) -> None:
+def test_behind_a_proxy_cross_site_changes_are_refused(app: FastAPI, send_as: As) -> None:
     app.state.callers = Callers(tokens(), AuthSettings(operators=("bob",)))
     with TestClient(
         app, headers={"Authorization": f"Bearer {token('proxy')}", "X-Remote-User": "bob"}
@@ -187,7 +195,7 @@ def test_behind_a_proxy_cross_site_changes_are_refused(app: FastAPI, ask: As) ->
         assert client.post(f"{MAIN}/resume", headers=own).status_code == 200
 
 
-def test_no_answer_can_be_framed_or_read_by_another_sites_page(busy_cluster: TestClient) -> None:
+def test_responses_cannot_be_framed_or_read_by_other_sites(busy_cluster: TestClient) -> None:
     for path in ("/docs", "/openapi.json", MAIN, "/nowhere"):
         for method in ("GET", "OPTIONS"):
             answer = busy_cluster.request(method, path, headers={"Origin": "http://evil.org"})

@@ -1,4 +1,4 @@
-"""Job arrays as wholes over HTTP: how their jobs stand, first and last ends, what ended."""
+"""Job arrays over HTTP: states of their jobs, first and last ends, and ended jobs."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from tests.api.conftest import EVENTS, token
-from tests.api.serving import serving
+from tests.api.served_app import serving
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import StillClock, T
 
@@ -64,13 +64,13 @@ def test_unknown_arrays_and_hidden_arrays_are_not_found(client: TestClient) -> N
     assert client.get(f"{MAIN}/arrays/7", headers={"Authorization": "Bearer no"}).status_code == 401
 
 
-def test_jobs_that_ended_count_as_the_database_has_them(the_app: FastAPI, tmp_path: Path) -> None:
+def test_ended_jobs_count_as_recorded_in_the_database(the_app: FastAPI, tmp_path: Path) -> None:
     kept = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
     clusters = Clusters({"main": EngineSettings()}, StillClock(), durable=kept)
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
-        _until(lambda: client.get("/leadz").status_code == 200)
+        _wait_until(lambda: client.get("/leadz").status_code == 200)
         send(client, [*TASKS, task(0, id="71[0].server", array="71[].server")])
         share = {"node": "n1", "cpus": 4}
         for number, (name, status) in enumerate(
@@ -81,28 +81,28 @@ def test_jobs_that_ended_count_as_the_database_has_them(the_app: FastAPI, tmp_pa
             common["time"] += 50
             send(client, [{"type": "job_ended", "id": f"e:{name}", "exit_status": status, **common}])
         send(client, [{"type": "job_deleted", "id": "d", "time": T + 300, "job_id": "7[3].server"}])
-        _note(kept)
+        _record_history(kept)
         found = get(client, "/arrays/7")
         assert (found["ended"], found["failed"], found["deleted"]) == (2, 1, 1)
         assert found["first_end"] == T + 50
         assert found["planned"] + found["running"] == 1
         send(client, [{"type": "job_deleted", "id": "d2", "time": T + 400, "job_id": "7[2].server"}])
-        _note(kept)
+        _record_history(kept)
         over = get(client, "/arrays/7[]")
         assert (over["first_end"], over["last_end"], over["stretch_s"]) == (T + 50, T + 150, 100)
         assert over["stretch"] == pytest.approx(100 / 150)
     clusters.stop()
 
 
-def _note(kept: DaemonStore) -> None:
-    """What the daemon does every few minutes."""
+def _record_history(kept: DaemonStore) -> None:
+    """Record the history, as the daemon does every few minutes."""
     cluster = kept.store.find_cluster("main")
     assert cluster is not None
     for _ in kept.store.record_history(cluster):
         pass
 
 
-def _until(holds: Any) -> None:
+def _wait_until(holds: Any) -> None:
     end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end

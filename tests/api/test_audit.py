@@ -43,13 +43,13 @@ def client(app: FastAPI) -> Iterator[TestClient]:
         yield found
 
 
-def audited(clusters: Clusters) -> list[tuple[str, str]]:
+def audit_entries(clusters: Clusters) -> list[tuple[str, str]]:
     assert clusters.durable is not None
     return [(one.act, one.detail) for one in clusters.durable.store.audit_entries()][::-1]
 
 
-def gates(client: TestClient) -> None:
-    """Use up the access lists of reservations."""
+def fill_access_lists(client: TestClient) -> None:
+    """Use all access lists of reservations."""
     for number in range(16):
         body = {"nodes": ["n1"], "start": T + number, "end": T + 9_000, "users": [f"u{number}"]}
         assert client.put(f"{MAIN}/reservations/g{number}", json=body).status_code == 200
@@ -102,14 +102,14 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", list(REFUSED))
-def test_a_refused_act_is_in_the_audit_as_refused(client: TestClient, clusters: Clusters, case: str) -> None:
+def test_refused_action_is_audited_as_refused(client: TestClient, clusters: Clusters, case: str) -> None:
     method, path, more, act, detail = REFUSED[case]
     if case == "a reservation with one access list too many":
-        gates(client)
-    before = len(audited(clusters))
+        fill_access_lists(client)
+    before = len(audit_entries(clusters))
     answer = client.request(method, MAIN + path, **more)
     assert answer.status_code >= 400 or path == "/alternatives", answer.text
-    (noted,) = audited(clusters)[before:]
+    (noted,) = audit_entries(clusters)[before:]
     assert noted[0] == act, answer.text
     assert noted[1].startswith(detail), noted
 
@@ -118,12 +118,12 @@ def test_a_completed_action_is_audited_without_a_refusal(client: TestClient, clu
     assert client.put(f"{MAIN}/bookings/b", json=BOOKING).status_code == 200
     assert client.put(f"{MAIN}/reservations/r", json={"nodes": ["n1"], "end": T + 90}).status_code == 200
     assert client.post(f"{MAIN}/pause", json={"reason": "lunch"}).status_code == 200
-    assert [act for act, _ in audited(clusters)] == ["book", "reserve", "pause"]
-    assert not [detail for _, detail in audited(clusters) if "refused" in detail]
+    assert [act for act, _ in audit_entries(clusters)] == ["book", "reserve", "pause"]
+    assert not [detail for _, detail in audit_entries(clusters) if "refused" in detail]
 
 
-def test_the_api_writes_audit_entries_only_in_audit_act() -> None:
-    """Else a new act could be noted as done before its outcome is known."""
+def test_api_writes_audit_entries_only_in_audit_act() -> None:
+    """Otherwise an action could be audited as done before its outcome is known."""
     known = {"audit.py", "settings_reload.py", "reservations.py", "alternatives.py"}
     for file in sorted((ROOT / "schedd" / "api").glob("*.py")):
         calls = [

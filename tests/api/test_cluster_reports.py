@@ -23,14 +23,14 @@ LICENCE = {"licences": {"matlab": {"copies": 2}}}
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> DaemonStore:
+def daemon_store(tmp_path: Path) -> DaemonStore:
     return DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
 
 
 @pytest.fixture
-def durable(the_app: FastAPI, kept: DaemonStore) -> Iterator[TestClient]:
+def durable(the_app: FastAPI, daemon_store: DaemonStore) -> Iterator[TestClient]:
     settings = {"north": EngineSettings(site=LICENCE), "south": EngineSettings()}
-    clusters = Clusters(settings, StillClock(), durable=kept)
+    clusters = Clusters(settings, StillClock(), durable=daemon_store)
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
@@ -52,15 +52,17 @@ def job(name: str, at: int, cpus: int, queue: str = "batch", **resources: str) -
     return {"type": "job_queued", "time": at, "job": {**facts, "family": "torque"}}
 
 
-def ran(name: str, start: int, end: int | None, cpus: int) -> list[dict[str, Any]]:
+def run_events(name: str, start: int, end: int | None, cpus: int) -> list[dict[str, Any]]:
     held = [{"node": "n1", "cpus": cpus}]
     began = {"type": "job_started", "time": start, "job_id": f"{name}.s", "shares": held}
     over = {"type": "job_ended", "time": end, "job_id": f"{name}.s", "exit_status": 0}
     return [began] if end is None else [began, over]
 
 
-def told(client: TestClient, kept: DaemonStore, cluster: str, events: Sequence[dict[str, Any]]) -> None:
-    """Deliver these to the cluster, and wait until they are in the database."""
+def deliver_events(
+    client: TestClient, kept: DaemonStore, cluster: str, events: Sequence[dict[str, Any]]
+) -> None:
+    """Deliver events to the cluster and record its history."""
     for number, event in enumerate(events):
         named = {**event, "id": f"{cluster}:{number}"}
         answer = client.post(f"/v1/clusters/{cluster}/events", json={"events": [named]})
@@ -79,39 +81,43 @@ def report(client: TestClient, **query: str | int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def busy(durable: TestClient, kept: DaemonStore) -> TestClient:
-    """In the north, with four cpus, two jobs in sequence, and a waiting one; one in the south."""
+def busy_clusters(durable: TestClient, daemon_store: DaemonStore) -> TestClient:
+    """Cluster north: four cpus, two jobs in sequence and a waiting one; cluster south: one job."""
     queues = [{"type": "queue_changed", "time": BEGIN, "queue": {"name": name}} for name in ("batch", "long")]
     due = str(BEGIN + 2 * HOUR)
-    told(
+    deliver_events(
         durable,
-        kept,
+        daemon_store,
         "north",
         [
             node(BEGIN, 4),
             *queues,
             job("1", BEGIN, 4, matlab="2"),
-            *ran("1", BEGIN, BEGIN + HOUR, 4),
+            *run_events("1", BEGIN, BEGIN + HOUR, 4),
             job("2", BEGIN, 2, deadline=due),
-            *ran("2", BEGIN + HOUR, BEGIN + 3 * HOUR, 2),
+            *run_events("2", BEGIN + HOUR, BEGIN + 3 * HOUR, 2),
             job("3", BEGIN + HOUR, 2, "long", deadline=due),
-            *ran("3", BEGIN + HOUR, BEGIN + 2 * HOUR, 2),
+            *run_events("3", BEGIN + HOUR, BEGIN + 2 * HOUR, 2),
             job("4", BEGIN + 2 * HOUR, 4, "long", matlab="1"),
             {**job("5", BEGIN, 4), "time": T},
             {"type": "job_held", "time": T, "job_id": "5.s", "holds": "u"},
         ],
     )
-    told(
+    deliver_events(
         durable,
-        kept,
+        daemon_store,
         "south",
-        [node(BEGIN, 12), job("1", BEGIN + HOUR, 12), *ran("1", BEGIN + 2 * HOUR, BEGIN + 3 * HOUR, 12)],
+        [
+            node(BEGIN, 12),
+            job("1", BEGIN + HOUR, 12),
+            *run_events("1", BEGIN + 2 * HOUR, BEGIN + 3 * HOUR, 12),
+        ],
     )
     return durable
 
 
-def test_a_period_has_balance_deadlines_slowdown_and_use(busy: TestClient) -> None:
-    found = report(busy, since=BEGIN, until=BEGIN + 3 * HOUR + 1)
+def test_a_period_has_balance_deadlines_slowdown_and_use(busy_clusters: TestClient) -> None:
+    found = report(busy_clusters, since=BEGIN, until=BEGIN + 3 * HOUR + 1)
     north, south = found["clusters"]
     assert (found["since"], found["until"]) == (BEGIN, BEGIN + 3 * HOUR + 1)
     assert (north["cluster"], north["kept"], north["cpus"]) == ("north", True, 4.0)
@@ -133,17 +139,17 @@ def test_a_period_has_balance_deadlines_slowdown_and_use(busy: TestClient) -> No
     assert south["licences"] == []
 
 
-def test_a_report_covers_only_its_period(busy: TestClient) -> None:
-    north, _ = report(busy, since=BEGIN + 2 * HOUR, until=BEGIN + 3 * HOUR)["clusters"]
+def test_a_report_covers_only_its_period(busy_clusters: TestClient) -> None:
+    north, _ = report(busy_clusters, since=BEGIN + 2 * HOUR, until=BEGIN + 3 * HOUR)["clusters"]
     assert (north["ended"], north["late"]) == (1, 0)  # the job that ends with it ends after it
     assert north["processors"] == 0.5
     assert north["work"] == 2 * HOUR
-    (only,) = report(busy, since=BEGIN, cluster="south")["clusters"]
+    (only,) = report(busy_clusters, since=BEGIN, cluster="south")["clusters"]
     assert (only["cluster"], only["share"], only["optimal"]) == ("south", 1.0, 1.0)
 
 
-def test_waits_are_reported_by_queue(busy: TestClient) -> None:
-    north, south = report(busy, since=BEGIN)["clusters"]
+def test_waits_are_reported_by_queue(busy_clusters: TestClient) -> None:
+    north, south = report(busy_clusters, since=BEGIN)["clusters"]
     batch, long = north["queues"]
     assert (batch["queue"], batch["ended"], batch["late"], batch["with_deadline"]) == ("batch", 2, 1, 1)
     assert (batch["mean_wait"], batch["longest_wait"]) == (HOUR / 2, HOUR)
@@ -151,28 +157,28 @@ def test_waits_are_reported_by_queue(busy: TestClient) -> None:
     assert (long["ended"], long["longest_wait"]) == (1, 0)
     assert (long["waiting"], long["longest_waiting"]) == (1, 2 * HOUR)
     assert [one["queue"] for one in south["queues"]] == ["batch"]
-    metrics = busy.get("/metrics").text
+    metrics = busy_clusters.get("/metrics").text
     assert 'schedd_longest_wait_seconds{cluster="north",queue="long"} 7200.0' in metrics
     assert 'schedd_longest_wait_seconds{cluster="north",queue="batch"} 0.0' in metrics
 
 
-def test_nodes_that_were_down_are_not_there(durable: TestClient, kept: DaemonStore) -> None:
-    told(durable, kept, "south", [node(BEGIN, 8), node(BEGIN + 2 * HOUR, 8, "down")])
+def test_down_nodes_do_not_count(durable: TestClient, daemon_store: DaemonStore) -> None:
+    deliver_events(durable, daemon_store, "south", [node(BEGIN, 8), node(BEGIN + 2 * HOUR, 8, "down")])
     _, south = report(durable, since=BEGIN, until=T)["clusters"]
     assert (south["cpus"], south["processors"], south["work"]) == (4.0, None, 0.0)
     assert (south["share"], south["optimal"]) == (None, 1.0)
 
 
-def test_a_cluster_that_is_known_for_a_moment_has_all_its_cpus(
-    durable: TestClient, kept: DaemonStore
+def test_cluster_known_for_a_minute_counts_all_its_cpus(
+    durable: TestClient, daemon_store: DaemonStore
 ) -> None:
-    """In the mean over a day it would have had none yet."""
-    told(durable, kept, "south", [node(T - 60, 8)])
+    """A mean over the whole day would be almost zero."""
+    deliver_events(durable, daemon_store, "south", [node(T - 60, 8)])
     south = report(durable, since=T - 86_400, until=T, cluster="south")["clusters"][0]
     assert south["cpus"] == 8.0
 
 
-def test_nodes_that_are_not_noted_in_the_database_yet_count(durable: TestClient) -> None:
+def test_nodes_not_recorded_in_the_database_yet_count(durable: TestClient) -> None:
     event = {**node(T - 1, 8), "id": "south:0"}
     assert durable.post("/v1/clusters/south/events", json={"events": [event]}).status_code == 200
     south = report(durable, since=T - 86_400, until=T, cluster="south")["clusters"][0]
@@ -188,22 +194,20 @@ def test_nodes_that_are_not_noted_in_the_database_yet_count(durable: TestClient)
         ({"from": 1}, "no such parameter"),
     ],
 )
-def test_a_period_without_a_second_is_refused(
-    durable: TestClient, query: dict[str, str | int], said: str
-) -> None:
+def test_empty_period_is_refused(durable: TestClient, query: dict[str, str | int], said: str) -> None:
     refused = problem(durable.get("/v1/report", params=query), "invalid")
     assert said in str(refused)
 
 
-def test_a_cluster_that_is_not_there_has_no_report(durable: TestClient) -> None:
+def test_unknown_cluster_has_no_report(durable: TestClient) -> None:
     problem(durable.get("/v1/report", params={"cluster": "west"}), "unknown-cluster")
 
 
-def test_too_many_jobs_are_refused(busy: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_jobs_are_refused(busy_clusters: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedd.service.read.cluster_report.MOST_RUNS", 2)
-    refused = problem(busy.get("/v1/report", params={"since": BEGIN}), "invalid")
+    refused = problem(busy_clusters.get("/v1/report", params={"since": BEGIN}), "invalid")
     assert refused["hint"] == "ask for a shorter period, or for one cluster"
-    assert report(busy, since=BEGIN, cluster="south")["clusters"][0]["ended"] == 1
+    assert report(busy_clusters, since=BEGIN, cluster="south")["clusters"][0]["ended"] == 1
 
 
 def test_without_a_database_the_report_has_only_queues(busy_cluster: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""Slots of connections: which connections are closed for new ones."""
+"""Connection slots: choice of connections that are closed in favour of new ones."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ LIMITS = LimitSettings(connections=40, connections_per_address=10)
 
 
 @dataclass(eq=False)
-class Held:
+class FakeConnection:
     owner: str
     idleness: int = 2
     local: bool = False
@@ -26,47 +26,49 @@ class Held:
 
 def test_a_new_connection_replaces_the_oldest_silent_connection() -> None:
     slots = ConnectionSlots()
-    held = [Held("a", idleness=1), *(Held("a") for _ in range(9))]
+    held = [FakeConnection("a", idleness=1), *(FakeConnection("a") for _ in range(9))]
     assert all(slots.acquire(one, LIMITS) for one in held)
-    assert slots.acquire(Held("a"), LIMITS)
+    assert slots.acquire(FakeConnection("a"), LIMITS)
     assert [one.closed for one in held] == [False, True] + [False] * 8
 
 
 def test_connections_with_pending_responses_are_kept() -> None:
     slots = ConnectionSlots()
-    assert all(slots.acquire(Held("a", idleness=0), LIMITS) for _ in range(10))
-    assert not slots.acquire(Held("a"), LIMITS)
-    assert slots.acquire(Held("b"), LIMITS)
+    assert all(slots.acquire(FakeConnection("a", idleness=0), LIMITS) for _ in range(10))
+    assert not slots.acquire(FakeConnection("a"), LIMITS)
+    assert slots.acquire(FakeConnection("b"), LIMITS)
 
 
 def test_a_quarter_of_the_slots_is_reserved_for_known_clients() -> None:
     slots = ConnectionSlots()
-    adapter = Held("known")
+    adapter = FakeConnection("known")
     assert slots.acquire(adapter, LIMITS)
     slots.trust(adapter)
-    assert all(slots.acquire(Held(f"a{i // 10}", idleness=0), LIMITS) for i in range(29))
-    assert not slots.acquire(Held("stranger"), LIMITS)
-    assert all(slots.acquire(Held("known", idleness=0), LIMITS) for _ in range(5))
-    assert all(slots.acquire(Held("uid 7", idleness=0, local=True), LIMITS) for _ in range(5))
-    assert not slots.acquire(Held("known", idleness=0), LIMITS)
+    assert all(slots.acquire(FakeConnection(f"a{i // 10}", idleness=0), LIMITS) for i in range(29))
+    assert not slots.acquire(FakeConnection("stranger"), LIMITS)
+    assert all(slots.acquire(FakeConnection("known", idleness=0), LIMITS) for _ in range(5))
+    assert all(slots.acquire(FakeConnection("uid 7", idleness=0, local=True), LIMITS) for _ in range(5))
+    assert not slots.acquire(FakeConnection("known", idleness=0), LIMITS)
     assert not adapter.closed
 
 
 def test_the_last_descriptors_are_reserved_for_known_clients_and_files() -> None:
     now, files = [0.0], [30]
     slots = ConnectionSlots(64, lambda: files[0] + len(slots._open), lambda: now[0])
-    adapter = Held("known", idleness=0)
+    adapter = FakeConnection("known", idleness=0)
     assert slots.acquire(adapter, LIMITS)
     slots.trust(adapter)
-    strangers = [Held(f"a{i // 9}", idleness=0) for i in range(9)]
+    strangers = [FakeConnection(f"a{i // 9}", idleness=0) for i in range(9)]
     assert all(slots.acquire(one, LIMITS) for one in strangers)  # 30 files, 10 connections, 24 are kept
-    assert not slots.acquire(Held("b", idleness=0), LIMITS)
-    assert slots.acquire(Held("known", idleness=0), LIMITS)
-    assert slots.acquire(Held("uid 0", idleness=0, local=True, privileged=True), LIMITS)
-    assert all(slots.acquire(Held("known"), LIMITS) for _ in range(30))  # they make room for each other
+    assert not slots.acquire(FakeConnection("b", idleness=0), LIMITS)
+    assert slots.acquire(FakeConnection("known", idleness=0), LIMITS)
+    assert slots.acquire(FakeConnection("uid 0", idleness=0, local=True, privileged=True), LIMITS)
+    assert all(
+        slots.acquire(FakeConnection("known"), LIMITS) for _ in range(30)
+    )  # they make room for each other
     assert 40 < 30 + len(slots._open) <= 64 - 12
     files[0], now[0] = 20, 1.0  # files were closed
-    assert slots.acquire(Held("c", idleness=0), LIMITS)
+    assert slots.acquire(FakeConnection("c", idleness=0), LIMITS)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2), st.integers(0, 9)), max_size=200))
@@ -75,9 +77,9 @@ def test_the_number_of_slots_is_limited_and_all_are_released(
 ) -> None:
     limits = LimitSettings(connections=8, connections_per_address=3)
     slots = ConnectionSlots()
-    held: list[Held] = []
+    held: list[FakeConnection] = []
     for owner, idleness, act in steps:
-        one = Held(owner, idleness, local=owner == "f")
+        one = FakeConnection(owner, idleness, local=owner == "f")
         if slots.acquire(one, limits):
             held.append(one)
         if act == 0 and held:
@@ -90,4 +92,4 @@ def test_the_number_of_slots_is_limited_and_all_are_released(
         assert not any(one.trusted and one.closed for one in held)
     for one in held:
         slots.release(one)
-    assert all(slots.acquire(Held(f"n{i}", 0), limits) for i in range(6))
+    assert all(slots.acquire(FakeConnection(f"n{i}", 0), limits) for i in range(6))

@@ -53,7 +53,7 @@ def test_work_is_charged_to_the_request_that_caused_it() -> None:
     assert 0.5 < cost.seconds < 1.5
 
 
-def test_a_user_over_the_budget_is_refused_for_a_while_and_others_are_not(
+def test_user_over_the_cpu_budget_is_refused_temporarily_without_affecting_others(
     app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = {"ann": "a-token-of-ann", "bob": "a-token-of-bob"}
@@ -61,24 +61,24 @@ def test_a_user_over_the_budget_is_refused_for_a_while_and_others_are_not(
     known = Tokens([*entries, (Bearer("pbs", "adapter"), hashlib.sha256(b"a-token-of-pbs").digest())])
     callers = app.state.callers = Callers(known, limits=LimitSettings(user_cpu=0.01))
 
-    def ask(shown: str, path: str = f"{MAIN}/jobs") -> Any:
+    def request_with_token(shown: str, path: str = f"{MAIN}/jobs") -> Any:
         return client.get(path, headers={"Authorization": f"Bearer {shown}"})
 
     for path in (f"{MAIN}/jobs", f"{MAIN}/jobs?limit=1000", f"{MAIN}/jobs/1.server", f"{MAIN}/plan"):
         before = callers._budgets._buckets.get("user ann", (0.1, 0.0))[0]
-        assert ask(users["ann"], path).status_code in (200, 404)
+        assert request_with_token(users["ann"], path).status_code in (200, 404)
         assert callers._budgets._buckets["user ann"][0] < before  # whichever way it was answered
     cost = RequestCost()
     cost.key, cost.seconds = "user ann", 0.2
     callers.charge_cost(cost)
-    refused = ask(users["ann"])
+    refused = request_with_token(users["ann"])
     assert refused.status_code == 429
     assert 1 <= int(refused.headers["Retry-After"]) <= 20
-    assert ask(users["bob"]).status_code == 200
+    assert request_with_token(users["bob"]).status_code == 200
     for _ in range(30):
-        assert ask("a-token-of-pbs", f"{MAIN}/decisions").status_code == 200
+        assert request_with_token("a-token-of-pbs", f"{MAIN}/decisions").status_code == 200
     app.state.callers.limits = LimitSettings(user_cpu=0)
-    assert ask(users["ann"]).status_code == 200
+    assert request_with_token(users["ann"]).status_code == 200
 
 
 def test_a_response_rendered_in_pieces_is_identical(client: TestClient, loop: PlanLoop) -> None:
@@ -102,7 +102,7 @@ def test_a_response_rendered_in_pieces_is_identical(client: TestClient, loop: Pl
     assert json.loads(gzip.decompress(gzip.compress(plain.content)))["jobs"]
 
 
-def test_work_for_readers_waits_while_the_planner_is_at_work() -> None:
+def test_readers_yield_while_the_planner_is_busy() -> None:
     looks: list[bool] = []
 
     def at_work() -> bool:

@@ -20,20 +20,20 @@ from tests.service.planner_harness import StillClock, node
 from tests.service.test_plan_loop import WAIT, busy_planner
 
 
-def test_a_planner_that_hangs_is_not_called_alive(clusters: Clusters, loop: PlanLoop) -> None:
+def test_hanging_planner_is_not_alive(clusters: Clusters, loop: PlanLoop) -> None:
     assert planners_work(clusters, 0.05)
     with busy_planner(loop):
         end = time.monotonic() + WAIT
         while planners_work(clusters, 0.05):
             assert time.monotonic() < end
             time.sleep(0.01)
-        # Long work is no hanging, while it is shorter than what the watchdog wants.
+        # A long call is not hanging while it is shorter than the watchdog's limit.
         assert planners_work(clusters, 1_000)
     loop.fork().result(WAIT)
     assert planners_work(clusters, 0.05)
 
 
-def test_a_planner_that_stopped_is_not_alive_either(clusters: Clusters, loop: PlanLoop) -> None:
+def test_stopped_planner_is_not_alive(clusters: Clusters, loop: PlanLoop) -> None:
     loop._planner.handle_batch = None  # type: ignore[method-assign, assignment]
     with pytest.raises(PlannerStopped):
         loop.submit([node("n1")]).result(WAIT)

@@ -80,7 +80,7 @@ ANYBODY = "user reader operator adapter admin federation"
         ("GET", f"{MAIN}/transfers", "admin federation"),
     ],
 )
-def test_each_role_may_do_its_own_and_no_more(
+def test_each_role_has_only_its_permissions(
     stranger: TestClient, method: str, path: str, allowed: str
 ) -> None:
     bodies = {
@@ -120,13 +120,13 @@ def test_an_unknown_cluster_is_named_with_those_that_exist(client: TestClient) -
     assert found["detail"] == "no cluster 'mian'; there is main, other"
 
 
-def test_an_unknown_job_is_guessed(busy_cluster: TestClient) -> None:
+def test_unknown_job_gets_a_suggestion(busy_cluster: TestClient) -> None:
     found = problem(busy_cluster.get(f"{MAIN}/jobs/3.other"), "unknown-job")
     assert found["hint"] == "did you mean 3.server?"
     assert "see its history" in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
 
 
-def test_an_unknown_path_and_a_wrong_method(client: TestClient) -> None:
+def test_unknown_path_and_wrong_method_are_refused(client: TestClient) -> None:
     assert "/docs" in problem(client.get("/v1/cluster"), "unknown-path")["hint"]
     answer = client.delete(f"{MAIN}/jobs")
     assert "GET is" in problem(answer, "wrong-method")["detail"]
@@ -136,7 +136,7 @@ def test_an_unknown_path_and_a_wrong_method(client: TestClient) -> None:
 # ---- invalid values ---------------------------------------------------------------------------------
 
 
-def altered(path: str, value: Any, number: int = 2) -> dict[str, Any]:
+def altered_event(path: str, value: Any, number: int = 2) -> dict[str, Any]:
     event = json.loads(json.dumps(EVENTS[number]))
     *way, last = path.split(".")
     place = event
@@ -153,19 +153,19 @@ def altered(path: str, value: Any, number: int = 2) -> dict[str, Any]:
         ({"events": 3}, "body.events"),
         ({"events": [{}]}, "body.events[0]"),
         ({"events": [{"type": "job_vanished"}]}, "body.events[0]"),
-        (altered("time", "soon"), "body.events[1].job_queued.time"),
-        (altered("time", -1), "body.events[1].time"),
-        (altered("time", 1 << 70), "body.events[1].time"),
-        (altered("id", ""), "body.events[1].id"),
-        (altered("id", "a\x00b"), "body.events[1].id"),
-        (altered("job.id", "x" * 600), "body.events[1].job.id"),
-        (altered("job.submitted", 1 << 60), "body.events[1].job.submitted"),
-        (altered("job.state", "Z"), "body.events[1].job_queued.job.state"),
-        (altered("job.shares", [{"node": "n1", "cpus": -3}]), "body.events[1].job.shares[0].cpus"),
-        (altered("node.cpus", 1 << 40, 0), "body.events[1].node.cpus"),
-        (altered("node.speed", "NaN", 0), "body.events[1].node.speed"),
-        (altered("node.resources", {"lic": -1}, 0), "body.events[1].node.resources.lic"),
-        (altered("node.name", "", 0), "body.events[1].node.name"),
+        (altered_event("time", "soon"), "body.events[1].job_queued.time"),
+        (altered_event("time", -1), "body.events[1].time"),
+        (altered_event("time", 1 << 70), "body.events[1].time"),
+        (altered_event("id", ""), "body.events[1].id"),
+        (altered_event("id", "a\x00b"), "body.events[1].id"),
+        (altered_event("job.id", "x" * 600), "body.events[1].job.id"),
+        (altered_event("job.submitted", 1 << 60), "body.events[1].job.submitted"),
+        (altered_event("job.state", "Z"), "body.events[1].job_queued.job.state"),
+        (altered_event("job.shares", [{"node": "n1", "cpus": -3}]), "body.events[1].job.shares[0].cpus"),
+        (altered_event("node.cpus", 1 << 40, 0), "body.events[1].node.cpus"),
+        (altered_event("node.speed", "NaN", 0), "body.events[1].node.speed"),
+        (altered_event("node.resources", {"lic": -1}, 0), "body.events[1].node.resources.lic"),
+        (altered_event("node.name", "", 0), "body.events[1].node.name"),
     ],
 )
 def test_a_delivery_with_any_error_is_refused_completely(
@@ -236,7 +236,7 @@ def test_errors_list_the_allowed_values(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1,", b'{"events": [', b"\xff\xfe", b"[" * 50_000])
-def test_a_body_that_is_no_json_is_refused(client: TestClient, body: bytes) -> None:
+def test_body_without_valid_json_is_refused(client: TestClient, body: bytes) -> None:
     answer = client.post(f"{MAIN}/events", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
     problem(answer, "bad-request" if answer.status_code == 400 else "invalid")
@@ -346,7 +346,7 @@ def test_users_see_only_open_alerts_that_concern_them(client: TestClient, loop: 
 # ---- when the daemon cannot ---------------------------------------------------------------------------
 
 
-def test_before_it_is_ready_and_after_its_end_it_says_so() -> None:
+def test_readiness_reports_startup_and_shutdown() -> None:
     clusters = Clusters({"main": EngineSettings()}, StillClock())
     with TestClient(create_app(clusters, tokens()), headers=bearer("admin")) as client:
         assert client.get("/healthz").json()["status"] == "ok"
@@ -373,7 +373,9 @@ def test_the_readiness_check_reports_a_stopped_planner(client: TestClient, loop:
     assert 'schedd_failing{cluster="main"} 1.0' in client.get("/metrics").text
 
 
-def test_a_defect_is_a_problem_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_a_problem_document_without_details(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("secret")
 

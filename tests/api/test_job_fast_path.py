@@ -1,4 +1,4 @@
-"""The short way to one job answers as the framework's way does."""
+"""The fast path to one job answers like the framework."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ ASKED: list[tuple[str, str, dict[str, str]]] = [
 ]
 
 
-def answered(app: FastAPI, method: str, path: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
+def send_request(app: FastAPI, method: str, path: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
     app.state.callers = Callers(tokens())  # no rate limit applies so far
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.request(method, path, headers=headers)
@@ -48,18 +48,18 @@ def answered(app: FastAPI, method: str, path: str, headers: dict[str, str]) -> t
 
 
 @pytest.fixture
-def filled(client: TestClient) -> None:
+def submit_jobs(client: TestClient) -> None:
     assert client.post("/v1/clusters/main/events", json={"events": EVENTS}).status_code == 200
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("submit_jobs")
 @pytest.mark.parametrize(("method", "path", "headers"), ASKED)
 def test_the_fast_path_and_the_framework_agree(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, headers: dict[str, str]
 ) -> None:
-    short = answered(app, method, path, headers)
+    short = send_request(app, method, path, headers)
     monkeypatch.setattr(job_fast_path, "_match_plain_get", lambda _scope: None)
-    assert answered(app, method, path, headers) == short
+    assert send_request(app, method, path, headers) == short
 
 
 def test_long_responses_are_compressed_on_both_paths(
@@ -71,14 +71,14 @@ def test_long_responses_are_compressed_on_both_paths(
     path, by = f"/v1/clusters/main/jobs/{job['id']}", {"Authorization": f"Bearer {token('admin')}"}
     for packed in ("gzip", "identity"):
         asked = {**by, "Accept-Encoding": packed}
-        short = answered(app, "GET", path, asked)
+        short = send_request(app, "GET", path, asked)
         assert (("content-encoding", "gzip") in short[1]) == (packed == "gzip")
         with monkeypatch.context() as patch:
             patch.setattr(job_fast_path, "_match_plain_get", lambda _scope: None)
-            assert answered(app, "GET", path, asked) == short
+            assert send_request(app, "GET", path, asked) == short
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("submit_jobs")
 def test_a_plain_read_uses_the_fast_path(
     client: TestClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:

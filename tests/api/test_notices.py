@@ -22,7 +22,7 @@ NOTICES = f"{MAIN}/notices"
 
 
 @pytest.fixture
-def desk(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Notifier]:
+def site_with_notices(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Notifier]:
     """The site sends mail, and has a command."""
     loop.submit([node("n1"), job("1.srv", user="our-user"), job("2.srv", user="eve")]).result(30)
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
@@ -40,7 +40,7 @@ def desk(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Notifier]:
     store.close()
 
 
-@pytest.mark.usefixtures("desk")
+@pytest.mark.usefixtures("site_with_notices")
 def test_notices_are_stored_listed_and_deleted(client: TestClient) -> None:
     made = client.post(NOTICES, json={"job": "1", "moved": 1800, "ahead": 900}, headers=USER).json()
     first = {
@@ -65,7 +65,7 @@ def test_notices_are_stored_listed_and_deleted(client: TestClient) -> None:
     assert [one["job"] for one in left] == [""]
 
 
-@pytest.mark.usefixtures("desk")
+@pytest.mark.usefixtures("site_with_notices")
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
@@ -89,27 +89,27 @@ def test_invalid_notices_are_refused(
     assert client.get(NOTICES, headers=USER).json()["notices"] == []
 
 
-@pytest.mark.usefixtures("desk")
-def test_other_peoples_jobs_are_not_to_be_had(client: TestClient) -> None:
+@pytest.mark.usefixtures("site_with_notices")
+def test_users_cannot_subscribe_to_jobs_of_others(client: TestClient) -> None:
     answer = client.post(NOTICES, json={"job": "2.srv", "ahead": 900}, headers=USER)
     assert answer.status_code in (403, 404)
     assert client.post(NOTICES, json={"job": "2.srv", "ahead": 900}).status_code == 200
 
 
-@pytest.mark.usefixtures("desk")
-def test_nobody_has_more_than_so_many(client: TestClient) -> None:
+@pytest.mark.usefixtures("site_with_notices")
+def test_subscriptions_per_user_are_limited(client: TestClient) -> None:
     for status in (200, 200, 422):
         assert client.post(NOTICES, json={"ahead": 900}, headers=USER).status_code == status
 
 
-@pytest.mark.usefixtures("desk")
+@pytest.mark.usefixtures("site_with_notices")
 def test_notices_need_a_named_caller(app: FastAPI, client: TestClient) -> None:
     app.state.callers.tokens.anonymous = Bearer("anonymous", "reader")
     del client.headers["Authorization"]
     assert client.post(NOTICES, json={"ahead": 900}).status_code == 403
 
 
-def test_a_site_that_sends_none_says_so(client: TestClient) -> None:
+def test_site_without_notices_reports_it(client: TestClient) -> None:
     assert client.get(NOTICES).json() == {"notices": [], "domains": [], "commands": []}
     answer = client.post(NOTICES, json={"ahead": 900})
     assert answer.status_code == 422

@@ -152,12 +152,12 @@ NIGHT: dict[str, Any] = {
 ELEVEN = T + 2_800
 
 
-def with_nights(client: TestClient, **more: Any) -> TestClient:
+def set_night_prices(client: TestClient, **more: Any) -> TestClient:
     assert client.put(f"{MAIN}/policy", json={**NIGHT, **more}).status_code == 200
     return client
 
 
-def asked(client: TestClient, **question: Any) -> Any:
+def ask_what_if(client: TestClient, **question: Any) -> Any:
     answer = client.post(f"{MAIN}/what-if", json=question)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -165,9 +165,9 @@ def asked(client: TestClient, **question: Any) -> Any:
 
 def test_a_whatif_reports_the_cost_at_its_start(client: TestClient) -> None:
     client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
-    assert asked(client, request="nodes=1:ppn=4,walltime=3600")["cost"] is None
-    with_nights(client)
-    found = asked(
+    assert ask_what_if(client, request="nodes=1:ppn=4,walltime=3600")["cost"] is None
+    set_night_prices(client)
+    found = ask_what_if(
         client,
         resources={"nodes": "1:ppn=4", "walltime": "3600", "x.cost_limit": "4.6"},
         variants=[{"request": "nodes=1:ppn=2,walltime=1000"}],
@@ -180,11 +180,11 @@ def test_a_whatif_reports_the_cost_at_its_start(client: TestClient) -> None:
 
 def test_a_whatif_under_hard_limits_reports_the_first_affordable_start(client: TestClient) -> None:
     client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
-    with_nights(client, cost_limits="hard")
+    set_night_prices(client, cost_limits="hard")
     ask = {"nodes": "1:ppn=4", "walltime": "3600"}
-    found = asked(client, resources={**ask, "x.cost_limit": "2"})
+    found = ask_what_if(client, resources={**ask, "x.cost_limit": "2"})
     assert (found["planned_start"], found["cost"], found["over"]) == (ELEVEN, pytest.approx(2.0), False)
-    never = asked(client, resources={**ask, "x.cost_limit": "1.99"})
+    never = ask_what_if(client, resources={**ask, "x.cost_limit": "1.99"})
     assert (never["planned_start"], never["waiting_for"]) == (None, "cost")
     assert never["why"] == ("waiting for a time at which it costs at most 1.99 CZK; it would cost 6.67 CZK")
 
@@ -192,15 +192,15 @@ def test_a_whatif_under_hard_limits_reports_the_first_affordable_start(client: T
 def test_the_cheapest_start_before_a_time_is_reported(client: TestClient) -> None:
     client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
     question = {"request": "nodes=1:ppn=4,walltime=3600", "cheapest_by": T + 86_400}
-    assert asked(client, **question)["cheapest"] is None, "the site has no prices"
-    with_nights(client)
-    found = asked(client, **question)
+    assert ask_what_if(client, **question)["cheapest"] is None, "the site has no prices"
+    set_night_prices(client)
+    found = ask_what_if(client, **question)
     cheapest = found["cheapest"]
     assert (cheapest["start"], cheapest["nodes"]) == (ELEVEN, ["n1"])
     assert cheapest["cost"] == pytest.approx(2.0)
     assert found["planned_start"] == T, "the plan would have it at once"
-    assert asked(client, **{**question, "cheapest_by": T + 3_599})["cheapest"] is None
-    soon = asked(client, **{**question, "cheapest_by": T + 3_700})["cheapest"]
+    assert ask_what_if(client, **{**question, "cheapest_by": T + 3_599})["cheapest"] is None
+    soon = ask_what_if(client, **{**question, "cheapest_by": T + 3_700})["cheapest"]
     assert soon["start"] == T + 100, "the later, the less of it is dear"
     said = problem(client.post(f"{MAIN}/what-if", json={**question, "cheapest_by": -1}), "invalid")
     assert "cheapest_by" in str(said)
@@ -219,7 +219,7 @@ def test_objectives_use_predicted_run_times_if_available(priced: TestClient) -> 
 
 
 def test_etags_of_objectives_change_with_the_expected_plan(priced: TestClient) -> None:
-    """No job of the live plan moves meanwhile: the tag is of all that is said."""
+    """No job of the live plan moves meanwhile: the tag covers the whole response."""
 
     def ask(tag: str = "") -> Any:
         return priced.get(f"{MAIN}/plan/objectives", headers={"If-None-Match": tag})

@@ -1,4 +1,4 @@
-"""The site's policy over HTTP: read, tried out, put in force, withdrawn."""
+"""The site's policy over HTTP: reading, preview, activation and withdrawal."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def test_a_policy_is_previewed_set_and_withdrawn(busy_cluster: TestClient) -> No
     assert (gone["version"], gone["site"]) == (0, {})
 
 
-def test_other_criteria_are_tried_on_the_plan_as_it_would_be(busy_cluster: TestClient) -> None:
+def test_criteria_are_previewed_on_the_plan(busy_cluster: TestClient) -> None:
     def wait() -> float:
         criteria = get(busy_cluster, "/plan/evaluation")["criteria"]
         return float(next(one["value"] for one in criteria if one["criterion"] == "wait"))
@@ -51,7 +51,7 @@ def test_other_criteria_are_tried_on_the_plan_as_it_would_be(busy_cluster: TestC
     assert together["search"]["taken"] == 0
 
 
-def test_a_reservation_is_tried_out(busy_cluster: TestClient) -> None:
+def test_site_reservation_is_previewed(busy_cluster: TestClient) -> None:
     body = {"everywhere": True, "start": T + 1000, "end": T + 90_000}
     seen = busy_cluster.post(f"{MAIN}/reservations/r/preview", json=body).json()
     assert seen["broken"] == 3

@@ -40,7 +40,7 @@ def ranked(client: TestClient) -> TestClient:
     return client
 
 
-def test_a_job_tells_its_priority_term_by_term(ranked: TestClient) -> None:
+def test_job_priority_is_explained_term_by_term(ranked: TestClient) -> None:
     found = get(ranked, "/jobs/5/priority")
     terms = {term["name"]: term for term in found["terms"]}
     assert found["job"] == "5.server"
@@ -108,7 +108,7 @@ def test_licences_report_used_and_requested_copies(client: TestClient) -> None:
     ]
 
 
-def test_a_job_that_is_not_there_has_no_priority(ranked: TestClient) -> None:
+def test_unknown_job_has_no_priority(ranked: TestClient) -> None:
     answer = ranked.get(f"{MAIN}/jobs/99/priority")
     assert answer.status_code == 404
     assert "no job 99" in answer.json()["detail"]

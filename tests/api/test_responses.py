@@ -1,4 +1,4 @@
-"""What the API answers when all is well."""
+"""Successful responses of the API."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def get(client: TestClient, path: str, **query: Any) -> Any:
     return answer.json()
 
 
-def ask(client: TestClient, **question: Any) -> Any:
+def ask_what_if(client: TestClient, **question: Any) -> Any:
     answer = client.post(f"{MAIN}/what-if", json=question)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -37,7 +37,7 @@ def test_clusters_are_listed_with_their_state(busy_cluster: TestClient) -> None:
     assert (listed[0]["nodes"], listed[0]["cpus"], listed[0]["policy"]) == (2, 8, "conservative")
 
 
-def test_events_are_acknowledged_once_and_known_again(busy_cluster: TestClient) -> None:
+def test_events_are_acknowledged_once(busy_cluster: TestClient) -> None:
     again = busy_cluster.post(f"{MAIN}/events", json={"events": EVENTS})
     assert again.json()["accepted"] == 0
     assert again.json()["duplicates"] == [event["id"] for event in EVENTS]
@@ -51,7 +51,7 @@ def test_a_snapshot_is_accepted(client: TestClient) -> None:
     assert get(client, "/jobs/1.server")["state"] == "running"
 
 
-def test_decisions_are_read_in_order_and_again(busy_cluster: TestClient) -> None:
+def test_decisions_can_be_read_repeatedly_in_order(busy_cluster: TestClient) -> None:
     page = get(busy_cluster, "/decisions", wait=1)
     assert [item["type"] for item in page["decisions"]] == [
         "run",
@@ -67,7 +67,7 @@ def test_decisions_are_read_in_order_and_again(busy_cluster: TestClient) -> None
     assert get(busy_cluster, "/decisions", after=first["last"])["decisions"] == page["decisions"][2:]
 
 
-def test_decisions_are_those_that_the_adapter_reads(busy_cluster: TestClient) -> None:
+def test_decisions_parse_with_the_adapters_types(busy_cluster: TestClient) -> None:
     answer = busy_cluster.get(f"{MAIN}/decisions")
     read = decode_decisions(answer.content)
     assert read.problems == ()
@@ -75,7 +75,7 @@ def test_decisions_are_those_that_the_adapter_reads(busy_cluster: TestClient) ->
     assert isinstance(read.decisions[0], Run)
 
 
-def test_an_outcome_takes_a_decision_off_the_list(busy_cluster: TestClient) -> None:
+def test_outcome_closes_its_decision(busy_cluster: TestClient) -> None:
     run = get(busy_cluster, "/decisions")["decisions"][0]
     outcome = {
         "type": "run_accepted",
@@ -181,7 +181,7 @@ def test_a_whatif_agrees_with_the_later_submission(busy_cluster: TestClient) -> 
 def test_a_whatif_reports_a_missed_deadline_and_the_required_delay(
     busy_cluster: TestClient,
 ) -> None:
-    def ask(deadline: str) -> dict[str, Any]:
+    def ask_what_if(deadline: str) -> dict[str, Any]:
         asked = {"request": f"nodes=1:ppn=4,walltime=3600,deadline={deadline}"}
         answer = busy_cluster.post(
             f"{MAIN}/what-if", json={**asked, "variants": [{"request": "walltime=600"}]}
@@ -190,11 +190,11 @@ def test_a_whatif_reports_a_missed_deadline_and_the_required_delay(
         found: dict[str, Any] = answer.json()
         return found
 
-    end = ask("+100:00:00")["planned_end"]
+    end = ask_what_if("+100:00:00")["planned_end"]
     assert end > T + 3600, "it waits"
-    met = ask(str(end))
+    met = ask_what_if(str(end))
     assert (met["deadline"], met["late_by"]) == (end, 0)
-    late = ask(str(end - 600))
+    late = ask_what_if(str(end - 600))
     assert (late["planned_end"], late["late_by"]) == (end, 600)
     (shorter,) = late["variants"]
     assert (shorter["deadline"], shorter["late_by"]) == (end - 600, 0)
@@ -205,18 +205,20 @@ def test_a_whatif_reports_a_missed_deadline_and_the_required_delay(
 
 
 def test_a_whatif_names_an_unknown_queue(busy_cluster: TestClient) -> None:
-    assert ask(busy_cluster, request="nodes=1", queue="nosuch")["notes"] == [], "no queue is known yet"
+    assert ask_what_if(busy_cluster, request="nodes=1", queue="nosuch")["notes"] == [], (
+        "no queue is known yet"
+    )
     events = [
         {"type": "queue_changed", "id": f"q:{name}", "time": T, "queue": {"name": name}}
         for name in ("batch", "a", "b", "c")
     ]
     assert busy_cluster.post(f"{MAIN}/events", json={"events": events}).status_code == 200
-    found = ask(busy_cluster, request="nodes=1", queue="nosuch")
+    found = ask_what_if(busy_cluster, request="nodes=1", queue="nosuch")
     assert (found["answer"], found["planned_start"]) == ("never", None)
     assert found["requirement"] == (
         "qsub refuses it: the server has no queue nosuch; it has a, b, batch and 1 more"
     )
-    assert ask(busy_cluster, request="nodes=1", queue="batch")["notes"] == []
+    assert ask_what_if(busy_cluster, request="nodes=1", queue="batch")["notes"] == []
 
 
 def post_queues(client: TestClient, *queues: dict[str, Any]) -> None:
@@ -249,16 +251,16 @@ def test_a_whatif_refuses_requests_refused_by_qsub(
     busy_cluster: TestClient, request_: str, refusal: str
 ) -> None:
     post_queues(busy_cluster, SHORT, {"name": "closed", "enabled": False})
-    found = ask(busy_cluster, request=request_, queue="short")
+    found = ask_what_if(busy_cluster, request=request_, queue="short")
     assert (found["answer"], found["planned_start"]) == ("never", None)
     assert found["requirement"] == f"qsub refuses it: {refusal}"
-    closed = ask(busy_cluster, request="nodes=1", queue="closed")
+    closed = ask_what_if(busy_cluster, request="nodes=1", queue="closed")
     assert closed["requirement"] == "qsub refuses it: queue closed takes no jobs (enabled = False)"
 
 
 def test_a_whatif_uses_the_servers_default_walltime(busy_cluster: TestClient) -> None:
     post_queues(busy_cluster, SHORT)
-    found = ask(busy_cluster, request="nodes=1", queue="short")
+    found = ask_what_if(busy_cluster, request="nodes=1", queue="short")
     assert (found["walltime"], found["walltime_assumed"]) == (7_200, False)
     assert found["notes"] == ["without a walltime the server gives it 02:00:00: resources_max of queue short"]
 
@@ -266,16 +268,16 @@ def test_a_whatif_uses_the_servers_default_walltime(busy_cluster: TestClient) ->
 def test_a_whatif_follows_a_routing_queue_to_its_destination(busy_cluster: TestClient) -> None:
     route = {"name": "route", "started": False, "routes": ["short", "far@other", "long"]}
     post_queues(busy_cluster, SHORT, {"name": "long"}, route)
-    long = ask(busy_cluster, request="nodes=1,walltime=5:00:00", queue="route")
+    long = ask_what_if(busy_cluster, request="nodes=1,walltime=5:00:00", queue="route")
     assert (long["answer"], long["notes"]) == ("start_known", ["queue route routes it to queue long"])
-    short = ask(busy_cluster, request="nodes=1,walltime=1:00:00", queue="route")
+    short = ask_what_if(busy_cluster, request="nodes=1,walltime=1:00:00", queue="route")
     assert short["notes"] == ["queue route routes it to queue short"]
     post_queues(busy_cluster, {**route, "routes": ["short", "gone"]})
-    none = ask(busy_cluster, request="nodes=1,walltime=5:00:00", queue="route")
+    none = ask_what_if(busy_cluster, request="nodes=1,walltime=5:00:00", queue="route")
     assert none["answer"] == "never"
     assert "no destination of routing queue route takes it (short: walltime=5:00:00" in none["requirement"]
     post_queues(busy_cluster, {**route, "routes": ["route"]})
-    circle = ask(busy_cluster, request="nodes=1", queue="route")
+    circle = ask_what_if(busy_cluster, request="nodes=1", queue="route")
     assert "routes in a circle" in circle["requirement"]
 
 
@@ -299,7 +301,7 @@ def test_a_whatif_refuses_an_alteration_beyond_the_queues_limits(busy_cluster: T
 
 
 def test_a_whatif_lists_its_assumptions(busy_cluster: TestClient) -> None:
-    found = ask(busy_cluster, request="nodes=1:ppn=1")
+    found = ask_what_if(busy_cluster, request="nodes=1:ppn=1")
     assert found["walltime_assumed"]
     assert found["walltime"] == 86_400
     later = busy_cluster.post(
@@ -308,7 +310,7 @@ def test_a_whatif_lists_its_assumptions(busy_cluster: TestClient) -> None:
     assert later["planned_start"] == T + 10**6
 
 
-def test_reading_goes_on_while_the_planner_is_busy(busy_cluster: TestClient, loop: PlanLoop) -> None:
+def test_reads_continue_while_the_planner_is_busy(busy_cluster: TestClient, loop: PlanLoop) -> None:
     asked = busy_cluster.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"}).json()
     with busy_planner(loop):
         for path in ("", "/jobs", "/jobs/3.server", "/nodes", "/plan", "/gaps", "/decisions"):
@@ -335,18 +337,18 @@ def test_a_whatif_without_a_fork_is_refused_while_the_planner_is_busy(
     "path", ["/jobs", "/jobs/3.server", "/jobs/3.server/explain", "/nodes", "/plan", "/gaps"]
 )
 def test_unchanged_responses_are_not_sent_again(busy_cluster: TestClient, path: str) -> None:
-    def ask(tag: str = "") -> Any:
+    def ask_what_if(tag: str = "") -> Any:
         return busy_cluster.get(MAIN + path, headers={"If-None-Match": tag} if tag else {})
 
-    etag = ask().headers["etag"]
+    etag = ask_what_if().headers["etag"]
     # Something else changes: there is another plan, but nothing new in this answer.
     server = {"type": "server_changed", "id": "e:98", "time": T, "server": {"open": False}}
     busy_cluster.post(f"{MAIN}/events", json={"events": [server]})
-    same = ask(etag)
+    same = ask_what_if(etag)
     assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
     gone = {"type": "job_deleted", "id": "e:99", "time": T, "job_id": "1.server"}
     busy_cluster.post(f"{MAIN}/events", json={"events": [gone]})
-    changed = ask(etag)
+    changed = ask_what_if(etag)
     assert changed.status_code == 200
     assert changed.headers["etag"] != etag
 
@@ -367,7 +369,7 @@ def test_long_answers_are_compressed(busy_cluster: TestClient) -> None:
     assert busy_cluster.get(f"{MAIN}/jobs").headers["content-encoding"] == "gzip"
 
 
-def test_pausing_shows_and_ends(busy_cluster: TestClient) -> None:
+def test_pause_is_shown_until_resume(busy_cluster: TestClient) -> None:
     paused = busy_cluster.post(f"{MAIN}/pause", json={"reason": "the cooling failed"})
     assert paused.json()["paused"] == "the cooling failed"
     assert get(busy_cluster, "")["paused"] == "the cooling failed"
@@ -376,7 +378,7 @@ def test_pausing_shows_and_ends(busy_cluster: TestClient) -> None:
 
 
 def test_variants_windows_and_changes_are_answered_together(busy_cluster: TestClient) -> None:
-    asked = ask(
+    asked = ask_what_if(
         busy_cluster,
         request="nodes=1:ppn=4,walltime=3600",
         variants=[{"request": "walltime=60"}, {"resources": {"nodes": "1:ppn=9", "walltime": ""}}],
@@ -389,13 +391,13 @@ def test_variants_windows_and_changes_are_answered_together(busy_cluster: TestCl
     short, never = asked["variants"]
     assert (short["walltime"], short["answer"]) == (60, "start_known")
     assert (never["answer"], never["walltime_assumed"]) == ("never", True)
-    alone = ask(busy_cluster, request="nodes=1:ppn=4,walltime=60")
+    alone = ask_what_if(busy_cluster, request="nodes=1:ppn=4,walltime=60")
     assert all(alone[name] == value for name, value in short.items())
 
 
 def test_a_whatif_accepts_a_queued_job(busy_cluster: TestClient) -> None:
     job = get(busy_cluster, "/jobs/5")
-    asked = ask(busy_cluster, job="5", variants=[{"request": "walltime=60"}])
+    asked = ask_what_if(busy_cluster, job="5", variants=[{"request": "walltime=60"}])
     assert asked["planned_start"] == job["planned_start"]
     assert asked["variants"][0]["planned_end"] - asked["variants"][0]["planned_start"] == 60
     for question, status in (({"job": "77"}, 404), ({"job": "1"}, 422), ({"job": "5", "queue": "x"}, 422)):
@@ -452,6 +454,9 @@ def test_a_whatif_computes_the_end_for_several_equal_jobs(busy_cluster: TestClie
 
 
 def test_a_whatif_in_a_reservation_skips_queue_checks(busy_cluster: TestClient) -> None:
-    """An adapter asks so for a reservation that is altered: the queue stands for access, not for a queue."""
+    """An adapter asks this for an altered reservation: the queue names an access list."""
     post_queues(busy_cluster, SHORT)
-    assert ask(busy_cluster, request="nodes=1,walltime=5:00:00", queue="R1:anew")["answer"] == "start_known"
+    assert (
+        ask_what_if(busy_cluster, request="nodes=1,walltime=5:00:00", queue="R1:anew")["answer"]
+        == "start_known"
+    )

@@ -19,7 +19,7 @@ from schedd.service.settings.file import StoreSettings
 from schedd.store.records import JobHistory
 from schedd.wire import NodeChanged, NodeFacts
 from tests.api.conftest import EVENTS, token
-from tests.api.serving import serving
+from tests.api.served_app import serving
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import StillClock, T
 
@@ -79,7 +79,7 @@ def test_a_too_short_walltime_is_reported(site: TestClient) -> None:
     assert (found["too_short"], found["p50"], found["p90"]) == (True, 3_600, 3_600)
 
 
-def test_others_are_predicted_by_jobs_like_them(site: TestClient) -> None:
+def test_jobs_without_throughput_are_predicted_from_similar_jobs(site: TestClient) -> None:
     plain = get(site, "/jobs/1/run-time")
     assert (plain["source"], plain["units"], plain["on"], plain["past"]) == ("templates", None, [], None)
     assert plain["p50"] <= plain["p90"] <= 3_600
@@ -97,7 +97,7 @@ def test_before_the_first_round_nothing_is_predicted(busy_cluster: TestClient) -
     assert (found["source"], found["p50"], found["too_short"]) == ("", None, False)
 
 
-def past(owner: str, run: int, node: str, how: str = "ended", **resources: str) -> JobHistory:
+def past_job(owner: str, run: int, node: str, how: str = "ended", **resources: str) -> JobHistory:
     return JobHistory(
         id="9.server",
         owner=owner,
@@ -124,13 +124,13 @@ def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
     engine.handle([NodeChanged(id=one.name, time=T, node=one) for one in nodes], T)
     published = publish_snapshot(engine.state)
     some = [
-        past("ann@login", 1_320, "n1", **RATES),  # of 1,200 predicted
-        past("ann@login", 5_400, "n2", **RATES),  # of 6,000
-        past("ann@login", 1_212, "n1", **RATES),
-        past("ann@login", 1, "n1", "deleted", **RATES),
-        past("bob@login", 1, "n1", **RATES),
-        past("ann@login", 1, "n1"),
-        past("ann@login", 1, "n9", **RATES),
+        past_job("ann@login", 1_320, "n1", **RATES),  # of 1,200 predicted
+        past_job("ann@login", 5_400, "n2", **RATES),  # of 6,000
+        past_job("ann@login", 1_212, "n1", **RATES),
+        past_job("ann@login", 1, "n1", "deleted", **RATES),
+        past_job("bob@login", 1, "n1", **RATES),
+        past_job("ann@login", 1, "n1"),
+        past_job("ann@login", 1, "n9", **RATES),
     ]
     found = past_error(published, "ann@login", some)
     assert found.jobs == 3
@@ -139,7 +139,7 @@ def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
     assert past_error(published, "eve@login", some) == PastError(0, None, None)
 
 
-def test_checkjob_shows_it(
+def test_checkjob_shows_the_run_time(
     the_app: FastAPI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     clusters = Clusters({"main": EngineSettings(predict=True, site=SITE, publish_starts=False)}, StillClock())

@@ -145,7 +145,7 @@ def test_readiness_reasons_are_limited_to_the_scope(scoped: TestClient, clusters
     assert "lost-b" in problem(scoped.get("/readyz", headers=bearing("all")), "not-ready")["detail"]
 
 
-def test_a_proxy_with_a_scope_vouches_there_alone(app: FastAPI, scoped: TestClient) -> None:
+def test_proxy_with_a_scope_vouches_only_on_its_clusters(app: FastAPI, scoped: TestClient) -> None:
     app.state.callers.auth = AuthSettings(admins=("root",))
     for user, allowed in (("root", 200), ("ann", 403)):
         headers = {**bearing("gate"), "X-Remote-User": user}

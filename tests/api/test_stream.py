@@ -16,7 +16,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.settings.file import LimitSettings
 from schedd.wire import JobDeleted, JobHeld
 from tests.api.conftest import token
-from tests.api.serving import WAIT, serving
+from tests.api.served_app import WAIT, serving
 from tests.service.planner_harness import T, event_id, job, node
 
 
@@ -28,8 +28,8 @@ def url(app: FastAPI, clusters: Clusters) -> Iterator[str]:
         clusters.end_polls()
 
 
-class Followed:
-    """The events of one connection."""
+class EventStream:
+    """Reads the events of one connection."""
 
     def __init__(self, answer: httpx2.Response) -> None:
         self.answer = answer
@@ -49,19 +49,19 @@ class Followed:
 
 
 @contextmanager
-def follow(url: str, last: str = "", **query: str) -> Iterator[Followed]:
+def follow(url: str, last: str = "", **query: str) -> Iterator[EventStream]:
     headers = {"Authorization": f"Bearer {token('reader')}", **({"Last-Event-ID": last} if last else {})}
     with httpx2.stream("GET", url, params=query, headers=headers, timeout=WAIT, trust_env=False) as answer:
         assert answer.status_code == 200, answer.read()
         assert answer.headers["content-type"].startswith("text/event-stream")
-        yield Followed(answer)
+        yield EventStream(answer)
 
 
 def ids(event: dict[str, Any]) -> list[str]:
     return [line["id"] for line in event["changed"]]
 
 
-def test_a_change_appears_after_the_reset_that_begins(url: str, loop: PlanLoop) -> None:
+def test_changes_follow_the_initial_reset(url: str, loop: PlanLoop) -> None:
     loop.submit([node("n1"), job("1")]).result(WAIT)
     with follow(url) as events:
         kind, first = events.next()
@@ -133,7 +133,7 @@ def test_a_stream_ends_with_its_token(url: str, app: FastAPI, loop: PlanLoop) ->
             events.next()
 
 
-def test_a_stream_ends_with_its_token_though_nothing_changes(
+def test_idle_stream_ends_with_its_token(
     url: str, app: FastAPI, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("schedd.service.cluster.thread_signal._LATE_S", 0.1)
@@ -162,7 +162,7 @@ def test_streams_per_user_are_limited(url: str, app: FastAPI) -> None:
         time.sleep(0.02)
 
 
-def test_a_mistyped_filter_and_a_stranger_are_refused(url: str) -> None:
+def test_unknown_filter_and_missing_token_are_refused(url: str) -> None:
     answer = httpx2.get(url, params={"usr": "x"}, headers={"Authorization": f"Bearer {token('reader')}"})
     assert answer.status_code == 422
     assert httpx2.get(url).status_code == 401

@@ -26,7 +26,7 @@ QUESTIONS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), QUESTIONS, ids=[path for _, path, _ in QUESTIONS])
-def test_a_daemon_that_stops_gives_questions_up(
+def test_daemon_shutdown_aborts_questions(
     busy_cluster: TestClient, clusters: Clusters, method: str, path: str, body: dict[str, Any]
 ) -> None:
     assert busy_cluster.request(method, f"{MAIN}{path}", json=body).status_code == 200
@@ -45,14 +45,14 @@ def test_a_whatif_is_aborted_after_its_timeout(
     facts = JobFacts(id="x", owner="u", queue="batch", submitted=T, resources={"nodes": "1:ppn=1"})
     asked = []
 
-    def for_ever() -> None:
+    def never_return() -> None:
         end = time.monotonic() + 100
         while time.monotonic() < end:
             asked.append(copy.what_if(facts, T))
 
     request = cast("Request", SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(clusters=clusters))))
     with pytest.raises(WorkSpent, match="given up"):
-        asyncio.run(question_runner.run_question(request, for_ever))
+        asyncio.run(question_runner.run_question(request, never_return))
     assert asked
     assert copy.what_if(facts, T).answer == asked[0].answer, "the next question is answered"
     assert busy_cluster.get("/healthz").status_code == 200

@@ -14,8 +14,14 @@ import pytest
 
 from schedd.api.listening_sockets import tls_context
 from schedd.service.settings.file import ServerSettings, SettingsError
-from tests.cli.test_serve import WAIT, _until, run, start
-from tests.cli.test_serve_safely import configured, everything, local, logged, reload
+from tests.cli.test_serve import WAIT, _wait_until, run, start_daemon
+from tests.cli.test_serve_safely import (
+    log_entries,
+    read_until_closed,
+    reload_settings,
+    request_over_socket,
+    write_settings,
+)
 
 
 @pytest.fixture
@@ -38,8 +44,8 @@ def openssl(*words: str | Path, folder: Path | None = None) -> None:
     subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=folder)
 
 
-def shown(port: int, trusted: ssl.SSLContext) -> str:
-    """The certificate that the port shows, as PEM."""
+def served_certificate(port: int, trusted: ssl.SSLContext) -> str:
+    """Return the certificate of the server at the port, as PEM."""
     with socket.create_connection(("127.0.0.1", port), WAIT) as plain:
         plain.settimeout(WAIT)
         with contextlib.closing(trusted.wrap_socket(plain, server_hostname="127.0.0.1")) as channel:
@@ -48,37 +54,39 @@ def shown(port: int, trusted: ssl.SSLContext) -> str:
 
 def test_https_uses_a_renewed_certificate_after_a_reload(tmp_path: Path, certificate: Path) -> None:
     keys = f'tls_certificate = "{certificate}/cert.pem"\ntls_key = "{certificate}/key.pem"\nhost = "0.0.0.0"'
-    served = start(tmp_path, configured(tmp_path, server=keys))
+    served = start_daemon(tmp_path, write_settings(tmp_path, server=keys))
     try:
         found = re.fullmatch(r"https://0\.0\.0\.0:(\d+)", served.url)
         assert found is not None
         port = int(found[1])
         trusted = ssl.create_default_context(cafile=certificate / "cert.pem")
         with httpx2.Client(verify=trusted, trust_env=False) as client:
-            _until(served.process, lambda: client.get(f"https://127.0.0.1:{port}/readyz").status_code == 200)
+            _wait_until(
+                served.process, lambda: client.get(f"https://127.0.0.1:{port}/readyz").status_code == 200
+            )
         with socket.create_connection(("127.0.0.1", port), WAIT) as channel:
             channel.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert b"200" not in everything(channel)
-        assert shown(port, trusted) == (certificate / "cert.pem").read_text()
+            assert b"200" not in read_until_closed(channel)
+        assert served_certificate(port, trusted) == (certificate / "cert.pem").read_text()
         old = (certificate / "cert.pem").read_text()
         certify(certificate, "two")
         new = ssl.create_default_context(cafile=certificate / "cert.pem")
         with pytest.raises(ssl.SSLError):
-            shown(port, new)
-        reload(served, "settings were read again")
-        assert shown(port, new) == (certificate / "cert.pem").read_text() != old
+            served_certificate(port, new)
+        reload_settings(served, "settings were read again")
+        assert served_certificate(port, new) == (certificate / "cert.pem").read_text() != old
         (certificate / "key.pem").write_text("none")
-        assert "key.pem cannot be used" in reload(served, "the settings stay unchanged")["why"]
-        assert shown(port, new) == (certificate / "cert.pem").read_text()
+        assert "key.pem cannot be used" in reload_settings(served, "the settings stay unchanged")["why"]
+        assert served_certificate(port, new) == (certificate / "cert.pem").read_text()
     finally:
         served.client.close()
         served.process.kill()
         served.process.wait()
 
 
-def test_a_certificate_that_cannot_be_used_is_named_and_nothing_is_served(tmp_path: Path) -> None:
+def test_missing_certificate_stops_the_daemon_with_a_message(tmp_path: Path) -> None:
     keys = f'tls_certificate = "{tmp_path}/none.pem"'
-    done = run("--config", str(configured(tmp_path, server=keys)))
+    done = run("--config", str(write_settings(tmp_path, server=keys)))
     assert (done.returncode, "none.pem cannot be used: No such file" in done.stderr) == (2, True)
     assert not (tmp_path / "socket").exists()
     assert not (tmp_path / "s.sqlite").exists()
@@ -116,30 +124,33 @@ def test_certificate_errors_are_reported(certificate: Path, cert: str, key: str,
 
 def test_an_expired_certificate_is_used_with_a_warning(tmp_path: Path, certificate: Path) -> None:
     keys = f'tls_certificate = "{certificate}/cert.pem"\ntls_key = "{certificate}/key.pem"'
-    path = configured(tmp_path, server=keys)
+    path = write_settings(tmp_path, server=keys)
 
     def check() -> str:
         words = [sys.executable, "-m", "schedd.cli.main", "config", "check", "--config", str(path)]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
     assert "no client will trust" not in check()
-    age(certificate, "20200101000000Z", "20200201000000Z")
+    set_validity(certificate, "20200101000000Z", "20200201000000Z")
     assert f"no client will trust {certificate}/cert.pem: certificate has expired" in check()
-    served = start(tmp_path, path)
+    served = start_daemon(tmp_path, path)
     try:
-        told = logged(served, "no client will trust the certificate")
+        told = log_entries(served, "no client will trust the certificate")
         assert [one["why"] for one in told] == ["certificate has expired"]
-        age(certificate, "20900101000000Z", "20910101000000Z")
-        _until(served.process, lambda: local(tmp_path, "GET", "/readyz")[0] == 200)
-        assert reload(served, "no client will trust the certificate")["why"] == "certificate is not yet valid"
+        set_validity(certificate, "20900101000000Z", "20910101000000Z")
+        _wait_until(served.process, lambda: request_over_socket(tmp_path, "GET", "/readyz")[0] == 200)
+        assert (
+            reload_settings(served, "no client will trust the certificate")["why"]
+            == "certificate is not yet valid"
+        )
     finally:
         served.client.close()
         served.process.kill()
         served.process.wait()
 
 
-def age(folder: Path, begin: str, end: str) -> None:
-    """A certificate of the same key for another time."""
+def set_validity(folder: Path, begin: str, end: str) -> None:
+    """Issue a certificate for the same key and another period."""
     (folder / "ca").write_text(
         "[ca]\ndefault_ca=own\n[own]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\n"
         "policy=any\n[any]\norganizationName=optional\n"
@@ -151,7 +162,7 @@ def age(folder: Path, begin: str, end: str) -> None:
     openssl(*words.split(), "-startdate", begin, "-enddate", end, folder=folder)
 
 
-def test_tls_1_2_has_forward_secrecy_and_authenticated_encryption_alone(certificate: Path) -> None:
+def test_tls_1_2_offers_only_forward_secret_authenticated_ciphers(certificate: Path) -> None:
     keys = {"tls_certificate": certificate / "cert.pem", "tls_key": certificate / "key.pem"}
     context = tls_context(ServerSettings(**keys))  # type: ignore[arg-type]
     assert context is not None

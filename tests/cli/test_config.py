@@ -195,7 +195,7 @@ def test_webhooks_are_shown_and_their_secrets_checked(
     assert "did you mean url?" in run(capsys, "check", "--config", str(path))[2]
 
 
-def test_the_database_is_tried_and_not_changed(
+def test_database_is_checked_but_not_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, file = tmp_path / "c.toml", tmp_path / "d.sqlite"

@@ -35,7 +35,7 @@ def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str
 
 @pytest.mark.timeout(WAIT)
 @pytest.mark.parametrize("server", ["torque", "openpbs"])
-def test_it_shows_planned_and_actual_starts_and_ends_by_itself(server: str) -> None:
+def test_demo_shows_planned_and_actual_starts_and_ends_on_time(server: str) -> None:
     process = demo("--exit-after", "4", "--speed", "900", "--server", server)
     out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (0, "")
@@ -70,9 +70,7 @@ def test_it_shows_planned_and_actual_starts_and_ends_by_itself(server: str) -> N
         (signal.SIGTERM, ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")),  # as a shell starts it behind "&"
     ],
 )
-def test_a_signal_ends_it_cleanly_with_the_processes_that_it_started(
-    number: signal.Signals, through: tuple[str, ...]
-) -> None:
+def test_signal_ends_the_demo_and_its_processes(number: signal.Signals, through: tuple[str, ...]) -> None:
     process = demo(through=through)
     assert process.stdout is not None
     said = ""
@@ -80,7 +78,7 @@ def test_a_signal_ends_it_cleanly_with_the_processes_that_it_started(
         said += line
         if " started " in line:
             break
-    _can_log_in(said)
+    _check_logins(said)
     parts = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(parts) == 2, "the daemon and the adapter"
     process.send_signal(number)
@@ -91,8 +89,8 @@ def test_a_signal_ends_it_cleanly_with_the_processes_that_it_started(
     assert not any(Path(f"/proc/{part}").exists() for part in parts)
 
 
-def _can_log_in(said: str) -> None:
-    """By the link, more than once, and by the tokens that are printed."""
+def _check_logins(said: str) -> None:
+    """Log in by the link repeatedly and by the printed tokens."""
     link = re.findall(r"http://\S+/dashboard/enter\?key=\S+", said)[0]
     base = link.partition("/dashboard")[0]
     for _ in range(2):
@@ -109,7 +107,7 @@ def _can_log_in(said: str) -> None:
 
 
 @pytest.mark.timeout(WAIT)
-def test_a_log_can_be_played(tmp_path: Path) -> None:
+def test_demo_plays_a_log(tmp_path: Path) -> None:
     log = tmp_path / "small.swf"
     rows = [f"{i} {i} -1 60 4 -1 -1 4 120 -1 1 1 1 -1 1 -1 -1 -1" for i in range(1, 4)]
     log.write_text("; MaxProcs: 16\n" + "\n".join(rows) + "\n")
@@ -138,7 +136,7 @@ def test_bad_arguments_are_explained(arguments: list[str], said: str) -> None:
     assert said in err
 
 
-def test_a_busy_requested_port_is_named() -> None:
+def test_busy_requested_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         process = demo("--port", port)
@@ -150,7 +148,7 @@ def test_a_busy_requested_port_is_named() -> None:
 # ---- workloads and the table -------------------------------------------------------------------------
 
 
-def served(steady: SteadyWorkload, jobs: int, run: float) -> list[tuple[int, float]]:
+def queue_at_arrivals(steady: SteadyWorkload, jobs: int, run: float) -> list[tuple[int, float]]:
     """Number of waiting jobs and their requests at each arrival, if every job that fits is started.
 
     ``run`` is the factor between actual and stated run times, for a machine with less capacity than assumed.
@@ -192,9 +190,9 @@ def _start(
 
 @pytest.mark.parametrize("run", [0.7, 1.0, 1.5])
 @pytest.mark.parametrize(("nodes", "waiting"), [(20, 60), (4, 10)])
-def test_the_load_holds_whatever_the_cluster_gets_done(nodes: int, waiting: int, run: float) -> None:
+def test_load_stays_bounded_at_any_throughput(nodes: int, waiting: int, run: float) -> None:
     steady = SteadyWorkload(nodes, 16, waiting, 1)
-    found = served(steady, 3_000, run)
+    found = queue_at_arrivals(steady, 3_000, run)
     lengths = [count for count, _ in found[1_000:]]
     assert waiting / 3 < sum(lengths) / len(lengths) < waiting * 3
     assert max(lengths) < waiting * 5 + 10
@@ -203,7 +201,7 @@ def test_the_load_holds_whatever_the_cluster_gets_done(nodes: int, waiting: int,
     assert max(ahead) < 12 * 86_400
 
 
-def test_the_workload_is_the_same_for_the_same_seed_and_fits_the_cluster() -> None:
+def test_workload_depends_only_on_the_seed_and_fits_the_cluster() -> None:
     steady = SteadyWorkload(4, 8, 10, 3)
     first = [
         list(islice(SteadyWorkload(4, 8, 10, 3).arrivals(lambda: (10, 0.0), lambda: 0.0), 50))
@@ -220,7 +218,7 @@ def test_the_workload_is_the_same_for_the_same_seed_and_fits_the_cluster() -> No
     )
 
 
-def test_a_large_cluster_is_played_at_a_pace_that_the_machine_follows() -> None:
+def test_large_cluster_is_played_at_a_feasible_speed() -> None:
     small, large = SteadyWorkload(20, 16, 60, 1), SteadyWorkload(1_000, 16, 10_000, 1)
     assert small.speed(60, 2) == 60
     assert 1 <= large.speed(60, 1) < large.speed(60, 2) < 60
@@ -296,5 +294,5 @@ def test_a_start_after_a_week_has_its_date(days: int, text: str) -> None:
     ("seconds", "text"),
     [(0, "0s"), (-59, "59s"), (90, "2m"), (3599, "1h00"), (400_000, "111h")],
 )
-def test_spans_are_short(seconds: int, text: str) -> None:
+def test_durations_are_written_shortly(seconds: int, text: str) -> None:
     assert format_span(seconds) == text

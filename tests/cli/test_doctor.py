@@ -1,4 +1,4 @@
-"""``schedd doctor`` against a real daemon, a real database, and files that are not as they should be."""
+"""``schedd doctor`` with a real daemon, a real database, and invalid files."""
 
 import json
 import re
@@ -24,14 +24,14 @@ from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import JobStarted, ServerChanged, ServerFacts, ShareFacts
 from tests.api.conftest import token, tokens
-from tests.api.serving import WAIT, serving
+from tests.api.served_app import WAIT, serving
 from tests.service.planner_harness import T, event_id, node
 
 Doctor = Callable[..., tuple[int, dict[str, list[tuple[str, str, str]]]]]
 
 
 class RealClock:
-    """The time of this host; every moment that has not come is far away."""
+    """The host's clock; waits for future moments never end by themselves."""
 
     def now(self) -> float:
         import time  # noqa: PLC0415
@@ -77,7 +77,7 @@ def loop(app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
 
 @pytest.fixture
 def doctor(loop: PlanLoop, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Doctor:
-    """Runs it: exit status, and the findings by their parts."""
+    """Return a function that runs the doctor: exit status, and findings by part."""
 
     def run(*args: str) -> tuple[int, dict[str, list[tuple[str, str, str]]]]:
         code = main(["doctor", "--json", "--adapter", str(tmp_path / "pbs-adapter.toml"), *args])
@@ -93,7 +93,7 @@ def doctor(loop: PlanLoop, capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 KEY = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "rfc8037"}
 
 
-def test_a_site_in_order_is_good_from_its_settings_to_its_server(doctor: Doctor) -> None:
+def test_valid_site_has_only_good_findings(doctor: Doctor) -> None:
     code, found = doctor()
     bad = {part: said for part, said in found.items() if any(one[0] != "good" for one in said)}
     assert (code, bad) == (0, {})
@@ -135,18 +135,18 @@ def test_problems_are_reported_with_a_remedy(doctor: Doctor, loop: PlanLoop) -> 
     )
 
 
-def test_the_adapters_clock_and_version_are_looked_at(doctor: Doctor, app: FastAPI, loop: PlanLoop) -> None:
-    def ask(ahead: float, version: str) -> None:
+def test_adapter_clock_and_version_are_checked(doctor: Doctor, app: FastAPI, loop: PlanLoop) -> None:
+    def report_as_adapter(ahead: float, version: str) -> None:
         about = {"Schedd-Clock": f"{loop.now() + ahead:.2f}", "Schedd-Version": version}
         with TestClient(app, headers={"Authorization": f"Bearer {token('adapter')}"}) as client:
             for _ in range(3):  # a single one may only be late
                 assert client.get("/v1/clusters/main/decisions", headers=about).status_code == 200
 
-    ask(0.5, __version__)
+    report_as_adapter(0.5, __version__)
     found = doctor()[1]
     assert [state for state, *_ in found["clock"]] == ["good"]
     assert [state for state, *_ in found["version"]] == ["good"]
-    ask(-90, "0.0.9")
+    report_as_adapter(-90, "0.0.9")
     code, found = doctor()
     assert code == 2
     state, words, do = found["clock"][-1]
@@ -199,7 +199,7 @@ def test_unusable_settings_database_and_token_are_found(
     assert doctor()[1]["daemon"][0][0] == "bad"
 
 
-def test_the_adapters_files_and_its_server_are_checked(doctor: Doctor, tmp_path: Path) -> None:
+def test_adapter_files_and_server_are_checked(doctor: Doctor, tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("x")
     secret.chmod(0o644)
@@ -243,7 +243,7 @@ def test_an_unreachable_identity_provider_is_found(doctor: Doctor, tmp_path: Pat
     assert (state, "does not answer" in words, "auth.oidc.issuer" in do) == ("warn", True, True)
 
 
-def test_without_a_daemon_it_says_so(doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_daemon_is_reported(doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = doctor("--url", "http://127.0.0.1:9")
     assert (code, found["daemon"][0][0]) == (2, "bad")
     assert main(["doctor", "--quiet", "--adapter", "/none", "--url", "http://127.0.0.1:9"]) == 2

@@ -1,4 +1,4 @@
-"""What the commands say of a job that the plan does not have."""
+"""Output of the commands for a job that is not in the plan."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -19,8 +19,8 @@ echo "$1.server"
 """
 
 
-def longest(tasks: dict[str, GroupedTask], names: list[str] | None = None) -> int:
-    """The longest path, plainly."""
+def longest_path(tasks: dict[str, GroupedTask], names: list[str] | None = None) -> int:
+    """Return the length of the longest path, computed recursively."""
     known: dict[str, int] = {}
 
     def end(name: str) -> int:
@@ -31,8 +31,8 @@ def longest(tasks: dict[str, GroupedTask], names: list[str] | None = None) -> in
     return max(end(name) for name in names or tasks)
 
 
-def length_of(found: Grouping, tasks: dict[str, GroupedTask]) -> int:
-    """The longest path of the grouped jobs."""
+def grouped_length(found: Grouping, tasks: dict[str, GroupedTask]) -> int:
+    """Return the length of the longest path of the grouped jobs."""
     of = {name: i for i, names in enumerate(found.jobs) for name in names}
     ends: dict[int, int] = {}
     for i, names in enumerate(found.jobs):
@@ -64,9 +64,9 @@ def test_grouping_keeps_the_length_and_all_tasks_without_cycles(
     found = group_tasks(tasks, short, most, at_once)
     by_name = {task.name: task for task in tasks}
     assert sorted(name for names in found.jobs for name in names) == sorted(by_name)
-    before = longest(by_name)
+    before = longest_path(by_name)
     assert found.length_before == before
-    assert found.length == length_of(found, by_name) <= found.most
+    assert found.length == grouped_length(found, by_name) <= found.most
     if at_once is None:
         assert found.length == before
     for names in found.jobs:
@@ -103,7 +103,7 @@ def test_an_array_is_grouped_evenly_within_the_allowed_time() -> None:
         ([GroupedTask("a", 1, after=("b",)), GroupedTask("b", 1, after=("a",))], "in a circle: a, b"),
     ],
 )
-def test_tasks_that_make_no_sense_are_refused(tasks: list[GroupedTask], words: str) -> None:
+def test_invalid_tasks_are_refused(tasks: list[GroupedTask], words: str) -> None:
     with pytest.raises(GroupingError, match=words):
         group_tasks(tasks, 60, 60)
 
@@ -119,13 +119,13 @@ note,5s,echo noted,prepare,
 """
 
 
-def grouped(tmp_path: Path, text: str = TASKS, *more: str) -> tuple[int, Path]:
+def run_group(tmp_path: Path, text: str = TASKS, *more: str) -> tuple[int, Path]:
     source = tmp_path / "tasks.csv"
     source.write_text(text, encoding="utf-8")
     return main(["group", str(source), "--out", str(tmp_path / "out dir"), *more]), tmp_path / "out dir"
 
 
-def submitted(out: Path, tmp_path: Path) -> None:
+def run_grouped_jobs(out: Path, tmp_path: Path) -> None:
     """Submit all, each job being run at once."""
     qsub = tmp_path / "bin" / "qsub"
     qsub.parent.mkdir(exist_ok=True)
@@ -135,16 +135,16 @@ def submitted(out: Path, tmp_path: Path) -> None:
     subprocess.run(["sh", str(out / "submit.sh")], env=path, check=True, capture_output=True, timeout=60)
 
 
-def test_tasks_keep_status_and_output_and_successors_after_a_failure_are_skipped(
+def test_tasks_keep_their_results_and_successors_after_a_failure_are_skipped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = grouped(tmp_path, TASKS, "--at-once", "2")
+    code, out = run_group(tmp_path, TASKS, "--at-once", "2")
     assert code == 0
     said = capsys.readouterr().out
     jobs = sorted(path.name for path in out.glob("job*.sh"))
     assert said.startswith(f"15 tasks in {len(jobs)} jobs; the longest chain takes ")
     assert len(jobs) < 15
-    submitted(out, tmp_path)
+    run_grouped_jobs(out, tmp_path)
     status = {path.stem: path.read_text().strip() for path in (out / "results").glob("*.status")}
     assert len(status) == 15
     assert {name for name, found in status.items() if found == "0"} == {
@@ -158,11 +158,11 @@ def test_tasks_keep_status_and_output_and_successors_after_a_failure_are_skipped
 
 def test_a_repeated_job_continues_and_tasks_have_their_own_walltimes(tmp_path: Path) -> None:
     text = "name,walltime,command,after\na,10s,echo once >> twice,\nb,1s,sleep 30,a\nc,10s,echo c,a\n"
-    code, out = grouped(tmp_path, text)
+    code, out = run_group(tmp_path, text)
     assert code == 0
-    submitted(out, tmp_path)
+    run_grouped_jobs(out, tmp_path)
     assert (out / "results" / "b.status").read_text() == "124\n"
-    submitted(out, tmp_path)
+    run_grouped_jobs(out, tmp_path)
     assert (out / "twice").read_text() == "once\n"
     assert (out / "results" / "c.status").read_text() == "0\n"
 
@@ -181,24 +181,26 @@ def test_a_repeated_job_continues_and_tasks_have_their_own_walltimes(tmp_path: P
         ("name,walltime,command,after\na,1m,b,c\n", "'a' is to run after 'c'"),
     ],
 )
-def test_a_file_that_makes_no_sense_writes_nothing(
+def test_invalid_task_file_writes_nothing(
     text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = grouped(tmp_path, text)
+    code, out = run_group(tmp_path, text)
     assert (code, out.exists()) == (2, False)
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
 
 
-def test_a_directory_that_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_output_directory_is_left_unchanged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "out dir").mkdir()
-    assert grouped(tmp_path)[0] == 2
+    assert run_group(tmp_path)[0] == 2
     assert "is there already" in capsys.readouterr().err
     assert list((tmp_path / "out dir").iterdir()) == []
 
 
-def test_it_is_as_quick_to_load_as_other_commands_for_users() -> None:
+def test_group_command_loads_no_numeric_library() -> None:
     code = "import sys, schedd.cli.user.group; print('numpy' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "False"

@@ -18,7 +18,7 @@ Which test has what once was translated wrongly, lost, or said in a misleading w
 | `preemptive_sched` as shipped | `test_default_preemption_matters_only_with_express_queues` |
 | `XFACTORWEIGHT` | `test_unsupported_maui_features_are_blockers` |
 | many lines of `NODECFG` alike | `test_equal_node_settings_share_a_finding_with_a_recipe` |
-| moab.cfg taken for maui.cfg | `test_a_moab_cfg_is_detected`, `test_unknown_moab_parameters_are_blockers` |
+| moab.cfg taken for maui.cfg | `test_moab_cfg_is_detected`, `test_unknown_moab_parameters_are_blockers` |
 | the closing line about slack | `test_the_output_is_valid_in_schedd_toml` |
 | `strict_fifo: false` | `test_options_are_translated` |
 | every line, under one of four headings | `test_every_maui_parameter_has_a_finding`, `test_every_pbs_sched_option_has_a_finding` and the tests after them |
@@ -33,7 +33,7 @@ import pytest
 from schedd.cli.main import main
 from schedd.policy.site import site_policy
 from schedd.service.settings.file import ClusterSettings
-from tests.cli.importing import EXAMPLES, settings_in
+from tests.cli.import_helpers import EXAMPLES, settings_in
 
 
 @pytest.mark.parametrize("file", ["maui.cfg", "torque/sched_config", "openpbs/sched_config"])
@@ -48,7 +48,7 @@ def test_the_output_is_valid_in_schedd_toml(file: str, capsys: pytest.CaptureFix
     assert len(blockers) == int(printed.err.partition("(")[2].partition(")")[0])
 
 
-def test_a_file_without_blockers_is_done_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_without_blockers_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "maui.cfg").write_text("QUEUETIMEWEIGHT 1\nUSERCFG[a-b] MAXJOB=4\n")
     out = tmp_path / "part.toml"
     assert main(["import", str(tmp_path / "maui.cfg"), "-o", str(out)]) == 0
@@ -66,7 +66,7 @@ def test_a_file_without_blockers_is_done_with_0(tmp_path: Path, capsys: pytest.C
         ("site.cfg", "POWERPOLICY ONDEMAND\nQUEUETIMEWEIGHT 1\n"),
     ],
 )
-def test_a_moab_cfg_is_detected(
+def test_moab_cfg_is_detected(
     tmp_path: Path, name: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(text)
@@ -96,7 +96,7 @@ def test_import_errors_are_reported(
     assert said in capsys.readouterr().err
 
 
-def test_the_table_above_names_tests_that_there_are() -> None:
+def test_table_in_the_docstring_names_existing_tests() -> None:
     files = (Path(__file__).with_name(f"test_import{name}.py") for name in ("", "_maui", "_sched"))
     there = set(re.findall(r"^def (test_\w+)", "".join(file.read_text() for file in files), re.MULTILINE))
     named = set(re.findall(r"`(test_\w+)`", __doc__ or ""))
@@ -104,6 +104,6 @@ def test_the_table_above_names_tests_that_there_are() -> None:
     assert named <= there
 
 
-def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "/nowhere/maui.cfg"]) == 2
     assert "/nowhere/maui.cfg: No such file" in capsys.readouterr().err

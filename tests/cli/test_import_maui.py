@@ -8,8 +8,15 @@ import pytest
 from schedd.cli.importing.result import Verdict
 from schedd.policy.site import site_policy
 from schedd.service.settings.file import ClusterSettings
-from tests.cli.importing import EXAMPLES, import_maui, lines_found, lines_of, settings_in, words
-from tests.cli.parameters import MAUI, MAUI_WITH_INDEX
+from tests.cli.import_helpers import (
+    EXAMPLES,
+    finding_text,
+    import_maui,
+    lines_with_findings,
+    setting_lines,
+    settings_in,
+)
+from tests.cli.scheduler_parameters import MAUI, MAUI_WITH_INDEX
 
 EXAMPLE = (EXAMPLES / "maui.cfg").read_text()
 
@@ -32,19 +39,19 @@ def test_every_maui_parameter_has_a_finding(value: str) -> None:
 def test_every_line_with_an_index_has_a_finding(attributes: str) -> None:
     for name in MAUI_WITH_INDEX:
         for index in ("x", "DEFAULT", "base"):
-            assert lines_found(import_maui(f"\n{name}[{index}] {attributes}\n")) == {2}, name
+            assert lines_with_findings(import_maui(f"\n{name}[{index}] {attributes}\n")) == {2}, name
 
 
 def test_a_file_with_all_parameters_is_reported_completely() -> None:
     text = "\n".join([f"{name} 5" for name in MAUI] + [f"{name}[a] MAXJOB=5" for name in MAUI_WITH_INDEX])
     done = import_maui(text)
-    assert lines_found(done) == lines_of(text)
+    assert lines_with_findings(done) == setting_lines(text)
     report = "\n".join(done.report())
     assert all(name in report for name in (*MAUI, *MAUI_WITH_INDEX))
 
 
 def test_every_example_line_has_a_finding() -> None:
-    assert lines_found(import_maui(EXAMPLE)) == lines_of(EXAMPLE)
+    assert lines_with_findings(import_maui(EXAMPLE)) == setting_lines(EXAMPLE)
 
 
 def test_repeated_parameters_are_reported() -> None:
@@ -92,7 +99,7 @@ def test_maui_counts_waiting_by_default() -> None:
     done = import_maui("LOGLEVEL 3\n")
     assert done.site["priority"] == {"waiting": 60.0, "queue": 0.0}
     assert (
-        words(done, "QUEUETIMEWEIGHT")
+        finding_text(done, "QUEUETIMEWEIGHT")
         == "translated: Maui takes 1 a minute: priority.waiting = 60 points an hour"
     )
 
@@ -113,7 +120,7 @@ def test_too_large_points_are_scaled_uniformly() -> None:
     assert table["priority"]["queue"] == 1e9
     assert table["priority"]["waiting"] == pytest.approx(60 / 864)
     assert table["classes"]["user-x"]["points"] == pytest.approx(864_000 / 864)
-    assert words(done, "weights").startswith("translated: all points are divided by 864")
+    assert finding_text(done, "weights").startswith("translated: all points are divided by 864")
 
 
 def test_a_default_priority_is_subtracted_from_named_priorities() -> None:
@@ -129,7 +136,7 @@ def test_a_default_priority_is_subtracted_from_named_priorities() -> None:
 def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
     done = import_maui("USERWEIGHT 1\nGROUPWEIGHT 2\nUSERCFG[a] PRIORITY=1\nGROUPCFG[b] PRIORITY=3\n")
     assert done.site["classes"]["group-b"]["points"] == 6.0
-    assert words(done, "PRIORITY").startswith("different: points of group and user are not added up")
+    assert finding_text(done, "PRIORITY").startswith("different: points of group and user are not added up")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
     ],
 )
 def test_weights_are_translated(text: str, setting: str, said: str) -> None:
-    assert words(import_maui(text), setting).startswith(said)
+    assert finding_text(import_maui(text), setting).startswith(said)
 
 
 # ---- fair share ---------------------------------------------------------------------------------
@@ -181,7 +188,7 @@ def test_disabled_fair_share_stays_off_and_every_line_is_reported(text: str, why
     done = import_maui(text)
     assert "fair_share" not in done.site
     assert "fair_share" not in done.site["priority"]
-    assert lines_found(done) == lines_of(text)
+    assert lines_with_findings(done) == setting_lines(text)
     assert {one.verdict for one in done.findings if one.line} == {Verdict.NO_MATTER}
     assert any(why in finding.message for finding in done.with_verdict(Verdict.NO_MATTER))
 
@@ -190,7 +197,7 @@ def test_the_default_user_target_is_kept() -> None:
     text = "FSPOLICY DEDICATEDPS\nFSWEIGHT 1\nFSUSERWEIGHT 10\nUSERCFG[DEFAULT] FSTARGET=12.5\n"
     done = import_maui(text)
     assert done.site["fair_share"]["unlisted"] == 12.5
-    assert words(done, "USERCFG[DEFAULT] FSTARGET").startswith("translated: fair_share.unlisted")
+    assert finding_text(done, "USERCFG[DEFAULT] FSTARGET").startswith("translated: fair_share.unlisted")
 
 
 def test_additional_fair_share_levels_are_blockers() -> None:
@@ -198,9 +205,9 @@ def test_additional_fair_share_levels_are_blockers() -> None:
     text += "USERCFG[a] FSTARGET=5\nGROUPCFG[g] FSTARGET=5-\n"
     done = import_maui(text)
     assert done.site["fair_share"]["levels"] == ["user"]
-    assert words(done, "GROUPCFG[g] FSTARGET") == "blocker: fair share of one level alone, user"
-    assert "not UTILIZEDPS" in words(done, "FSPOLICY")
-    assert words(done, "FSTARGET of all others").startswith("different: ")
+    assert finding_text(done, "GROUPCFG[g] FSTARGET") == "blocker: fair share of one level alone, user"
+    assert "not UTILIZEDPS" in finding_text(done, "FSPOLICY")
+    assert finding_text(done, "FSTARGET of all others").startswith("different: ")
 
 
 # ---- limits and more of users, groups, queues ---------------------------------------------------
@@ -331,9 +338,13 @@ def test_units_share_nodes_by_maui_default() -> None:
     """Else nodes=30:ppn=1 would never run on 20 nodes, where it runs under Maui."""
     done = import_maui("LOGLEVEL 3\n")
     assert done.cluster["node_rule"] == "pack"
-    assert words(done, "JOBNODEMATCHPOLICY").startswith("translated: Maui lets the units of a request share")
+    assert finding_text(done, "JOBNODEMATCHPOLICY").startswith(
+        "translated: Maui lets the units of a request share"
+    )
     assert import_maui("JOBNODEMATCHPOLICY EXACTNODE\n").cluster["node_rule"] == "exact"
-    assert words(import_maui("JOBNODEMATCHPOLICY EXACTPROC\n"), "JOBNODEMATCHPOLICY").startswith("blocker: ")
+    assert finding_text(import_maui("JOBNODEMATCHPOLICY EXACTPROC\n"), "JOBNODEMATCHPOLICY").startswith(
+        "blocker: "
+    )
 
 
 def test_unsupported_maui_features_are_blockers() -> None:
@@ -352,7 +363,7 @@ def test_unsupported_maui_features_are_blockers() -> None:
 
 def test_request_parts_share_a_node_only_under_rule_pack() -> None:
     done = import_maui("JOBNODEMATCHPOLICY EXACTNODE\nALLOWMULTIREQNODEUSE TRUE\n")
-    assert words(done, "ALLOWMULTIREQNODEUSE").startswith('different: by node_rule = "exact"')
+    assert finding_text(done, "ALLOWMULTIREQNODEUSE").startswith('different: by node_rule = "exact"')
 
 
 def test_equal_node_reservations_share_a_finding_within_the_page_width() -> None:
@@ -376,17 +387,17 @@ def test_a_reservation_lets_short_jobs_in(attribute: str) -> None:
     done = import_maui(f"SRCFG[x] HOSTLIST=n1 USERLIST=ann {attribute} TIMELOGIC=OR\n")
     table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
     assert (table["shorter"], table["users"]) == (3600, ["ann"])
-    assert "up to that walltime have access (shorter)" in words(done, "SRCFG[x]")
+    assert "up to that walltime have access (shorter)" in finding_text(done, "SRCFG[x]")
     alone = import_maui(f"SRCFG[x] HOSTLIST=n1 {attribute} TIMELOGIC=AND\n")
     assert alone.site["reservations"]["x"]["shorter"] == 3600
-    assert "without access for anyone" not in words(alone, "SRCFG[x]")
+    assert "without access for anyone" not in finding_text(alone, "SRCFG[x]")
 
 
 def test_a_reservation_is_translated_without_its_trigger() -> None:
     done = import_maui("SRCFG[x] HOSTLIST=n1 USERLIST=ann TRIGGER=atype=exec,action=/bin/true,etype=start\n")
     assert "x" in done.site["reservations"]
-    assert words(done, "SRCFG[x]").startswith("different: a reservation")
-    assert "no program is run" in words(done, "SRCFG[x]")
+    assert finding_text(done, "SRCFG[x]").startswith("different: a reservation")
+    assert "no program is run" in finding_text(done, "SRCFG[x]")
 
 
 def test_maui_node_sets_keep_jobs_together() -> None:
@@ -396,12 +407,12 @@ def test_maui_node_sets_keep_jobs_together() -> None:
     )
     sets = settings_in(done.toml("main"))["site"]["node_sets"]
     assert sets == {"sets": {f"rack{i}": [f"rack{i}"] for i in (1, 2, 3)}, "wait": 600}
-    assert words(done, "NODESETDELAY") == "translated: node_sets.wait = 600"
-    assert words(done, "NODESETPRIORITYTYPE").startswith("different: ")
+    assert finding_text(done, "NODESETDELAY") == "translated: node_sets.wait = 600"
+    assert finding_text(done, "NODESETPRIORITYTYPE").startswith("different: ")
     first = import_maui("NODESETPOLICY FIRSTOF\nNODESETLIST rack1 rack2\n")
-    assert words(first, "NODESETPOLICY").startswith("different: the set that is free first")
+    assert finding_text(first, "NODESETPOLICY").startswith("different: the set that is free first")
     by_speed = import_maui("NODESETPOLICY ONEOF\nNODESETATTRIBUTE PROCSPEED\nNODESETLIST 1 2\n")
-    assert words(by_speed, "NODESETATTRIBUTE").startswith("different: sets by PROCSPEED are not known")
+    assert finding_text(by_speed, "NODESETATTRIBUTE").startswith("different: sets by PROCSPEED are not known")
 
 
 # ---- reservations -------------------------------------------------------------------------------
@@ -442,11 +453,11 @@ def test_a_reservation_without_end_becomes_consecutive_weeks() -> None:
     table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
     assert (table["last"] - table["first"]).days == 7
     assert (table["rule"], table["nodes"], table["queues"]) == ("FREQ=WEEKLY", ["n1"], ["ops"])
-    assert words(done, "SRCFG[x]").startswith("different: a reservation")
+    assert finding_text(done, "SRCFG[x]").startswith("different: a reservation")
 
 
 def test_a_reservation_without_access_is_reported() -> None:
-    assert "without access for anyone" in words(import_maui("SRCFG[x] HOSTLIST=n1\n"), "SRCFG[x]")
+    assert "without access for anyone" in finding_text(import_maui("SRCFG[x] HOSTLIST=n1\n"), "SRCFG[x]")
 
 
 @pytest.mark.parametrize(
@@ -471,7 +482,7 @@ def test_an_inexpressible_reservation_is_a_blocker(attributes: str, why: str) ->
     """Half of it would be worse: without its access list it would be closed to everybody."""
     done = import_maui(f"SRCFG[x] {attributes}\n")
     assert "reservations" not in done.site
-    said = words(done, "SRCFG[x]")
+    said = finding_text(done, "SRCFG[x]")
     assert said.startswith("blocker: not taken over")
     assert why in said
 
@@ -482,12 +493,14 @@ def test_an_inexpressible_reservation_is_a_blocker(attributes: str, why: str) ->
 def test_unknown_moab_parameters_are_blockers() -> None:
     text = "POWERPOLICY ONDEMAND\nFROBNICATION 9\nUSERCFG[a] SHOESIZE=9\nQUEUETIMEWEIGHT 2\n"
     done = import_maui(text, moab=True)
-    assert words(done, "POWERPOLICY").startswith("blocker: nodes are never switched on or off")
-    assert words(done, "FROBNICATION").startswith("blocker: not known to this import: look up what Moab")
-    assert words(done, "USERCFG[a] SHOESIZE").startswith("blocker: not known")
-    assert words(done, "Moab").startswith("different: this is Moab's configuration")
+    assert finding_text(done, "POWERPOLICY").startswith("blocker: nodes are never switched on or off")
+    assert finding_text(done, "FROBNICATION").startswith(
+        "blocker: not known to this import: look up what Moab"
+    )
+    assert finding_text(done, "USERCFG[a] SHOESIZE").startswith("blocker: not known")
+    assert finding_text(done, "Moab").startswith("different: this is Moab's configuration")
     assert done.site["priority"]["waiting"] == 120.0
 
 
 def test_moab_parameters_in_a_maui_cfg_are_reported() -> None:
-    assert words(import_maui("POWERPOLICY ONDEMAND\n"), "POWERPOLICY").startswith("blocker: ")
+    assert finding_text(import_maui("POWERPOLICY ONDEMAND\n"), "POWERPOLICY").startswith("blocker: ")

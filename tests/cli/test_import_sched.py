@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.importing.result import Verdict, duration
-from tests.cli.importing import (
+from tests.cli.import_helpers import (
     EXAMPLES,
+    finding_text,
     import_directory,
     import_sched,
-    lines_found,
-    lines_of,
+    lines_with_findings,
+    setting_lines,
     settings_in,
-    words,
 )
-from tests.cli.parameters import OPENPBS as OPENPBS_OPTIONS
-from tests.cli.parameters import TORQUE as TORQUE_OPTIONS
+from tests.cli.scheduler_parameters import OPENPBS as OPENPBS_OPTIONS
+from tests.cli.scheduler_parameters import TORQUE as TORQUE_OPTIONS
 
 TORQUE = EXAMPLES / "torque"
 OPENPBS = EXAMPLES / "openpbs"
@@ -47,9 +47,9 @@ def test_every_line_from_all_files_is_reported(names: list[str]) -> None:
     }
     for fair in ("", "\nfair_share: false\n"):
         done = import_sched(text + fair, **beside)
-        assert lines_found(done) == lines_of(text + fair)
+        assert lines_with_findings(done) == setting_lines(text + fair)
         for file, said in beside.items():
-            assert lines_found(done, file) == lines_of(said, "#*"), file
+            assert lines_with_findings(done, file) == setting_lines(said, "#*"), file
 
 
 @pytest.mark.parametrize("directory", [TORQUE, OPENPBS])
@@ -57,7 +57,7 @@ def test_every_line_in_the_examples_has_a_finding(directory: Path) -> None:
     done = import_directory(directory)
     for path in directory.iterdir():
         file = "" if path.name == "sched_config" else path.name
-        assert lines_found(done, file) == lines_of(path.read_text(), "#*"), path.name
+        assert lines_with_findings(done, file) == setting_lines(path.read_text(), "#*"), path.name
 
 
 def test_repeated_options_are_reported_as_overridden() -> None:
@@ -87,7 +87,7 @@ def test_each_key_outweighs_all_that_follow() -> None:
 def test_sorting_by_cput_is_not_translated_to_walltime() -> None:
     done = import_sched("sort_by: shortest_job_first ALL\n")
     assert "short" not in done.site["priority"]
-    assert words(done, "sort_by shortest_job_first").startswith(
+    assert finding_text(done, "sort_by shortest_job_first").startswith(
         "different: pbs_sched sorts by requested cput"
     )
 
@@ -112,14 +112,16 @@ def test_queues_have_no_weight_without_by_queue_or_under_strict_fifo() -> None:
         import_sched("by_queue: true\nsort_queues: true\nstrict_fifo: true\n").site["priority"]["queue"] == 0
     )
     assert import_sched('by_queue: true\nresources: "ncpus, mem"\n').site["priority"]["queue"] == 10**9
-    assert words(import_sched("by_queue: true\n"), "by_queue").startswith("blocker: sort_queues is off")
+    assert finding_text(import_sched("by_queue: true\n"), "by_queue").startswith(
+        "blocker: sort_queues is off"
+    )
 
 
 def test_openpbs_sort_keys_follow_fair_share() -> None:
     done = import_directory(OPENPBS)
     assert done.site["priority"] == {"queue": 0, "fair_share": 8e8, "wish": 3.9e5 / 2048, "size": 0.19}
-    assert words(done, "job_sort_key mem LOW") == "blocker: there is no priority by mem"
-    assert words(done, "job_sort_key walltime LOW").startswith("blocker: not translated")
+    assert finding_text(done, "job_sort_key mem LOW") == "blocker: there is no priority by mem"
+    assert finding_text(done, "job_sort_key walltime LOW").startswith("blocker: not translated")
 
 
 # ---- fair share ---------------------------------------------------------------------------------
@@ -138,7 +140,7 @@ def test_the_share_tree_from_torque_is_flattened() -> None:
     }
     flattened = [one.line for one in done.with_verdict(Verdict.DIFFERS) if one.file == "resource_group"]
     assert flattened == [2, 3]
-    assert words(done, "fair_share").endswith("cpu-seconds held count, not cpu time used")
+    assert finding_text(done, "fair_share").endswith("cpu-seconds held count, not cpu time used")
 
 
 def test_openpbs_fair_share_keeps_its_decay() -> None:
@@ -158,16 +160,16 @@ def test_users_without_shares_are_excluded_or_named() -> None:
     group = SHARES + "eve 12 root 0\n"
     done = import_sched(text + "unknown_shares: 5\n", resource_group=group)
     assert done.site["limits"] == [{"amount": 0, "what": "jobs", "who": "user", "name": "eve"}]
-    assert words(done, "fairshare_enforce_no_shares") == "translated: limits of 0 jobs for eve"
+    assert finding_text(done, "fairshare_enforce_no_shares") == "translated: limits of 0 jobs for eve"
     strangers = import_sched(text, resource_group=SHARES)
-    assert words(strangers, "fairshare_enforce_no_shares").startswith("blocker: a user that is not in")
+    assert finding_text(strangers, "fairshare_enforce_no_shares").startswith("blocker: a user that is not in")
     off = import_sched(text + "fairshare_enforce_no_shares: false\n", resource_group=group)
-    assert words(off, "fairshare_enforce_no_shares").startswith("no matter: it is off")
+    assert finding_text(off, "fairshare_enforce_no_shares").startswith("no matter: it is off")
     assert "limits" not in off.site
     without = import_sched("fair_share: false\nfairshare_enforce_no_shares: true\n", resource_group=group)
-    assert words(without, "fairshare_enforce_no_shares") == "no matter: fair share is off"
+    assert finding_text(without, "fairshare_enforce_no_shares") == "no matter: fair share is off"
     queues = import_sched(f"{text}fairshare_entity: queue\nunknown_shares: 5\n", resource_group=group)
-    assert words(queues, "fairshare_enforce_no_shares").startswith("blocker: jobs of eve would run")
+    assert finding_text(queues, "fairshare_enforce_no_shares").startswith("blocker: jobs of eve would run")
 
 
 # ---- times --------------------------------------------------------------------------------------
@@ -180,8 +182,8 @@ def test_dedicated_time_that_is_over_does_not_matter() -> None:
         dedicated_time="04/15/1998 12:00 04/15/1998 15:30\n4/15/98 16:00 4/15/98 16:40\n",
     )
     assert not done.with_verdict(Verdict.BLOCKER)
-    assert words(done, "dedicated time") == "no matter: it is over"
-    assert words(done, "dedicated_prefix").startswith("different: dedicated_time has nothing ahead")
+    assert finding_text(done, "dedicated time") == "no matter: it is over"
+    assert finding_text(done, "dedicated_prefix").startswith("different: dedicated_time has nothing ahead")
 
 
 def test_future_dedicated_time_is_a_reservation_with_named_queues() -> None:
@@ -197,9 +199,9 @@ def test_future_dedicated_time_is_a_reservation_with_named_queues() -> None:
     blockers = [finding.setting for finding in done.with_verdict(Verdict.BLOCKER)]
     assert blockers == ["dedicated_prefix", "ignore_queue", "dedicated time"]
     without = import_sched("by_queue: false\n", dedicated_time="12/24/2026 08:00 12/26/2026 20:00\n")
-    assert words(without, "dedicated time").startswith("translated: the reservation dedicated-")
+    assert finding_text(without, "dedicated time").startswith("translated: the reservation dedicated-")
     wrong = import_sched("by_queue: false\n", dedicated_time="12/26/2026 08:00 12/24/2026 20:00\n")
-    assert words(wrong, "dedicated time") == "blocker: it ends before it begins"
+    assert finding_text(wrong, "dedicated time") == "blocker: it ends before it begins"
 
 
 def test_prime_time_is_a_blocker_if_options_depend_on_it() -> None:
@@ -207,7 +209,7 @@ def test_prime_time_is_a_blocker_if_options_depend_on_it() -> None:
     assert {"backfill_prime", "primetime_prefix", "nonprimetime_prefix"} <= {
         finding.setting for finding in done.with_verdict(Verdict.BLOCKER)
     }
-    assert words(import_sched("by_queue: true\n", holidays=PRIME), "day[weekday]").startswith(
+    assert finding_text(import_sched("by_queue: true\n", holidays=PRIME), "day[weekday]").startswith(
         "no matter: nothing in"
     )
 
@@ -217,9 +219,9 @@ def test_prime_time_is_a_blocker_if_options_depend_on_it() -> None:
 )
 def test_without_a_year_in_holidays_it_is_always_prime_time(holidays: str) -> None:
     done = import_sched((OPENPBS / "sched_config").read_text(), holidays=holidays)
-    assert words(done, "primetime_prefix").startswith("no matter: ")
-    assert words(done, "nonprimetime_prefix").startswith("different: holidays names no times")
-    assert words(done, "backfill_prime").startswith("no matter: ")
+    assert finding_text(done, "primetime_prefix").startswith("no matter: ")
+    assert finding_text(done, "nonprimetime_prefix").startswith("different: holidays names no times")
+    assert finding_text(done, "backfill_prime").startswith("no matter: ")
 
 
 def test_prime_time_options_apply_and_others_are_reported() -> None:
@@ -229,7 +231,7 @@ def test_prime_time_options_apply_and_others_are_reported() -> None:
     assert any(one.line == 1 and one.verdict is Verdict.NO_MATTER for one in always.findings)
     halves = import_sched(text, holidays=PRIME)
     assert [one.line for one in halves.with_verdict(Verdict.BLOCKER)] == [1]
-    assert words(halves, "day[weekday]").startswith("different: ")
+    assert finding_text(halves, "day[weekday]").startswith("different: ")
     same = import_sched("by_queue: True prime\nby_queue: True non_prime\nsort_queues: true\n", holidays=PRIME)
     assert not same.with_verdict(Verdict.BLOCKER)
 
@@ -239,13 +241,13 @@ def test_prime_time_options_apply_and_others_are_reported() -> None:
 
 def test_default_preemption_matters_only_with_express_queues() -> None:
     done = import_sched("preemptive_sched: true ALL\n")
-    assert words(done, "preemptive_sched").startswith("different: default value")
+    assert finding_text(done, "preemptive_sched").startswith("different: default value")
     own = import_sched('preemptive_sched: true ALL\npreempt_prio: "express_queue, fairshare, normal_jobs"\n')
-    assert words(own, "preemptive_sched").startswith("blocker: running jobs are never stopped")
-    assert words(own, "preempt_prio").startswith("blocker: ")
-    assert words(import_sched("preemptive_sched: false\npreempt_order: SCR\n"), "preempt_order").startswith(
-        "no matter"
-    )
+    assert finding_text(own, "preemptive_sched").startswith("blocker: running jobs are never stopped")
+    assert finding_text(own, "preempt_prio").startswith("blocker: ")
+    assert finding_text(
+        import_sched("preemptive_sched: false\npreempt_order: SCR\n"), "preempt_order"
+    ).startswith("no matter")
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_default_preemption_matters_only_with_express_queues() -> None:
     ],
 )  # fmt: skip
 def test_options_are_translated(text: str, setting: str, said: str) -> None:
-    assert words(import_sched(text + "\n"), setting).startswith(said)
+    assert finding_text(import_sched(text + "\n"), setting).startswith(said)
 
 
 def test_a_resource_program_becomes_a_licence() -> None:

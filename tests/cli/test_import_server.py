@@ -1,4 +1,4 @@
-"""``schedd import --server``: what pbs_server itself says, attribute by attribute, over its own protocol."""
+"""``schedd import --server``: the attributes of pbs_server, read over its own protocol."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from schedd.cli.importing.formula import UnsupportedFormulaError, formula_weight
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.cli.importing.server_settings import ServerObject, import_server
 from schedd.cli.main import main
-from tests.cli.importing import settings_in
+from tests.cli.import_helpers import settings_in
 
 CAPTURES = Path(__file__).parents[3] / "shared/protocols/captures/openpbs/status-attributes.txt"
 
@@ -46,7 +46,7 @@ def emulated(family: str) -> Iterator[str]:
             process.terminate()
 
 
-def imported(*objects: ServerObject, openpbs: bool = True) -> ImportResult:
+def import_objects(*objects: ServerObject, openpbs: bool = True) -> ImportResult:
     done = ImportResult()
     import_server(objects, done, openpbs=openpbs)
     return done
@@ -56,7 +56,7 @@ def server(**values: str) -> ServerObject:
     return ServerObject("server", "pbs", values)
 
 
-def said(done: ImportResult, attribute: str) -> tuple[Verdict, str]:
+def attribute_finding(done: ImportResult, attribute: str) -> tuple[Verdict, str]:
     (found,) = [
         (one.verdict, one.message) for one in done.findings if one.setting.partition(" ")[0] == attribute
     ]
@@ -112,7 +112,7 @@ def test_every_attribute_on_a_real_server_has_a_finding() -> None:
             name, resource, value = eval(line)
             values[f"{name}.{resource}" if resource else name] = value
     assert {one.kind for one in objects} >= {"server", "scheduler"}
-    done = imported(*objects)
+    done = import_objects(*objects)
     assert len(done.findings) == sum(len(one.values) for one in objects)
     assert not [one for one in done.findings if "not known" in one.message]
     assert not done.with_verdict(Verdict.BLOCKER)
@@ -122,9 +122,9 @@ def test_every_attribute_on_a_real_server_has_a_finding() -> None:
 
 
 def test_a_formula_that_is_a_weighted_sum_becomes_a_priority() -> None:
-    done = imported(server(job_sort_formula="10*queue_priority + eligible_time/3600 - 2*ncpus + 7"))
+    done = import_objects(server(job_sort_formula="10*queue_priority + eligible_time/3600 - 2*ncpus + 7"))
     assert done.site["priority"] == {"queue": 10.0, "waiting": 1.0, "size": -2.0}
-    assert said(done, "job_sort_formula")[0] is Verdict.TRANSLATED
+    assert attribute_finding(done, "job_sort_formula")[0] is Verdict.TRANSLATED
     assert settings_in(done.toml("main"))["site"]["priority"]["size"] == -2
 
 
@@ -151,8 +151,8 @@ def test_the_formula_replaces_sort_keys_in_the_file() -> None:
     ],
 )
 def test_unsupported_formulas_are_blockers_with_a_reason(formula: str, why: str) -> None:
-    done = imported(server(job_sort_formula=formula))
-    verdict, words = said(done, "job_sort_formula")
+    done = import_objects(server(job_sort_formula=formula))
+    verdict, words = attribute_finding(done, "job_sort_formula")
     assert verdict is Verdict.BLOCKER
     assert why in words
     assert "priority" not in done.site
@@ -177,8 +177,8 @@ def test_malicious_formulas_are_harmless(text: str) -> None:
         formula_weights(text)
 
 
-def test_huge_weights_are_made_smaller_together() -> None:
-    done = imported(server(job_sort_formula="1e12*queue_priority + 1e11*ncpus"))
+def test_huge_weights_are_scaled_down_together() -> None:
+    done = import_objects(server(job_sort_formula="1e12*queue_priority + 1e11*ncpus"))
     assert done.site["priority"] == pytest.approx({"queue": 1e9, "size": 1e8})
     settings_in(done.toml("main"))
 
@@ -186,48 +186,51 @@ def test_huge_weights_are_made_smaller_together() -> None:
 def test_node_groups_become_node_sets() -> None:
     asks = {"node_group_enable": "True", "node_group_key": "switch"}
     strict = ServerObject("scheduler", "default", {"do_not_span_psets": "True"})
-    done = imported(server(**asks), strict)
+    done = import_objects(server(**asks), strict)
     assert settings_in(done.toml("main"))["site"]["node_sets"] == {"by": "switch", "strict": True}
-    done = imported(server(**asks | {"node_group_enable": "False"}), strict)
+    done = import_objects(server(**asks | {"node_group_enable": "False"}), strict)
     assert "node_sets" not in done.site
-    assert said(done, "node_group_key") == (Verdict.NO_MATTER, "node_group_enable is off")
-    done = imported(server(**asks | {"node_group_key": "switch,rack"}))
-    assert said(done, "node_group_key")[0] is Verdict.BLOCKER
-    done = imported(
+    assert attribute_finding(done, "node_group_key") == (Verdict.NO_MATTER, "node_group_enable is off")
+    done = import_objects(server(**asks | {"node_group_key": "switch,rack"}))
+    assert attribute_finding(done, "node_group_key")[0] is Verdict.BLOCKER
+    done = import_objects(
         server(node_group_enable="True"), ServerObject("queue", "q", {"node_group_key": "switch"})
     )
-    assert said(done, "node_group_key")[0] is Verdict.BLOCKER
+    assert attribute_finding(done, "node_group_key")[0] is Verdict.BLOCKER
 
 
 def test_server_limits_are_read_and_invalid_limits_are_blockers() -> None:
-    done = imported(server(**{"max_run": "[u:PBS_GENERIC=4]", "max_run_res.ncpus": "[u:ann=lots]"}))
-    assert said(done, "max_run")[0] is Verdict.TRANSLATED
-    assert said(done, "max_run_res.ncpus")[0] is Verdict.BLOCKER
-    done = imported(server(max_running="10", max_user_run="x"), openpbs=False)
-    assert said(done, "max_running")[0] is Verdict.TRANSLATED
-    assert said(done, "max_user_run")[0] is Verdict.BLOCKER
+    done = import_objects(server(**{"max_run": "[u:PBS_GENERIC=4]", "max_run_res.ncpus": "[u:ann=lots]"}))
+    assert attribute_finding(done, "max_run")[0] is Verdict.TRANSLATED
+    assert attribute_finding(done, "max_run_res.ncpus")[0] is Verdict.BLOCKER
+    done = import_objects(server(max_running="10", max_user_run="x"), openpbs=False)
+    assert attribute_finding(done, "max_running")[0] is Verdict.TRANSLATED
+    assert attribute_finding(done, "max_user_run")[0] is Verdict.BLOCKER
 
 
 def test_an_express_queue_is_a_blocker() -> None:
     queues = [
         ServerObject("queue", name, {"Priority": much}) for name, much in (("express", "150"), ("batch", "5"))
     ]
-    done = imported(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "150"}))
+    done = import_objects(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "150"}))
     (blocker,) = done.with_verdict(Verdict.BLOCKER)
     assert (blocker.file, blocker.setting) == ("queue express", "Priority = 150")
-    done = imported(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "200"}))
+    done = import_objects(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "200"}))
     assert not done.with_verdict(Verdict.BLOCKER)
 
 
 def test_disabled_and_unknown_attributes_are_reported() -> None:
-    done = imported(server(job_exclusive_on_use="False", frobnicate="1"), openpbs=False)
-    assert said(done, "job_exclusive_on_use") == (Verdict.NO_MATTER, "it is off")
-    assert said(done, "frobnicate")[0] is Verdict.DIFFERS
-    assert said(imported(server(job_exclusive_on_use="True")), "job_exclusive_on_use")[0] is Verdict.BLOCKER
+    done = import_objects(server(job_exclusive_on_use="False", frobnicate="1"), openpbs=False)
+    assert attribute_finding(done, "job_exclusive_on_use") == (Verdict.NO_MATTER, "it is off")
+    assert attribute_finding(done, "frobnicate")[0] is Verdict.DIFFERS
+    assert (
+        attribute_finding(import_objects(server(job_exclusive_on_use="True")), "job_exclusive_on_use")[0]
+        is Verdict.BLOCKER
+    )
 
 
 def test_the_report_has_locations() -> None:
-    done = imported(server(scheduling="True"), ServerObject("queue", "batch", {"started": "True"}))
+    done = import_objects(server(scheduling="True"), ServerObject("queue", "batch", {"started": "True"}))
     report = "\n".join(done.report())
     assert "  server" in report
     assert "queue batch  started = True" in report

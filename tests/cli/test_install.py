@@ -29,7 +29,7 @@ def install(prefix: Path, program: Path) -> int:
     return main(["install", "--prefix", str(prefix), "--program", str(program)])
 
 
-def test_bare_names_are_links_and_nothing_is_laid_over(
+def test_bare_names_become_links_without_replacing_existing_files(
     tmp_path: Path, program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prefix = tmp_path / "usr"

@@ -1,4 +1,4 @@
-"""What the commands say is English."""
+"""Grammar of texts about jobs."""
 
 from typing import Any, cast
 

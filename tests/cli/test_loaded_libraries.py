@@ -1,4 +1,4 @@
-"""Libraries that a daemon has loaded when it is ready: after a failure jobs wait for its start."""
+"""Libraries loaded by a ready daemon: jobs wait for its start after a failure."""
 
 import subprocess
 import sys
@@ -38,16 +38,16 @@ sys.exit(main(["serve", "--config", sys.argv[1], "--port", "0"]))
 """
 
 
-def loaded(config: Path) -> str:
-    """Which of them a daemon with these settings has loaded when ``GET /readyz`` is answered."""
+def libraries_of_ready_daemon(config: Path) -> str:
+    """Return those loaded by a daemon with these settings at its first ``GET /readyz``."""
     command = [sys.executable, "-c", _SCRIPT, str(config), ",".join(UNNEEDED)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 
 
-def test_a_daemon_that_is_ready_has_loaded_no_library_that_pages_or_migrations_need(tmp_path: Path) -> None:
+def test_ready_daemon_has_loaded_no_library_for_pages_or_migrations(tmp_path: Path) -> None:
     config = tmp_path / "schedd.toml"
     config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/schedd.db"\n[clusters.main]\n')
-    assert loaded(config) == "alembic mako"  # the first start makes the tables
-    assert loaded(config) == ""
+    assert libraries_of_ready_daemon(config) == "alembic mako"  # the first start makes the tables
+    assert libraries_of_ready_daemon(config) == ""

@@ -1,7 +1,7 @@
 """Runs the ten lines of docs/administrators/install.md: from settings to the first ``showq`` on a login node.
 
-The lines are those of the page. ``here`` has the differences: paths, and that the daemon is started by the
-test and not by systemd.
+The lines are those of the page, adapted by ``adapt_command``: other paths, and the daemon is started by
+the test and not by systemd.
 """
 
 import os
@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.cli.test_serve import Served, _until, job, node, start
+from tests.cli.test_serve import ServedDaemon, _wait_until, job, node, start_daemon
 from tests.conftest import ROOT
 from tests.service.test_munge import munged
 
@@ -28,19 +28,19 @@ __all__ = ["munged"]
 PAGE = (ROOT / "docs" / "administrators" / "install.md").read_text(encoding="utf-8")
 
 
-def lines_of(where: str) -> list[str]:
-    """The commands of the page that are for this host."""
+def page_commands(where: str) -> list[str]:
+    """Return the page's commands for one of the hosts."""
     found = re.search(rf"```sh\n# on {where}\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     return found[1].splitlines()
 
 
-def test_they_are_ten() -> None:
-    assert len(lines_of("the daemon's host") + lines_of("the login node")) <= 10
+def test_installation_takes_at_most_ten_commands() -> None:
+    assert len(page_commands("the daemon's host") + page_commands("the login node")) <= 10
 
 
-class House:
-    """Both hosts, in folders of one directory."""
+class TwoHosts:
+    """The daemon's host and a login node, in folders of one directory."""
 
     def __init__(self, folder: Path) -> None:
         self.etc = folder / "etc" / "schedd"
@@ -50,8 +50,8 @@ class House:
             self.port = free.getsockname()[1]
         self.folder = folder
 
-    def here(self, line: str) -> str:
-        """A line of the page, for this directory; the login node is this host, too."""
+    def adapt_command(self, line: str) -> str:
+        """Return a command of the page adapted to this directory, with one host as both."""
         line = re.sub(r"^scp (\S+) \S+$", r"cp \1 copied.pem", line)
         for there, here in (
             ("/etc/schedd", str(self.etc)),
@@ -94,10 +94,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def house(tmp_path: Path, wheel: Path) -> House:
+def house(tmp_path: Path, wheel: Path) -> TwoHosts:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl here")
-    found = House(tmp_path)
+    found = TwoHosts(tmp_path)
     shutil.copy(wheel, tmp_path)
     python = Path(sys.executable)
     (found.bin / "schedd").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {python} -m schedd.cli.main "$@"\n')
@@ -110,8 +110,8 @@ def house(tmp_path: Path, wheel: Path) -> House:
 
 
 @contextmanager
-def serve(house: House, **environment: str) -> Iterator[Served]:
-    served = start(
+def serve(house: TwoHosts, **environment: str) -> Iterator[ServedDaemon]:
+    served = start_daemon(
         house.folder, house.etc / "schedd.toml", SCHEDD_SERVER__PORT=str(house.port), **environment
     )
     try:
@@ -124,7 +124,7 @@ def serve(house: House, **environment: str) -> Iterator[Served]:
             verify=trusted,
             trust_env=False,
         )
-        _until(served.process, lambda: served.client.get("/v1/clusters").status_code == 200)
+        _wait_until(served.process, lambda: served.client.get("/v1/clusters").status_code == 200)
         now = int(time.time())
         events = {"events": [node(1, now), job(1, now), job(2, now)]}
         answer = served.client.post("/v1/clusters/main/events", json=events)
@@ -136,9 +136,9 @@ def serve(house: House, **environment: str) -> Iterator[Served]:
         served.process.wait()
 
 
-def test_with_munge(house: House, munged: Path) -> None:
-    for line in lines_of("the daemon's host"):
-        house.run(house.here(line))
+def test_munge_authenticates_on_login_nodes(house: TwoHosts, munged: Path) -> None:
+    for line in page_commands("the daemon's host"):
+        house.run(house.adapt_command(line))
     assert (house.folder / "copied.pem").read_text().startswith("-----BEGIN CERTIFICATE")
     assert (house.etc / "key.pem").stat().st_mode & 0o777 == 0o600
     program = shutil.which("munge")
@@ -146,28 +146,28 @@ def test_with_munge(house: House, munged: Path) -> None:
     (house.bin / "munge").write_text(f'#!/bin/sh\nexec {program} -S {munged} "$@"\n')
     (house.bin / "munge").chmod(0o755)
     with serve(house, SCHEDD_AUTH__MUNGE_SOCKET=str(munged)):
-        *preparing, first = lines_of("the login node")
+        *preparing, first = page_commands("the login node")
         for line in preparing:
-            house.run(house.here(line))
-        said = house.run(house.here(first))
+            house.run(house.adapt_command(line))
+        said = house.run(house.adapt_command(first))
         assert "ann" in said
         assert "2.s" in said
         assert (house.bin / "showq").resolve().is_relative_to(house.folder / "opt")
 
 
-def test_a_user_token_works_on_login_nodes(house: House) -> None:
-    for line in lines_of("the daemon's host"):
-        house.run(house.here(line).replace("\\nmunge = true", ""))
+def test_a_user_token_works_on_login_nodes(house: TwoHosts) -> None:
+    for line in page_commands("the daemon's host"):
+        house.run(house.adapt_command(line).replace("\\nmunge = true", ""))
     with serve(house) as served:
         config = f"--config {house.etc}/schedd.toml"
         token = house.run(f"schedd token create ann --role user {config}").strip()
         file = house.etc / "token"
         file.write_text(token)
         file.chmod(0o600)
-        settings = house.here(lines_of("the login node")[1]).replace('munge = "munge"\\n', "")
+        settings = house.adapt_command(page_commands("the login node")[1]).replace('munge = "munge"\\n', "")
         house.run(settings)
         client, asked = served.client, {"Authorization": f"Bearer {token}"}
-        _until(served.process, lambda: client.get("/v1/clusters", headers=asked).status_code == 200)
+        _wait_until(served.process, lambda: client.get("/v1/clusters", headers=asked).status_code == 200)
         assert "1.s" in house.run("schedd showq")
         (house.etc / "client.toml").write_text(f'url = "https://localhost:{house.port}"\n')
         with pytest.raises(AssertionError, match="certificate"):

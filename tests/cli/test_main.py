@@ -12,10 +12,10 @@ from schedd.cli.main import BARE_COMMANDS, COMMANDS, main
 from tests.conftest import ROOT
 
 SLOW = ("numpy", "numba", "pydantic", "fastapi", "sqlalchemy", "matplotlib", "typer", "rich")
-"""Libraries that a command for users must not pay for."""
+"""Libraries that a command for users must not load."""
 
 
-def imported(code: str) -> set[str]:
+def slow_libraries(code: str) -> set[str]:
     """The slow libraries loaded in a fresh interpreter after `code`."""
     script = f"import sys\n{code}\nprint('loaded', *(set({SLOW!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -34,7 +34,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"schedd {__version__}\n"
 
 
-def test_a_mistyped_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistyped_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reply"]) == 2
     assert capsys.readouterr().err == "schedd: no command 'reply'; did you mean replay?\n"
     assert main(["xyzzy"]) == 2
@@ -92,19 +92,19 @@ def test_every_command_exists_and_explains_itself(name: str, capsys: pytest.Capt
 
 
 def test_user_commands_load_no_slow_library() -> None:
-    assert imported("import schedd.cli.main") == set()
-    assert imported("from schedd.cli.main import main; main(['--help']); main(['--version'])") == set()
-    assert imported("import schedd, schedd.wire") == set()
+    assert slow_libraries("import schedd.cli.main") == set()
+    assert slow_libraries("from schedd.cli.main import main; main(['--help']); main(['--version'])") == set()
+    assert slow_libraries("import schedd, schedd.wire") == set()
 
 
 @pytest.mark.parametrize("name", BARE_COMMANDS)
 def test_a_users_command_loads_no_slow_library(name: str) -> None:
     args = [name, "--url", "http://127.0.0.1:9", *(["1"] if name in ("showstart", "checkjob") else [])]
-    assert imported(f"from schedd.cli.main import main; assert main({args}) == 4") == set()
+    assert slow_libraries(f"from schedd.cli.main import main; assert main({args}) == 4") == set()
 
 
 def test_replay_help_loads_no_numeric_library() -> None:
-    loaded = imported("from schedd.cli.main import main; assert main(['replay', '--help']) == 0")
+    loaded = slow_libraries("from schedd.cli.main import main; assert main(['replay', '--help']) == 0")
     assert "typer" in loaded  # the check can detect it
     assert loaded.isdisjoint({"numpy", "numba", "matplotlib"})
 

@@ -12,14 +12,14 @@ import pytest
 from aiosmtpd.controller import Controller
 
 from schedd.store import Store
-from tests.cli.test_serve import MAIN, Served, _until, is_ready, job, node, start
-from tests.cli.test_serve_safely import configured
+from tests.cli.test_serve import MAIN, ServedDaemon, _wait_until, is_ready, job, node, start_daemon
+from tests.cli.test_serve_safely import write_settings
 
 SENT = 'schedd_notices_total{cluster="main",outcome="sent"} 1.0'
 
 
-class Post:
-    """Keeps what each letter is about."""
+class MailLog:
+    """Stores the subjects of received mail."""
 
     def __init__(self) -> None:
         self.subjects: list[str] = []
@@ -30,12 +30,12 @@ class Post:
 
 
 @pytest.fixture
-def silent() -> Iterator[tuple[int, threading.Event, socket.socket]]:
+def silent_relay() -> Iterator[tuple[int, threading.Event, socket.socket]]:
     """A relay that accepts a connection and sends nothing; its port, and whether there was a connection."""
     came = threading.Event()
     server = socket.create_server(("127.0.0.1", 0))
 
-    def take() -> None:
+    def accept_connection() -> None:
         try:
             kept = server.accept()[0]
         except OSError:
@@ -44,47 +44,47 @@ def silent() -> Iterator[tuple[int, threading.Event, socket.socket]]:
             came.set()
             kept.recv(1)  # until the other side ends
 
-    thread = threading.Thread(target=take, daemon=True)
+    thread = threading.Thread(target=accept_connection, daemon=True)
     thread.start()
     yield server.getsockname()[1], came, server
     server.close()
     thread.join(10)
 
 
-def ask(served: Served, name: str) -> None:
+def subscribe(served: ServedDaemon, name: str) -> None:
     wish = {"job": name, "ahead": 86_400, "to": "ann@example.org"}
     answer = served.client.post(f"{MAIN}/notices", json=wish)
     assert answer.status_code == 200, answer.text
 
 
 def test_notices_are_neither_repeated_nor_lost_after_a_crash(
-    tmp_path: Path, silent: tuple[int, threading.Event, socket.socket]
+    tmp_path: Path, silent_relay: tuple[int, threading.Event, socket.socket]
 ) -> None:
-    port, came, server = silent
+    port, came, server = silent_relay
     notify = f'relay = "127.0.0.1:{port}"\nsender = "schedd@example.org"\ndomains = ["example.org"]'
-    path = configured(tmp_path, notify=notify)
-    served = start(tmp_path, path)
+    path = write_settings(tmp_path, notify=notify)
+    served = start_daemon(tmp_path, path)
     try:
-        _until(served.process, lambda: is_ready(served))
+        _wait_until(served.process, lambda: is_ready(served))
         now = int(time.time())
         served.events(node(1, now), job(1, now), job(2, now), job(3, now))
-        ask(served, "2.s")
+        subscribe(served, "2.s")
         assert came.wait(60)  # it is marked, and being sent
-        ask(served, "3.s")
+        subscribe(served, "3.s")
     finally:
         served.process.kill()
         served.process.wait()
         served.client.close()
     server.close()
-    office = Post()
+    office = MailLog()
     controller = Controller(office, hostname="127.0.0.1", port=port)
     controller.start()
-    served = start(tmp_path, path)
+    served = start_daemon(tmp_path, path)
     try:
-        _until(served.process, lambda: is_ready(served))
+        _wait_until(served.process, lambda: is_ready(served))
         served.events(node(1, int(time.time())))
-        _until(served.process, lambda: office.subjects)
-        _until(served.process, lambda: SENT in served.client.get("/metrics").text)
+        _wait_until(served.process, lambda: office.subjects)
+        _wait_until(served.process, lambda: SENT in served.client.get("/metrics").text)
         (subject,) = office.subjects
         assert subject.startswith("[main] job 3.s: starts soon")
         assert {one["job"] for one in served.get("/notices")["notices"]} == {"2.s", "3.s"}

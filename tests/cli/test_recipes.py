@@ -1,4 +1,4 @@
-"""Commands that documents and messages recommend are commands that exist, with these options."""
+"""Commands recommended in documents and messages exist, with their options."""
 
 import ast
 import contextlib
@@ -36,8 +36,8 @@ def recipes() -> Iterator[tuple[str, str]]:
                     yield from ((str(file.relative_to(ROOT)), found) for found in _RECIPE.findall(node.value))
 
 
-def fault_of(recipe: str) -> str:
-    """What the program says against a recipe; empty: nothing."""
+def recipe_error(recipe: str) -> str:
+    """Return the program's objection to a recipe; empty if valid."""
     try:
         words = shlex.split(recipe.replace("\\|", "|").rstrip("\\"))[1:]
     except ValueError:
@@ -65,12 +65,12 @@ def fault_of(recipe: str) -> str:
 
 
 def test_each_recommended_command_exists() -> None:
-    found = {(where, recipe): fault_of(recipe) for where, recipe in recipes()}
+    found = {(where, recipe): recipe_error(recipe) for where, recipe in recipes()}
     assert len(found) > 100
     assert {key: fault for key, fault in found.items() if fault} == {}
 
 
-def test_missing_recipes_are_found() -> None:
-    assert fault_of("schedd hold queue NAME")
-    assert fault_of("schedd frobnicate")
-    assert not fault_of("schedd hold -q NAME --reason TEXT")
+def test_invalid_recipes_are_detected() -> None:
+    assert recipe_error("schedd hold queue NAME")
+    assert recipe_error("schedd frobnicate")
+    assert not recipe_error("schedd hold -q NAME --reason TEXT")

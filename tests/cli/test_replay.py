@@ -20,19 +20,19 @@ from schedd.replay.result import TIMINGS, ReplayResult
 JOBS = [(0, 100, 3), (1, 100, 4), (2, 50, 1), (3, 10, 4)]
 
 
-def line(number: int, submit: int, run: int, procs: int, limit: int | None = None) -> str:
+def swf_line(number: int, submit: int, run: int, procs: int, limit: int | None = None) -> str:
     wanted = run if limit is None else limit
     return f"{number} {submit} -1 {run} {procs} -1 -1 {procs} {wanted} -1 1 {number % 3} 1 1 1 1 -1 -1\n"
 
 
-def text(jobs: Sequence[tuple[int, ...]] = JOBS, header: str = "; MaxProcs: 4\n") -> str:
-    return header + "".join(line(i, *job) for i, job in enumerate(jobs, 1))
+def swf_text(jobs: Sequence[tuple[int, ...]] = JOBS, header: str = "; MaxProcs: 4\n") -> str:
+    return header + "".join(swf_line(i, *job) for i, job in enumerate(jobs, 1))
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "small.swf"
-    path.write_text(text())
+    path.write_text(swf_text())
     return path
 
 
@@ -59,7 +59,7 @@ def test_start_estimates_are_shown_by_part_from_the_log(
     rows: Rows, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "waits.swf"
-    path.write_text(text([(i, 100, 4) for i in range(20)]))
+    path.write_text(swf_text([(i, 100, 4) for i in range(20)]))
     (row,) = rows(path, "--policy", "conservative", "--tell")
     assert row["told_months"] == [{"number": 1, "jobs": 18, "p90_coverage": row["told_p90_coverage"]}]
     assert "days 1 to 30" in capsys.readouterr().out
@@ -126,14 +126,14 @@ def test_jobs_follow_skipped_jobs_and_wide_jobs_are_counted(rows: Rows, log: Pat
 
 def test_a_gzipped_log_and_several_logs_are_read(rows: Rows, tmp_path: Path, log: Path) -> None:
     packed = tmp_path / "packed.swf.gz"
-    packed.write_bytes(gzip.compress(text(JOBS[:2]).encode()))
+    packed.write_bytes(gzip.compress(swf_text(JOBS[:2]).encode()))
     assert [(row["log"], row["jobs"]) for row in rows(log, packed)] == [("small", 4), ("packed", 2)]
 
 
-def test_estimates_and_kill(rows: Rows, tmp_path: Path) -> None:
+def test_replay_can_use_estimates_and_kill_overruns(rows: Rows, tmp_path: Path) -> None:
     # The first job asks for 400 s and takes 100, the second asks for 20 and takes 50.
     log = tmp_path / "u.swf"
-    log.write_text(text([(0, 100, 4, 400), (1, 50, 4, 20)]))
+    log.write_text(swf_text([(0, 100, 4, 400), (1, 50, 4, 20)]))
     exact, user, killed = (
         rows(log, *how)[0] for how in ((), ("--estimates", "user"), ("--estimates", "user", "--kill"))
     )
@@ -169,10 +169,10 @@ def test_accounting_logs_are_replayed(rows: Rows, tmp_path: Path) -> None:
     assert (row["jobs"], row["avg_wait_s"], row["avg_response_s"]) == (2, 0.0, 60.0)
 
 
-def test_a_malformed_line_is_named_and_passed_over_or_fatal(
+def test_malformed_line_is_reported_and_skipped_or_fatal(
     rows: Rows, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log.write_text(text() + "not a job\nnot a job\n5 x\n")
+    log.write_text(swf_text() + "not a job\nnot a job\n5 x\n")
     assert rows(log)[0]["jobs"] == 4
     assert "small: lines 6 to 7: " in (said := capsys.readouterr().err)
     assert "small: line 8: " in said
@@ -181,7 +181,7 @@ def test_a_malformed_line_is_named_and_passed_over_or_fatal(
 
 
 def test_excluded_jobs_are_reported(rows: Rows, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log.write_text(text([*JOBS, (4, 0, 1), (5, 10, 9)]))
+    log.write_text(swf_text([*JOBS, (4, 0, 1), (5, 10, 9)]))
     rows(log)
     said = capsys.readouterr().err
     assert "1 job that never ran" in said
@@ -232,7 +232,7 @@ def test_replay_usage_errors_are_single_lines(
 
 
 def test_a_log_without_a_machine_asks_for_its_size(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log.write_text(text(header=""))
+    log.write_text(swf_text(header=""))
     assert main(["replay", str(log)]) == 2
     assert "--procs" in capsys.readouterr().err
 

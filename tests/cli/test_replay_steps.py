@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schedd.cli.main import main
-from tests.cli.test_replay import text
+from tests.cli.test_replay import swf_text
 
 DATED = "; MaxProcs: 4\n; UnixStartTime: 1000000000\n"
 JOBS = [(0, 100, 3, 200), (1, 100, 4, 300), (2, 50, 1, 60), (3, 10, 4, 20)]
@@ -21,7 +21,7 @@ Plans = Callable[..., list[dict[str, Any]]]
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "small.swf"
-    path.write_text(text(JOBS))
+    path.write_text(swf_text(JOBS))
     return path
 
 
@@ -38,17 +38,17 @@ def plans(tmp_path: Path, log: Path) -> Plans:
     return run
 
 
-def starts(plan: dict[str, Any]) -> dict[str, tuple[str, int]]:
+def states_and_starts(plan: dict[str, Any]) -> dict[str, tuple[str, int]]:
     return {
         one["id"]: (one["standing"], one["started"] if one["started"] is not None else one["planned_start"])
         for one in plan["jobs"]
     }
 
 
-def test_the_plan_is_shown_at_each_moment_with_all_that_happened_at_it(plans: Plans) -> None:
+def test_plan_after_each_moment_includes_its_events(plans: Plans) -> None:
     first, second, third = plans("--until", "3", "--until", "99,100")
     assert [plan["time"] for plan in (first, second, third)] == [3, 99, 100]
-    assert starts(first) == {
+    assert states_and_starts(first) == {
         "1": ("running", 0),
         "3": ("running", 2),
         "2": ("planned", 200),
@@ -58,7 +58,7 @@ def test_the_plan_is_shown_at_each_moment_with_all_that_happened_at_it(plans: Pl
     assert [first[name] for name in counts] == [2, 2, 0, 0, 0, 4, 4, 52]
     assert [second[name] for name in counts] == [1, 2, 0, 1, 0, 4, 3, 100]
     # The first ended early, and the second began in the same second.
-    assert starts(third) == {"2": ("running", 100), "4": ("planned", 400)}
+    assert states_and_starts(third) == {"2": ("running", 100), "4": ("planned", 400)}
     one = next(one for one in first["jobs"] if one["id"] == "2")
     assert (one["told_start"], one["planned_end"], one["procs"], one["walltime"]) == (200, 500, 4, 300)
     assert (one["user"], one["submitted"], one["nodes"]) == ("2", 1, ["machine"])
@@ -68,7 +68,7 @@ def test_the_plan_is_shown_at_each_moment_with_all_that_happened_at_it(plans: Pl
 def test_waiting_jobs_show_promised_and_expected_starts(plans: Plans, log: Path) -> None:
     """Of forty jobs that requested ten times their run time, the next is predicted to take less."""
     jobs = [(600 * n, 50, 4, 500) for n in range(40)]
-    log.write_text(text([*jobs, (24_000, 50, 4, 500), (24_001, 50, 4, 500)]))
+    log.write_text(swf_text([*jobs, (24_000, 50, 4, 500), (24_001, 50, 4, 500)]))
     (plan,) = plans("--until", "24001", "--slack", "100")
     last = plan["jobs"][-1]
     assert (last["planned_start"], last["promised_start"]) == (24_500, 24_600)
@@ -92,7 +92,7 @@ def test_before_the_first_job_and_after_the_last_there_is_no_plan(plans: Plans) 
 
 
 def test_dates_are_log_times_in_utc(plans: Plans, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log.write_text(text(JOBS, DATED))
+    log.write_text(swf_text(JOBS, DATED))
     (plan,) = plans("--until", "2001-09-09T01:46:43")
     assert (plan["time"], plan["unix_time"]) == (3, 1_000_000_003)
     shown = capsys.readouterr().out
@@ -119,9 +119,7 @@ def test_steps_follow_the_typed_lines(
     assert [plan["time"] for plan in plans("--step", "40")] == times
 
 
-def test_a_step_may_be_to_the_next_event_and_begin_at_a_moment(
-    plans: Plans, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_to_the_next_event_can_start_at_a_moment(plans: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("\n\n"))
     found = plans("--until", "50", "--step", "event")
     assert [plan["time"] for plan in found] == [50, 52, 100]
@@ -158,26 +156,28 @@ def test_impossible_step_options_are_single_line_errors(
     assert said in capsys.readouterr().err
 
 
-def test_two_logs_cannot_be_gone_through_at_once(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stepping_through_two_logs_is_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = log.with_name("other.swf")
-    other.write_text(text(JOBS))
+    other.write_text(swf_text(JOBS))
     assert main(["replay", str(log), str(other), "--until", "3"]) == 2
     assert "go through one log: name one" in capsys.readouterr().err
 
 
-def test_a_sites_settings_alone_are_gone_through(plans: Plans, tmp_path: Path) -> None:
+def test_policy_file_alone_replaces_the_default_policies(plans: Plans, tmp_path: Path) -> None:
     settings = tmp_path / "schedd.toml"
     limit = '[[clusters.main.site.limits]]\nwhat = "cpus"\nwho = "user"\namount = 3\n'
     settings.write_text(f"[clusters.main]\nslack = 50\n\n{limit}")
     (plan,) = plans("--until", "3", "--policy-file", str(settings))
     assert plan["policy"] == "conservative site"
-    assert starts(plan) == {"1": ("running", 0), "3": ("running", 2)}, "the limit leaves the wide ones out"
+    assert states_and_starts(plan) == {"1": ("running", 0), "3": ("running", 2)}, (
+        "the limit leaves the wide ones out"
+    )
 
 
 def test_many_jobs_are_shortened_in_the_table_but_complete_in_the_file(
     plans: Plans, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log.write_text(text([(0, 100, 4, 100) for _ in range(80)]))
+    log.write_text(swf_text([(0, 100, 4, 100) for _ in range(80)]))
     (plan,) = plans("--until", "0")
     assert len(plan["jobs"]) == 80
     assert "… and 30 more; --json has all" in capsys.readouterr().out

@@ -43,15 +43,15 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proce
         try:
             await made.ready()
             made.adapter.start()
-            await settled(made)
+            await wait_until_normal(made)
             yield made
         finally:
             made.adapter.kill()
             made.daemon.kill()
 
 
-async def command(house: ProcessHarness, *args: str) -> Said:
-    """Exit status, and both outputs."""
+async def run_command(house: ProcessHarness, *args: str) -> Said:
+    """Run a command; return its exit status and both outputs."""
     environment = {
         **os.environ,
         "SCHEDD_URL": house.urls[0],
@@ -70,19 +70,19 @@ async def command(house: ProcessHarness, *args: str) -> Said:
     return process.returncode or 0, out.decode()
 
 
-async def until(house: ProcessHarness, right: Callable[[Said], bool], *args: str) -> str:
-    """What the command says once it is right."""
+async def wait_for_output(house: ProcessHarness, right: Callable[[Said], bool], *args: str) -> str:
+    """Repeat a command until its output satisfies ``right``; return the output."""
     said: Said = (0, "")
     for _ in range(WAIT_S):
-        said = await command(house, *args)
+        said = await run_command(house, *args)
         if right(said):
             return said[1]
         await asyncio.sleep(0.5)
     raise AssertionError(f"schedd {' '.join(args)}: {said}\n{house.adapter.log.read_text()[-2000:]}")
 
 
-async def settled(house: ProcessHarness) -> None:
-    """Normal state: every component is present, and jobs are started."""
+async def wait_until_normal(house: ProcessHarness) -> None:
+    """Wait for the normal state: every component is present, and jobs are started."""
     shown: dict[str, object] = {}
     for _ in range(2 * WAIT_S):
         shown = await house.request("")
@@ -92,8 +92,8 @@ async def settled(house: ProcessHarness) -> None:
     raise AssertionError(shown)
 
 
-async def opened(house: ProcessHarness, kind: str) -> None:
-    """An alert of this kind is open: the engine's environment is checked each second."""
+async def wait_for_alert(house: ProcessHarness, kind: str) -> None:
+    """Wait until an alert of this kind is open; the engine's environment is checked each second."""
     for _ in range(WAIT_S):
         if kind in [one["kind"] for one in (await house.request("/alerts"))["alerts"]]:
             return
@@ -101,57 +101,61 @@ async def opened(house: ProcessHarness, kind: str) -> None:
     raise AssertionError(f"no alert {kind}")
 
 
-def short(house: ProcessHarness, **resources: str) -> str:
+def submit_short_job(house: ProcessHarness, **resources: str) -> str:
     return house.server.submit(resources={"walltime": "00:10:00", **resources}, runtime=1.0)
 
 
 async def test_nothing_starts(house: ProcessHarness) -> None:
-    code, said = await command(house, "pause", "--reason", "the cooling failed")
+    code, said = await run_command(house, "pause", "--reason", "the cooling failed")
     assert (code, "no jobs are started" in said) == (0, True)
-    job = short(house, nodes="1:ppn=1")
-    said = await until(house, lambda found: job.partition(".")[0] in found[1], "showq")
+    job = submit_short_job(house, nodes="1:ppn=1")
+    said = await wait_for_output(house, lambda found: job.partition(".")[0] in found[1], "showq")
     assert "no jobs are started: paused: the cooling failed" in said
     assert house.server.job(job).state is JobState.QUEUED
-    assert "the cooling failed" in (await command(house, "doctor", "--adapter", "/none"))[1]
-    assert (await command(house, "resume"))[0] == 0
+    assert "the cooling failed" in (await run_command(house, "doctor", "--adapter", "/none"))[1]
+    assert (await run_command(house, "resume"))[0] == 0
     await house.server.until(lambda: house.server.job(job).state is JobState.COMPLETE, WAIT_S)
     house.server.set_scheduling(False)
-    await until(
+    await wait_for_output(
         house, lambda found: "no jobs are started: the server's scheduling is off" in found[1], "showq"
     )
-    code, said = await command(house, "doctor", "--adapter", "/none")
+    code, said = await run_command(house, "doctor", "--adapter", "/none")
     assert (code, "qmgr -c 'set server scheduling = True'" in said) == (2, True)
     house.server.set_scheduling(True)
-    await settled(house)
+    await wait_until_normal(house)
 
 
 async def test_one_job_does_not_start(house: ProcessHarness) -> None:
-    job = short(house, nodes="1:ppn=4", mem="999gb").partition(".")[0]
-    await until(house, lambda found: "never here: " in found[1], "checkjob", job)
-    _, said = await command(house, "showstart", job, "-l", "nodes=1:ppn=4,mem=1gb")
+    job = submit_short_job(house, nodes="1:ppn=4", mem="999gb").partition(".")[0]
+    await wait_for_output(house, lambda found: "never here: " in found[1], "checkjob", job)
+    _, said = await run_command(house, "showstart", job, "-l", "nodes=1:ppn=4,mem=1gb")
     assert "altered to" in said
 
 
 async def test_the_daemon_is_down(house: ProcessHarness) -> None:
     house.daemon.kill()
-    code, said = await command(house, "showq")
+    code, said = await run_command(house, "showq")
     assert (code, "no daemon answers" in said) == (4, True)
-    assert (await command(house, "doctor", "--adapter", "/none"))[0] == 2
+    assert (await run_command(house, "doctor", "--adapter", "/none"))[0] == 2
     house.daemon.start()
     await house.ready()
-    await settled(house)
+    await wait_until_normal(house)
 
 
 async def test_the_adapter_is_down(house: ProcessHarness) -> None:
     house.adapter.kill()
-    said = await until(house, lambda found: "no contact with the adapter since" in found[1], "showq")
+    said = await wait_for_output(
+        house, lambda found: "no contact with the adapter since" in found[1], "showq"
+    )
     assert "no jobs are started, and the plan may be out of date: no contact with the adapter since" in said
-    code, said = await command(house, "doctor", "--adapter", "/none")
+    code, said = await run_command(house, "doctor", "--adapter", "/none")
     assert (code, "systemctl status pbs-adapter" in said) == (2, True)
-    await opened(house, "adapter")
+    await wait_for_alert(house, "adapter")
     house.adapter.start()
-    await settled(house)
-    await until(house, lambda found: "no contact" not in found[1], "doctor", "--quiet", "--adapter", "/none")
+    await wait_until_normal(house)
+    await wait_for_output(
+        house, lambda found: "no contact" not in found[1], "doctor", "--quiet", "--adapter", "/none"
+    )
 
 
 def metric(page: str, name: str) -> float:
@@ -159,8 +163,8 @@ def metric(page: str, name: str) -> float:
     return float(value)
 
 
-async def faces(house: ProcessHarness, job: str) -> dict[str, Any]:
-    """What each face says of the cluster: API, health, metrics, users' commands, the dashboard."""
+async def collect_reports(house: ProcessHarness, job: str) -> dict[str, Any]:
+    """Return the reports about the cluster: API, health, metrics, users' commands, dashboard."""
     headers = {"Authorization": f"Bearer {ADMIN}"}
     async with httpx2.AsyncClient(base_url=house.urls[0], timeout=30) as client:
         cluster = (await client.get("/v1/clusters/main", headers=headers)).json()
@@ -170,7 +174,7 @@ async def faces(house: ProcessHarness, job: str) -> dict[str, Any]:
         await client.post("/dashboard/login", data={"token": ADMIN})
         page = await client.get("/dashboard/main/queue", headers={"Accept": "text/html"})
         admin = await client.get("/dashboard/main/admin", headers={"Accept": "text/html"})
-    said = [await command(house, *args) for args in (("showq",), ("showstart", job), ("checkjob", job))]
+    said = [await run_command(house, *args) for args in (("showq",), ("showstart", job), ("checkjob", job))]
     return {
         "stale": cluster["stale"],
         "halted": cluster["halted"],
@@ -195,15 +199,15 @@ async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: Pro
     fills = [house.server.submit(resources={"walltime": "00:00:25", "nodes": "4:ppn=8"}, runtime=20.0)]
     job = house.server.submit(resources={"walltime": "00:00:30", "nodes": "4:ppn=8"}, runtime=1.0)
     name = job.partition(".")[0]
-    await until(house, lambda found: "no job" not in found[1], "checkjob", name)
+    await wait_for_output(house, lambda found: "no job" not in found[1], "checkjob", name)
     await house.server.until(lambda: house.server.job(fills[0]).state is JobState.RUNNING, WAIT_S)
-    before = await faces(house, name)
+    before = await collect_reports(house, name)
     assert (before["stale"], before["ready"], before["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
     house.adapter.kill()
     words = "no contact with the adapter since"
-    await until(house, lambda found: words in found[1], "showq")
-    await opened(house, "adapter")
-    said = await faces(house, name)
+    await wait_for_output(house, lambda found: words in found[1], "showq")
+    await wait_for_alert(house, "adapter")
+    said = await collect_reports(house, name)
     assert (said["ready"], said["metrics"]) == (503, {"stale": 1, "halted": 1})
     assert "adapter" in said["kinds"]
     assert said["raised"]["adapter"] == before["raised"]["adapter"] + 1
@@ -211,10 +215,10 @@ async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: Pro
         text = said["commands"][where] if isinstance(where, int) else said[where]
         assert words in str(text), where
         assert not re.search(r"(?<![\d-])-\d\d:\d\d:\d\d", str(text)), where
-    await until(house, lambda found: "overdue" in found[1], "showq")
+    await wait_for_output(house, lambda found: "overdue" in found[1], "showq")
     house.adapter.start()
-    await settled(house)
-    after = await faces(house, name)
+    await wait_until_normal(house)
+    after = await collect_reports(house, name)
     assert (after["stale"], after["ready"], after["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
     assert all(words not in text for text in (*after["commands"], after["page"]))
     await house.server.until(lambda: house.server.job(job).state is JobState.COMPLETE, WAIT_S)
@@ -222,52 +226,52 @@ async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: Pro
 
 async def test_several_qruns_halt_dispatch_and_are_reported_everywhere(house: ProcessHarness) -> None:
     """Four nodes are full; a job behind is started by hand, then three more."""
-    blocks = [long(house, "1:ppn=5") for _ in range(4)]
+    blocks = [submit_long_job(house, "1:ppn=5") for _ in range(4)]
     await house.server.until(
         lambda: all(house.server.job(one).state is JobState.RUNNING for one in blocks), WAIT_S
     )
-    waiting = [long(house, "1:ppn=4") for _ in range(4)]
+    waiting = [submit_long_job(house, "1:ppn=4") for _ in range(4)]
     probe = waiting[-1].partition(".")[0]
-    await until(house, lambda found: "no job" not in found[1], "checkjob", probe)
-    by_hand(house, waiting[0], "node1")
-    await until(house, lambda found: "was started by" in found[1], "showq")
-    said = await faces(house, probe)
+    await wait_for_output(house, lambda found: "no job" not in found[1], "checkjob", probe)
+    start_by_hand(house, waiting[0], "node1")
+    await wait_for_output(house, lambda found: "was started by" in found[1], "showq")
+    said = await collect_reports(house, probe)
     assert (said["halted"], said["ready"], said["raised"]["foreign"]) == ("", 200, 0)
     assert said["raised"]["by_hand"] == 1
-    small = short(house, nodes="1:ppn=1")  # and what we start goes on
+    small = submit_short_job(house, nodes="1:ppn=1")  # and what we start goes on
     await house.server.until(lambda: house.server.job(small).state is JobState.COMPLETE, WAIT_S)
     for job, node in zip(waiting[1:3], ("node2", "node3"), strict=True):
-        by_hand(house, job, node)
+        start_by_hand(house, job, node)
     words = "stopped until somebody resumes"
-    await until(house, lambda found: words in found[1], "showq")
-    said = await faces(house, probe)
+    await wait_for_output(house, lambda found: words in found[1], "showq")
+    said = await collect_reports(house, probe)
     assert (said["ready"], said["metrics"]["halted"]) == (503, 1)
     assert "foreign" in said["kinds"]
     assert said["raised"]["foreign"] == 1
     assert [words in text for text in (*said["commands"], said["page"], said["halted"])] == [True] * 5
-    assert (await command(house, "resume"))[0] == 0
+    assert (await run_command(house, "resume"))[0] == 0
     for job in (*blocks, *waiting):
         delete(house.server.cluster, house.server.job(job))
-    await settled(house)
+    await wait_until_normal(house)
 
 
-def long(house: ProcessHarness, nodes: str) -> str:
+def submit_long_job(house: ProcessHarness, nodes: str) -> str:
     return house.server.submit(resources={"walltime": "01:00:00", "nodes": nodes}, runtime=3000.0)
 
 
-def by_hand(house: ProcessHarness, job: str, node: str) -> None:
-    """A qrun: no decision of ours is behind it."""
+def start_by_hand(house: ProcessHarness, job: str, node: str) -> None:
+    """Start a job as qrun does, without a decision of the daemon."""
     start(house.server.cluster, house.server.job(job), f"{node}:ppn=3", synchronous=True)
 
 
 async def test_the_server_is_down(house: ProcessHarness) -> None:
     down = asyncio.create_task(house.server.restart(down=25))
-    said = await until(
+    said = await wait_for_output(
         house, lambda found: "the adapter has not reached the server since" in found[1], "showq"
     )
     assert "no jobs are started" in said
     await down
-    await settled(house)
+    await wait_until_normal(house)
 
 
 async def test_the_disk_is_full_or_the_database_is_down(house: ProcessHarness) -> None:
@@ -275,14 +279,14 @@ async def test_the_disk_is_full_or_the_database_is_down(house: ProcessHarness) -
     before = resource.prlimit(process, resource.RLIMIT_FSIZE)
     resource.prlimit(process, resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        short(house, nodes="1:ppn=1")
-        said = await until(house, lambda found: "the database is unavailable" in found[1], "showq")
+        submit_short_job(house, nodes="1:ppn=1")
+        said = await wait_for_output(house, lambda found: "the database is unavailable" in found[1], "showq")
         assert "no jobs are started" in said
-        code, said = await command(house, "pause", "--reason", "the disk is full")
+        code, said = await run_command(house, "pause", "--reason", "the disk is full")
         assert (code, "was not paused: the database is unavailable" in said) == (4, True)
     finally:
         resource.prlimit(process, resource.RLIMIT_FSIZE, before)
-    await settled(house)
+    await wait_until_normal(house)
     assert (await house.request(""))["paused"] == ""
 
 
@@ -297,37 +301,39 @@ async def test_a_node_flaps_or_jobs_fail_on_it(house: ProcessHarness) -> None:
                 break
             await asyncio.sleep(0.5)
         assert nodes["node4"] == state
-    said = await until(house, lambda found: found[1].count(" up ") >= 2, "history", "--node", "node4")
+    said = await wait_for_output(
+        house, lambda found: found[1].count(" up ") >= 2, "history", "--node", "node4"
+    )
     assert " down " in said
-    assert (await command(house, "hold", "-w", "node4", "--reason", "flaps"))[0] == 0
-    assert (await command(house, "release", "-w", "node4"))[0] == 0
+    assert (await run_command(house, "hold", "-w", "node4", "--reason", "flaps"))[0] == 0
+    assert (await run_command(house, "release", "-w", "node4"))[0] == 0
 
 
 async def test_a_promise_was_missed(house: ProcessHarness) -> None:
-    job = short(house, nodes="1:ppn=1")
+    job = submit_short_job(house, nodes="1:ppn=1")
     await house.server.until(lambda: house.server.job(job).state is JobState.COMPLETE, WAIT_S)
-    said = await until(house, lambda found: "ended" in found[1], "history", job)
+    said = await wait_for_output(house, lambda found: "ended" in found[1], "history", job)
     assert re.search(r"promise\s+no later than this", said)
     assert re.search(r"decision d\w+\s+start ordered", said)
 
 
 async def test_the_plan_looks_wrong(house: ProcessHarness) -> None:
     for args in (("showplan",), ("audit",), ("optimise",), ("policy", "show")):
-        code, said = await command(house, *args)
+        code, said = await run_command(house, *args)
         assert (code, bool(said)) == (0, True), (args, said)
 
 
 async def test_upgrade_and_back(house: ProcessHarness) -> None:
-    code, said = await command(house, "migrate", "current")
+    code, said = await run_command(house, "migrate", "current")
     assert code == 0
     found = re.search(r"version (\w+); this program needs (\w+)", said)
     assert found is not None
     assert found[1] == found[2]
-    code, said = await command(house, "migrate", "downgrade", "--to", "base")
+    code, said = await run_command(house, "migrate", "downgrade", "--to", "base")
     assert (code, "a daemon uses it; stop that" in said) == (1, True)
 
 
-def test_every_symptom_is_walked() -> None:
+def test_every_symptom_has_a_test() -> None:
     page = (ROOT / "docs" / "administrators" / "runbook.md").read_text()
     walked = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     for symptom in re.findall(r"^## (.*)$", page, re.MULTILINE):

@@ -29,7 +29,7 @@ MAIN = "/v1/clusters/main"
 
 
 @dataclass
-class Served:
+class ServedDaemon:
     """A daemon, and a client with the token of an admin."""
 
     process: subprocess.Popen[str]
@@ -54,7 +54,7 @@ class Served:
         return self.process.wait(WAIT)
 
 
-def configuration(folder: Path, more: str = "") -> Path:
+def write_configuration(folder: Path, more: str = "") -> Path:
     tokens = folder / "tokens"
     tokens.write_text(f"admin tester {TOKEN}\n")
     tokens.chmod(0o600)
@@ -66,9 +66,9 @@ def configuration(folder: Path, more: str = "") -> Path:
     return path
 
 
-def start(folder: Path, path: Path | None = None, **environment: str) -> Served:
+def start_daemon(folder: Path, path: Path | None = None, **environment: str) -> ServedDaemon:
     log = folder / "log"
-    path = path or configuration(folder)
+    path = path or write_configuration(folder)
     with log.open("w") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "schedd.cli.main", "serve", "--config", str(path)],
@@ -76,19 +76,19 @@ def start(folder: Path, path: Path | None = None, **environment: str) -> Served:
             text=True,
             env={**os.environ, **environment},
         )
-    url = _until(process, lambda: _listening(log))
+    url = _wait_until(process, lambda: _read_url(log))
     client = httpx2.Client(
         base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=WAIT, trust_env=False
     )
-    return Served(process, url, client, log)
+    return ServedDaemon(process, url, client, log)
 
 
-def _listening(log: Path) -> str:
+def _read_url(log: Path) -> str:
     found = re.search(r'"url": "(https?://[^"]+)"', log.read_text())
     return found[1] if found else ""
 
 
-def _until(process: subprocess.Popen[str], ready: Any) -> Any:
+def _wait_until(process: subprocess.Popen[str], ready: Any) -> Any:
     end = time.monotonic() + WAIT
     while time.monotonic() < end:
         found = ready()
@@ -99,15 +99,15 @@ def _until(process: subprocess.Popen[str], ready: Any) -> Any:
     raise AssertionError("it took too long")
 
 
-def is_ready(served: Served) -> bool:
+def is_ready(served: ServedDaemon) -> bool:
     return served.client.get("/readyz").status_code == 200
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    found = start(tmp_path)
+def served(tmp_path: Path) -> Iterator[ServedDaemon]:
+    found = start_daemon(tmp_path)
     try:
-        _until(found.process, lambda: is_ready(found))
+        _wait_until(found.process, lambda: is_ready(found))
         yield found
     finally:
         found.client.close()
@@ -132,7 +132,7 @@ def job(number: int, now: int) -> dict[str, Any]:
     return {"type": "job_queued", "id": f"j:{number}", "time": now, "job": facts}
 
 
-def test_from_events_to_decisions_answers_and_a_clean_end(served: Served) -> None:
+def test_events_lead_to_decisions_and_sigterm_stops_cleanly(served: ServedDaemon) -> None:
     now = int(time.time())
     taken = served.events(node(1, now), job(1, now), job(2, now))
     assert taken["accepted"] == 3
@@ -166,7 +166,7 @@ def test_from_events_to_decisions_answers_and_a_clean_end(served: Served) -> Non
     assert TOKEN not in served.log.read_text()
 
 
-def test_a_long_poll_is_woken_by_a_decision_and_ended_by_the_end(served: Served) -> None:
+def test_long_poll_ends_with_a_decision_or_at_shutdown(served: ServedDaemon) -> None:
     now = int(time.time())
     found: list[dict[str, Any]] = []
 
@@ -187,14 +187,14 @@ def test_a_long_poll_is_woken_by_a_decision_and_ended_by_the_end(served: Served)
     begun = time.monotonic()
     waiting.start()
     # The request is pending once the daemon has received it; then the end does not wait for it.
-    _until(served.process, lambda: _heard(served) < time.monotonic() - begun)
+    _wait_until(served.process, lambda: _seconds_since_contact(served) < time.monotonic() - begun)
     assert served.stop(signal.SIGINT) == 0
     waiting.join(WAIT)
     assert found[1]["decisions"] == []
 
 
-def _heard(served: Served) -> float:
-    """Seconds since the daemon's last contact with an adapter."""
+def _seconds_since_contact(served: ServedDaemon) -> float:
+    """Return the seconds since the daemon's last contact with an adapter."""
     numbers = served.client.get("/metrics").text
     found = re.search(r"^schedd_adapter_age_seconds\{.*\} (\S+)$", numbers, re.MULTILINE)
     assert found is not None
@@ -206,25 +206,25 @@ def test_the_service_manager_is_notified_about_ready_alive_and_stopping(tmp_path
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(path))
         manager.settimeout(WAIT)
-        served = start(tmp_path, NOTIFY_SOCKET=str(path), WATCHDOG_USEC="300000")
+        served = start_daemon(tmp_path, NOTIFY_SOCKET=str(path), WATCHDOG_USEC="300000")
         try:
             assert manager.recv(4096).decode().splitlines()[0] == "READY=1"
             assert is_ready(served)
             assert manager.recv(4096) == b"WATCHDOG=1"
             assert manager.recv(4096) == b"WATCHDOG=1"
             served.process.send_signal(signal.SIGHUP)
-            told = _but_watchdogs(manager)
+            told = _next_notification(manager)
             assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", told)
-            assert _but_watchdogs(manager) == "READY=1\nSTATUS=settings read anew, 0 changed"
+            assert _next_notification(manager) == "READY=1\nSTATUS=settings read anew, 0 changed"
             assert served.stop() == 0
-            assert _but_watchdogs(manager) == "STOPPING=1"
+            assert _next_notification(manager) == "STOPPING=1"
         finally:
             served.client.close()
             served.process.kill()
             served.process.wait()
 
 
-def _but_watchdogs(manager: socket.socket) -> str:
+def _next_notification(manager: socket.socket) -> str:
     """The next notification other than signs of life."""
     while (told := manager.recv(4096).decode()) == "WATCHDOG=1":
         pass
@@ -243,7 +243,7 @@ def run(*arguments: str, program: str = "schedd.cli.main") -> subprocess.Complet
 
 
 def test_invalid_settings_are_listed_and_nothing_is_served(tmp_path: Path) -> None:
-    path = configuration(tmp_path, "slak = 1\npolicy = 'best'\n")
+    path = write_configuration(tmp_path, "slak = 1\npolicy = 'best'\n")
     done = run("--config", str(path))
     assert done.returncode == 2
     lines = done.stderr.splitlines()
@@ -261,8 +261,8 @@ def test_without_tokens_the_start_fails_with_instructions(tmp_path: Path) -> Non
     assert "token_file" in done.stderr
 
 
-def test_a_file_in_the_sockets_place_is_named_and_left_alone(tmp_path: Path) -> None:
-    path = configuration(tmp_path)
+def test_file_at_the_socket_path_is_named_and_left_unchanged(tmp_path: Path) -> None:
+    path = write_configuration(tmp_path)
     path.write_text(path.read_text().replace("port = 0", f'port = 0\nsocket = "{tmp_path}/notes"'))
     (tmp_path / "notes").write_text("of some use")
     done = run("--config", str(path))
@@ -271,11 +271,11 @@ def test_a_file_in_the_sockets_place_is_named_and_left_alone(tmp_path: Path) -> 
     assert (tmp_path / "notes").read_text() == "of some use"
 
 
-def test_tables_from_another_version_stop_it_with_instructions(tmp_path: Path) -> None:
+def test_tables_of_another_version_stop_the_daemon_with_instructions(tmp_path: Path) -> None:
     file = tmp_path / "old.sqlite"
     with closing(Database(str(file))) as database:
         database.migrate()
-    path = configuration(tmp_path)
+    path = write_configuration(tmp_path)
     path.write_text(path.read_text().replace('"memory"', f'"{file}"'))
     done = run("--config", str(path), program="tests.store.next_version")
     assert done.returncode == 1
@@ -285,15 +285,15 @@ def test_tables_from_another_version_stop_it_with_instructions(tmp_path: Path) -
     assert "exception" not in said
 
 
-def test_a_busy_port_is_named(tmp_path: Path) -> None:
+def test_busy_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        done = run("--config", str(configuration(tmp_path)), "--port", str(port))
+        done = run("--config", str(write_configuration(tmp_path)), "--port", str(port))
     assert done.returncode == 1
     assert done.stderr.startswith(f"schedd serve: cannot listen on 127.0.0.1 port {port}: ")
 
 
-def test_a_long_question_does_not_delay_shutdown(served: Served) -> None:
+def test_a_long_question_does_not_delay_shutdown(served: ServedDaemon) -> None:
     now, count = int(time.time()), 400
     nodes = [
         {
@@ -333,18 +333,18 @@ def test_a_long_question_does_not_delay_shutdown(served: Served) -> None:
     question = {**select(100), "family": "openpbs", "variants": [select(1000 + i) for i in range(20)]}
     answers: list[str] = []
 
-    def ask() -> None:
-        """Again and again: one question is too hard after a fraction of a second."""
+    def ask_repeatedly() -> None:
+        """Ask repeatedly, as each question is aborted after a fraction of a second."""
         with contextlib.suppress(httpx2.HTTPError):
             while not any("given up" in one for one in answers):
                 answers.append(served.client.post(f"{MAIN}/what-if", json=question).text)
 
-    asking = [threading.Thread(target=ask) for _ in range(3)]
+    asking = [threading.Thread(target=ask_repeatedly) for _ in range(3)]
     before = _processor_ticks(served.process.pid)
     for one in asking:
         one.start()
     # It works on the questions: nothing else needs that much, however busy the machine is.
-    _until(served.process, lambda: _processor_ticks(served.process.pid) - before > 30)
+    _wait_until(served.process, lambda: _processor_ticks(served.process.pid) - before > 30)
     assert served.stop() == 0
     for one in asking:
         one.join(WAIT)

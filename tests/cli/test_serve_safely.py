@@ -1,4 +1,4 @@
-"""``schedd serve``: reloads, the UNIX socket, tokens of its database, and clients that mean no good."""
+"""``schedd serve``: reloads, the UNIX socket, database tokens, and malicious clients."""
 
 import contextlib
 import http.client
@@ -24,13 +24,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schedd.store import Store
-from tests.cli.test_serve import MAIN, TOKEN, WAIT, Served, _until, is_ready, job, node, run, start
+from tests.cli.test_serve import (
+    MAIN,
+    TOKEN,
+    WAIT,
+    ServedDaemon,
+    _wait_until,
+    is_ready,
+    job,
+    node,
+    run,
+    start_daemon,
+)
 
 SLACK = "slack = 0"
 
 
-def configured(folder: Path, **sections: str) -> Path:
-    """A file with these lines in its sections, and all other required settings."""
+def write_settings(folder: Path, **sections: str) -> Path:
+    """Write a settings file with these lines and all other required settings."""
     (folder / "tokens").write_text(f"admin tester {TOKEN}\n")
     (folder / "tokens").chmod(0o600)
     lines = {
@@ -49,17 +60,17 @@ def configured(folder: Path, **sections: str) -> Path:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """Through which others may go, too: they ask on the socket in it."""
+    """A folder that other users may enter, for the socket."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o711)
         yield Path(name)
 
 
 @pytest.fixture(scope="module")
-def served(folder: Path) -> Iterator[Served]:
-    found = start(folder, configured(folder, limits="patience = 0.5"))
+def served(folder: Path) -> Iterator[ServedDaemon]:
+    found = start_daemon(folder, write_settings(folder, limits="patience = 0.5"))
     try:
-        _until(found.process, lambda: found.client.get("/leadz").status_code == 200)
+        _wait_until(found.process, lambda: found.client.get("/leadz").status_code == 200)
         yield found
     finally:
         found.client.close()
@@ -67,21 +78,23 @@ def served(folder: Path) -> Iterator[Served]:
         found.process.wait()
 
 
-def logged(served: Served, event: str) -> list[dict[str, Any]]:
+def log_entries(served: ServedDaemon, event: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in served.log.read_text().splitlines()]
     return [line for line in lines if line["event"] == event]
 
 
-def reload(served: Served, event: str) -> dict[str, Any]:
+def reload_settings(served: ServedDaemon, event: str) -> dict[str, Any]:
     """Let the daemon read its settings again; returns its log entry."""
-    before = len(logged(served, event))
+    before = len(log_entries(served, event))
     served.process.send_signal(signal.SIGHUP)
-    found: list[dict[str, Any]] = _until(served.process, lambda: logged(served, event)[before:])
+    found: list[dict[str, Any]] = _wait_until(served.process, lambda: log_entries(served, event)[before:])
     return found[-1]
 
 
-def local(folder: Path, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-    """Asks on the UNIX socket."""
+def request_over_socket(
+    folder: Path, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, Any]:
+    """Send a request over the UNIX socket."""
     headers = {"Content-Type": "application/json", **headers}
     connection = http.client.HTTPConnection("localhost")
     connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -94,31 +107,31 @@ def local(folder: Path, method: str, path: str, body: Any = None, **headers: str
         connection.close()
 
 
-def test_a_reload_applies_changeable_settings_and_names_others(served: Served, folder: Path) -> None:
+def test_a_reload_applies_changeable_settings_and_names_others(served: ServedDaemon, folder: Path) -> None:
     now = int(time.time())
     served.events(node(1, now), job(1, now), job(2, now))
     before = served.get("/jobs/2.s")
     assert before["promised_start"] == before["planned_start"]
     generation = served.get("")["generation"]
     # A bad file changes nothing, though other lines of it are good.
-    configured(folder, limits="patience = 0.5", main="start_rate = 40", log='level = "loud"')
-    assert "log.level" in reload(served, "the settings stay unchanged")["why"]
+    write_settings(folder, limits="patience = 0.5", main="start_rate = 40", log='level = "loud"')
+    assert "log.level" in reload_settings(served, "the settings stay unchanged")["why"]
     served.events(job(3, now))
     assert served.get("/jobs/3.s")["promised_start"] == served.get("/jobs/3.s")["planned_start"]
     for more in (
         f'tls_certificate = "{folder}/none.pem"',
         f'[[webhooks]]\nurl = "https://x/"\nsecret_file = "{folder}/none"',
     ):
-        configured(folder, limits="patience = 0.5", main="start_rate = 40", server=more)
-        assert f"{folder}/none" in reload(served, "the settings stay unchanged")["why"]
-    configured(folder)
+        write_settings(folder, limits="patience = 0.5", main="start_rate = 40", server=more)
+        assert f"{folder}/none" in reload_settings(served, "the settings stay unchanged")["why"]
+    write_settings(folder)
     (folder / "tokens").chmod(0o644)
-    assert "chmod 0600" in reload(served, "the settings stay unchanged")["why"]
+    assert "chmod 0600" in reload_settings(served, "the settings stay unchanged")["why"]
 
-    path = configured(folder, limits="patience = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
+    path = write_settings(folder, limits="patience = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
     text = path.read_text().replace(SLACK, 'slack = 900\npolicy = "easy"')
     path.write_text(text.replace("port = 0", "port = 1"))
-    said = reload(served, "settings were read again")
+    said = reload_settings(served, "settings were read again")
     assert said["changed"] == ["auth.operators", "limits.user_rate", "clusters.main.slack 0 -> 15m"]
     assert said["need_a_restart"] == ["server.port", "clusters.main.policy"]
     assert served.get("")["generation"] > generation
@@ -132,7 +145,7 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: Served, f
     store.close()
 
 
-def test_database_tokens_are_valid_until_revoked(served: Served, folder: Path) -> None:
+def test_database_tokens_are_valid_until_revoked(served: ServedDaemon, folder: Path) -> None:
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
     token = store.add_token("portal", "reader", int(time.time()))
 
@@ -140,47 +153,47 @@ def test_database_tokens_are_valid_until_revoked(served: Served, folder: Path) -
         headers = {"Authorization": f"Bearer {token}"}
         return httpx2.get(f"{served.url}/v1/clusters", headers=headers, trust_env=False).status_code
 
-    _until(served.process, lambda: status() == 200)
+    _wait_until(served.process, lambda: status() == 200)
     store.revoke_token(store.tokens()[-1].id, int(time.time()))
-    _until(served.process, lambda: status() in (401, 429))
+    _wait_until(served.process, lambda: status() in (401, 429))
     store.close()
     assert token not in served.log.read_text()
 
 
-def test_on_the_socket_the_peers_user_is_known(served: Served, folder: Path) -> None:
-    status, found = local(folder, "POST", f"{MAIN}/pause", {"reason": "dinner"})
+def test_on_the_socket_the_peers_user_is_known(served: ServedDaemon, folder: Path) -> None:
+    status, found = request_over_socket(folder, "POST", f"{MAIN}/pause", {"reason": "dinner"})
     assert (status, found["paused"]) == (200, "dinner")
-    assert local(folder, "POST", f"{MAIN}/resume")[0] == 200
+    assert request_over_socket(folder, "POST", f"{MAIN}/resume")[0] == 200
     assert (folder / "socket").stat().st_mode & 0o777 == 0o666
     # A token goes before the peer's user.
-    assert local(folder, "GET", MAIN, Authorization="Bearer wrong")[0] in (401, 429)
+    assert request_over_socket(folder, "GET", MAIN, Authorization="Bearer wrong")[0] in (401, 429)
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
     acts = [(entry.act, entry.cluster) for entry in store.audit_entries() if entry.act in ("pause", "resume")]
     store.close()
     assert acts == [("resume", "main"), ("pause", "main")]
-    done = run("--config", str(configured(folder)))
+    done = run("--config", str(write_settings(folder)))
     assert (done.returncode, "another daemon does" in done.stderr) == (1, True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be others")
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_others_on_the_socket_are_users(served: Served, folder: Path) -> None:
+def test_others_on_the_socket_are_users(served: ServedDaemon, folder: Path) -> None:
     nobody = pwd.getpwnam("nobody")
 
-    def ask(path: str, *more: str) -> Any:
+    def request_as_other_user(path: str, *more: str) -> Any:
         asked = ["curl", "-s", "--unix-socket", str(folder / "socket"), f"http://localhost{path}", *more]
         done = subprocess.run(asked, capture_output=True, check=True, user=nobody.pw_uid, cwd="/")
         return json.loads(done.stdout)
 
-    assert ask(MAIN)["name"] == "main"
-    refused = ask(f"{MAIN}/resume", "-X", "POST")
+    assert request_as_other_user(MAIN)["name"] == "main"
+    refused = request_as_other_user(f"{MAIN}/resume", "-X", "POST")
     assert refused["status"] == 403
     assert refused["detail"].startswith("nobody has the role user")
     # A header does not change their identity.
-    assert ask(f"{MAIN}/resume", "-X", "POST", "-H", "X-Remote-User: root")["status"] == 403
+    assert request_as_other_user(f"{MAIN}/resume", "-X", "POST", "-H", "X-Remote-User: root")["status"] == 403
 
 
-def command(folder: Path, *words: str) -> tuple[int, str, str]:
+def run_command(folder: Path, *words: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "schedd.cli.main", *words],
         capture_output=True,
@@ -192,37 +205,39 @@ def command(folder: Path, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_root_pauses_and_resumes_from_the_shell_and_the_audit_says_so(served: Served, folder: Path) -> None:
-    assert command(folder, "pause", "main", "--reason", "the cooling failed") == (
+def test_root_pauses_and_resumes_from_the_shell_with_audit_entries(
+    served: ServedDaemon, folder: Path
+) -> None:
+    assert run_command(folder, "pause", "main", "--reason", "the cooling failed") == (
         *(0, "main: no jobs are started: the cooling failed\n", ""),
     )
     assert served.get("")["paused"] == "the cooling failed"
-    assert command(folder, "pause", "mian")[0] == 3
-    code, out, _ = command(folder, "resume", "--json")
+    assert run_command(folder, "pause", "mian")[0] == 3
+    code, out, _ = run_command(folder, "resume", "--json")
     assert (code, json.loads(out)["paused"]) == (0, "")
     assert served.get("")["paused"] == ""
     config = str(folder / "schedd.toml")
-    code, out, _ = command(folder, "audit", "--config", config)
+    code, out, _ = run_command(folder, "audit", "--config", config)
     assert code == 0
     me = pwd.getpwuid(os.geteuid()).pw_name
     assert re.search(
         rf"^\S+ \S+  {me} +resume +main\n\S+ \S+  {me} +pause +main  the cooling failed$", out, re.MULTILINE
     )
     assert (
-        json.loads(command(folder, "audit", "--config", config, "--most", "1", "--json")[1])[0]["act"]
+        json.loads(run_command(folder, "audit", "--config", config, "--most", "1", "--json")[1])[0]["act"]
         == "resume"
     )
 
 
-def connection(served: Served) -> socket.socket:
+def open_connection(served: ServedDaemon) -> socket.socket:
     address = served.url.removeprefix("http://").split(":")
     found = socket.create_connection((address[0], int(address[1])), WAIT)
     found.settimeout(WAIT)
     return found
 
 
-def everything(channel: socket.socket) -> bytes:
-    """All that comes until the other side closes."""
+def read_until_closed(channel: socket.socket) -> bytes:
+    """Read until the other side closes."""
     found = b""
     try:
         while more := channel.recv(1 << 16):
@@ -238,32 +253,32 @@ BEGUN = {"nothing": "", "a word": "GE", "half a header": GET, "half a body": POS
 
 
 @pytest.mark.parametrize("said", BEGUN.values(), ids=BEGUN)
-def test_unfinished_requests_are_disconnected(served: Served, said: str) -> None:
-    with connection(served) as channel:
+def test_unfinished_requests_are_disconnected(served: ServedDaemon, said: str) -> None:
+    with open_connection(served) as channel:
         channel.sendall(said.encode())
-        assert everything(channel).startswith(b"HTTP/1.1 408 ")
+        assert read_until_closed(channel).startswith(b"HTTP/1.1 408 ")
 
 
-def drip(channel: socket.socket, head: bytes, more: bytes, pause: float, most: int) -> None:
-    """Sends more and more, until the other side has enough. Raises OSError."""
+def send_slowly(channel: socket.socket, head: bytes, more: bytes, pause: float, most: int) -> None:
+    """Send bytes with pauses until the other side closes. Raises OSError."""
     channel.sendall(head)
     for _ in range(most):
         channel.sendall(more)
         time.sleep(pause)
 
 
-def test_slow_requests_are_disconnected(served: Served) -> None:
-    with connection(served) as channel, pytest.raises(OSError, match=r"reset|pipe"):
-        drip(channel, b"GET / HTTP/1.1\r\n", b"X: y\r\n", 0.05, 1_000)
+def test_slow_requests_are_disconnected(served: ServedDaemon) -> None:
+    with open_connection(served) as channel, pytest.raises(OSError, match=r"reset|pipe"):
+        send_slowly(channel, b"GET / HTTP/1.1\r\n", b"X: y\r\n", 0.05, 1_000)
 
 
-def test_endless_headers_are_refused(served: Served) -> None:
-    with connection(served) as channel, pytest.raises(OSError, match=r"reset|pipe"):
-        drip(channel, b"GET / HTTP/1.1\r\nX: ", b"y" * 10_000, 0.001, 400)
+def test_endless_headers_are_refused(served: ServedDaemon) -> None:
+    with open_connection(served) as channel, pytest.raises(OSError, match=r"reset|pipe"):
+        send_slowly(channel, b"GET / HTTP/1.1\r\nX: ", b"y" * 10_000, 0.001, 400)
     assert is_ready(served)
 
 
-def test_a_large_fast_body_is_accepted(served: Served) -> None:
+def test_a_large_fast_body_is_accepted(served: ServedDaemon) -> None:
     events = [job(number, 1_000) for number in range(1_000, 3_000)]
     taken = served.client.post(f"{MAIN}/events", json={"events": events})
     assert (taken.status_code, len(taken.request.content) > 300_000) == (200, True), taken.text
@@ -271,16 +286,16 @@ def test_a_large_fast_body_is_accepted(served: Served) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(st.binary(max_size=200) | st.text(max_size=60).map(lambda path: f"GET /{path} HTTP/1.1".encode()))
-def test_any_bytes_on_the_wire_are_survived(served: Served, said: bytes) -> None:
-    with connection(served) as channel:
+def test_daemon_survives_any_bytes_on_the_wire(served: ServedDaemon, said: bytes) -> None:
+    with open_connection(served) as channel:
         channel.sendall(said + b"\r\n\r\n")
         channel.shutdown(socket.SHUT_WR)
-        found = everything(channel)
+        found = read_until_closed(channel)
     assert not found or re.match(rb"HTTP/1\.1 [234]\d\d ", found), found
     assert served.process.poll() is None
 
 
-def test_a_connection_serves_many_requests(served: Served) -> None:
+def test_a_connection_serves_many_requests(served: ServedDaemon) -> None:
     with httpx2.Client(trust_env=False) as client:
         for _ in range(4):
             answer = client.get(f"{served.url}/healthz")
@@ -288,45 +303,45 @@ def test_a_connection_serves_many_requests(served: Served) -> None:
             time.sleep(0.3)
 
 
-def test_clients_that_read_no_response_are_disconnected(served: Served) -> None:
+def test_clients_that_read_no_response_are_disconnected(served: ServedDaemon) -> None:
     now = int(time.time())
     served.events(*(job(i, now) for i in range(100, 400)))
     head = f"GET {MAIN}/jobs?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
-    with connection(served) as channel:
+    with open_connection(served) as channel:
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        asking = threading.Thread(target=_insist, args=(channel, head.encode() * 30), daemon=True)
+        asking = threading.Thread(target=_send_until_blocked, args=(channel, head.encode() * 30), daemon=True)
         asking.start()
         port = channel.getsockname()[1]
-        _until(served.process, lambda: not _established(port))
+        _wait_until(served.process, lambda: not _established(port))
     assert is_ready(served)
 
 
-def test_connections_per_address_are_limited(served: Served, folder: Path) -> None:
-    configured(folder, limits="patience = 30\nconnections_per_address = 20", auth='operators = ["bob"]')
-    reload(served, "settings were read again")
+def test_connections_per_address_are_limited(served: ServedDaemon, folder: Path) -> None:
+    write_settings(folder, limits="patience = 30\nconnections_per_address = 20", auth='operators = ["bob"]')
+    reload_settings(served, "settings were read again")
     poll = (
         f"GET {MAIN}/decisions?after=~&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     )
     with contextlib.ExitStack() as open_ones:
         for _ in range(20):
-            open_ones.enter_context(connection(served)).sendall(poll.encode())
-        _until(served.process, lambda: refused(served))
-        assert local(folder, "GET", "/readyz")[0] == 200  # others are served
-    configured(folder, limits="patience = 0.5", auth='operators = ["bob"]')
-    _until(served.process, lambda: is_ready(served))
-    reload(served, "settings were read again")
+            open_ones.enter_context(open_connection(served)).sendall(poll.encode())
+        _wait_until(served.process, lambda: is_refused(served))
+        assert request_over_socket(folder, "GET", "/readyz")[0] == 200  # others are served
+    write_settings(folder, limits="patience = 0.5", auth='operators = ["bob"]')
+    _wait_until(served.process, lambda: is_ready(served))
+    reload_settings(served, "settings were read again")
 
 
-def refused(served: Served) -> bool:
-    """Whether one more connection is."""
-    with connection(served) as last:
+def is_refused(served: ServedDaemon) -> bool:
+    """Return whether one more connection is refused."""
+    with open_connection(served) as last:
         last.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        return everything(last).startswith(b"HTTP/1.1 503 ")
+        return read_until_closed(last).startswith(b"HTTP/1.1 503 ")
 
 
-def test_silent_strangers_do_not_shut_the_adapter_out(served: Served, folder: Path) -> None:
-    configured(folder, limits="patience = 30\nconnections = 40\nconnections_per_address = 10")
-    reload(served, "settings were read again")
+def test_idle_connections_of_strangers_do_not_block_the_adapter(served: ServedDaemon, folder: Path) -> None:
+    write_settings(folder, limits="patience = 30\nconnections = 40\nconnections_per_address = 10")
+    reload_settings(served, "settings were read again")
     port = int(served.url.rsplit(":", 1)[1])
     with contextlib.ExitStack() as open_ones:
         for number in range(60):
@@ -337,13 +352,13 @@ def test_silent_strangers_do_not_shut_the_adapter_out(served: Served, folder: Pa
             with httpx2.Client(base_url=served.url, trust_env=False, timeout=WAIT) as adapter:
                 headers = {"Authorization": f"Bearer {TOKEN}"}
                 assert adapter.post(f"{MAIN}/events", json={"events": []}, headers=headers).status_code == 200
-        assert local(folder, "GET", "/readyz")[0] == 200
-    configured(folder, limits="patience = 0.5", auth='operators = ["bob"]')
-    _until(served.process, lambda: is_ready(served))
-    reload(served, "settings were read again")
+        assert request_over_socket(folder, "GET", "/readyz")[0] == 200
+    write_settings(folder, limits="patience = 0.5", auth='operators = ["bob"]')
+    _wait_until(served.process, lambda: is_ready(served))
+    reload_settings(served, "settings were read again")
 
 
-def test_every_change_is_audited_with_its_author(served: Served, folder: Path) -> None:
+def test_every_change_is_audited_with_its_author(served: ServedDaemon, folder: Path) -> None:
     now = int(time.time())
     served.events(node(1, now))
     soon = {"start": now + 1_000, "end": now + 2_000}
@@ -429,12 +444,12 @@ def test_every_change_is_audited_with_its_author(served: Served, folder: Path) -
         assert store.audit_entries() == before
 
 
-def _insist(channel: socket.socket, said: bytes) -> None:
+def _send_until_blocked(channel: socket.socket, said: bytes) -> None:
     with contextlib.suppress(OSError):
         channel.sendall(said)
 
 
 def _established(port: int) -> bool:
-    """Whether the daemon's end of the connection from this port is open, from the kernel's table."""
+    """Return whether the kernel's table has an open connection from this port to the daemon."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return any(f":{port:04X}" in line.split()[2] and line.split()[3] == "01" for line in lines)

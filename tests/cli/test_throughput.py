@@ -1,4 +1,4 @@
-"""``schedd throughput``: a command is run with more and more units until its rate is steady."""
+"""``schedd throughput``: runs a command with growing units until its rate is steady."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ def test_measuring_stops_at_a_steady_rate() -> None:
     assert asked[1] == ["run", "-n", "5"]
 
 
-def test_it_goes_on_while_the_rate_changes() -> None:
+def test_measuring_continues_while_the_rate_changes() -> None:
     def took(command: Sequence[str]) -> float:
         return float(int(command[0]) * int(command[0]))
 

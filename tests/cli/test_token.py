@@ -22,11 +22,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def store(config: Path) -> Store:
+def open_store(config: Path) -> Store:
     return Store.open(f"sqlite:///{config.parent}/s.sqlite")
 
 
-def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
+def test_created_token_is_shown_once_and_revoked_by_name(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["token", "create", "portal", "--role", "reader", "--days", "30"]) == 0
@@ -34,7 +34,7 @@ def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
     token = made.out.strip()
     assert re.fullmatch(r"[\w-]{43}", token)  # 256 bits in base64
     assert re.match(r"token 1 of portal, role reader: counts within 2 seconds, until \d{4}-", made.err)
-    kept = store(config)
+    kept = open_store(config)
     tokens = Tokens(())
     tokens.set_stored(kept.tokens())
     found = tokens.bearer(token)
@@ -67,9 +67,7 @@ def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
     kept.close()
 
 
-def test_a_number_means_a_place_in_the_list_and_no_name(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_number_selects_a_token_by_its_position(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("2", "other"):
         assert main(["token", "create", name, "--role", "reader"]) == 0
     capsys.readouterr()
@@ -77,7 +75,7 @@ def test_a_number_means_a_place_in_the_list_and_no_name(
     assert capsys.readouterr().out == "revoked token 2 of other, role reader\n"
 
 
-def test_a_token_for_a_single_cluster_is_valid_only_there(
+def test_token_for_a_single_cluster_is_valid_only_there(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text(config.read_text() + "[clusters.a]\n[clusters.b]\n[clusters.c]\n")
@@ -85,7 +83,7 @@ def test_a_token_for_a_single_cluster_is_valid_only_there(
     assert main(["token", "create", "theo", "--role", "operator", *scope]) == 0
     made = capsys.readouterr()
     assert made.err.startswith("token 1 of theo, role operator on a, b: counts within")
-    kept = store(config)
+    kept = open_store(config)
     tokens = Tokens(())
     tokens.set_stored(kept.tokens())
     found = tokens.bearer(made.out.strip())
@@ -117,7 +115,7 @@ def test_invalid_tokens_are_refused(
     assert not (config.parent / "s.sqlite").exists()
 
 
-def test_settings_and_databases_that_cannot_be_used_are_named(
+def test_unusable_settings_and_databases_are_named(
     config: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["token", "list", "--config", str(tmp_path / "none.toml")]) == 2
@@ -131,7 +129,7 @@ def test_settings_and_databases_that_cannot_be_used_are_named(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_a_database_that_root_makes_belongs_to_the_directorys_owner(config: Path) -> None:
+def test_database_created_by_root_belongs_to_the_directorys_owner(config: Path) -> None:
     os.chown(config.parent, 12_345, 12_345)
     assert main(["token", "create", "portal", "--role", "reader"]) == 0
     owners = {path.stat().st_uid for path in config.parent.glob("s.sqlite*")}

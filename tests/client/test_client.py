@@ -16,7 +16,7 @@ from schedd.service.warmup import warm_up
 from schedd.store.records import PlanMetricsSample
 from schedd.wire import JobDeleted
 from tests.api.conftest import token, tokens
-from tests.api.serving import WAIT, serving
+from tests.api.served_app import WAIT, serving
 from tests.service.planner_harness import StillClock, T, event_id, job, node
 
 
@@ -50,7 +50,7 @@ def test_the_types_match_the_description() -> None:
     assert all(is_typeddict(getattr(answers, name)) for name in answers.__all__)
 
 
-def test_questions_are_answered(client: Client) -> None:
+def test_what_if_is_answered(client: Client) -> None:
     assert client.cluster()["name"] == "main"
     assert [one["name"] for one in client.clusters()] == ["main"]
     third = client.job("3")
@@ -78,7 +78,7 @@ def test_questions_are_answered(client: Client) -> None:
     assert {one["criterion"]: one["unit"] for one in client.evaluation()["criteria"]}["wait"] == "s"
 
 
-def test_the_evaluation_history_is_read_page_by_page(client: Client, clusters: Clusters) -> None:
+def test_evaluation_history_is_read_across_pages(client: Client, clusters: Clusters) -> None:
     for time in range(T, T + 1_600):
         clusters.metrics_logs["main"].record_metrics(PlanMetricsSample(time, 1, 0, {}))
     found = [one["time"] for one in client.evaluations(since=0)]
@@ -89,13 +89,13 @@ def test_the_evaluation_history_is_read_page_by_page(client: Client, clusters: C
     assert list(client.searches()) == []
 
 
-def test_lists_go_on_from_page_to_page(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_read_across_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedd.client.read_client._PAGE", 2)
     assert [one["id"] for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
     assert client.job_columns(["id"]) == {"id": [f"{i}.srv" for i in range(1, 6)]}
 
 
-def test_the_plan_is_followed(client: Client, clusters: Clusters) -> None:
+def test_plan_changes_are_followed(client: Client, clusters: Clusters) -> None:
     events = client.follow(job="3.srv")
     first, kind, _ = next(events)
     assert (kind, bool(first)) == ("reset", True)
@@ -121,7 +121,7 @@ def test_errors_have_kind_and_location(client: Client) -> None:
     assert refused.value.places[0].startswith("body.request: nodes=1:ppn=q")
 
 
-def test_a_connection_that_the_daemon_closed_is_opened_again(client: Client) -> None:
+def test_closed_connection_is_reopened(client: Client) -> None:
     client.cluster()
     connection = client._http._http
     assert connection.sock is not None
@@ -129,7 +129,7 @@ def test_a_connection_that_the_daemon_closed_is_opened_again(client: Client) -> 
     assert client.job("1")["id"] == "1.srv"
 
 
-def test_nobody_there_and_no_place_at_all() -> None:
+def test_unreachable_daemon_and_invalid_endpoint_are_reported() -> None:
     with pytest.raises(Unreachable, match=r"no daemon answers at http://127\.0\.0\.1:9"):
         Client(Endpoint("http://127.0.0.1:9")).clusters()
     for url in ("", "ftp://x", "unix:relative", "http://", "http://x:port"):

@@ -1,4 +1,4 @@
-"""Where this machine's Chromium is. Run as a script: installs one where that is possible, else says how."""
+"""Path of Chromium. Run as a script, it installs one if possible, else prints how to."""
 
 import os
 import shutil

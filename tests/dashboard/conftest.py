@@ -48,68 +48,68 @@ def tokens() -> Tokens:
 
 
 @dataclass
-class Site:
-    """The daemon that the browser talks to, and what a test sends to it."""
+class DashboardSite:
+    """The daemon behind the dashboard, with requests and events of a test."""
 
     url: str
     app: FastAPI
     clock: StillClock
-    opened: list["Look"] = field(default_factory=list)
+    opened: list["UserWindow"] = field(default_factory=list)
 
     @property
     def loop(self) -> PlanLoop:
         clusters: Clusters = self.app.state.clusters
         return clusters["main"]
 
-    def happen(self, *events: Event) -> None:
-        """Let the planner handle these."""
+    def submit(self, *events: Event) -> None:
+        """Submit events to the planner."""
         self.loop.submit(events).result(30)
 
-    def ask(self, path: str, role: str = "admin", **options: Any) -> Any:
-        """The API's answer, as a client with a token of this role gets it."""
+    def get_json(self, path: str, role: str = "admin", **options: Any) -> Any:
+        """Return the API's response to a client with this role."""
         headers = {"Authorization": f"Bearer {token(role)}"}
         answer = httpx2.get(f"{self.url}/v1/clusters/main{path}", headers=headers, **options)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def put(self, path: str, question: Any, role: str = "admin") -> Any:
-        """The API's answer to a question that is posted."""
+    def post_json(self, path: str, question: Any, role: str = "admin") -> Any:
+        """Post a body and return the API's response."""
         headers = {"Authorization": f"Bearer {token(role)}"}
         answer = httpx2.post(f"{self.url}/v1/clusters/main{path}", headers=headers, json=question)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
 
-class Look:
-    """A browser window of one user, with the errors in it."""
+class UserWindow:
+    """A browser window of one user; collects the errors in it."""
 
-    def __init__(self, site: Site, context: BrowserContext) -> None:
+    def __init__(self, site: DashboardSite, context: BrowserContext) -> None:
         self.site = site
         self.context = context
         self.page: Page = context.new_page()
         self.page.set_default_timeout(WAIT_MS)
         self.wrong: list[str] = []
-        self.page.on("console", self._said)
+        self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.on("request", self._asked)
+        self.page.on("request", self._note_request)
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
             self.wrong.append(f"console: {message.text}")
 
-    def _asked(self, request: Request) -> None:
+    def _note_request(self, request: Request) -> None:
         if not request.url.startswith((self.site.url, "data:", "blob:", "about:")):
             self.wrong.append(f"asked {request.url}")
 
     def log_in(self, role: str) -> None:
-        """As the form does it, which has tests of its own."""
+        """Log in with a token, as the login form does."""
         answer = httpx2.post(f"{self.site.url}/dashboard/login", data={"token": token(role)})
         session = answer.cookies["schedd_session"]
         self.context.add_cookies(
             [{"name": "schedd_session", "value": session, "url": f"{self.site.url}/dashboard"}]
         )
 
-    def go(self, path: str) -> Page:
+    def open_page(self, path: str) -> Page:
         self.page.goto(f"{self.site.url}/dashboard/main/{path}")
         return self.page
 
@@ -147,8 +147,8 @@ def server() -> Iterator[tuple[str, FastAPI]]:
 
 
 @pytest.fixture
-def site(server: tuple[str, FastAPI], request: pytest.FixtureRequest) -> Iterator[Site]:
-    """A cluster of two nodes up and one down; five jobs of two users, of which two can run at once.
+def site(server: tuple[str, FastAPI], request: pytest.FixtureRequest) -> Iterator[DashboardSite]:
+    """A cluster of two nodes up and one down; five jobs of two users; two of them can run at once.
 
     Its parameter, where a test gives one, is the cluster's settings.
     """
@@ -158,28 +158,28 @@ def site(server: tuple[str, FastAPI], request: pytest.FixtureRequest) -> Iterato
     clusters.start(warm=False)
     app.state.clusters = clusters
     app.state.callers = Callers(tokens(), AuthSettings(others="none"))
-    found = Site(url, app, clock)
-    found.happen(
+    found = DashboardSite(url, app, clock)
+    found.submit(
         node("n1"),
         node("n2"),
         node("n3", state="down"),
         *(job(f"{i}.server", user="ann" if i % 2 else "bob", mem="2gb") for i in range(1, 6)),
     )
     yield found
-    for look in found.opened:
-        look.context.close()
+    for window in found.opened:
+        window.context.close()
     clusters.stop()
-    for look in found.opened:
-        assert look.wrong == []
+    for window in found.opened:
+        assert window.wrong == []
 
 
 @pytest.fixture
-def look(browser: Browser, site: Site) -> Callable[..., Look]:
-    """Opens windows: ``look("user")`` is logged in with a token of that role."""
+def open_window(browser: Browser, site: DashboardSite) -> Callable[..., UserWindow]:
+    """Opens windows: ``open_window("user")`` is logged in with a token of that role."""
 
-    def opened(role: str | None = None, **options: Any) -> Look:
+    def opened(role: str | None = None, **options: Any) -> UserWindow:
         context = browser.new_context(timezone_id="Europe/Prague", **options)
-        found = Look(site, context)
+        found = UserWindow(site, context)
         site.opened.append(found)
         if role is not None:
             found.log_in(role)
@@ -188,4 +188,4 @@ def look(browser: Browser, site: Site) -> Callable[..., Look]:
     return opened
 
 
-__all__ = ["Look", "Site", "T", "token"]
+__all__ = ["DashboardSite", "T", "UserWindow", "token"]

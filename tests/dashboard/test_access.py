@@ -1,4 +1,4 @@
-"""Who may see and do what, and what a page lets nobody do."""
+"""Permissions on pages, logins and sessions, and protection against forged requests."""
 
 import contextlib
 import json
@@ -11,14 +11,14 @@ from playwright.sync_api import expect
 
 from schedd.dashboard.sessions import Sessions
 from schedd.wire import JobStarted, ShareFacts
-from tests.dashboard.conftest import Look, Site, token
+from tests.dashboard.conftest import DashboardSite, UserWindow, token
 from tests.service.planner_harness import T, event_id
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 
 
-def test_a_stranger_is_led_to_the_login_and_on_from_there(look: Open, site: Site) -> None:
-    page = look().go("queue?user=bob")
+def test_login_returns_to_the_requested_page(open_window: Open, site: DashboardSite) -> None:
+    page = open_window().open_page("queue?user=bob")
     expect(page).to_have_url(re.compile("/dashboard/login"))
     page.get_by_label("Token").fill(token("reader"))
     page.get_by_role("button", name="Log in").click()
@@ -26,9 +26,9 @@ def test_a_stranger_is_led_to_the_login_and_on_from_there(look: Open, site: Site
     expect(page.locator("#list tbody tr")).to_have_count(2)
 
 
-def test_a_wrong_token_is_refused_with_a_message(look: Open, site: Site) -> None:
-    window = look()
-    page = window.go("plan")
+def test_a_wrong_token_is_refused_with_a_message(open_window: Open, site: DashboardSite) -> None:
+    window = open_window()
+    page = window.open_page("plan")
     page.get_by_label("Token").fill("not-a-token-of-anybody")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("alert")).to_have_text("This token is not known here.")
@@ -36,30 +36,32 @@ def test_a_wrong_token_is_refused_with_a_message(look: Open, site: Site) -> None
     window.wrong.clear()  # browsers complain of the status
 
 
-def test_jobs_of_other_users_are_anonymous(look: Open, site: Site) -> None:
-    window = look("user")
-    page = window.go("queue")
+def test_jobs_of_other_users_are_anonymous(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("user")
+    page = window.open_page("queue")
     expect(page.locator("#list tbody td:first-child")).to_have_text(["1.server", "3.server", "5.server"])
-    page = window.go("plan")
+    page = window.open_page("plan")
     page.wait_for_selector("#plan[data-ready]")
     columns = page.evaluate("fetch('plan.json').then((answer) => answer.text())")
     assert "4.server" not in columns
     assert "bob" not in columns
     assert json.loads(columns)["jobs"]["id"].count(None) == 2
-    page = window.go("jobs/4.server")
+    page = window.open_page("jobs/4.server")
     expect(page.get_by_role("heading")).to_have_text("No such job")
-    page = window.go("nodes")
+    page = window.open_page("nodes")
     assert "4.server" not in page.content()
     assert "2.server" not in page.content()
     window.wrong = [one for one in window.wrong if "404" not in one]
 
 
 @pytest.mark.parametrize("role", ["user", "reader"])
-def test_admin_s_page_and_acts_are_not_for_others(look: Open, site: Site, role: str) -> None:
-    window = look(role)
-    page = window.go("queue")
+def test_admin_page_and_actions_are_denied_to_other_roles(
+    open_window: Open, site: DashboardSite, role: str
+) -> None:
+    window = open_window(role)
+    page = window.open_page("queue")
     expect(page.get_by_role("navigation").get_by_role("link", name="Admin")).to_have_count(0)
-    page = window.go("admin")
+    page = window.open_page("admin")
     expect(page.locator("main")).to_contain_text(
         f"{'ann' if role == 'user' else f'our-{role}'} has the role {role}"
     )
@@ -68,43 +70,43 @@ def test_admin_s_page_and_acts_are_not_for_others(look: Open, site: Site, role: 
         f"{site.url}/dashboard/main/admin/pause", form={"csrf": csrf or "", "reason": "because"}
     )
     assert answer.status == 403
-    assert site.ask("")["paused"] == ""
+    assert site.get_json("")["paused"] == ""
     window.wrong = [one for one in window.wrong if "403" not in one]
 
 
-def test_an_operator_pauses_and_resumes(look: Open, site: Site) -> None:
-    page = look("operator").go("admin")
+def test_an_operator_pauses_and_resumes(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("operator").open_page("admin")
     page.get_by_label("Reason to pause").fill("the storage is being repaired")
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("main").get_by_role("status")).to_have_class("alert warn")
     expect(page.locator("#alerts")).to_contain_text(
         "Dispatch is paused: the storage is being repaired. Planning"
     )
-    assert site.ask("")["paused"] == "the storage is being repaired"
+    assert site.get_json("")["paused"] == "the storage is being repaired"
     expect(page.locator("#alerts")).to_contain_text("the storage is being repaired")
     page.get_by_role("button", name="Resume dispatch").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    assert site.ask("")["paused"] == ""
+    assert site.get_json("")["paused"] == ""
 
 
-def test_after_a_start_by_another_scheduler_an_operator_resumes(look: Open, site: Site) -> None:
+def test_operator_resumes_after_a_start_by_another_scheduler(open_window: Open, site: DashboardSite) -> None:
     for number in (3, 4, 5):
         job_id = f"{number}.server"
-        site.happen(JobStarted(id=event_id(), time=T, job_id=job_id, shares=(ShareFacts("n1", 1),)))
-    page = look("operator").go("admin")
+        site.submit(JobStarted(id=event_id(), time=T, job_id=job_id, shares=(ShareFacts("n1", 1),)))
+    page = open_window("operator").open_page("admin")
     words = "since job 5.server was started by somebody else, as 2 others were within 0 s before"
     expect(page.locator("main")).to_contain_text(f"Stopped until somebody resumes, {words}.")
     expect(page.locator("#alerts")).to_contain_text(words)
     page.get_by_role("button", name="Resume dispatch").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    assert site.ask("")["halted"] == ""
+    assert site.get_json("")["halted"] == ""
 
 
-def test_an_operator_starts_a_search_and_sees_its_result(look: Open, site: Site) -> None:
-    page = look("operator").go("admin")
+def test_an_operator_starts_a_search_and_sees_its_result(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("operator").open_page("admin")
     page.get_by_role("button", name="Optimise now").click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("The search")
-    (run,) = site.ask("/searches")["searches"]
+    (run,) = site.get_json("/searches")["searches"]
     page.get_by_role("navigation").get_by_role("link", name="Plan metrics").click()
     row = page.locator("#searches tbody tr")
     expect(row).to_have_count(1)
@@ -112,9 +114,9 @@ def test_an_operator_starts_a_search_and_sees_its_result(look: Open, site: Site)
     assert row.locator("td.num").all_inner_texts()[:2] == [str(run["jobs"]), str(run["taken"])]
 
 
-def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> None:
-    window = look("operator")
-    page = window.go("admin")
+def test_operator_reserves_nodes_and_lifts_the_reservation(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("operator")
+    page = window.open_page("admin")
     page.get_by_text("Reserve nodes").click()
     page.get_by_role("textbox", name="Name").fill("repair")
     page.get_by_label("Nodes or properties").fill("n1, n9")
@@ -126,19 +128,19 @@ def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> No
     expect(page.get_by_role("textbox", name="Name")).to_have_value("repair")
     page.get_by_label("Nodes or properties").fill("n1")
     body = {"nodes": ["n1"], "start": T + 40, "reason": "x"}
-    wanted = site.put("/reservations/repair/preview", body)
+    wanted = site.post_json("/reservations/repair/preview", body)
     page.get_by_label("From", exact=True).fill("2023-11-14T23:14")
     page.get_by_label("Until", exact=True).fill("")
     page.get_by_role("button", name="Preview").click()
     expect(page.locator("#foreseen")).to_contain_text(f"{wanted['moves']} waiting jobs would start")
     expect(page.locator("#foreseen")).to_contain_text(f"{wanted['broken']} promises would be put at risk")
     assert wanted["moves"]
-    assert site.ask("/reservations")["reservations"] == []
+    assert site.get_json("/reservations")["reservations"] == []
     page.get_by_label("From", exact=True).fill("2023-11-15T12:00")
     page.get_by_label("Until", exact=True).fill("2023-11-15T18:00")
     page.get_by_role("button", name="Reserve").click()
     expect(page.locator("#reservations")).to_contain_text("new memory")
-    (made,) = site.ask("/reservations")["reservations"]
+    (made,) = site.get_json("/reservations")["reservations"]
     noon_in_prague = 1_700_046_000
     assert (made["name"], made["nodes"], made["reason"]) == ("repair", ["n1"], "new memory")
     assert (made["start"], made["end"]) == (noon_in_prague, noon_in_prague + 6 * 3600)
@@ -146,15 +148,15 @@ def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> No
     assert [one["nodes"] for one in columns["reservations"]] == [[0]]
     page.get_by_role("button", name="Remove repair").click()
     expect(page.locator("#reservations")).to_contain_text("No reservations")
-    assert site.ask("/reservations")["reservations"] == []
+    assert site.get_json("/reservations")["reservations"] == []
     window.wrong = [one for one in window.wrong if "422" not in one]
 
 
-def visitor(site: Site) -> httpx2.Client:
+def visitor(site: DashboardSite) -> httpx2.Client:
     return httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"})
 
 
-def logged_in(site: Site, role: str = "operator") -> tuple[httpx2.Client, str]:
+def logged_in(site: DashboardSite, role: str = "operator") -> tuple[httpx2.Client, str]:
     client = visitor(site)
     answer = client.post("/login", data={"token": token(role)})
     assert answer.status_code == 303
@@ -163,7 +165,7 @@ def logged_in(site: Site, role: str = "operator") -> tuple[httpx2.Client, str]:
     return client, csrf[1]
 
 
-def test_cross_site_forms_and_forms_without_csrf_token_are_refused(site: Site) -> None:
+def test_cross_site_forms_and_forms_without_csrf_token_are_refused(site: DashboardSite) -> None:
     client, csrf = logged_in(site)
     with contextlib.closing(client):
         form = {"csrf": csrf, "reason": "x"}
@@ -171,16 +173,16 @@ def test_cross_site_forms_and_forms_without_csrf_token_are_refused(site: Site) -
             ({"reason": "x"}, {}),
             ({**form, "csrf": csrf[:-1]}, {}),
             (form, {"Origin": "http://evil.example"}),
-            (form, {"Sec-Fetch-Site": "cross-site"}),
-            (form, {"Sec-Fetch-Site": "same-site"}),
+            (form, {"Sec-Fetch-DashboardSite": "cross-site"}),
+            (form, {"Sec-Fetch-DashboardSite": "same-site"}),
         ):
             assert client.post("/main/admin/pause", data=data, headers=headers).status_code == 403
-        assert site.ask("")["paused"] == ""
+        assert site.get_json("")["paused"] == ""
         assert client.post("/main/admin/pause", data=form).status_code == 303
-        assert site.ask("")["paused"] == "x"
+        assert site.get_json("")["paused"] == "x"
 
 
-def test_the_cookie_and_the_headers_are_strict(site: Site) -> None:
+def test_the_cookie_and_the_headers_are_strict(site: DashboardSite) -> None:
     answer = httpx2.post(f"{site.url}/dashboard/login", data={"token": token("reader")})
     cookie = answer.headers["set-cookie"]
     assert {"HttpOnly", "SameSite=strict", "Path=/dashboard"} <= {part.strip() for part in cookie.split(";")}
@@ -192,7 +194,7 @@ def test_the_cookie_and_the_headers_are_strict(site: Site) -> None:
     assert page.headers["cache-control"] == "no-store"
 
 
-def test_a_session_ends_with_its_logout_and_with_its_token(site: Site) -> None:
+def test_a_session_ends_with_its_logout_and_with_its_token(site: DashboardSite) -> None:
     client, csrf = logged_in(site)
     with contextlib.closing(client):
         kept = dict(client.cookies)
@@ -206,7 +208,7 @@ def test_a_session_ends_with_its_logout_and_with_its_token(site: Site) -> None:
         assert client.get("/main/plan").status_code == 303
 
 
-def test_a_login_link_works_once(site: Site) -> None:
+def test_a_login_link_works_once(site: DashboardSite) -> None:
     sessions: Sessions = site.app.state.sessions
     _, digest = "", next(iter(site.app.state.callers.tokens._configured))
     sessions.admit("the-key", digest)
@@ -219,7 +221,7 @@ def test_a_login_link_works_once(site: Site) -> None:
 
 
 @pytest.mark.parametrize("following", ["//evil.example/", "https://evil.example/", "/\\evil.example", ""])
-def test_a_login_leads_to_no_other_site(site: Site, following: str) -> None:
+def test_login_redirects_only_within_the_site(site: DashboardSite, following: str) -> None:
     answer = httpx2.post(f"{site.url}/dashboard/login", data={"token": token("reader"), "next": following})
     assert answer.headers["location"].startswith("/dashboard/")
 

@@ -1,4 +1,4 @@
-"""Alternative plans on their page, in a real browser: sought, pictured, looked at, put in force."""
+"""The page of alternative plans in a real browser: search, charts, comparison, application."""
 
 import re
 from collections.abc import Callable
@@ -9,41 +9,43 @@ import pytest
 from playwright.sync_api import expect
 
 from schedd.engine import EngineSettings
-from tests.dashboard.conftest import Look, Site, token
+from tests.dashboard.conftest import DashboardSite, UserWindow, token
 from tests.service.planner_harness import job, node
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 POWER = {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}}
 SITE = EngineSettings(
     slack=10**6, search_every=0, end_allowance=0, site={"power": POWER, "prices": [{"core_hour": 1}]}
 )
 
 
-def fill(site: Site) -> None:
-    """Behind the jobs of the fixture, and a long one, wait short ones."""
-    site.happen(node("n2", properties=("thrifty",)))
-    site.happen(job("20.server", nodes="2:ppn=4", walltime="36000"))
-    site.happen(*(job(f"{i}.server", walltime=f"{(i - 20) * 600}") for i in range(24, 30)))
+def submit_more_jobs(site: DashboardSite) -> None:
+    """Submit a long job and short ones after the jobs of the fixture."""
+    site.submit(node("n2", properties=("thrifty",)))
+    site.submit(job("20.server", nodes="2:ppn=4", walltime="36000"))
+    site.submit(*(job(f"{i}.server", walltime=f"{(i - 20) * 600}") for i in range(24, 30)))
 
 
-def starts(site: Site) -> dict[str, int]:
-    return {one["id"]: one["planned_start"] for one in site.ask("/jobs?state=planned")["jobs"]}
+def planned_starts(site: DashboardSite) -> dict[str, int]:
+    return {one["id"]: one["planned_start"] for one in site.get_json("/jobs?state=planned")["jobs"]}
 
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
-def test_an_operator_searches_plans_and_applies_an_alternative(look: Open, site: Site) -> None:
-    fill(site)
-    before = starts(site)
-    window = look("operator")
-    page = window.go("alternatives")
+def test_an_operator_searches_plans_and_applies_an_alternative(
+    open_window: Open, site: DashboardSite
+) -> None:
+    submit_more_jobs(site)
+    before = planned_starts(site)
+    window = open_window("operator")
+    page = window.open_page("alternatives")
     expect(page.locator("main")).to_contain_text("No search since the daemon started")
     page.get_by_label("Search time, s").fill("1.5")
     page.locator("#search-form").get_by_label("wait", exact=True).fill("1")
     page.locator("#search-form").get_by_label("energy", exact=True).fill("1")
     page.get_by_role("button", name="Search", exact=True).click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("Search finished")
-    assert starts(site) == before
-    found = site.ask("/alternatives")["set"]
+    assert planned_starts(site) == before
+    found = site.get_json("/alternatives")["set"]
     assert found["weights"] == {"wait": 1, "energy": 1}
     expect(page.locator("#plans tbody tr")).to_have_count(len(found["plans"]) + 1)
     expect(page.locator(".front circle")).to_have_count(len(found["plans"]))
@@ -60,19 +62,19 @@ def test_an_operator_searches_plans_and_applies_an_alternative(look: Open, site:
     expect(page.locator("#moves tbody tr")).to_have_count(len(best["moves"]))
     page.get_by_role("button", name="Apply plan 1").click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("The plan is in force")
-    after = starts(site)
+    after = planned_starts(site)
     assert {one["job"]: one["after"] for one in best["moves"]} == {
         one["job"]: after[one["job"]] for one in best["moves"]
     }
 
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
-def test_outdated_plans_and_invalid_weights_are_refused(look: Open, site: Site) -> None:
-    fill(site)
-    site.put("/alternatives", {"evaluations": 40, "seconds": 20})
-    window = look("operator")
-    page = window.go("alternatives?plan=1")
-    site.happen(*(job(f"{i}.server", walltime="60000") for i in range(40, 60)))
+def test_outdated_plans_and_invalid_weights_are_refused(open_window: Open, site: DashboardSite) -> None:
+    submit_more_jobs(site)
+    site.post_json("/alternatives", {"evaluations": 40, "seconds": 20})
+    window = open_window("operator")
+    page = window.open_page("alternatives?plan=1")
+    site.submit(*(job(f"{i}.server", walltime="60000") for i in range(40, 60)))
     page.get_by_role("button", name="Apply plan 1").click()
     expect(page.get_by_role("alert")).to_contain_text("of the jobs have come, gone or moved")
     form = {"seconds": "1", "w_wait": "0"}
@@ -87,15 +89,15 @@ def test_outdated_plans_and_invalid_weights_are_refused(look: Open, site: Site) 
     window.wrong.clear()  # the browser names answers that are not 200
 
 
-def _post(site: Site, act: str, form: dict[str, str], cookies: dict[str, str]) -> Any:
+def _post(site: DashboardSite, act: str, form: dict[str, str], cookies: dict[str, str]) -> Any:
     url = f"{site.url}/dashboard/main/alternatives/{act}"
     headers = {"Origin": site.url, "Accept": "text/html"}
     return httpx2.post(url, data=form, cookies=cookies, headers=headers, timeout=30)
 
 
-def test_the_page_is_for_operators(look: Open, site: Site) -> None:
-    window = look("user")
-    page = window.go("plan")
+def test_the_page_is_for_operators(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("user")
+    page = window.open_page("plan")
     expect(page.get_by_role("link", name="Alternatives")).to_have_count(0)
     cookies = {one["name"]: one["value"] for one in window.context.cookies()}
     answer = httpx2.get(f"{site.url}/dashboard/main/alternatives", cookies=cookies)

@@ -1,4 +1,4 @@
-"""Whoever has no mouse: every page is walked with Tab, and what can be done is done with keys alone."""
+"""Keyboard access: every page can be traversed with Tab, and every action works by keys."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,11 +9,11 @@ from playwright.sync_api import Page, expect
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.wire import JobDeleted
-from tests.dashboard.conftest import Look, Site, token
-from tests.dashboard.test_pages import OF_ONE, PAGES, drawn
+from tests.dashboard.conftest import DashboardSite, UserWindow, token
+from tests.dashboard.test_pages import OF_ONE, PAGES, wait_until_drawn
 from tests.service.planner_harness import T, event_id, job, node
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 
 # What should take the focus, in the order of the document. The stops of one group of arrow keys count once.
 STOPS = """() => [...document.querySelectorAll(
@@ -37,8 +37,8 @@ FOCUS = """() => {
 }"""
 
 
-def walk(page: Page) -> list[dict[str, Any]]:
-    """Every stop of the Tab key, from the page's begin to its end. Checks that none is left out."""
+def tab_stops(page: Page) -> list[dict[str, Any]]:
+    """Return the stops of the Tab key on a page, and check that none is missing."""
     page.evaluate("() => { window.stops = new Map(); document.activeElement?.blur(); }")
     expected: list[int] = page.evaluate(STOPS)
     found: list[dict[str, Any]] = []
@@ -54,16 +54,18 @@ def walk(page: Page) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("phone", [False, True])
-def test_the_tab_order_is_complete_and_focus_is_visible(look: Open, site: Site, *, phone: bool) -> None:
+def test_the_tab_order_is_complete_and_focus_is_visible(
+    open_window: Open, site: DashboardSite, *, phone: bool
+) -> None:
     size = {"width": 390, "height": 844} if phone else {"width": 1360, "height": 900}
-    window = look("operator", viewport=size)
+    window = open_window("operator", viewport=size)
     for path in [*PAGES, *OF_ONE]:
-        page = window.go(path)
+        page = window.open_page(path)
         if path == "plan":
-            drawn(page)
+            wait_until_drawn(page)
         page.wait_for_selector("html.scripted")
         page.evaluate("() => document.querySelectorAll('details').forEach((one) => one.open = true)")
-        found = walk(page)
+        found = tab_stops(page)
         assert [one["html"] for one in found if not one["marked"]] == [], f"{path}: the focus is not marked"
         assert [one["html"] for one in found if not one["seen"]] == [], f"{path}: the focus is not in sight"
         page.keyboard.press("Shift+Tab")
@@ -74,8 +76,8 @@ def test_the_tab_order_is_complete_and_focus_is_visible(look: Open, site: Site, 
         )
 
 
-def test_the_first_stop_leads_past_the_head(look: Open, site: Site) -> None:
-    page = look("reader").go("queue")
+def test_first_tab_stop_skips_to_the_content(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("queue")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     expect(page.get_by_role("link", name="Skip to content")).to_be_in_viewport()
@@ -94,8 +96,8 @@ def tab_to(page: Page, role: Any, name: str, presses: int = 60, within: str = "b
     pytest.fail(f"Tab does not come to the {role} {name} of {page.url}")
 
 
-def test_logging_in_needs_no_mouse(look: Open, site: Site) -> None:
-    page = look().go("queue")
+def test_login_works_by_keyboard(open_window: Open, site: DashboardSite) -> None:
+    page = open_window().open_page("queue")
     expect(page.locator("input[name=token]")).to_be_focused()
     page.keyboard.type(token("reader"))
     page.keyboard.press("Enter")
@@ -103,14 +105,14 @@ def test_logging_in_needs_no_mouse(look: Open, site: Site) -> None:
     expect(page.get_by_role("heading", name="Queue")).to_be_visible()
 
 
-def test_updates_keep_the_keyboard_focus_in_the_queue(look: Open, site: Site) -> None:
-    page = look("reader").go("queue")
+def test_updates_keep_the_keyboard_focus_in_the_queue(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("queue")
     tab_to(page, "link", "User")
     page.keyboard.press("Enter")
     expect(page.locator("th[aria-sort]")).to_contain_text("User")
     expect(page.locator("tbody tr").first.locator("td").nth(5)).to_have_text("ann")
     tab_to(page, "link", "4.server")
-    site.happen(job("9.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="5.server"))
+    site.submit(job("9.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="5.server"))
     expect(page.locator("tbody")).to_contain_text("9.server")
     expect(page.locator("tbody")).not_to_contain_text("5.server")
     expect(page.get_by_role("link", name="4.server", exact=True)).to_be_focused()
@@ -118,8 +120,8 @@ def test_updates_keep_the_keyboard_focus_in_the_queue(look: Open, site: Site) ->
     page.wait_for_url("**/jobs/4.server")
 
 
-def test_a_whatif_works_by_keyboard(look: Open, site: Site) -> None:
-    page = look("reader").go("what-if")
+def test_a_whatif_works_by_keyboard(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("what-if")
     for name, text in (("Nodes", "1"), ("Cpus per node", "2"), ("Walltime", "10m")):
         tab_to(page, "textbox", name)
         page.keyboard.type(text)
@@ -127,14 +129,14 @@ def test_a_whatif_works_by_keyboard(look: Open, site: Site) -> None:
     expect(page.locator("#answer")).to_contain_text("1 x (2 cpus)")
 
 
-def test_an_admin_needs_no_mouse(look: Open, site: Site) -> None:
-    page = look("admin").go("admin")
+def test_admin_page_works_by_keyboard(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("admin").open_page("admin")
     tab_to(page, "textbox", "Reason to pause")
     page.keyboard.type("new switches")
     tab_to(page, "button", "Pause", 1)
     page.keyboard.press("Space")
     expect(page.get_by_role("button", name="Resume dispatch")).to_be_visible()
-    assert site.ask("")["paused"].startswith("new switches")
+    assert site.get_json("")["paused"].startswith("new switches")
     page.locator("summary", has_text="Drain nodes").focus()
     page.keyboard.press("Enter")  # opens it
     tab_to(page, "textbox", "Reason to drain or hold")
@@ -145,15 +147,15 @@ def test_an_admin_needs_no_mouse(look: Open, site: Site) -> None:
     expect(page.locator("#holds")).to_contain_text("n2")
 
 
-def test_a_job_is_chosen_in_the_chart_by_keys(look: Open, site: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_chart_selection_works_by_keyboard(open_window: Open, site: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     tab_to(page, "searchbox", "Find")
     page.keyboard.type("bob")
     seen = []
     for _ in range(3):
         page.keyboard.press("Enter")
         seen.append(page.locator("#picked a").inner_text())
-    planned = [one["job"] for one in site.ask("/plan")["jobs"] if one["owner"].startswith("bob")]
+    planned = [one["job"] for one in site.get_json("/plan")["jobs"] if one["owner"].startswith("bob")]
     assert seen == [*planned, planned[0]]
     tab_to(page, "link", seen[-1])
     page.keyboard.press("Shift+Tab")
@@ -162,10 +164,10 @@ def test_a_job_is_chosen_in_the_chart_by_keys(look: Open, site: Site) -> None:
     expect(page.locator("#picked")).to_be_hidden()
 
 
-def test_a_late_job_is_scrolled_into_view(look: Open, site: Site) -> None:
-    site.happen(*(job(f"{i}.server", user="eve", walltime="48:00:00") for i in range(20, 26)))
-    page = drawn(look("reader").go("plan"))
-    last = site.ask("/plan?end=4000000000")["jobs"][-1]
+def test_a_late_job_is_scrolled_into_view(open_window: Open, site: DashboardSite) -> None:
+    site.submit(*(job(f"{i}.server", user="eve", walltime="48:00:00") for i in range(20, 26)))
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
+    last = site.get_json("/plan?end=4000000000")["jobs"][-1]
     page.get_by_role("button", name="6 h").press("Enter")
     page.locator("#find").fill(last["job"])
     page.locator("#find").press("Enter")
@@ -181,10 +183,10 @@ def test_a_late_job_is_scrolled_into_view(look: Open, site: Site) -> None:
     assert ends[0] <= last["start"] * 1000 <= ends[1]
 
 
-def test_the_node_map_is_a_single_tab_stop_with_arrow_keys(look: Open, site: Site) -> None:
-    site.happen(*(node(f"m{i:03}") for i in range(150)))
-    page = look("reader", viewport={"width": 800, "height": 900}).go("nodes")
-    names = [one["name"] for one in site.ask("/nodes")["nodes"]]
+def test_the_node_map_is_a_single_tab_stop_with_arrow_keys(open_window: Open, site: DashboardSite) -> None:
+    site.submit(*(node(f"m{i:03}") for i in range(150)))
+    page = open_window("reader", viewport={"width": 800, "height": 900}).open_page("nodes")
+    names = [one["name"] for one in site.get_json("/nodes")["nodes"]]
     tab_to(page, "link", names[0], within="#map")  # the table has links of the same names
     page.keyboard.press("Tab")
     expect(page.get_by_role("searchbox")).to_be_focused()
@@ -204,7 +206,7 @@ def test_the_node_map_is_a_single_tab_stop_with_arrow_keys(look: Open, site: Sit
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("End")
     expect(page.locator("#map").get_by_role("link", name=names[-1], exact=True)).to_be_focused()
-    site.happen(node("n1", state="down"))
+    site.submit(node("n1", state="down"))
     expect(page.locator("#map li.down[data-key=n1]")).to_have_count(1)
     expect(page.locator("#map").get_by_role("link", name=names[-1], exact=True)).to_be_focused()
     assert page.locator("#map a[tabindex='0']").count() == 1
@@ -213,8 +215,8 @@ def test_the_node_map_is_a_single_tab_stop_with_arrow_keys(look: Open, site: Sit
 
 
 @pytest.fixture
-def two(site: Site) -> Iterator[Site]:
-    """Another cluster beside it."""
+def two_clusters(site: DashboardSite) -> Iterator[DashboardSite]:
+    """The site with a second cluster."""
     first = site.app.state.clusters
     both = Clusters({"main": EngineSettings(), "second": EngineSettings()}, site.clock)
     both.start(warm=False)
@@ -226,8 +228,8 @@ def two(site: Site) -> Iterator[Site]:
     both.stop()
 
 
-def test_escape_closes_the_cluster_menu(look: Open, two: Site) -> None:
-    page = look("reader").go("queue")
+def test_escape_closes_the_cluster_menu(open_window: Open, two_clusters: DashboardSite) -> None:
+    page = open_window("reader").open_page("queue")
     menu = page.locator(".bar > .menu summary")
     menu.focus()
     page.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""What pages say where a plain number would mislead: held queues, draining nodes, starts that have passed."""
+"""Pages where a plain number would mislead: held queues, draining nodes, passed starts."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ import pytest
 from schedd.dashboard.filters import format_time, pluralise
 from schedd.engine import EngineSettings
 from schedd.wire import ExpectedFacts, JobDeleted, PlanningHeld, StartsExpected
-from tests.dashboard.conftest import Site, token
+from tests.dashboard.conftest import DashboardSite, token
 from tests.service.planner_harness import T, event_id
 
 
 @pytest.fixture
-def client(site: Site) -> Iterator[httpx2.Client]:
+def client(site: DashboardSite) -> Iterator[httpx2.Client]:
     """Logged in as a reader."""
     with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers={"Accept": "text/html"}) as found:
         found.post(f"{site.url}/dashboard/login", data={"token": token("reader")})
@@ -24,10 +24,10 @@ def hold(kind: str, name: str) -> PlanningHeld:
     return PlanningHeld(id=event_id(), time=T, kind=kind, name=name, reason="new disk")  # type: ignore[arg-type]
 
 
-def test_jobs_in_a_held_queue_are_counted(site: Site, client: httpx2.Client) -> None:
+def test_jobs_in_a_held_queue_are_counted(site: DashboardSite, client: httpx2.Client) -> None:
     assert "No job has a planned start" not in client.get("/plan").text
-    site.happen(hold("queue", "batch"))
-    waiting = site.ask("")["jobs"]["without_start"]
+    site.submit(hold("queue", "batch"))
+    waiting = site.get_json("")["jobs"]["without_start"]
     assert waiting > 1
     page = client.get("/plan").text
     assert f'No job has a planned start; <a href="/dashboard/main/queue">{waiting} wait</a>.' in page
@@ -37,32 +37,32 @@ def test_jobs_in_a_held_queue_are_counted(site: Site, client: httpx2.Client) -> 
     assert mine.count("which is held: new disk") == 1
 
 
-def test_hidden_jobs_are_not_reported_as_absent(site: Site) -> None:
-    planned = [job["id"] for job in site.ask("/jobs?user=ann&state=planned")["jobs"]]
-    site.happen(*(JobDeleted(id=event_id(), time=T, job_id=job) for job in planned))
-    assert site.ask("")["jobs"]["planned"]
+def test_hidden_jobs_are_not_reported_as_absent(site: DashboardSite) -> None:
+    planned = [job["id"] for job in site.get_json("/jobs?user=ann&state=planned")["jobs"]]
+    site.submit(*(JobDeleted(id=event_id(), time=T, job_id=job) for job in planned))
+    assert site.get_json("")["jobs"]["planned"]
     with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers={"Accept": "text/html"}) as client:
         client.post(f"{site.url}/dashboard/login", data={"token": token("user")})
         page = client.get("/plan").text
     assert "No planned jobs that you may see." in page
 
 
-def test_totals_name_excluded_cpus(site: Site, client: httpx2.Client) -> None:
-    total = site.ask("/nodes")["nodes"]
+def test_totals_name_excluded_cpus(site: DashboardSite, client: httpx2.Client) -> None:
+    total = site.get_json("/nodes")["nodes"]
     cpus = {one["name"]: one["cpus"] for one in total}
-    site.happen(hold("node", "n2"))
+    site.submit(hold("node", "n2"))
     for path in ("/nodes", "/plan"):
         page = client.get(path).text
         assert f" of {cpus['n1']}; not counted: {cpus['n2']} draining, {cpus['n3']} down" in page
 
 
-def test_a_draining_node_shows_its_last_end(site: Site, client: httpx2.Client) -> None:
+def test_a_draining_node_shows_its_last_end(site: DashboardSite, client: httpx2.Client) -> None:
     (runs,) = [
         job
-        for job in site.ask("/jobs")["jobs"]
+        for job in site.get_json("/jobs")["jobs"]
         if job["state"] in ("running", "starting") and job["planned_nodes"][0]["node"] == "n2"
     ]
-    site.happen(hold("node", "n2"))
+    site.submit(hold("node", "n2"))
     by = format_time(runs["planned_end"])
     table = client.get("/nodes?q=n2").text.partition("<tbody>")[2]
     assert "none while draining" in table
@@ -74,14 +74,16 @@ def test_a_draining_node_shows_its_last_end(site: Site, client: httpx2.Client) -
 
 
 @pytest.mark.parametrize("site", [EngineSettings(slack=900, predict=True)], indirect=True)
-def test_passed_expected_starts_are_now_and_tables_show_their_time(site: Site, client: httpx2.Client) -> None:
+def test_passed_expected_starts_are_now_and_tables_show_their_time(
+    site: DashboardSite, client: httpx2.Client
+) -> None:
     site.app.state.clusters.expected_start_workers["main"].stop()
     # On a slow machine it has told something of each job by now: these expectations take the place of that.
-    waiting = [one["id"] for one in site.ask("/jobs?state=planned")["jobs"]]
+    waiting = [one["id"] for one in site.get_json("/jobs?state=planned")["jobs"]]
     facts = [ExpectedFacts(job, T + 60, T + 3000, T + 3600, "submission") for job in waiting]
-    site.happen(StartsExpected(id=event_id(), time=T, jobs=tuple(facts)))
+    site.submit(StartsExpected(id=event_id(), time=T, jobs=tuple(facts)))
     job = waiting[0]
-    owner = site.ask(f"/jobs/{job}")["owner"].partition("@")[0]
+    owner = site.get_json(f"/jobs/{job}")["owner"].partition("@")[0]
     paths = ("/plan", "/queue", f"/my-jobs?user={owner}")
     for moment, passed in ((T, False), (T + 600, True), (T + 3000, True)):
         site.clock.moment = moment
@@ -94,7 +96,7 @@ def test_passed_expected_starts_are_now_and_tables_show_their_time(site: Site, c
             assert (format_time(T + 60) + "</time><br>" in page) is not passed
             assert ("90 % by" in page) is (moment < T + 3000)
         assert ("<b>now</b>" in client.get(f"/jobs/{job}").text) is passed
-    assert site.ask(f"/jobs/{job}")["expected_start"] == T + 60
+    assert site.get_json(f"/jobs/{job}")["expected_start"] == T + 60
 
 
 def test_singular_counts_are_singular() -> None:

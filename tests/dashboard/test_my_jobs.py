@@ -1,4 +1,4 @@
-"""My jobs: where a user lands, what moved since the last look, a notice when a promise is at risk."""
+"""My jobs: landing page, changes since the last visit, and promises at risk."""
 
 import re
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from schedd.wire import JobDeleted, Reserve
-from tests.dashboard.conftest import Look, Site, token
-from tests.dashboard.test_pages import AXE, column, iso, moments
+from tests.dashboard.conftest import DashboardSite, UserWindow, token
+from tests.dashboard.test_pages import AXE, column_texts, iso, time_values
 from tests.service.planner_harness import T, event_id, job
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 
 
-def test_a_user_lands_on_the_own_jobs_and_others_on_the_plan(look: Open, site: Site) -> None:
+def test_users_land_on_their_jobs_and_others_on_the_plan(open_window: Open, site: DashboardSite) -> None:
     for role, lands in (("user", "my-jobs"), ("reader", "plan")):
-        window = look()
+        window = open_window()
         page = window.page
         page.goto(f"{site.url}/dashboard/")
         page.locator("input[name=token]").fill(token(role))
@@ -24,62 +24,62 @@ def test_a_user_lands_on_the_own_jobs_and_others_on_the_plan(look: Open, site: S
         page.wait_for_url(f"**/main/{lands}")
 
 
-def test_a_user_sees_the_own_jobs_alone(look: Open, site: Site) -> None:
-    page = look("user").go("my-jobs")
-    wanted = site.ask("/jobs?user=ann")["jobs"]
-    assert [text.strip() for text in column(page, "#mine", 1)] == [one["id"] for one in wanted]
+def test_user_sees_only_own_jobs(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("user").open_page("my-jobs")
+    wanted = site.get_json("/jobs?user=ann")["jobs"]
+    assert [text.strip() for text in column_texts(page, "#mine", 1)] == [one["id"] for one in wanted]
     planned = [one for one in wanted if one["state"] == "planned"]
     rows = "#mine tr[data-state=planned] td"
-    assert moments(page, f"{rows}:nth-child(3) time") == [iso(one["planned_start"]) for one in planned]
-    assert moments(page, f"{rows}:nth-child(5) time") == [iso(one["promised_start"]) for one in planned]
+    assert time_values(page, f"{rows}:nth-child(3) time") == [iso(one["planned_start"]) for one in planned]
+    assert time_values(page, f"{rows}:nth-child(5) time") == [iso(one["promised_start"]) for one in planned]
     assert page.locator(".filter").count() == 0, "nobody else to choose"
-    page = look("user").go("my-jobs?user=bob")
+    page = open_window("user").open_page("my-jobs?user=bob")
     expect(page.locator("main")).to_contain_text("bob has no jobs in the queue")
     assert "2.server" not in page.content()
 
 
-def test_whoever_sees_all_chooses_a_user(look: Open, site: Site) -> None:
-    page = look("reader").go("my-jobs")
+def test_readers_can_choose_a_user(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("my-jobs")
     expect(page.locator("main")).to_contain_text("Choose a user")
     page.locator("select[name=user]").select_option("bob")
     page.wait_for_url("**/my-jobs?user=bob")
     expect(page.locator("#mine tbody tr")).to_have_count(2)
 
 
-def test_changes_since_the_last_visit_are_shown(look: Open, site: Site) -> None:
-    window = look("user")
-    page = window.go("my-jobs")
+def test_changes_since_the_last_visit_are_shown(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("user")
+    page = window.open_page("my-jobs")
     moved = page.locator("#mine .moved")
     expect(moved).to_have_text([""] * 3)
-    window.go("queue")
-    last = [one for one in site.ask("/jobs?user=ann")["jobs"] if one["state"] == "planned"][-1]
-    site.happen(JobDeleted(id=event_id(), time=T, job_id="2.server"), job("9.server", walltime="60"))
-    window.go("my-jobs")
-    now = {one["id"]: one["planned_start"] for one in site.ask("/jobs?user=ann")["jobs"]}
+    window.open_page("queue")
+    last = [one for one in site.get_json("/jobs?user=ann")["jobs"] if one["state"] == "planned"][-1]
+    site.submit(JobDeleted(id=event_id(), time=T, job_id="2.server"), job("9.server", walltime="60"))
+    window.open_page("my-jobs")
+    now = {one["id"]: one["planned_start"] for one in site.get_json("/jobs?user=ann")["jobs"]}
     row = page.locator(f"tr[data-key='{last['id']}'] .moved")
     if now[last["id"]] != last["planned_start"]:
         expect(row).to_have_text(re.compile("earlier|later|was planned"))
     expect(page.locator("tr[data-key='9.server'] .moved")).to_have_text("new")
-    window.go("queue")
-    window.go("my-jobs")
+    window.open_page("queue")
+    window.open_page("my-jobs")
     expect(moved).to_have_text([""] * page.locator("#mine tbody tr").count())
 
 
-def test_a_promise_at_risk_is_marked(look: Open, site: Site) -> None:
-    window = look("user", permissions=["notifications"])
+def test_a_promise_at_risk_is_marked(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("user", permissions=["notifications"])
     window.context.add_init_script(
         """window.told = [];
         class Told { constructor(title) { window.told.push(title); } }
         Told.permission = "granted"; Told.requestPermission = async () => "granted";
         window.Notification = Told;"""
     )
-    page = window.go("my-jobs")
+    page = window.open_page("my-jobs")
     page.get_by_role("button", name="Notify me").click()
     expect(page.locator("#notify-said")).to_contain_text("You get a notice")
     assert page.evaluate("window.told") == []
     reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1", "n2"), start=T, end=T + 90_000)
-    site.happen(reserve)
-    late = [one for one in site.ask("/jobs?user=ann&state=planned")["jobs"] if one["at_risk"]]
+    site.submit(reserve)
+    late = [one for one in site.get_json("/jobs?user=ann&state=planned")["jobs"] if one["at_risk"]]
     assert late
     expect(page.locator("#mine tr[data-risk] .tag.bad").first).to_be_visible()
     expect(page).to_have_title(re.compile(rf"^\({len(late)} at risk\)"))
@@ -87,11 +87,11 @@ def test_a_promise_at_risk_is_marked(look: Open, site: Site) -> None:
     assert page.evaluate("window.told[0]").endswith("promise at risk")
 
 
-def test_it_works_without_scripts_and_axe_finds_nothing_serious(look: Open, site: Site) -> None:
-    page = look("reader", java_script_enabled=False).go("my-jobs?user=ann")
+def test_my_jobs_works_without_scripts_and_is_accessible(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader", java_script_enabled=False).open_page("my-jobs?user=ann")
     assert page.locator("#mine tbody tr").count() == 3
     for size in ({"width": 1360, "height": 900}, {"width": 390, "height": 844}):
-        page = look("user", viewport=size).go("my-jobs")
+        page = open_window("user", viewport=size).open_page("my-jobs")
         found = Axe().run(page, options=AXE).response["violations"]
         assert [one["id"] for one in found if one["impact"] in {"serious", "critical"}] == []
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

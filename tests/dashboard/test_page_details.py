@@ -1,4 +1,4 @@
-"""What a page says when it cannot do what was asked, and what it takes the words for."""
+"""Interpretation of input, error messages, and remembered choices on pages."""
 
 import csv
 import io
@@ -18,11 +18,11 @@ from schedd.dashboard.start_changes import group_changes
 from schedd.engine.show.job_view import Change
 from schedd.plan.evaluate import Criterion
 from schedd.wire import WattsRead
-from tests.dashboard.conftest import Look, Site
-from tests.dashboard.test_pages import column, iso
+from tests.dashboard.conftest import DashboardSite, UserWindow
+from tests.dashboard.test_pages import column_texts, iso
 from tests.service.planner_harness import T, job
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_criteria_and_changes_are_formatted() -> None:
     assert format_criterion(1.23456, "slowdown", "1") == "1.235"
 
 
-def test_the_audit_names_acts_as_the_pages_do() -> None:
+def test_audit_uses_the_action_names_of_the_pages() -> None:
     assert format_act("hold", "node n1: repair") == ("drain", "n1: repair")
     assert format_act("hold", "queue batch: repair") == ("hold", "queue batch: repair")
     assert format_act("alternatives", "x") == ("alternatives", "x")
@@ -75,9 +75,9 @@ def test_the_audit_names_acts_as_the_pages_do() -> None:
     assert format_act("resume", "") == ("resume", "")
 
 
-def test_the_form_asks_for_the_unit_and_then_answers(look: Open, site: Site) -> None:
-    window = look("reader")
-    page = window.go("what-if?nodes=1&ppn=1&walltime=4")
+def test_walltime_without_unit_is_refused_until_it_has_one(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("reader")
+    page = window.open_page("what-if?nodes=1&ppn=1&walltime=4")
     expect(page.get_by_role("alert")).to_contain_text("say the unit: 4h")
     page.get_by_label("Walltime").fill("4h")
     page.get_by_role("button", name="Show start time").click()
@@ -85,19 +85,19 @@ def test_the_form_asks_for_the_unit_and_then_answers(look: Open, site: Site) -> 
     window.wrong = [one for one in window.wrong if "422" not in one]
 
 
-def test_search_prefers_exact_matches(look: Open, site: Site) -> None:
-    site.happen(job("14.server", user="user1"), job("16.server", user="user16"), job("40.server"))
-    page = look("reader").go("queue?q=user1")
-    assert column(page, "#list", 6) == ["user1"]
-    page = look("reader").go("queue?q=4")
-    assert [text.split()[0] for text in column(page, "#list", 1)] == ["4.server"]
-    page = look("reader").go("queue?q=ser")
+def test_search_prefers_exact_matches(open_window: Open, site: DashboardSite) -> None:
+    site.submit(job("14.server", user="user1"), job("16.server", user="user16"), job("40.server"))
+    page = open_window("reader").open_page("queue?q=user1")
+    assert column_texts(page, "#list", 6) == ["user1"]
+    page = open_window("reader").open_page("queue?q=4")
+    assert [text.split()[0] for text in column_texts(page, "#list", 1)] == ["4.server"]
+    page = open_window("reader").open_page("queue?q=ser")
     assert page.locator("#list tbody tr").count() == 8
 
 
-def test_a_page_that_lost_its_daemon_says_so_everywhere(look: Open, site: Site) -> None:
-    window = look("reader")
-    page = window.go("queue")
+def test_page_reports_a_lost_connection_until_its_return(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("reader")
+    page = window.open_page("queue")
     expect(page.locator("#pulse")).to_contain_text("Live")
     page.wait_for_selector("html.scripted")
     window.context.set_offline(True)
@@ -109,22 +109,22 @@ def test_a_page_that_lost_its_daemon_says_so_everywhere(look: Open, site: Site) 
     page.get_by_role("searchbox").fill("ann")
     expect(page.locator("#not-searched")).to_have_count(0)
     expect(page.locator("#pulse .dot.good")).to_be_visible()
-    assert set(column(page, "#list", 6)) == {"ann"}
+    assert set(column_texts(page, "#list", 6)) == {"ann"}
     window.wrong = [one for one in window.wrong if "ERR_INTERNET_DISCONNECTED" not in one]
 
 
-def test_draining_can_be_previewed_without_a_reason(look: Open, site: Site) -> None:
-    page = look("operator").go("admin?node=n1#hold")
+def test_draining_can_be_previewed_without_a_reason(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("operator").open_page("admin?node=n1#hold")
     page.locator("#hold summary").click() if not page.locator("#hold[open]").count() else None
     page.locator("#hold").get_by_label("Nodes or queue").fill("n1")
     page.locator("#hold").get_by_role("button", name="Preview").click()
     expect(page.locator("#held")).to_contain_text("Nothing has changed yet")
-    assert site.ask("/holds")["holds"] == []
+    assert site.get_json("/holds")["holds"] == []
 
 
-def test_column_choice_and_density_are_remembered(look: Open, site: Site) -> None:
-    window = look("reader")
-    page = window.go("queue")
+def test_column_choice_and_density_are_remembered(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("reader")
+    page = window.open_page("queue")
     page.wait_for_selector("html.scripted")
     heads = page.locator("#jobs thead th")
     assert heads.first.inner_text() == "Job"
@@ -136,33 +136,33 @@ def test_column_choice_and_density_are_remembered(look: Open, site: Site) -> Non
     page.get_by_label("compact rows").check()
     expect(page.locator("#jobs.dense")).to_be_visible()
     assert "dense=1" in page.url
-    window.go("queue")  # an address that names no columns has those that were chosen
+    window.open_page("queue")  # an address that names no columns has those that were chosen
     expect(page.locator("#jobs.dense thead th").filter(has_text="Account")).to_have_count(1)
 
 
-def test_the_queue_fits_a_usual_screen(look: Open, site: Site) -> None:
-    page = look("reader", viewport={"width": 1440, "height": 900}).go("queue")
+def test_queue_table_fits_a_common_screen(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader", viewport={"width": 1440, "height": 900}).open_page("queue")
     box = page.locator("#list .scroll")
     assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
-def test_the_csv_export_respects_visibility(look: Open, site: Site) -> None:
+def test_the_csv_export_respects_visibility(open_window: Open, site: DashboardSite) -> None:
     named = job("20.server", user="ann")
-    site.happen(replace(named, job=replace(named.job, name="=cmd()")))
-    window = look("user")  # of ann; others' jobs are hidden here
+    site.submit(replace(named, job=replace(named.job, name="=cmd()")))
+    window = open_window("user")  # of ann; others' jobs are hidden here
     answer = window.context.request.get(f"{site.url}/dashboard/main/queue.csv?sort=job")
     assert answer.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(answer.text())))
     assert [row["job"] for row in rows] == ["1.server", "3.server", "5.server", "20.server"]
     assert rows[-1]["name"] == "'=cmd()"
-    shown = site.ask("/jobs/5.server")
+    shown = site.get_json("/jobs/5.server")
     assert rows[2]["planned_start"] == iso(shown["planned_start"])
     assert int(rows[2]["walltime_s"]) == shown["walltime"]
 
 
-def test_theme_and_time_zone_are_remembered(look: Open, site: Site) -> None:
-    window = look("reader", color_scheme="light")
-    page = window.go("queue")
+def test_theme_and_time_zone_are_remembered(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("reader", color_scheme="light")
+    page = window.open_page("queue")
     first = page.locator("#jobs tbody time").first
     moment = datetime.fromisoformat(first.get_attribute("datetime") or "")
     expect(first).not_to_contain_text(f"{moment:%H:%M}")  # Prague's
@@ -172,7 +172,7 @@ def test_theme_and_time_zone_are_remembered(look: Open, site: Site) -> None:
     page.locator("#times").select_option("UTC")
     expect(first).to_contain_text(f"{moment:%H:%M}")
     expect(page.locator("#zone")).to_have_text("times: UTC")
-    window.go("plan")
+    window.open_page("plan")
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
 
 
@@ -196,16 +196,16 @@ def test_consecutive_moves_with_equal_cause_share_a_row() -> None:
     assert [one.words for one in folds] == ["freed 4", "improved", "arrived 1"]
 
 
-def test_a_node_page_lists_running_and_planned_jobs(look: Open, site: Site) -> None:
-    page = look("reader").go("nodes/n1")
-    all_jobs = site.ask("/jobs?limit=1000")["jobs"]
+def test_a_node_page_lists_running_and_planned_jobs(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("nodes/n1")
+    all_jobs = site.get_json("/jobs?limit=1000")["jobs"]
     here = [job for job in all_jobs if any(one["node"] == "n1" for one in job["planned_nodes"])]
     runs = [job["id"] for job in here if job["state"] in ("running", "starting")]
     comes = [job["id"] for job in here if job["state"] == "planned"]
     assert runs
     assert comes
-    assert column(page, "#runs", 1) == runs
-    assert column(page, "#comes", 1) == comes
+    assert column_texts(page, "#runs", 1) == runs
+    assert column_texts(page, "#comes", 1) == comes
     expect(page.locator("nav [aria-current]")).to_have_text("Nodes")
     page.goto(f"{site.url}/dashboard/main/nodes")
     page.locator("#list").get_by_role("link", name="n3", exact=True).click()
@@ -213,17 +213,17 @@ def test_a_node_page_lists_running_and_planned_jobs(look: Open, site: Site) -> N
     expect(page.locator("#runs")).to_contain_text("No running jobs.")
 
 
-def test_a_node_page_shows_measured_power(look: Open, site: Site) -> None:
-    window = look("operator")
-    page = window.go("nodes/n2")
+def test_a_node_page_shows_measured_power(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("operator")
+    page = window.open_page("nodes/n2")
     expect(page.locator("#node")).not_to_contain_text("Power:")
-    site.happen(WattsRead(id="w", time=T, nodes=("n2",), watts=(186.4,)))
-    page = window.go("nodes/n2")
+    site.submit(WattsRead(id="w", time=T, nodes=("n2",), watts=(186.4,)))
+    page = window.open_page("nodes/n2")
     expect(page.locator("#node")).to_contain_text("Power: 186 W when last measured.")
 
 
-def test_a_node_page_hides_jobs_from_other_users(look: Open, site: Site) -> None:
-    page = look("user").go("nodes/n2")
+def test_a_node_page_hides_jobs_from_other_users(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("user").open_page("nodes/n2")
     expect(page.locator("#node")).to_contain_text("of other users")
     assert "bob" not in page.locator("main").inner_text()
 

@@ -1,4 +1,4 @@
-"""Every page in a real browser: what it says is what the API says, and it follows the plan."""
+"""Every page in a real browser: its values equal those of the API and follow the plan."""
 
 import re
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from playwright.sync_api import Page, expect
 from schedd.dashboard.filters import format_duration
 from schedd.service.background.plan_metrics_sampler import PlanMetricsSampler
 from schedd.wire import JobDeleted, PlanningHeld, QueueChanged, QueueFacts, Reserve
-from tests.dashboard.conftest import Look, Site
+from tests.dashboard.conftest import DashboardSite, UserWindow
 from tests.service.planner_harness import T, event_id, job, node
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 PAGES = [
     "plan",
     "queue",
@@ -42,7 +42,7 @@ SCREENS: dict[str, dict[str, Any]] = {
 }
 
 
-def drawn(page: Page) -> Page:
+def wait_until_drawn(page: Page) -> Page:
     page.wait_for_selector("#plan[data-ready]")
     return page
 
@@ -53,11 +53,11 @@ def model(name: str, kind: str) -> str:
     return f"{models}.find((one) => one.name === '{name}' && one.type === '{kind}')"
 
 
-def column(page: Page, table: str, number: int) -> list[str]:
+def column_texts(page: Page, table: str, number: int) -> list[str]:
     return page.locator(f"{table} tbody tr td:nth-child({number})").all_inner_texts()
 
 
-def moments(page: Page, selector: str) -> list[str]:
+def time_values(page: Page, selector: str) -> list[str]:
     found: list[str] = page.eval_on_selector_all(
         selector, "all => all.map(one => one.getAttribute('datetime'))"
     )
@@ -68,18 +68,18 @@ def iso(moment: int) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def test_the_plan_has_the_api_s_numbers(look: Open, site: Site) -> None:
-    page = drawn(look("reader").go("plan"))
-    about = site.ask("")
+def test_plan_page_agrees_with_the_api(open_window: Open, site: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
+    about = site.get_json("")
     tiles = page.locator("#tiles b").all_inner_texts()
     assert tiles[:3] == [str(about["jobs"][name]) for name in ("running", "planned", "without_start")]
-    soon = site.ask("/jobs?state=planned")["jobs"]
-    assert [text.strip() for text in column(page, "#next", 1)] == [one["id"] for one in soon]
-    assert moments(page, "#next td:nth-child(2) time") == [iso(one["planned_start"]) for one in soon]
+    soon = site.get_json("/jobs?state=planned")["jobs"]
+    assert [text.strip() for text in column_texts(page, "#next", 1)] == [one["id"] for one in soon]
+    assert time_values(page, "#next td:nth-child(2) time") == [iso(one["planned_start"]) for one in soon]
 
 
-def test_the_chart_draws_every_job_in_the_plan(look: Open, site: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_the_chart_draws_every_job_in_the_plan(open_window: Open, site: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     bars = page.evaluate(
         f"""() => {{
           const data = {model("bars", "ColumnDataSource")}.data;
@@ -91,52 +91,52 @@ def test_the_chart_draws_every_job_in_the_plan(look: Open, site: Site) -> None:
     names = ["n1", "n2", "n3"]
     wanted = [
         [one["start"], one["end"], names.index(share["node"])]
-        for one in site.ask(f"/plan?begin={T}&end={T + 10**6}")["jobs"]
+        for one in site.get_json(f"/plan?begin={T}&end={T + 10**6}")["jobs"]
         for share in one["nodes"]
     ]
     assert sorted(bars) == sorted(wanted)
     assert wanted
 
 
-def test_a_new_job_appears_by_itself(look: Open, site: Site) -> None:
-    window = look("reader")
-    page = drawn(window.go("plan"))
+def test_new_job_appears_without_reload(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("reader")
+    page = wait_until_drawn(window.open_page("plan"))
     generation = page.locator("#plan").get_attribute("data-generation")
-    site.happen(job("77.server", walltime="60"))
+    site.submit(job("77.server", walltime="60"))
     expect(page.locator("#next")).to_contain_text("77.server")
     expect(page.locator("#plan")).not_to_have_attribute("data-generation", generation or "")
-    page = window.go("queue?q=88")
+    page = window.open_page("queue?q=88")
     expect(page.locator("#list")).to_contain_text("No matching jobs")
-    site.happen(job("88.server"))
+    site.submit(job("88.server"))
     expect(page.locator("#list tbody")).to_contain_text("88.server")
-    site.happen(JobDeleted(id=event_id(), time=T, job_id="88.server"))
+    site.submit(JobDeleted(id=event_id(), time=T, job_id="88.server"))
     expect(page.locator("#list")).to_contain_text("No matching jobs")
 
 
-def test_updates_keep_unchanged_elements(look: Open, site: Site) -> None:
-    page = look("reader").go("queue")
+def test_updates_keep_unchanged_elements(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("queue")
     row = page.locator("tr[data-key='2.server']")
     row.evaluate("row => { row.marked = true; }")
     page.locator("tr[data-key='2.server'] a").focus()
-    site.happen(job("99.server"))
+    site.submit(job("99.server"))
     expect(page.locator("#list tbody")).to_contain_text("99.server")
     assert row.evaluate("row => row.marked && document.activeElement === row.querySelector('a')")
 
 
-def test_the_queue_is_searched_while_typing_filtered_and_sorted(look: Open, site: Site) -> None:
-    page = look("reader").go("queue")
-    everything = [one["id"] for one in site.ask("/jobs")["jobs"]]
+def test_queue_is_searched_filtered_and_sorted(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("queue")
+    everything = [one["id"] for one in site.get_json("/jobs")["jobs"]]
     rows = page.locator("#list tbody td:first-child a")
     assert rows.all_inner_texts() == everything
     page.get_by_role("searchbox").press_sequentially("bob")
-    expect(rows).to_have_text([one["id"] for one in site.ask("/jobs?user=bob")["jobs"]])
+    expect(rows).to_have_text([one["id"] for one in site.get_json("/jobs?user=bob")["jobs"]])
     assert "q=bob" in page.url
     page.get_by_role("searchbox").fill("")
     expect(rows).to_have_text(everything)
     page.locator("select[name=user]").select_option("ann")
-    expect(rows).to_have_text([one["id"] for one in site.ask("/jobs?user=ann")["jobs"]])
+    expect(rows).to_have_text([one["id"] for one in site.get_json("/jobs?user=ann")["jobs"]])
     page.get_by_role("link", name=re.compile("^planned")).click()
-    expect(rows).to_have_text([one["id"] for one in site.ask("/jobs?user=ann&state=planned")["jobs"]])
+    expect(rows).to_have_text([one["id"] for one in site.get_json("/jobs?user=ann&state=planned")["jobs"]])
     page.get_by_role("link", name=re.compile("^Job")).click()
     expect(page.locator("th[aria-sort=ascending]")).to_have_text(re.compile("Job"))
     page.get_by_role("link", name=re.compile("^Job")).click()
@@ -146,167 +146,173 @@ def test_the_queue_is_searched_while_typing_filtered_and_sorted(look: Open, site
     expect(rows.first).to_have_text("5.server")
 
 
-def test_a_job_page_agrees_with_the_api(look: Open, site: Site) -> None:
-    page = look("reader").go("jobs/4.server")
-    shown = site.ask("/jobs/4.server")
+def test_a_job_page_agrees_with_the_api(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("jobs/4.server")
+    shown = site.get_json("/jobs/4.server")
     answer = page.locator("#answer")
-    assert moments(page, "#answer time") == [
+    assert time_values(page, "#answer time") == [
         iso(shown[name]) for name in ("planned_start", "promised_start", "planned_end")
     ]
     expect(answer).to_contain_text("n2")
     expect(page.locator("#where td:first-child")).to_have_text(
         [one["node"] for one in shown["planned_nodes"]]
     )
-    why = site.ask("/jobs/4.server/explain")
+    why = site.get_json("/jobs/4.server/explain")
     links = why["chain"]
-    assert moments(page, "#chain td:nth-child(2) time") == [iso(one["until"]) for one in links]
+    assert time_values(page, "#chain td:nth-child(2) time") == [iso(one["until"]) for one in links]
     assert links[-1]["until"] == shown["planned_start"]
     expect(page.locator("#chain .end")).to_contain_text("This job starts")
     named = page.locator("#chain code").all_inner_texts()
     assert named == [one["id"] for link in links for one in link["jobs"][:3]]
     assert named
     page.get_by_text("Jobs in the way").click()
-    assert column(page, "#blockers", 1) == [f"{one['name']} {one['state']}" for one in why["blockers"]]
+    assert column_texts(page, "#blockers", 1) == [f"{one['name']} {one['state']}" for one in why["blockers"]]
     assert why["blockers"]
-    moves = site.ask("/jobs/4.server/history")["changes"]
-    assert column(page, "#moves", 4) == [one["words"] or one["cause"] for one in moves]
+    moves = site.get_json("/jobs/4.server/history")["changes"]
+    assert column_texts(page, "#moves", 4) == [one["words"] or one["cause"] for one in moves]
 
 
-def test_nodes_have_the_api_s_numbers(look: Open, site: Site) -> None:
-    page = look("reader").go("nodes")
-    nodes = site.ask("/nodes")["nodes"]
-    assert column(page, "#list", 1) == [one["name"] for one in nodes]
+def test_node_page_agrees_with_the_api(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("nodes")
+    nodes = site.get_json("/nodes")["nodes"]
+    assert column_texts(page, "#list", 1) == [one["name"] for one in nodes]
     used = [f"{one['cpus'] - one['free_cpus']} of {one['cpus']}" for one in nodes]
-    assert column(page, "#list", 3) == used
-    assert column(page, "#list", 2) == [
+    assert column_texts(page, "#list", 3) == used
+    assert column_texts(page, "#list", 2) == [
         {"up": "up", "down": "down", "drain": "draining"}[n["state"]] for n in nodes
     ]
     page.get_by_label("State").select_option("down")
     expect(page.locator("#list tbody tr")).to_have_count(1)
-    site.happen(node("n2", state="drain"))
+    site.submit(node("n2", state="drain"))
     page.get_by_label("State").select_option("drain")
     expect(page.locator("#list tbody td:first-child")).to_have_text("n2")
 
 
-def test_a_whatif_agrees_with_the_api(look: Open, site: Site) -> None:
-    page = look("reader").go("what-if")
+def test_a_whatif_agrees_with_the_api(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("what-if")
     page.get_by_label("Nodes").fill("2")
     page.get_by_label("Cpus per node").fill("4")
     page.get_by_label("Walltime").fill("00:30:00")
     page.get_by_role("button", name="Show start time").click()
     question = {"request": "nodes=2:ppn=4,walltime=00:30:00", "windows": 8, "changes": True}
-    wanted = site.put("/what-if", question)
-    assert moments(page, "#answer .big time") == [iso(wanted["planned_start"])]
-    assert moments(page, "#windows td:first-child time") == [iso(one["first"]) for one in wanted["windows"]]
+    wanted = site.post_json("/what-if", question)
+    assert time_values(page, "#answer .big time") == [iso(wanted["planned_start"])]
+    assert time_values(page, "#windows td:first-child time") == [
+        iso(one["first"]) for one in wanted["windows"]
+    ]
     expect(page.locator("#answer")).to_contain_text("n1, n2")
     page.get_by_label("Nodes").fill("1")
     page.get_by_label("Cpus per node").fill("1")
     page.get_by_label("Walltime").fill("2:00:00")
     page.get_by_role("button", name="Show start time").click()
-    wanted = site.put("/what-if", {**question, "request": "nodes=1:ppn=1,walltime=2:00:00"})
-    assert column(page, "#changes", 3) == [one["enough"] or "–" for one in wanted["changes"]]
+    wanted = site.post_json("/what-if", {**question, "request": "nodes=1:ppn=1,walltime=2:00:00"})
+    assert column_texts(page, "#changes", 3) == [one["enough"] or "–" for one in wanted["changes"]]
     page.get_by_label("Nodes").fill("9")
     page.get_by_role("button", name="Show start time").click()
     expect(page.locator("#answer")).to_contain_text("Cannot run")
-    before = site.ask("")["generation"]
-    assert site.ask("/jobs")["generation"] == before
+    before = site.get_json("")["generation"]
+    assert site.get_json("/jobs")["generation"] == before
 
 
-def test_an_invalid_whatif_shows_the_reason(look: Open, site: Site) -> None:
-    window = look("reader")
-    page = window.go("what-if?walltime=soon&nodes=1")
+def test_an_invalid_whatif_shows_the_reason(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("reader")
+    page = window.open_page("what-if?walltime=soon&nodes=1")
     expect(page.get_by_role("alert")).to_contain_text("walltime")
     window.wrong = [one for one in window.wrong if "422" not in one]
 
 
-def test_a_whatif_accepts_a_queued_job(look: Open, site: Site) -> None:
-    page = look("user").go("jobs/5.server")
+def test_a_whatif_accepts_a_queued_job(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("user").open_page("jobs/5.server")
     page.get_by_role("link", name="What change would start it now?").click()
-    wanted = site.put("/what-if", {"job": "5.server", "windows": 8, "changes": True}, "user")
-    assert moments(page, "#answer .big time") == [iso(wanted["planned_start"])]
+    wanted = site.post_json("/what-if", {"job": "5.server", "windows": 8, "changes": True}, "user")
+    assert time_values(page, "#answer .big time") == [iso(wanted["planned_start"])]
     expect(page.locator("#answer")).to_contain_text("5.server")
 
 
-def test_plan_metrics_agree_with_the_api(look: Open, site: Site) -> None:
-    page = look("reader").go("plan-metrics")
-    planned = site.ask("/jobs?state=planned")["jobs"]
-    assert sum(map(int, column(page, "#waits", 2))) == len(planned)
+def test_plan_metrics_agree_with_the_api(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("plan-metrics")
+    planned = site.get_json("/jobs?state=planned")["jobs"]
+    assert sum(map(int, column_texts(page, "#waits", 2))) == len(planned)
     left = [one["promised_start"] - one["planned_start"] for one in planned]
     said = dict(
-        zip(page.locator("#slacks th[scope=row]").all_inner_texts(), column(page, "#slacks", 2), strict=True)
+        zip(
+            page.locator("#slacks th[scope=row]").all_inner_texts(),
+            column_texts(page, "#slacks", 2),
+            strict=True,
+        )
     )
     assert said["up to 15 min"] == str(sum(0 < one <= 900 for one in left))
     waits = [one["planned_start"] - one["submitted"] for one in planned]
     assert page.locator("#tiles b").nth(2).inner_text() == format_duration(sum(waits) / len(waits))
-    value = {one["criterion"]: one["value"] for one in site.ask("/plan/evaluation")["criteria"]}
+    value = {one["criterion"]: one["value"] for one in site.get_json("/plan/evaluation")["criteria"]}
     assert page.locator("#tiles b").nth(5).inner_text() == f"{value['bounded_slowdown']:.3g}"
     assert page.locator("#tiles b").nth(4).inner_text() == format_duration(value["response"])
     criteria = page.eval_on_selector_all("#criteria dd", "all => all.map(one => Number(one.dataset.value))")
-    assert criteria == pytest.approx([one["value"] for one in site.ask("/plan/evaluation")["criteria"]])
+    assert criteria == pytest.approx([one["value"] for one in site.get_json("/plan/evaluation")["criteria"]])
     expect(page.locator("main")).to_contain_text("Without a database")
 
 
-def test_quality_draws_the_criteria_over_time(look: Open, site: Site) -> None:
+def test_quality_draws_the_criteria_over_time(open_window: Open, site: DashboardSite) -> None:
     clusters = site.app.state.clusters
     sampler = PlanMetricsSampler(site.loop, clusters.metrics_logs["main"], 60)
-    window = look("reader")
-    page = window.go("plan-metrics")
+    window = open_window("reader")
+    page = window.open_page("plan-metrics")
     expect(page.locator("#worth-none")).to_be_visible()
     sampler.sample()
     site.clock.moment += 300
-    site.happen(job("60.server", walltime="900"))
+    site.submit(job("60.server", walltime="900"))
     sampler.sample()
-    page = window.go("plan-metrics")
+    page = window.open_page("plan-metrics")
     expect(page.locator("#worth")).to_have_attribute("data-points", "2")
     page.locator("#criterion").select_option("bounded_slowdown")
     drawn_values = page.evaluate(f"[...{model('values', 'ColumnDataSource')}.data.value]")
-    kept = site.ask(f"/plan/evaluation/history?since={T}")["evaluations"]
+    kept = site.get_json(f"/plan/evaluation/history?since={T}")["evaluations"]
     assert drawn_values == pytest.approx([one["values"]["bounded_slowdown"] for one in kept])
     assert len(kept) == 2
     site.clock.moment += 300
-    nothing_planned(site)
+    hold_all_jobs(site)
     sampler.sample()
-    page = window.go("plan-metrics")
+    page = window.open_page("plan-metrics")
     expect(page.locator("#worth")).to_have_attribute("data-points", "2")
     drawn_values = page.evaluate(f"[...{model('values', 'ColumnDataSource')}.data.value].map(String)")
     assert drawn_values[2:] == ["NaN"], "the line has a gap"
 
 
-def nothing_planned(site: Site) -> None:
-    """All jobs wait for a queue that is held."""
-    site.happen(
+def hold_all_jobs(site: DashboardSite) -> None:
+    """Hold the queue of all jobs."""
+    site.submit(
         QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")),
         PlanningHeld(id=event_id(), time=T, kind="queue", name="batch", reason="a course", by="an operator"),
     )
 
 
 def test_without_planned_jobs_there_are_no_criteria_and_their_promises_are_at_risk(
-    look: Open, site: Site
+    open_window: Open, site: DashboardSite
 ) -> None:
-    nothing_planned(site)
-    assert site.ask("/jobs?state=planned")["jobs"] == []
-    risky = site.ask("")["at_risk"]
+    hold_all_jobs(site)
+    assert site.get_json("/jobs?state=planned")["jobs"] == []
+    risky = site.get_json("")["at_risk"]
     assert risky
-    window = look("admin")
-    page = window.go("plan-metrics")
+    window = open_window("admin")
+    page = window.open_page("plan-metrics")
     assert set(page.locator("#criteria dd").all_inner_texts()) == {"–"}
     assert page.locator("#tiles b").all_inner_texts()[2:] == ["–"] * 4
     expect(page.locator("#tiles")).not_to_contain_text("mean")
     row = page.locator('#slacks tr[data-key="no planned start (at risk)"]')
     expect(row.locator("td").first).to_have_text(str(risky))
     expect(row.get_by_role("img")).to_have_attribute("aria-label", "100 %")
-    page = window.go("admin")
+    page = window.open_page("admin")
     health = page.locator('#health tr[data-key="Promises"]')
     expect(health).to_contain_text(f"warning: {risky} promise")
     health.get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Plan metrics")
 
 
-def test_a_job_that_leaves_while_shown_is_marked_gone(look: Open, site: Site) -> None:
-    window = look("reader")
-    page = window.go("jobs/5.server")
+def test_a_job_that_leaves_while_shown_is_marked_gone(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("reader")
+    page = window.open_page("jobs/5.server")
     expect(page.locator("#answer .state")).to_have_text("planned")
-    site.happen(JobDeleted(id=event_id(), time=T, job_id="5.server"))
+    site.submit(JobDeleted(id=event_id(), time=T, job_id="5.server"))
     expect(page.locator("#away")).to_contain_text("This no longer exists")
     page.reload()
     expect(page.locator("main")).to_contain_text("Without a database nothing is kept of jobs that ended")
@@ -314,16 +320,16 @@ def test_a_job_that_leaves_while_shown_is_marked_gone(look: Open, site: Site) ->
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_axe_finds_nothing_serious_on_any_page(look: Open, site: Site, screen: str) -> None:
+def test_axe_finds_nothing_serious_on_any_page(open_window: Open, site: DashboardSite, screen: str) -> None:
     reserved = Reserve(id=event_id(), time=T, name="repair", start=T, end=T + 90_000, nodes=("n1",))
-    site.happen(
+    site.submit(
         reserved, replace(reserved, id=event_id(), name="free", start=T + 1, end=None, users=("ann",))
     )
-    window = look("admin", **SCREENS[screen])
+    window = open_window("admin", **SCREENS[screen])
     for path in [*PAGES, *OF_ONE]:
-        page = window.go(path)
+        page = window.open_page(path)
         if path == "plan":
-            drawn(page)
+            wait_until_drawn(page)
         found = Axe().run(page, options=AXE).response["violations"]
         grave = [
             (path, one["id"], one["nodes"][0]["html"][:200])
@@ -335,8 +341,8 @@ def test_axe_finds_nothing_serious_on_any_page(look: Open, site: Site, screen: s
         assert wide == 0, f"{path} is {wide} px wider than the screen"
 
 
-def test_the_chart_is_moved_and_zoomed_by_keys(look: Open, site: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_chart_is_moved_and_zoomed_by_keys(open_window: Open, site: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     time_range = (
         f"(() => {{ const range = {model('times', 'Range1d')}; return [range.start, range.end]; }})()"
     )
@@ -355,9 +361,9 @@ def test_the_chart_is_moved_and_zoomed_by_keys(look: Open, site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", [*PAGES, *OF_ONE])
-def test_every_page_works_without_scripts(look: Open, site: Site, path: str) -> None:
-    """What only a script could do is not shown, forms have a button, and times are told in UTC."""
-    page = look("admin", java_script_enabled=False).go(path)
+def test_every_page_works_without_scripts(open_window: Open, site: DashboardSite, path: str) -> None:
+    """Controls that need scripts are hidden, forms have a button, and times are in UTC."""
+    page = open_window("admin", java_script_enabled=False).open_page(path)
     expect(page.locator("h1")).to_be_visible()
     ids = page.locator("[id]").evaluate_all("all => all.map((one) => one.id)")
     assert [one for one in ids if ids.count(one) > 1] == [], "scripts and links would find the first alone"

@@ -1,4 +1,4 @@
-"""The dashboard for those whose role counts on some clusters alone."""
+"""The dashboard for users with a role on only some clusters."""
 
 import hashlib
 import re
@@ -73,7 +73,7 @@ def paths(app: FastAPI) -> list[tuple[str, str]]:
     return found
 
 
-def test_no_page_or_form_shows_or_steers_a_cluster_outside_the_scope(app: FastAPI) -> None:
+def test_clusters_outside_the_scope_have_no_pages_or_forms(app: FastAPI) -> None:
     client = visitor(app, "here")
     page = client.get(f"/dashboard/{HERE}/plan").text
     (csrf,) = set(re.findall(r'name="csrf" value="([^"]+)"', page))
@@ -94,7 +94,7 @@ def test_no_page_or_form_shows_or_steers_a_cluster_outside_the_scope(app: FastAP
     assert not app.state.clusters[OTHER].published.paused
 
 
-def test_the_other_cluster_is_named_nowhere(app: FastAPI) -> None:
+def test_other_cluster_is_named_on_no_page(app: FastAPI) -> None:
     client = visitor(app, "here")
     assert client.get("/dashboard/").headers["location"] == f"/dashboard/{HERE}/plan"
     for page in (

@@ -31,7 +31,7 @@ from schedd.service.settings.auth import OidcSettings
 from schedd.service.settings.file import SettingsError, read_settings_file
 from schedd.service.warmup import warm_up
 from tests.conftest import ROOT
-from tests.dashboard.conftest import Look, Site
+from tests.dashboard.conftest import DashboardSite, UserWindow
 from tests.service.planner_harness import StillClock, job, node
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:oidc_provider_mock")
@@ -47,7 +47,7 @@ GRANTS: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.dashboard.provider"]
+    command = [sys.executable, "-m", "tests.dashboard.identity_provider"]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -67,7 +67,7 @@ def provider(issuer: str, **other: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[FastAPI]:
+def shared_app() -> Iterator[FastAPI]:
     warm_up()
     clusters = Clusters({"main": EngineSettings(), "other": EngineSettings()}, StillClock())
     clusters.start(warm=False)
@@ -80,9 +80,9 @@ def whole() -> Iterator[FastAPI]:
 
 
 @pytest.fixture
-def app(whole: FastAPI, issuer: str) -> FastAPI:
-    whole.state.callers = Callers(Tokens(()), oidc=provider(issuer))
-    return whole
+def app(shared_app: FastAPI, issuer: str) -> FastAPI:
+    shared_app.state.callers = Callers(Tokens(()), oidc=provider(issuer))
+    return shared_app
 
 
 def browser(app: FastAPI) -> TestClient:
@@ -91,8 +91,8 @@ def browser(app: FastAPI) -> TestClient:
     )
 
 
-def authorise(place: str, subject: str) -> dict[str, str]:
-    """Say at the provider that one is ``subject``; what it sends the browser back with."""
+def authorise_as(place: str, subject: str) -> dict[str, str]:
+    """Log in at the provider as ``subject``; return the parameters of its redirect."""
     answer = httpx2.post(place, data={"sub": subject}, follow_redirects=False)
     assert answer.status_code == 302, answer.text
     back = urlsplit(answer.headers["location"])
@@ -103,11 +103,11 @@ def authorise(place: str, subject: str) -> dict[str, str]:
 def log_in(client: TestClient, subject: str, following: str = "") -> Any:
     left = client.get("/dashboard/oidc/login", params={"next": following} if following else None)
     assert left.status_code == 303
-    return client.get("/dashboard/oidc/callback", params=authorise(left.headers["location"], subject))
+    return client.get("/dashboard/oidc/callback", params=authorise_as(left.headers["location"], subject))
 
 
 def id_token(issuer: str, subject: str, client: str = "schedd", nonce: str = "") -> str:
-    """An ID token as a program on somebody's machine gets it."""
+    """Get an ID token as a program on a user's machine does."""
     verifier = "v" * 43
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     asked = {
@@ -119,7 +119,7 @@ def id_token(issuer: str, subject: str, client: str = "schedd", nonce: str = "")
         "code_challenge_method": "S256",
         "nonce": nonce or f"n{time.monotonic_ns()}",
     }
-    code = authorise(f"{issuer}/oauth2/authorize?{urlencode(asked)}", subject)["code"]
+    code = authorise_as(f"{issuer}/oauth2/authorize?{urlencode(asked)}", subject)["code"]
     form = {
         "grant_type": "authorization_code",
         "code": code,
@@ -145,7 +145,7 @@ def test_a_login_returns_from_the_provider_with_granted_roles(app: FastAPI) -> N
     assert (asked["response_type"], asked["scope"]) == ("code", "openid profile")
     assert all(len(asked[name]) >= 43 for name in ("state", "nonce", "code_challenge"))
     assert "SameSite=lax" in left.headers["set-cookie"]
-    back = client.get("/dashboard/oidc/callback", params=authorise(left.headers["location"], "2"))
+    back = client.get("/dashboard/oidc/callback", params=authorise_as(left.headers["location"], "2"))
     assert back.status_code == 200
     assert 'content="0; url=/dashboard/main/queue"' in back.text
     assert "SameSite=strict" in back.headers["set-cookie"]
@@ -166,7 +166,7 @@ def test_logins_without_grant_or_valid_name_are_refused(app: FastAPI) -> None:
         assert client.get("/dashboard/main/queue").status_code == 303  # to the login
 
 
-def test_without_grants_nobody_is_let_in(app: FastAPI, issuer: str) -> None:
+def test_without_grants_every_login_is_refused(app: FastAPI, issuer: str) -> None:
     app.state.callers.oidc = provider(issuer, grants=())
     for subject in ("1", "2"):
         assert log_in(browser(app), subject).status_code == 403
@@ -177,7 +177,7 @@ def test_without_grants_nobody_is_let_in(app: FastAPI, issuer: str) -> None:
 def test_a_login_is_valid_once_and_only_in_its_browser(app: FastAPI) -> None:
     client, other = browser(app), browser(app)
     left = client.get("/dashboard/oidc/login")
-    back = authorise(left.headers["location"], "2")
+    back = authorise_as(left.headers["location"], "2")
     foreign = other.get("/dashboard/oidc/callback", params=back)
     assert (foreign.status_code, "did not begin here" in foreign.text) == (403, True)
     for wrong in ({**back, "state": "x" * 43}, {"code": back["code"]}, {}):
@@ -193,10 +193,10 @@ def test_a_login_is_valid_once_and_only_in_its_browser(app: FastAPI) -> None:
 
 
 def test_an_authorisation_code_from_another_login_is_refused(app: FastAPI) -> None:
-    """Somebody puts the own code into another's login: neither PKCE nor the nonce let it pass."""
+    """An attacker's code in another login is refused by PKCE and by the nonce."""
     client, attacker = browser(app), browser(app)
-    theirs = authorise(attacker.get("/dashboard/oidc/login").headers["location"], "2")
-    own = authorise(client.get("/dashboard/oidc/login").headers["location"], "1")
+    theirs = authorise_as(attacker.get("/dashboard/oidc/login").headers["location"], "2")
+    own = authorise_as(client.get("/dashboard/oidc/login").headers["location"], "1")
     answer = client.get("/dashboard/oidc/callback", params={"state": own["state"], "code": theirs["code"]})
     assert answer.status_code == 403
     assert "schedd_session" not in client.cookies
@@ -228,7 +228,7 @@ def encoded(value: dict[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
 
-def test_tokens_that_do_not_count_are_refused(app: FastAPI, issuer: str) -> None:
+def test_invalid_tokens_are_refused(app: FastAPI, issuer: str) -> None:
     client = browser(app)
     good = id_token(issuer, "2")
     head, body, signature = good.split(".")
@@ -261,7 +261,7 @@ def test_expired_tokens_and_foreign_issuers_are_refused(issuer: str) -> None:
         asyncio.run(other.identity(token))
 
 
-def test_an_issuer_that_says_it_is_another_is_not_believed(issuer: str) -> None:
+def test_issuer_with_another_name_is_refused(issuer: str) -> None:
     with pytest.raises(IdentityError, match="says that it is") as error:
         asyncio.run(oidc.OidcProvider(settings(f"{issuer}/")).identity("a.b.c"))
     assert error.value.ours
@@ -305,22 +305,22 @@ def test_a_session_ends_with_its_grant_and_by_timeout(app: FastAPI, issuer: str)
     assert client.get("/dashboard/oidc/login").status_code == 404
 
 
-def test_groups_may_stand_within_another_claim(app: FastAPI, issuer: str) -> None:
+def test_groups_can_be_nested_in_another_claim(app: FastAPI, issuer: str) -> None:
     app.state.callers.oidc = provider(issuer, groups_claim="realm_access.roles")
     assert log_in(browser(app), "3").status_code == 200
     assert log_in(browser(app), "1").status_code == 403
 
 
 def test_in_a_browser_a_login_from_another_site_leads_to_the_page(
-    look: Callable[..., Look], site: Site, issuer: str
+    open_window: Callable[..., UserWindow], site: DashboardSite, issuer: str
 ) -> None:
     about = settings(
         issuer.replace("127.0.0.1", "localhost"), redirect_url=f"{site.url}/dashboard/oidc/callback"
     )
     site.app.state.callers.oidc = oidc.OidcProvider(about, "secret")
-    window = look()
+    window = open_window()
     window.context.route("https://**", lambda route: route.abort())  # the provider's page asks for styles
-    page = window.go("queue")
+    page = window.open_page("queue")
     page.get_by_role("link", name="Log in with your account").click()
     page.get_by_role("button", name="2", exact=True).click()
     expect(page).to_have_url(re.compile(r"/dashboard/main/queue$"), timeout=15_000)
@@ -343,7 +343,7 @@ def test_in_a_browser_a_login_from_another_site_leads_to_the_page(
         ('[[auth.oidc.grants]]\ngroups = ["g"]\nrole = "user"\nclusters = ["nain"]', "no cluster 'nain'"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str, said: str) -> None:
+def test_invalid_provider_settings_are_refused(tmp_path: Path, line: str, said: str) -> None:
     text = {
         "issuer": '"https://id.example.org"',
         "client_id": '"schedd"',
@@ -357,7 +357,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str, said
         load_resources(read_settings_file(path))
 
 
-def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, issuer: str) -> None:
+def test_readable_secret_is_refused(tmp_path: Path, issuer: str) -> None:
     secret = tmp_path / "secret"
     secret.write_text("0123456789")
     secret.chmod(0o640)

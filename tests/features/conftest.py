@@ -3,7 +3,7 @@
 import pytest
 
 from tests.api.conftest import app, busy_cluster, client, clusters, loop, the_app
-from tests.dashboard.conftest import browser, look, server, site
+from tests.dashboard.conftest import browser, open_window, server, site
 
 __all__ = [
     "app",
@@ -11,8 +11,8 @@ __all__ = [
     "busy_cluster",
     "client",
     "clusters",
-    "look",
     "loop",
+    "open_window",
     "server",
     "site",
     "the_app",

@@ -16,7 +16,7 @@ from schedd.federation.settings import FederationSettings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from tests.api.serving import serving
+from tests.api.served_app import serving
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, released
 from tests.service.planner_harness import StillClock, T
 

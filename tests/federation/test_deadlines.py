@@ -14,7 +14,7 @@ from schedd.federation.settings import FederationSettings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from tests.api.serving import WAIT, serving
+from tests.api.served_app import WAIT, serving
 from tests.federation.federation_harness import HERE, JOB, FederationHarness
 from tests.service.planner_harness import StillClock, T, job, node
 

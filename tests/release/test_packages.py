@@ -1,4 +1,4 @@
-"""The packages in a fresh root: installed, upgraded, taken back, removed, and a first start from them.
+"""The packages in a fresh root: installation, upgrade, downgrade, removal, and a first start.
 
 Needs root, the tools of `make packages`, and a root of Debian: in $SCHEDD_FRESH_ROOT, else made by
 debootstrap from the host's mirror. $SCHEDD_WHEELS may name a directory of wheels, so that no index is asked;
@@ -65,13 +65,13 @@ def root(tmp_path: Path) -> Iterator["Root"]:
 
 
 class Root:
-    """Commands in it have a network of their own, and end with the one that runs."""
+    """A root directory; commands in it have a network of their own and end with the test."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def run(self, script: str, timeout: float = 600) -> str:
-        """What a shell in it prints; it must end well."""
+    def run_script(self, script: str, timeout: float = 600) -> str:
+        """Run a shell script in the root; return its output."""
         inside = (
             f"ip link set lo up; mount --bind /proc {self.path}/proc; mount --bind /dev {self.path}/dev; "
         )
@@ -81,8 +81,8 @@ class Root:
         assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def take(self, *files: Path) -> str:
-        """Files put into its /tmp; their names there."""
+    def copy_files(self, *files: Path) -> str:
+        """Copy files into the root's /tmp; return their names there."""
         for file in files:
             shutil.copy2(file, self.path / "tmp")
         return " ".join(f"/tmp/{file.name}" for file in files)
@@ -106,7 +106,7 @@ STATE = ("var/lib/schedd", "var/lib/pbs-adapter")
 
 
 def change_settings(root: Root) -> None:
-    """As an admin does, and some state beside."""
+    """Change the settings as an admin does, and create state files."""
     for name in SETTINGS:
         path = root.path / name
         path.write_text(MINE + path.read_text())
@@ -114,17 +114,17 @@ def change_settings(root: Root) -> None:
         (root.path / name / "state").write_text("kept")
 
 
-def settings_are_mine(root: Root) -> bool:
+def has_changed_settings(root: Root) -> bool:
     return all((root.path / name).read_text().startswith(MINE) for name in SETTINGS) and all(
         (root.path / name / "state").read_text() == "kept" for name in STATE
     )
 
 
 def check_installed(root: Root) -> None:
-    """What the packages bring, besides programs that run: papers, units, users, directories."""
-    root.run("schedd --version; pbs-adapter --help; schedd config check; schedd replay --help")
+    """Assert that programs run and that documents, units, users and directories exist."""
+    root.run_script("schedd --version; pbs-adapter --help; schedd config check; schedd replay --help")
     for name in ("schedd", "pbs-adapter"):
-        assert root.run(f"stat -c %U:%G:%a /var/lib/{name}").strip() == f"{name}:{name}:700"
+        assert root.run_script(f"stat -c %U:%G:%a /var/lib/{name}").strip() == f"{name}:{name}:700"
         page = gzip.decompress((root.path / f"usr/share/man/man1/{name}.1.gz").read_bytes())
         assert f".TH {name.upper()} 1".encode() in page
         script = root.path / f"usr/share/bash-completion/completions/{name}"
@@ -141,25 +141,27 @@ def check_installed(root: Root) -> None:
             assert (root.path / page[1:]).is_file()
 
 
-def test_debs_are_installed_upgraded_taken_back_and_removed(packages: Path, root: Root) -> None:
-    old, new = root.take(*debs(packages, OLD)), root.take(*debs(packages, NEW))
-    assert "Next: schedd config init" in root.run(f"dpkg -i {old}")
+def test_debs_are_installed_upgraded_downgraded_and_removed(packages: Path, root: Root) -> None:
+    old, new = root.copy_files(*debs(packages, OLD)), root.copy_files(*debs(packages, NEW))
+    assert "Next: schedd config init" in root.run_script(f"dpkg -i {old}")
     check_installed(root)
     change_settings(root)
-    root.run(f'dpkg -i {new}; dpkg -s schedd pbs-adapter | grep -cFx "Version: {NEW}-1" | grep -x 2')
+    root.run_script(f'dpkg -i {new}; dpkg -s schedd pbs-adapter | grep -cFx "Version: {NEW}-1" | grep -x 2')
     check_installed(root)
-    assert settings_are_mine(root)
-    root.run(f'dpkg -i {old} 2>&1; dpkg -s schedd pbs-adapter | grep -cFx "Version: {OLD}-1" | grep -x 2')
+    assert has_changed_settings(root)
+    root.run_script(
+        f'dpkg -i {old} 2>&1; dpkg -s schedd pbs-adapter | grep -cFx "Version: {OLD}-1" | grep -x 2'
+    )
     check_installed(root)
-    root.run("dpkg -r schedd pbs-adapter; ! command -v schedd; ! command -v pbs-adapter")
-    assert settings_are_mine(root)
+    root.run_script("dpkg -r schedd pbs-adapter; ! command -v schedd; ! command -v pbs-adapter")
+    assert has_changed_settings(root)
     assert not (root.path / "usr/lib/schedd").exists()
-    root.run("dpkg --purge schedd pbs-adapter")
+    root.run_script("dpkg --purge schedd pbs-adapter")
     assert not [name for name in (*SETTINGS, *STATE, "etc/schedd") if (root.path / name).exists()]
 
 
 def host_package(root: Root, folder: Path) -> Path:
-    """An rpm that says which libraries the root has: nothing else tells rpm so in a root of Debian."""
+    """Build an rpm that declares the libraries of the root, as rpm does not know those of Debian."""
     found = [path for path in (root.path / "usr/lib").rglob("lib*.so*") if path.is_file()]
     found += [path for path in (root.path / "lib").rglob("lib*.so*") if path.is_file()]
     names = {path.name for path in found}
@@ -179,7 +181,7 @@ def host_package(root: Root, folder: Path) -> Path:
     return made
 
 
-def test_rpms_are_installed_upgraded_taken_back_and_removed(
+def test_rpms_are_installed_upgraded_downgraded_and_removed(
     packages: Path, root: Root, tmp_path: Path
 ) -> None:
     """By the host's rpm into the root, with all that the packages need looked for there."""
@@ -215,11 +217,11 @@ def test_rpms_are_installed_upgraded_taken_back_and_removed(
         line.rpartition(".")[0] for line in rpm("-qa").splitlines()
     }
     check_installed(root)
-    assert settings_are_mine(root)
+    assert has_changed_settings(root)
     rpm("-U", "--oldpackage", *rpms(packages, OLD))
     assert f"schedd-{OLD}-1" in rpm("-qa")
     check_installed(root)
-    assert settings_are_mine(root)
+    assert has_changed_settings(root)
     rpm("-e", "schedd", "pbs-adapter")
     assert not (root.path / "usr/lib/schedd").exists()
     assert not (root.path / "usr/lib/pbs-adapter").exists()
@@ -229,9 +231,9 @@ def test_rpms_are_installed_upgraded_taken_back_and_removed(
         assert (root.path / name / "state").read_text() == "kept"
 
 
-def test_the_first_planned_start_comes_from_the_packages_alone(packages: Path, root: Root) -> None:
+def test_first_planned_start_needs_only_the_packages(packages: Path, root: Root) -> None:
     """A host without any Python: install, init, start; a job of the server has a start."""
-    root.run(f"dpkg -i {root.take(*debs(packages, NEW))}")
+    root.run_script(f"dpkg -i {root.copy_files(*debs(packages, NEW))}")
     script = """
     schedd emulate --nodes 4:ppn=4:mem=16gb --lublin 40 --load 3 --compress 500 \\
         </dev/null >/tmp/emulator 2>&1 &
@@ -251,7 +253,7 @@ def test_the_first_planned_start_comes_from_the_packages_alone(packages: Path, r
     schedd showq
     exit 1
     """
-    root.run(script, timeout=1800)
+    root.run_script(script, timeout=1800)
 
 
 def unpacked(package: Path, folder: Path) -> Path:
@@ -259,7 +261,7 @@ def unpacked(package: Path, folder: Path) -> Path:
     return folder
 
 
-def test_the_list_of_contents_names_all_that_is_inside(packages: Path, tmp_path: Path) -> None:
+def test_bill_of_materials_lists_exactly_the_contents(packages: Path, tmp_path: Path) -> None:
     """Each distribution with version and licence, each library in a wheel, the interpreter; nothing else."""
     adapter, daemon = debs(packages, NEW)
     inside = {}
@@ -283,7 +285,7 @@ def test_the_list_of_contents_names_all_that_is_inside(packages: Path, tmp_path:
     assert not {"numba", "numpy", "fastapi"} & inside["pbs-adapter"]
 
 
-def test_the_list_of_contents_is_as_cyclonedx_has_it(packages: Path) -> None:
+def test_bill_of_materials_is_valid_cyclonedx(packages: Path) -> None:
     reason = "needs cyclonedx-python-lib[json-validation]"
     validation = pytest.importorskip("cyclonedx.validation.json", reason=reason)
     schema = pytest.importorskip("cyclonedx.schema", reason=reason)
@@ -292,8 +294,8 @@ def test_the_list_of_contents_is_as_cyclonedx_has_it(packages: Path) -> None:
         assert strict.validate_str(bill.read_text()) is None
 
 
-def test_the_same_commit_gives_the_same_bytes(packages: Path, tmp_path: Path) -> None:
-    """From trees made twice, in other directories, in another zone, with other rights for new files."""
+def test_builds_from_the_same_commit_are_identical(packages: Path, tmp_path: Path) -> None:
+    """The trees are built in other directories, with another time zone and umask."""
     wheels = os.environ.get("SCHEDD_WHEELS")
     build = [sys.executable, str(ROOT / "release/build.py"), "--stage", str(tmp_path / "stage")]
     more = ["--wheels", wheels] if wheels else []

@@ -20,7 +20,7 @@ from schedd.wire import (
     ShareFacts,
 )
 from tests.api.conftest import token, tokens
-from tests.api.serving import WAIT, serving
+from tests.api.served_app import WAIT, serving
 from tests.service.planner_harness import StillClock, T, event_id, job, node
 
 Run = Callable[..., tuple[int, str, str]]
@@ -34,7 +34,7 @@ def app() -> FastAPI:
 
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No settings of the present user; times in UTC, 80 columns; the daemon in this process is silent."""
+    """Isolated user settings, UTC, 80 columns, and a silent daemon in this process."""
     for name in ("SCHEDD_URL", "SCHEDD_CLUSTER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -21,12 +21,12 @@ from schedd.wire import (
     QueueFacts,
 )
 from tests.api.conftest import token
-from tests.api.serving import WAIT
+from tests.api.served_app import WAIT
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import T, event_id, job
 
 
-def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reservations_are_created_shown_and_lifted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("reservation") == (0, "there are no reservations\n", "")
     code, _, err = run("reservation", "add", "r", "-w", "n1")
     assert (code, "this needs one of the roles operator, admin" in err) == (5, True)
@@ -58,7 +58,7 @@ def test_price_and_cap_series_are_uploaded(run: Run, monkeypatch: pytest.MonkeyP
     assert run("cost", "2")[1].splitlines()[2] == "cost    11.20 EUR"
 
 
-def test_accounts_are_made_moved_and_reported(
+def test_accounts_are_created_changed_and_reported(
     run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("account")[1] == "there are no accounts that you may use or see\n"
@@ -150,7 +150,7 @@ def test_a_search_runs_and_shows_its_result(
 @pytest.mark.parametrize(
     ("text", "seconds"), [("+90m", 5400), ("+2d", 172_800), ("22:20", 400), ("2023-11-14T22:13:21", 1)]
 )
-def test_moments_are_read_as_people_write_them(text: str, seconds: int) -> None:
+def test_times_are_parsed_in_common_notations(text: str, seconds: int) -> None:
     assert parse_time(text, T) == T + seconds
 
 
@@ -191,7 +191,7 @@ def test_nodes_and_queues_are_held_and_released(
     assert run("hold") == (0, "nothing is held\n", "")
 
 
-def test_a_policy_is_shown_tried_out_set_and_withdrawn(
+def test_policy_is_shown_previewed_set_and_withdrawn(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert run("policy")[0] == 5
@@ -237,7 +237,9 @@ def test_a_policy_is_shown_tried_out_set_and_withdrawn(
     assert run("policy", "withdraw")[1] == "the settings' policy\n{}\n"
 
 
-def test_notify_asks_shows_and_ends(run: Run, app: FastAPI, loop: PlanLoop, tmp_path: Path) -> None:
+def test_notify_adds_lists_and_removes_notices(
+    run: Run, app: FastAPI, loop: PlanLoop, tmp_path: Path
+) -> None:
     assert run("notify") == (0, "you have no notices; this site offers: nothing\n", "")
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
     settings = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))

@@ -7,7 +7,7 @@ import pytest
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PolicyChanged
 from tests.api.conftest import token
-from tests.api.serving import WAIT
+from tests.api.served_app import WAIT
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import StillClock, T
 
@@ -70,7 +70,7 @@ def test_invalid_readings_record_nothing(run: Run, tmp_path: Path, text: str, sa
 
 
 @pytest.mark.usefixtures("adapter")
-def test_a_file_that_is_missing_is_named(run: Run, tmp_path: Path) -> None:
+def test_missing_file_is_named_in_the_error(run: Run, tmp_path: Path) -> None:
     code, _, err = run("power", "record", str(tmp_path / "none"))
     assert code != 0
     assert "none: cannot be read" in err

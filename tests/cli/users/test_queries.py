@@ -25,7 +25,7 @@ from schedd.wire import (
     Reserve,
     StartsExpected,
 )
-from tests.api.serving import WAIT
+from tests.api.served_app import WAIT
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import GIB, T, event_id, job
 
@@ -88,7 +88,7 @@ def test_showstart_shows_the_earliest_permitted_start(run: Run, loop: PlanLoop) 
     assert "not before  Tue 14 Nov 22:21:40: its owner allows no start\n" in out
 
 
-def test_showstart_answers_for_a_job_that_nobody_submitted(run: Run) -> None:
+def test_showstart_answers_for_a_hypothetical_job(run: Run) -> None:
     code, out, _ = run("showstart", "2@8@0:10:00")
     assert code == 0
     assert out == (
@@ -137,7 +137,7 @@ def test_invalid_whatifs_are_refused(run: Run, text: str) -> None:
         expand_shorthand(text)
 
 
-def test_checkjob_tells_everything(run: Run, loop: PlanLoop) -> None:
+def test_checkjob_shows_request_blockers_moves_and_risks(run: Run, loop: PlanLoop) -> None:
     loop.submit([Reserve(id=event_id(), time=T, name="repair", nodes=("n2",), start=T, end=T + 5000)]).result(
         WAIT
     )
@@ -177,7 +177,7 @@ def gap(name: str, start: int, end: int, cpus: int) -> Gap:
     return Gap(node=name, start=start, end=end, cpus=cpus, mem=None, gpus=0)
 
 
-def test_a_window_counts_the_least_that_is_free_up_to_its_end() -> None:
+def test_window_counts_the_minimum_free_until_its_end() -> None:
     gaps = [
         gap("a", 0, 10, 4),
         gap("a", 10, 30, 2),
@@ -244,7 +244,7 @@ def test_expected_starts_are_shown_with_planned_and_promised_starts(
     assert numbers == [T + 1000, T + 1800, T + 3000, T + 1000]
 
 
-def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
+def test_accuracy_reports_a_missing_database(run: Run) -> None:
     assert run("accuracy", "-u", "ann", "--horizon", "hour") == (1, NO_ACCURACY, "")
     assert run("accuracy", "--since", "yesterday")[0] == 2
     code, _, err = run("accuracy", "--since", "2020-02-02", "--until", "2020-02-01")
@@ -282,7 +282,7 @@ def test_accuracy_help_explains_its_exit_status(capsys: pytest.CaptureFixture[st
     assert "planned start: it waits" not in out
 
 
-def test_showstart_says_whether_a_deadline_would_be_met(run: Run) -> None:
+def test_showstart_reports_whether_a_deadline_can_be_met(run: Run) -> None:
     request = "nodes=1:ppn=8,walltime=600,deadline="
     _, out, _ = run("showstart", "-l", f"{request}+100:00:00")
     assert re.search(r"^deadline +.* is met$", out, re.MULTILINE), out
@@ -319,7 +319,7 @@ def test_showplan_draws_nodes_against_time(run: Run) -> None:
     assert run("showplan", "--hours", "0")[0] == 2
 
 
-def test_a_job_shorter_than_a_cell_is_drawn_all_the_same() -> None:
+def test_job_shorter_than_a_cell_is_still_drawn() -> None:
     bar: Any = {"job": "1", "owner": "a@b", "queue": "q", "state": "planned", "start": 50, "end": 51}
     bar["nodes"] = [{"node": "n1", "cpus": 1, "mem": 0, "gpus": 0}]
     shown = chart([bar], [{"name": "n1", "state": "up"}], 0, 1000, 23)  # type: ignore[typeddict-item]

@@ -20,7 +20,7 @@ from schedd.wire import (
     ShareFacts,
 )
 from tests.api.conftest import token
-from tests.api.serving import WAIT, serving
+from tests.api.served_app import WAIT, serving
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import StillClock, T, event_id, job, node
 
@@ -47,7 +47,7 @@ def test_json_output_is_the_daemons_response(
 
 
 @pytest.mark.parametrize("command", BARE_COMMANDS)
-def test_a_missing_daemon_is_a_single_line_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_daemon_is_a_single_line_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     job_id = ["1"] if command in ("showstart", "checkjob") else []
     assert main([command, "--url", "http://127.0.0.1:9", *job_id]) == 4
     shown = capsys.readouterr()
@@ -108,7 +108,7 @@ def test_a_stale_plan_is_reported_and_shown(
 @pytest.mark.parametrize(
     "args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",), ("showplan",), ("reservation",)]
 )
-def test_every_command_says_that_the_adapter_is_silent_and_then_no_more(
+def test_every_command_reports_a_silent_adapter_until_its_return(
     run: Run, loop: PlanLoop, args: tuple[str, ...]
 ) -> None:
     assert run(*args)[2] == ""
@@ -142,7 +142,9 @@ def test_showq_shows_alerts_that_concern_users(run: Run, loop: PlanLoop) -> None
 
 
 @pytest.mark.parametrize("args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)])
-def test_every_command_says_that_no_jobs_are_started(run: Run, loop: PlanLoop, args: tuple[str, ...]) -> None:
+def test_every_command_reports_that_no_jobs_are_started(
+    run: Run, loop: PlanLoop, args: tuple[str, ...]
+) -> None:
     loop.pause("the cooling failed").result(WAIT)
     assert run(*args)[2] == f"schedd {args[0]}: no jobs are started: paused: the cooling failed\n"
 
@@ -158,7 +160,7 @@ def test_past_times_are_overdue_and_never_negative(run: Run, clock: StillClock) 
         assert not re.search(r"-\d", out), out
 
 
-def test_the_place_comes_from_environment_or_files(
+def test_endpoint_is_read_from_environment_or_files(
     run: Run, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = tmp_path / "config" / "schedd"
@@ -182,7 +184,7 @@ def test_the_place_comes_from_environment_or_files(
     assert run("showq")[0] == 2
 
 
-def test_commands_speak_over_a_unix_socket(
+def test_commands_use_a_unix_socket(
     app: FastAPI, clusters: Clusters, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app.state.clusters = clusters

@@ -8,9 +8,9 @@ from playwright.sync_api import expect
 
 from schedd.engine import EngineSettings
 from schedd.wire import AccountSet
-from tests.dashboard.conftest import Look, Site, T, token
+from tests.dashboard.conftest import DashboardSite, T, UserWindow, token
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 SITE = EngineSettings(
     slack=10**6, search_every=0, end_allowance=0, site={"accounts": {"by": "user", "unknown": "run"}}
 )
@@ -31,12 +31,14 @@ def account_event(name: str, hours: float, *users: str) -> AccountSet:
 
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
-def test_admin_sees_all_accounts_and_a_user_only_accessible_ones(look: Open, site: Site) -> None:
-    page = look("admin").go("plan")
+def test_admin_sees_all_accounts_and_a_user_only_accessible_ones(
+    open_window: Open, site: DashboardSite
+) -> None:
+    page = open_window("admin").open_page("plan")
     expect(page.get_by_role("link", name="Accounts")).to_have_count(0)
-    site.happen(account_event("ann", 100), account_event("closed-club", 50, "zoe"))
-    known = {one["name"]: one for one in site.ask("/accounts")["accounts"]}
-    page = look("admin").go("accounts")
+    site.submit(account_event("ann", 100), account_event("closed-club", 50, "zoe"))
+    known = {one["name"]: one for one in site.get_json("/accounts")["accounts"]}
+    page = open_window("admin").open_page("accounts")
     expect(page.get_by_role("link", name="Accounts")).to_have_attribute("aria-current", "page")
     row = page.locator("tr", has=page.get_by_text("ann", exact=True))
     expect(row).to_contain_text(f"{known['ann']['left']:.2f}")
@@ -44,16 +46,16 @@ def test_admin_sees_all_accounts_and_a_user_only_accessible_ones(look: Open, sit
     expect(row).to_contain_text("everybody")
     expect(page.locator("tr", has=page.get_by_text("closed-club"))).to_contain_text("zoe")
     expect(page.locator("#charged")).to_contain_text("Nothing was charged")
-    page = look("user").go("accounts")
+    page = open_window("user").open_page("accounts")
     expect(page.locator("#list tbody tr")).to_have_count(1)
     expect(page.locator("#list")).not_to_contain_text("zoe")
 
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
-def test_charges_can_be_downloaded(look: Open, site: Site) -> None:
-    site.happen(account_event("ann", 100))
-    window = look("admin")
-    window.go("accounts")
+def test_charges_can_be_downloaded(open_window: Open, site: DashboardSite) -> None:
+    site.submit(account_event("ann", 100))
+    window = open_window("admin")
+    window.open_page("accounts")
     cookies = {one["name"]: one["value"] for one in window.context.cookies()}
     answer = httpx2.get(f"{site.url}/dashboard/main/accounts.csv", cookies=cookies)
     assert answer.status_code == 200

@@ -17,18 +17,18 @@ from pathlib import Path
 
 import httpx2
 
-from tests.cli.test_serve import MAIN, TOKEN, WAIT, Served, _listening, _until, job, node
-from tests.cli.test_serve_safely import configured, local, logged
+from tests.cli.test_serve import MAIN, TOKEN, WAIT, ServedDaemon, _read_url, _wait_until, job, node
+from tests.cli.test_serve_safely import log_entries, request_over_socket, write_settings
 
 USER = "a-token-for-a-user-0123456789"
 
 
 @contextlib.contextmanager
-def altered(
+def altered_daemon(
     folder: Path, what: str, limits: Callable[[], None] | None = None, **environment: str
-) -> Iterator[Served]:
-    """A daemon with an error put into it by ``what``, or none."""
-    log, path = folder / "log", configured(folder)
+) -> Iterator[ServedDaemon]:
+    """Run a daemon with the injected error ``what``, or without one."""
+    log, path = folder / "log", write_settings(folder)
     program = ["tests.cli.altered_daemon", what] if what else ["schedd.cli.main"]
     with log.open("w") as file:
         process = subprocess.Popen(
@@ -39,18 +39,18 @@ def altered(
             preexec_fn=limits,  # noqa: PLW1509  (this process has no other thread at that moment)
         )
     try:
-        url = _until(process, lambda: _listening(log))
+        url = _wait_until(process, lambda: _read_url(log))
         headers = {"Authorization": f"Bearer {TOKEN}"}
         with httpx2.Client(base_url=url, headers=headers, timeout=WAIT, trust_env=False) as client:
-            found = Served(process, url, client, log)
-            _until(process, lambda: client.get("/leadz").status_code == 200)
+            found = ServedDaemon(process, url, client, log)
+            _wait_until(process, lambda: client.get("/leadz").status_code == 200)
             yield found
     finally:
         process.kill()
         process.wait()
 
 
-def new_request(served: Served) -> int:
+def status_over_new_connection(served: ServedDaemon) -> int:
     """The status of a request over a new connection; 0: the connection was broken off."""
     try:
         with httpx2.Client(trust_env=False, timeout=20) as client:
@@ -59,10 +59,10 @@ def new_request(served: Served) -> int:
         return 0
 
 
-def test_errors_while_connections_are_accepted_end_these_and_no_others(tmp_path: Path) -> None:
-    with altered(tmp_path, "accept") as served:
+def test_accept_errors_end_only_their_connections(tmp_path: Path) -> None:
+    with altered_daemon(tmp_path, "accept") as served:
         served.process.send_signal(signal.SIGUSR1)
-        answers = [new_request(served) for _ in range(25)]
+        answers = [status_over_new_connection(served) for _ in range(25)]
         assert answers == [0] * 20 + [200] * 5
         metrics = served.client.get("/metrics").text
         assert 'schedd_background_failures_total{cluster="",work="connections"} 20.0' in metrics
@@ -71,15 +71,15 @@ def test_errors_while_connections_are_accepted_end_these_and_no_others(tmp_path:
             alerts = served.client.get(f"{MAIN}/alerts").json()["alerts"]
             return any(one["kind"] == "background" and "MemoryError" in one["text"] for one in alerts)
 
-        _until(served.process, alerted)
-        assert len(logged(served, "background work failed")) == 20
+        _wait_until(served.process, alerted)
+        assert len(log_entries(served, "background work failed")) == 20
 
 
-def test_a_daemon_without_memory_answers_again_or_ends_with_an_error(tmp_path: Path) -> None:
+def test_daemon_without_memory_recovers_or_ends_with_an_error(tmp_path: Path) -> None:
     """It never stays alive without responses. Libraries may end a process without memory; systemd starts it
     again.
     """
-    with altered(tmp_path, "") as served:
+    with altered_daemon(tmp_path, "") as served:
         now = int(time.time())
         served.events(node(1, now))
         pid = served.process.pid
@@ -93,7 +93,7 @@ def test_a_daemon_without_memory_answers_again_or_ends_with_an_error(tmp_path: P
             while time.monotonic() < end:
                 if served.process.poll() is not None:
                     return
-                with contextlib.suppress(OSError), _connected(served) as channel:
+                with contextlib.suppress(OSError), _connect(served) as channel:
                     channel.settimeout(2)
                     head = f"POST {MAIN}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
                     channel.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -115,35 +115,39 @@ def test_a_daemon_without_memory_answers_again_or_ends_with_an_error(tmp_path: P
             if served.process.poll() is not None:
                 assert served.process.returncode != 0
                 return
-            if new_request(served) == 200 and _taken(served, now) and _known(served) == {"7.s"}:
+            if (
+                status_over_new_connection(served) == 200
+                and _accepts_event(served, now)
+                and _job_ids(served) == {"7.s"}
+            ):
                 return
             time.sleep(0.1)
         raise AssertionError("it lives and answers nobody")
 
 
-def _taken(served: Served, now: int) -> bool:
+def _accepts_event(served: ServedDaemon, now: int) -> bool:
     return served.client.post(f"{MAIN}/events", json={"events": [job(7, now)]}).status_code == 200
 
 
-def _known(served: Served) -> set[str]:
+def _job_ids(served: ServedDaemon) -> set[str]:
     return {one["id"] for one in served.get("/jobs")["jobs"]}
 
 
-def _connected(served: Served) -> socket.socket:
+def _connect(served: ServedDaemon) -> socket.socket:
     return socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2])), timeout=WAIT)
 
 
-def test_half_open_connections_leave_descriptors_for_the_adapter_and_the_admin(tmp_path: Path) -> None:
+def test_half_open_connections_leave_descriptors_for_adapter_and_admin(tmp_path: Path) -> None:
     """400 of them, of a process that may have 64 descriptors open; some silent, some in their headers."""
 
-    def few() -> None:
+    def limit_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
     tmp_path.chmod(0o711)
-    with altered(tmp_path, "", few) as served, contextlib.ExitStack() as open_ones:
+    with altered_daemon(tmp_path, "", limit_descriptors) as served, contextlib.ExitStack() as open_ones:
         now = int(time.time())
         for number in range(400):
-            one = open_ones.enter_context(_connected(served))
+            one = open_ones.enter_context(_connect(served))
             if number % 2:
                 one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
             if number % 40 == 0:
@@ -155,15 +159,17 @@ def test_half_open_connections_leave_descriptors_for_the_adapter_and_the_admin(t
                     trust_env=False,
                 ) as again:  # and on a new one
                     assert again.get(f"{MAIN}/decisions").status_code == 200
-                assert local(tmp_path, "GET", f"{MAIN}/jobs")[0] == 200  # root, on the UNIX socket
-        assert len(_known(served)) == 10
+                assert (
+                    request_over_socket(tmp_path, "GET", f"{MAIN}/jobs")[0] == 200
+                )  # root, on the UNIX socket
+        assert len(_job_ids(served)) == 10
         assert "Too many open files" not in served.log.read_text()
         used = len(list(Path(f"/proc/{served.process.pid}/fd").iterdir()))
         assert used <= 64 - 8, "some are left for the database"
 
 
-class Manager:
-    """What systemd does: counts the words of a daemon."""
+class ServiceManager:
+    """Counts the notifications of a daemon, like systemd."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "notify"
@@ -177,16 +183,16 @@ class Manager:
             self.fed += b"WATCHDOG=1" in self._channel.recv(1_000)
 
 
-def test_the_watchdog_is_fed_only_while_requests_are_answered(tmp_path: Path) -> None:
-    manager = Manager(tmp_path)
+def test_watchdog_is_notified_only_while_requests_are_answered(tmp_path: Path) -> None:
+    manager = ServiceManager(tmp_path)
     environment = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "2000000"}
-    with altered(tmp_path, "deaf", None, **environment) as served:
-        _until(served.process, lambda: manager.fed >= 3)
+    with altered_daemon(tmp_path, "deaf", None, **environment) as served:
+        _wait_until(served.process, lambda: manager.fed >= 3)
         served.process.send_signal(signal.SIGUSR1)
-        _until(served.process, lambda: logged(served, "background work failed"))
+        _wait_until(served.process, lambda: log_entries(served, "background work failed"))
         before = manager.fed
         served.events(node(1, int(time.time())))  # the planner works, on a connection that was there before
         time.sleep(6)  # three times what the service manager waits
         assert manager.fed <= before + 1
-        failed = logged(served, "background work failed")[0]
+        failed = log_entries(served, "background work failed")[0]
         assert (failed["work"], "ProbeFailed" in str(failed["exception"])) == ("watchdog", True)

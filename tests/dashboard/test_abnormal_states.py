@@ -1,4 +1,4 @@
-"""What pages show when all is not well: nothing is known yet, the plan is stale, the daemon is not ready."""
+"""Pages in abnormal states: no data, a stale plan, a daemon that is not ready."""
 
 import re
 import sqlite3
@@ -40,10 +40,10 @@ from schedd.wire import (
     Snapshot,
     StartsExpected,
 )
-from tests.dashboard.conftest import WAIT_MS, Look, Site, token, tokens
+from tests.dashboard.conftest import WAIT_MS, DashboardSite, UserWindow, token, tokens
 from tests.service.planner_harness import StillClock, T, event_id, job, node
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 SITE: dict[str, Any] = {
     "priority": {"fair_share": 100.0, "waiting": 1.0},
     "classes": {"ann": {"points": 7, "users": ["ann"]}},
@@ -52,36 +52,38 @@ SITE: dict[str, Any] = {
 PAGES = ["plan", "queue", "nodes", "what-if", "plan-metrics"]
 
 
-def put(server: tuple[str, FastAPI], clusters: Clusters, clock: StillClock | None = None) -> Site:
+def post_json(
+    server: tuple[str, FastAPI], clusters: Clusters, clock: StillClock | None = None
+) -> DashboardSite:
     url, app = server
     app.state.clusters = clusters
     app.state.callers = Callers(tokens())
-    return Site(url, app, clock or StillClock())
+    return DashboardSite(url, app, clock or StillClock())
 
 
 @pytest.fixture
-def blank(server: tuple[str, FastAPI]) -> Iterator[Site]:
-    """A cluster of which nothing is known."""
+def blank(server: tuple[str, FastAPI]) -> Iterator[DashboardSite]:
+    """A cluster without data."""
     clusters = Clusters({"main": EngineSettings()}, StillClock())
     clusters.start(warm=False)
-    yield put(server, clusters)
+    yield post_json(server, clusters)
     clusters.stop()
 
 
 @pytest.fixture
-def kept(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[Site]:
-    """A cluster whose daemon has a database, with a job that has started as it was told."""
+def site_with_database(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[DashboardSite]:
+    """A cluster with a database and a job that started at its estimate."""
     durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/main.sqlite"))
     clock = StillClock()
     clusters = Clusters({"main": EngineSettings()}, clock, durable=durable)
     clusters.start(warm=False)
     while clusters["main"].on_standby:
         time.sleep(0.01)
-    site = put(server, clusters, clock)
-    site.happen(node("n1"), job("1.server"))
+    site = post_json(server, clusters, clock)
+    site.submit(node("n1"), job("1.server"))
     found = site.loop.decisions.page_after("", 100).decisions
     run = next(one for one in found if isinstance(one, Run))
-    site.happen(
+    site.submit(
         RunAccepted(id=event_id(), time=T, decision_id=run.id, job_id="1.server"),
         JobStarted(id=event_id(), time=T, job_id="1.server", shares=run.shares),
     )
@@ -90,7 +92,7 @@ def kept(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_pages_without_data_explain_it(blank: Site, path: str) -> None:
+def test_pages_without_data_explain_it(blank: DashboardSite, path: str) -> None:
     with httpx2.Client(base_url=f"{blank.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("reader")})
         answer = client.get(f"/main/{path}")
@@ -105,21 +107,21 @@ def test_pages_without_data_explain_it(blank: Site, path: str) -> None:
     assert (columns["nodes"]["name"], columns["jobs"]["id"]) == ([], [])
 
 
-def test_a_stale_plan_is_shown_as_such(look: Open, site: Site) -> None:
-    page = look("reader").go("queue")
+def test_stale_plan_is_marked(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("queue")
     expect(page.locator("#pulse")).to_contain_text("Live")
-    site.happen(Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False))
-    assert site.ask("")["stale"]
+    site.submit(Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False))
+    assert site.get_json("")["stale"]
     expect(page.locator("#alerts")).to_contain_text("This plan may be out of date")
-    expect(page.locator("#alerts")).to_contain_text(site.ask("")["stale"])
+    expect(page.locator("#alerts")).to_contain_text(site.get_json("")["stale"])
     expect(page.locator("#pulse")).to_contain_text("Stale")
     expect(page.locator("#list tbody tr")).to_have_count(5)
 
 
 @pytest.mark.parametrize("path", [*PAGES, "jobs/4.server", "admin"])
-def test_every_page_says_that_its_plan_is_stale_and_that_nothing_is_started(site: Site, path: str) -> None:
-    site.happen(Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False))
-    stale, halted = site.ask("")["stale"], site.ask("")["halted"]
+def test_every_page_reports_a_stale_plan_and_stopped_starts(site: DashboardSite, path: str) -> None:
+    site.submit(Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False))
+    stale, halted = site.get_json("")["stale"], site.get_json("")["halted"]
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
         answer = client.get(f"/main/{path}")
@@ -130,7 +132,7 @@ def test_every_page_says_that_its_plan_is_stale_and_that_nothing_is_started(site
 
 
 @pytest.mark.parametrize("path", [*PAGES, "jobs/4.server", "admin"])
-def test_every_page_says_that_the_adapter_is_silent_and_then_no_more(site: Site, path: str) -> None:
+def test_every_page_reports_a_silent_adapter_until_its_return(site: DashboardSite, path: str) -> None:
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
         assert "No contact with an adapter" not in client.get(f"/main/{path}").text
@@ -143,8 +145,8 @@ def test_every_page_says_that_the_adapter_is_silent_and_then_no_more(site: Site,
         assert words not in client.get(f"/main/{path}").text
 
 
-def test_a_page_that_is_open_shows_by_itself_that_the_adapter_is_silent(look: Open, site: Site) -> None:
-    page = look("reader").go("queue")
+def test_open_page_reports_a_silent_adapter_without_reload(open_window: Open, site: DashboardSite) -> None:
+    page = open_window("reader").open_page("queue")
     expect(page.locator("#pulse")).to_contain_text("Live")
     site.loop.adapter_contact.last -= 61
     expect(page.locator("#pulse")).to_contain_text("Stale", timeout=WAIT_MS)
@@ -153,10 +155,12 @@ def test_a_page_that_is_open_shows_by_itself_that_the_adapter_is_silent(look: Op
     expect(page.locator("#pulse")).to_contain_text("Live", timeout=WAIT_MS)
 
 
-def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(look: Open, site: Site) -> None:
+def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(
+    open_window: Open, site: DashboardSite
+) -> None:
     started = JobStarted(id=event_id(), time=T, job_id="99.server", shares=(ShareFacts("n1", 1),))
-    site.happen(started)
-    page = look("operator").go("admin")
+    site.submit(started)
+    page = open_window("operator").open_page("admin")
     words = "job 99.server started, but no event had announced it"
     expect(page.locator("#alerts-open tbody tr")).to_have_count(1)
     expect(page.locator("#alerts-open")).to_contain_text(words)
@@ -168,8 +172,8 @@ def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(look: Open
     assert shown == {"user": False, "operator": True}
 
 
-def test_a_start_that_is_past_is_shown_as_overdue(site: Site) -> None:
-    start = site.ask("/jobs/4.server")["planned_start"]
+def test_past_start_is_shown_as_overdue(site: DashboardSite) -> None:
+    start = site.get_json("/jobs/4.server")["planned_start"]
     site.clock.moment = start + 600
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
@@ -177,8 +181,8 @@ def test_a_start_that_is_past_is_shown_as_overdue(site: Site) -> None:
     assert ["overdue by 10 min" in page for page in shown] == [True, True]
 
 
-def test_an_overdue_job_names_only_the_pause(site: Site) -> None:
-    start = site.ask("/jobs/4.server")["planned_start"]
+def test_an_overdue_job_names_only_the_pause(site: DashboardSite) -> None:
+    start = site.get_json("/jobs/4.server")["planned_start"]
     site.loop.pause("new disks").result(30)
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
@@ -195,8 +199,8 @@ def test_an_overdue_job_names_only_the_pause(site: Site) -> None:
     assert 'id="blockers"' not in late
 
 
-def test_the_whatif_page_shows_pause_and_held_queues(site: Site) -> None:
-    site.happen(
+def test_the_whatif_page_shows_pause_and_held_queues(site: DashboardSite) -> None:
+    site.submit(
         node("n4"),
         QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")),
         PlanningHeld(id=event_id(), time=T, kind="queue", name="batch", by="admin", reason="new rules"),
@@ -212,15 +216,15 @@ def test_the_whatif_page_shows_pause_and_held_queues(site: Site) -> None:
     assert "Would start as soon as its queue does" in held
     note = "no queue is named: this does not hold for queue batch, which is held: new rules"
     assert note in held
-    assert note in site.put("/what-if", {"request": "nodes=1"})["notes"]
+    assert note in site.post_json("/what-if", {"request": "nodes=1"})["notes"]
     assert "No planned start" in named
     assert "Would start as soon as starts resume" in paused
     assert "Dispatch is paused: new disks." in paused
     assert (empty.status_code, "the form is empty" in empty.text) == (422, True)
 
 
-def test_a_whatif_keeps_the_promise_for_a_queued_job(site: Site) -> None:
-    promised = site.ask("/jobs/4.server")["promised_start"]
+def test_a_whatif_keeps_the_promise_for_a_queued_job(site: DashboardSite) -> None:
+    promised = site.get_json("/jobs/4.server")["promised_start"]
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
         page = client.get("/main/what-if?job=4.server").text
@@ -229,10 +233,10 @@ def test_a_whatif_keeps_the_promise_for_a_queued_job(site: Site) -> None:
     assert [words in page for words in ("once it is submitted", "before you submit")] == [False, False]
 
 
-def test_a_held_job_shows_the_promise_that_is_at_risk(site: Site) -> None:
+def test_held_job_shows_its_promise_at_risk(site: DashboardSite) -> None:
     held = PlanningHeld(id=event_id(), time=T, kind="queue", name="batch", by="admin", reason="new rules")
-    site.happen(QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")), held)
-    view = site.ask("/jobs/4.server")
+    site.submit(QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")), held)
+    view = site.get_json("/jobs/4.server")
     assert (view["planned_start"], view["promised_start"] is None) == (None, False)
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
@@ -245,9 +249,9 @@ def test_a_held_job_shows_the_promise_that_is_at_risk(site: Site) -> None:
     assert "which is held: new rules" in asked
 
 
-def test_an_impossible_job_shows_its_requirement_once(site: Site) -> None:
-    site.happen(job("9.server", nodes="9:ppn=1"))
-    view = site.ask("/jobs/9.server")
+def test_an_impossible_job_shows_its_requirement_once(site: DashboardSite) -> None:
+    site.submit(job("9.server", nodes="9:ppn=1"))
+    view = site.get_json("/jobs/9.server")
     needs = "it needs 9 nodes; the cluster has 3 that fit"
     assert (view["requirement"], view["notes"]) == (needs, [])
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
@@ -259,7 +263,7 @@ def test_an_impossible_job_shows_its_requirement_once(site: Site) -> None:
     assert "never on this cluster" not in page + asks
 
 
-def test_a_move_within_the_same_minute_is_no_row() -> None:
+def test_move_within_the_same_minute_is_not_listed() -> None:
     moves = [
         Change(T + 9, 3, "e3", "freed", "", T + 3605, T + 3603),
         Change(T + 6, 2, "e2", "altered", "", T + 60, T + 3605),
@@ -267,9 +271,13 @@ def test_a_move_within_the_same_minute_is_no_row() -> None:
     assert [(one.oldest.before, one.newest.after) for one in group_changes(moves)] == [(T + 60, T + 3605)]
 
 
-def test_pages_name_missing_data_without_the_database(kept: Site, tmp_path: Path) -> None:
+def test_pages_name_missing_data_without_the_database(
+    site_with_database: DashboardSite, tmp_path: Path
+) -> None:
     def pages(*paths: str) -> list[httpx2.Response]:
-        with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        with httpx2.Client(
+            base_url=f"{site_with_database.url}/dashboard", headers={"Accept": "text/html"}
+        ) as client:
             client.post("/login", data={"token": token("admin")})
             return [client.get(f"/main/{path}") for path in paths]
 
@@ -289,21 +297,21 @@ def test_pages_name_missing_data_without_the_database(kept: Site, tmp_path: Path
     assert lost in past.text
 
 
-def test_pages_report_an_unreachable_daemon(look: Open, site: Site) -> None:
-    window = look("reader")
-    page = window.go("queue")
+def test_pages_report_an_unreachable_daemon(open_window: Open, site: DashboardSite) -> None:
+    window = open_window("reader")
+    page = window.open_page("queue")
     expect(page.locator("#away")).to_be_hidden()
     page.route("**/main/queue", lambda route: route.abort())
-    site.happen(job("50.server"))
+    site.submit(job("50.server"))
     expect(page.locator("#away")).to_contain_text("Connection to the daemon lost")
     page.unroute("**/main/queue")
-    site.happen(job("51.server"))
+    site.submit(job("51.server"))
     expect(page.locator("#list tbody")).to_contain_text("51.server")
     expect(page.locator("#away")).to_be_hidden()
     window.wrong = [one for one in window.wrong if "ERR_FAILED" not in one]
 
 
-def test_a_page_waits_for_a_daemon_that_gets_ready(site: Site) -> None:
+def test_page_reloads_once_the_daemon_is_ready(site: DashboardSite) -> None:
     clusters: Clusters = site.app.state.clusters
     clusters.ready = False
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
@@ -316,8 +324,10 @@ def test_a_page_waits_for_a_daemon_that_gets_ready(site: Site) -> None:
         assert client.get("/main/plan").status_code == 200
 
 
-def test_actions_are_audited_and_estimates_are_on_plan_metrics(kept: Site) -> None:
-    with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
+def test_actions_are_audited_and_estimates_are_on_plan_metrics(site_with_database: DashboardSite) -> None:
+    with httpx2.Client(
+        base_url=f"{site_with_database.url}/dashboard", headers={"Accept": "text/html"}
+    ) as client:
         client.post("/login", data={"token": token("admin")})
         csrf = client.get("/main/admin").text.partition('name="csrf" value="')[2].partition('"')[0]
         client.post("/main/admin/pause", data={"csrf": csrf, "reason": "new <b>disks</b>"})
@@ -328,7 +338,7 @@ def test_actions_are_audited_and_estimates_are_on_plan_metrics(kept: Site) -> No
         assert client.post("/main/admin/weights", data=weights).status_code == 303
         page = client.get("/main/admin").text
         quality = client.get("/main/plan-metrics").text
-    acts = kept.app.state.clusters.durable.store.audit_entries()
+    acts = site_with_database.app.state.clusters.durable.store.audit_entries()
     assert {act.who for act in acts} == {"our-admin"}
     assert sorted((act.act, act.detail) for act in acts) == [
         ("hold", "node n1: new memory"),
@@ -342,19 +352,21 @@ def test_actions_are_audited_and_estimates_are_on_plan_metrics(kept: Site) -> No
 
 
 def test_plan_metrics_filter_estimates_by_period_queue_and_user(
-    kept: Site, monkeypatch: pytest.MonkeyPatch
+    site_with_database: DashboardSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = ExpectedFacts("3.server", T + 100, T + 500, T + 900, "submission")
-    kept.happen(job("3.server"), StartsExpected(id=event_id(), time=T, jobs=(told,)))
-    kept.happen(
+    site_with_database.submit(job("3.server"), StartsExpected(id=event_id(), time=T, jobs=(told,)))
+    site_with_database.submit(
         JobStarted(id=event_id(), time=T + 160, job_id="3.server", shares=(ShareFacts(node="n1", cpus=4),))
     )
-    store = kept.app.state.clusters.durable.store
+    store = site_with_database.app.state.clusters.durable.store
     for _ in store.record_history(store.find_cluster("main")):
         pass
-    one = kept.ask("/jobs/3.server")
+    one = site_with_database.get_json("/jobs/3.server")
     none = "No expected start to compare of these jobs in this period."
-    with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
+    with httpx2.Client(
+        base_url=f"{site_with_database.url}/dashboard", headers={"Accept": "text/html"}
+    ) as client:
         client.post("/login", data={"token": token("reader")})
         for asked in (
             {},
@@ -380,21 +392,21 @@ def test_plan_metrics_filter_estimates_by_period_queue_and_user(
         )
         assert "At most the latest 100,000 planned starts count." in page
         assert client.get("/main/plan-metrics", params={"seconds": 5}).status_code == 422
-        kept.clock.moment += 7200
+        site_with_database.clock.moment += 7200
         page = client.get("/main/plan-metrics", params={"seconds": 3600}).text
         assert 'id="errors"' not in page, "that chart is of the period, too"
 
 
-def test_an_ended_job_has_a_history_page(browser: Browser, kept: Site) -> None:
-    kept.happen(JobEnded(id=event_id(), time=T + 50, job_id="1.server", exit_status=3))
-    window = Look(kept, browser.new_context())
+def test_an_ended_job_has_a_history_page(browser: Browser, site_with_database: DashboardSite) -> None:
+    site_with_database.submit(JobEnded(id=event_id(), time=T + 50, job_id="1.server", exit_status=3))
+    window = UserWindow(site_with_database, browser.new_context())
     window.log_in("reader")
-    store = kept.app.state.clusters.durable.store
+    store = site_with_database.app.state.clusters.durable.store
     number = store.find_cluster("main")
     for _ in store.record_history(number):
         pass
-    page = window.go("jobs/1.server")
-    past = kept.ask("/jobs/1/history")["past"]
+    page = window.open_page("jobs/1.server")
+    past = site_with_database.get_json("/jobs/1/history")["past"]
     assert (past["how"], past["exit_status"], past["started"], past["ended"]) == ("ended", 3, T, T + 50)
     expect(page.locator("#past .big")).to_contain_text("Ended")
     expect(page.locator("#past")).to_contain_text("exit status 3")
@@ -404,22 +416,24 @@ def test_an_ended_job_has_a_history_page(browser: Browser, kept: Site) -> None:
     expect(rows.last).to_contain_text("ended, exit status 3")
     expect(page.locator("#moments")).to_contain_text("start ordered: accepted")
     expect(page.locator("#past .state")).to_have_text("ended")
-    hidden = window.go("jobs/77.server")
+    hidden = window.open_page("jobs/77.server")
     expect(hidden.get_by_role("heading")).to_have_text("No such job")
     assert [one for one in window.wrong if "404" not in one] == []
     window.context.close()
 
 
-def test_history_pages_respect_visibility(kept: Site) -> None:
-    kept.happen(job("8.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="8.server"))
-    store = kept.app.state.clusters.durable.store
+def test_history_pages_respect_visibility(site_with_database: DashboardSite) -> None:
+    site_with_database.submit(
+        job("8.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="8.server")
+    )
+    store = site_with_database.app.state.clusters.durable.store
     number = store.find_cluster("main")
     for _ in store.record_history(number):
         pass
-    kept.app.state.callers = Callers(tokens(), AuthSettings(others="none"))
-    assert kept.ask("/jobs/8/history")["past"]["how"] == "deleted"
+    site_with_database.app.state.callers = Callers(tokens(), AuthSettings(others="none"))
+    assert site_with_database.get_json("/jobs/8/history")["past"]["how"] == "deleted"
     headers = {"Authorization": f"Bearer {token('user')}"}
-    answer = httpx2.get(f"{kept.url}/v1/clusters/main/jobs/8/history", headers=headers)
+    answer = httpx2.get(f"{site_with_database.url}/v1/clusters/main/jobs/8/history", headers=headers)
     assert answer.status_code == 404
 
 
@@ -447,18 +461,18 @@ def test_links_include_the_prefix_removed_by_a_proxy() -> None:
 def test_priorities_and_shares_agree_with_the_api(server: tuple[str, FastAPI]) -> None:
     clusters = Clusters({"main": EngineSettings(site=SITE)}, StillClock())
     clusters.start(warm=False)
-    site = put(server, clusters)
-    site.happen(node("n1"), *(job(f"{i}.server", user="ann" if i % 2 else "bob") for i in range(1, 4)))
+    site = post_json(server, clusters)
+    site.submit(node("n1"), *(job(f"{i}.server", user="ann" if i % 2 else "bob") for i in range(1, 4)))
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("reader")})
         page = client.get("/main/jobs/3.server").text
         quality = client.get("/main/plan-metrics").text
-    terms = site.ask("/jobs/3.server/priority")["terms"]
+    terms = site.get_json("/jobs/3.server/priority")["terms"]
     assert terms
     for term in terms:
         assert f"{term['name'].replace('_', ' ')}</th>" in page
         assert f'<td class="num">{term["points"]:.4g}</td>' in page
-    places = site.ask("/fair-share")["places"]
+    places = site.get_json("/fair-share")["places"]
     assert places
     for place in places:
         assert f'{place["path"]}</th><td class="num">{100 * place["target"]:.1f} %</td>' in quality

@@ -13,7 +13,7 @@ from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from tests.api.conftest import token, tokens
-from tests.api.serving import WAIT, serving
+from tests.api.served_app import WAIT, serving
 from tests.service.planner_harness import StillClock, node
 
 Run = Callable[..., tuple[int, str, str]]

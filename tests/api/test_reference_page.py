@@ -1,4 +1,4 @@
-"""docs/reference/api.md names what the API has, and nothing else."""
+"""docs/reference/api.md names everything in the API, and nothing else."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 
 
-def test_every_path_and_every_query_parameter_is_on_the_page(the_app: FastAPI) -> None:
+def test_page_lists_every_path_and_query_parameter(the_app: FastAPI) -> None:
     summary = PAGE.partition("## In short")[2].partition("\n## ")[0]
     found = {
         (method, path.replace("{c}", "{cluster}").replace("{id}", "{job}")): set(re.findall(r"(\w+)=", query))
@@ -24,7 +24,7 @@ def test_every_path_and_every_query_parameter_is_on_the_page(the_app: FastAPI) -
     assert found == expected
 
 
-def test_every_event_and_decision_is_on_the_page(the_app: FastAPI) -> None:
+def test_page_lists_every_event_and_decision(the_app: FastAPI) -> None:
     schemas = the_app.openapi()["components"]["schemas"]
     kinds = {
         schema["properties"]["type"]["const"]

@@ -1,4 +1,4 @@
-"""What tests of the import share."""
+"""Helpers for tests of ``schedd import``."""
 # ruff: noqa: DTZ001  (the clock on the wall)
 
 import tomllib
@@ -29,20 +29,20 @@ def import_directory(directory: Path) -> ImportResult:
     return import_sched((directory / "sched_config").read_text(), **beside)
 
 
-def words(done: ImportResult, setting: str) -> str:
-    """The verdict and the words about one setting, which are the same of all its lines."""
+def finding_text(done: ImportResult, setting: str) -> str:
+    """Return the verdict and the text about one setting, equal for all its lines."""
     (said,) = {f"{one.verdict.value}: {one.message}" for one in done.findings if one.setting == setting}
     return said
 
 
-def lines_of(text: str, comments: str = "#") -> set[int]:
-    """The numbers of the lines that say something."""
+def setting_lines(text: str, comments: str = "#") -> set[int]:
+    """Return the numbers of the lines that are neither empty nor comments."""
     said = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
     return {number for number, line in said if line and line[0] not in comments}
 
 
-def lines_found(done: ImportResult, file: str = "") -> set[int]:
-    """The lines of a file that a finding is about."""
+def lines_with_findings(done: ImportResult, file: str = "") -> set[int]:
+    """Return the lines of a file that have a finding."""
     return {one.line for one in done.findings if one.file == file} - {0}
 
 

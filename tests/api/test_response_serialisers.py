@@ -1,4 +1,4 @@
-"""What writes the replies is there before there are threads."""
+"""Response serialisers are built before any thread starts."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ print(len(kinds), sorted(late))
 """
 
 
-def test_nothing_is_left_to_be_built_by_the_first_requests() -> None:
+def test_first_requests_build_no_serialisers() -> None:
     run = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True)
     count, _, late = run.stdout.strip().partition(" ")
     assert int(count) > 20

@@ -1,4 +1,4 @@
-"""The plan at size, in a browser: rows are scrolled, zoomed, grouped, found; the address keeps it."""
+"""The chart of a large plan in a browser: scrolling, zoom, groups, search, and state in the URL."""
 
 import re
 from collections.abc import Callable
@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.dashboard.conftest import Look, Site
-from tests.dashboard.test_pages import drawn, model
+from tests.dashboard.conftest import DashboardSite, UserWindow
+from tests.dashboard.test_pages import model, wait_until_drawn
 from tests.service.planner_harness import job, node
 
-Open = Callable[..., Look]
+Open = Callable[..., UserWindow]
 RACKS = 5
 
 
 @pytest.fixture
-def large(site: Site) -> Site:
+def large(site: DashboardSite) -> DashboardSite:
     """60 nodes in racks, with more jobs of 40 users than run at once."""
     nodes = [node(f"m{i:03}", properties=(f"rack=r{i % RACKS}",)) for i in range(1, 58)]
     jobs = [
         job(f"{i}.server", user=f"user{i % 40}", nodes=f"{1 + i % 3}:ppn=4", walltime=str(3600 * (1 + i % 9)))
         for i in range(100, 220)
     ]
-    site.happen(*nodes, *jobs)
+    site.submit(*nodes, *jobs)
     return site
 
 
@@ -35,7 +35,7 @@ def data(page: Page, source: str) -> dict[str, list[Any]]:
     return found
 
 
-def names(page: Page) -> list[str]:
+def row_labels(page: Page) -> list[str]:
     """The labels of the rows, from the top."""
     found: list[list[Any]] = page.evaluate(
         f"[...{model('row_axis', 'LinearAxis')}.major_label_overrides].sort((a, b) => a[0] - b[0])"
@@ -50,8 +50,10 @@ def times(page: Page) -> list[float]:
     return found
 
 
-def test_rows_are_scrolled_and_zoomed_by_keys_and_the_address_keeps_them(look: Open, large: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_rows_scroll_and_zoom_by_keys_and_the_url_remembers_them(
+    open_window: Open, large: DashboardSite
+) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     expect(page.locator("#said")).to_contain_text("60 nodes · rows 1 to 36 of 60")
     page.locator("#plan").focus()
     page.keyboard.press("ArrowDown")
@@ -61,23 +63,23 @@ def test_rows_are_scrolled_and_zoomed_by_keys_and_the_address_keeps_them(look: O
     page.keyboard.press("[")
     expect(page.locator("#said")).to_contain_text("rows 32 to 53 of 60")
     page.wait_for_url(re.compile(r"count=22"))
-    shown = names(page)
+    shown = row_labels(page)
     assert len(shown) == 22
     page.reload()
-    drawn(page)
-    assert names(page) == shown
+    wait_until_drawn(page)
+    assert row_labels(page) == shown
     page.get_by_role("button", name="more rows").click()
     page.get_by_role("button", name="more rows").click()
     expect(page.locator("#said")).to_have_text("60 nodes")
     assert len(data(page, "bars")["job"]) > 60
 
 
-def test_node_search_reports_missing_matches(look: Open, large: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_node_search_reports_missing_matches(open_window: Open, large: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     only = page.get_by_label("Nodes", exact=True)
     only.fill("m[001-010]")
     expect(page.locator("#said")).to_contain_text("10 of 60 nodes")
-    assert names(page)[0] == "m001"
+    assert row_labels(page)[0] == "m001"
     only.fill("rack=r1 m00*")
     expect(page.locator("#said")).to_contain_text("2 of 60 nodes")
     only.fill("down")
@@ -87,8 +89,8 @@ def test_node_search_reports_missing_matches(look: Open, large: Site) -> None:
     assert data(page, "bars")["job"] == []
 
 
-def test_groups_show_their_load_and_open(look: Open, large: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_groups_show_their_load_and_open(open_window: Open, large: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     page.get_by_label("Group by").select_option("rack")
     groups = page.locator("#groups button")
     expect(groups).to_have_count(RACKS + 1)
@@ -101,16 +103,16 @@ def test_groups_show_their_load_and_open(look: Open, large: Site) -> None:
     assert data(page, "bars")["job"]
     page.wait_for_url(re.compile("group=rack.*open=rack"))
     page.reload()
-    drawn(page)
+    wait_until_drawn(page)
     expect(page.locator("#groups button[aria-expanded=true]")).to_have_text(re.compile("^rack=r1"))
-    assert names(page)[1].startswith("▾")
+    assert row_labels(page)[1].startswith("▾")
 
 
-def test_a_job_page_links_to_its_bar_and_back(look: Open, large: Site) -> None:
-    last = large.ask("/plan?end=4000000000")["jobs"][-1]
-    page = look("reader").go(f"jobs/{last['job']}")
+def test_a_job_page_links_to_its_bar_and_back(open_window: Open, large: DashboardSite) -> None:
+    last = large.get_json("/plan?end=4000000000")["jobs"][-1]
+    page = open_window("reader").open_page(f"jobs/{last['job']}")
     page.get_by_role("link", name="Show in the plan").click()
-    drawn(page)
+    wait_until_drawn(page)
     expect(page.locator("#picked a")).to_have_text(last["job"])
     selected = page.evaluate(f"[...{model('bars', 'ColumnDataSource')}.selected.indices]")
     assert len(selected) >= 1
@@ -121,11 +123,13 @@ def test_a_job_page_links_to_its_bar_and_back(look: Open, large: Site) -> None:
     page.wait_for_url(f"**/jobs/{last['job']}")
 
 
-def test_search_prefers_exact_matches_and_scrolls_to_hidden_rows(look: Open, large: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_search_prefers_exact_matches_and_scrolls_to_hidden_rows(
+    open_window: Open, large: DashboardSite
+) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     page.locator("#find").fill("user1")
     expect(page.locator("#said")).to_contain_text("3 matching jobs")
-    found = [one for one in large.ask("/plan?end=4000000000")["jobs"] if one["owner"] == "user1@login"]
+    found = [one for one in large.get_json("/plan?end=4000000000")["jobs"] if one["owner"] == "user1@login"]
     for one in found:
         page.locator("#find").press("Enter")
         expect(page.locator("#picked a")).to_have_text(one["job"])
@@ -133,8 +137,8 @@ def test_search_prefers_exact_matches_and_scrolls_to_hidden_rows(look: Open, lar
     expect(page.locator("#said")).to_contain_text("no job, user or queue matches “nobody”")
 
 
-def test_the_legend_lists_and_selects_users(look: Open, large: Site) -> None:
-    page = drawn(look("reader").go("plan?colour=user&count=100"))
+def test_the_legend_lists_and_selects_users(open_window: Open, large: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan?colour=user&count=100"))
     buttons = page.locator("#legend button")
     expect(buttons).to_have_count(13)
     page.get_by_role("button", name=re.compile("^and [0-9]+ more")).click()
@@ -147,9 +151,9 @@ def test_the_legend_lists_and_selects_users(look: Open, large: Site) -> None:
     assert len(set(data(page, "bars")["fill"])) == 2
 
 
-def test_wide_bars_show_their_owner(look: Open, large: Site) -> None:
-    page = drawn(look("reader").go("plan?count=10"))
-    running = [one["job"].partition(".")[0] for one in large.ask("/plan")["jobs"][:3]]
+def test_wide_bars_show_their_owner(open_window: Open, large: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan?count=10"))
+    running = [one["job"].partition(".")[0] for one in large.get_json("/plan")["jobs"][:3]]
     # The texts follow their bars a tenth of a second later.
     page.wait_for_function(
         f"""running => {{
@@ -162,8 +166,8 @@ def test_wide_bars_show_their_owner(look: Open, large: Site) -> None:
     )
 
 
-def test_the_strip_below_is_a_brush(look: Open, large: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_minimap_selects_rows_and_times(open_window: Open, large: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     strip = page.locator("#minimap")
     strip.scroll_into_view_if_needed()
     box = strip.bounding_box()
@@ -180,8 +184,8 @@ def test_the_strip_below_is_a_brush(look: Open, large: Site) -> None:
     assert (after[1] - after[0]) / 1000 == pytest.approx(0.2 * horizon, rel=0.1)
 
 
-def test_the_keys_are_listed_and_drag_can_select(look: Open, large: Site) -> None:
-    page = drawn(look("reader").go("plan"))
+def test_keys_are_listed_and_dragging_selects(open_window: Open, large: DashboardSite) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     page.locator("#plan").focus()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("Page Up")
@@ -214,16 +218,16 @@ def test_the_keys_are_listed_and_drag_can_select(look: Open, large: Site) -> Non
         "colour=no",
     ],
 )
-def test_an_invalid_address_is_corrected(look: Open, large: Site, query: str) -> None:
-    page = drawn(look("reader").go(f"plan?{query}"))
+def test_an_invalid_address_is_corrected(open_window: Open, large: DashboardSite, query: str) -> None:
+    page = wait_until_drawn(open_window("reader").open_page(f"plan?{query}"))
     expect(page.locator("#said")).to_contain_text("60 nodes")
     expect(page.locator("#groups")).to_be_hidden()
 
 
-def test_the_chart_is_light_on_a_large_cluster(look: Open, site: Site) -> None:
-    """However many nodes there are, the browser is sent the rows that it shows."""
-    site.happen(*(node(f"x{i:04}") for i in range(2_000)))
-    page = drawn(look("reader").go("plan"))
+def test_chart_sends_only_visible_rows_on_a_large_cluster(open_window: Open, site: DashboardSite) -> None:
+    """The amount of data does not depend on the number of nodes."""
+    site.submit(*(node(f"x{i:04}") for i in range(2_000)))
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
     expect(page.locator("#said")).to_contain_text("2,003 nodes · rows 1 to 36 of 2,003")
     columns = page.evaluate("fetch('plan.json').then((one) => one.json())")
     assert len(columns["nodes"]["name"]) == 36

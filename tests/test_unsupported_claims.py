@@ -1,4 +1,4 @@
-"""What the documents call *not supported* is not supported by the code, and only that."""
+"""Features documented as *not supported* are not supported by the code."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ _RUNTIME = (
     "server_adapter/servers",
     "server_adapter/bridge",
 )
-"""The code that plans and that reads servers; the import only names what it meets in old files."""
+"""The code for planning and for reading servers; ``schedd import`` only names unsupported settings."""
 
 
 def _no_quality_of_service() -> bool:
@@ -52,10 +52,10 @@ CHECKS: dict[str, Callable[[], bool]] = {
     "max_run_res_soft": _no_soft_limits,
     "max_run_res_soft.…": _no_soft_limits,
 }
-"""Names that the code knows in order to say that it does not support them."""
+"""Names that appear in the code only to report that they are not supported."""
 
 SEEN_AS = {"pbs_rsub": "reserve_execvnodes", "pbs_ralter": "reserve_alter_revert"}
-"""Commands of users, by what the server shows of them."""
+"""Commands of users, by their traces on the server."""
 
 
 def claims() -> Iterator[tuple[str, str]]:
@@ -85,7 +85,7 @@ def strings_of_the_runtime() -> frozenset[str]:
     return frozenset(found)
 
 
-def is_read(name: str) -> bool:
+def is_mentioned(name: str) -> bool:
     """Whether the code has the name among its strings; ``preempt_*`` is any name that begins so."""
     word = SEEN_AS.get(name, name.partition("=")[0].strip().strip("$"))
     end = "" if word.endswith("*") else r"(?!\w)"
@@ -93,10 +93,10 @@ def is_read(name: str) -> bool:
     return any(pattern.search(text) for text in strings_of_the_runtime())
 
 
-def test_what_is_not_supported_by_the_documents_is_not_by_the_code() -> None:
+def test_documented_unsupported_features_do_not_appear_in_the_code() -> None:
     found = set(claims())
     assert len(found) >= 15
-    assert [claim for claim in sorted(found) if claim[1] not in CHECKS and is_read(claim[1])] == []
+    assert [claim for claim in sorted(found) if claim[1] not in CHECKS and is_mentioned(claim[1])] == []
     assert [name for _, name in sorted(found) if name in CHECKS and not CHECKS[name]()] == []
 
 
@@ -105,8 +105,8 @@ def test_each_check_belongs_to_a_claim() -> None:
     assert [name for name in CHECKS if name not in names] == []
 
 
-def test_a_false_claim_would_be_found() -> None:
-    assert is_read("partition")
-    assert is_read("pbs_rsub")
-    assert is_read("route_destinations")
-    assert not is_read("job_exclusive_on_use")
+def test_false_claim_is_detected() -> None:
+    assert is_mentioned("partition")
+    assert is_mentioned("pbs_rsub")
+    assert is_mentioned("route_destinations")
+    assert not is_mentioned("job_exclusive_on_use")

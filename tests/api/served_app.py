@@ -1,4 +1,4 @@
-"""An application of a test, served on a socket."""
+"""Serves a test's application on a socket."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ WAIT = 120
 
 @contextmanager
 def serving(app: FastAPI, clusters: Iterable[PlanLoop], path: Path | None = None) -> Iterator[str]:
-    """The URL of the application on loopback, or on the UNIX socket ``path``."""
+    """Serve the application on loopback or on the UNIX socket ``path``; yield its URL."""
     listening = [listen_tcp("127.0.0.1", 0)] if path is None else None
     uds = str(path) if path is not None else None
     server = uvicorn.Server(uvicorn.Config(app, uds=uds, log_config=None, timeout_graceful_shutdown=5))

@@ -1,4 +1,4 @@
-"""Which nodes a chart shows, and the columns of a plan: rows, groups, and never too much of it."""
+"""Rows of the plan chart: node filters, groups, and limits on the data sent."""
 
 import re
 from itertools import pairwise
@@ -67,7 +67,7 @@ def test_an_empty_filter_keeps_all_nodes_in_natural_order(text: str) -> None:
         ("rack=r0", [f"n{i:03}" for i in range(1, 10)]),
     ],
 )
-def test_an_act_upon_nodes_names_them(text: str, names: list[str]) -> None:
+def test_actions_select_nodes_by_name(text: str, names: list[str]) -> None:
     assert select_nodes(NODES, text) == names
 
 
@@ -91,7 +91,7 @@ def test_actions_need_exact_node_names(text: str, why: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="n0123[]-,*? gpu=r", max_size=30))
-def test_whatever_is_typed_is_answered(text: str) -> None:
+def test_any_filter_text_gives_known_nodes(text: str) -> None:
     found = match_nodes(NODES, text)
     assert set(found) <= set(NODES)
 
@@ -236,7 +236,7 @@ def test_ended_jobs_stay_on_their_nodes(published) -> None:  # type: ignore[no-u
     assert "eve" in columns["users"]
 
 
-def test_there_are_never_more_jobs_than_a_browser_draws(monkeypatch: pytest.MonkeyPatch, published) -> None:  # type: ignore[no-untyped-def]
+def test_chart_data_is_limited_to_max_jobs(monkeypatch: pytest.MonkeyPatch, published) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("schedd.dashboard.plan_columns.MAX_JOBS", 10)
     columns = plan_columns(published, lambda _: True)
     assert len(columns["jobs"]["id"]) == 10

@@ -1,4 +1,4 @@
-"""No regular expression of the program takes a time that explodes with the length of what it is given."""
+"""No regular expression of the program has exponential or worse than quadratic run time."""
 
 import ast
 import re
@@ -12,13 +12,13 @@ import pytest
 
 _ROOT: Final = Path(__file__).parents[1]
 _LONG: Final = 16
-"""Times that something may be repeated from which on it counts as any number."""
+"""Repetitions beyond this count are treated as unbounded."""
 _SEPARATED: Final = {r"^(/[^/\s]+)*$"}
 """What repeats a repetition, of which each round begins with what the last one cannot hold."""
 
 
-def _written() -> Iterator[tuple[str, str | bytes]]:
-    """Where, and the expression; those put together at run time are not among them."""
+def _expressions_in_the_source() -> Iterator[tuple[str, str | bytes]]:
+    """Yield place and text of each literal expression."""
     for path in sorted([*(_ROOT / "schedd").rglob("*.py"), *(_ROOT / "server_adapter").rglob("*.py")]):
         text = path.read_text()
         if "import re\n" not in text and "pattern=" not in text:
@@ -33,8 +33,8 @@ def _written() -> Iterator[tuple[str, str | bytes]]:
                 yield f"{path.relative_to(_ROOT)}:{found.lineno}", found.value
 
 
-def _faults(items: Sequence[tuple[Any, Any]], *, repeated: bool = False) -> Iterator[str]:
-    """What may take exponential time, or more than the square of the length."""
+def _find_faults(items: Sequence[tuple[Any, Any]], *, repeated: bool = False) -> Iterator[str]:
+    """Yield parts that may take exponential or more than quadratic time."""
     side_by_side: Counter[str] = Counter()
     for kind, what in items:
         inner: list[Any] = []
@@ -58,29 +58,29 @@ def _faults(items: Sequence[tuple[Any, Any]], *, repeated: bool = False) -> Iter
         if not empty:
             side_by_side.clear()
         for one in inner:
-            yield from _faults(one, repeated=again)
+            yield from _find_faults(one, repeated=again)
 
 
-def _of(text: str | bytes) -> list[str]:
-    return [] if text in _SEPARATED else list(_faults(_parser.parse(text)))
+def _check_expression(text: str | bytes) -> list[str]:
+    return [] if text in _SEPARATED else list(_find_faults(_parser.parse(text)))
 
 
-def test_no_expression_repeats_what_repeats_itself() -> None:
-    written = list(_written())
+def test_no_expression_has_nested_or_adjacent_repetitions() -> None:
+    written = list(_expressions_in_the_source())
     assert len(written) > 100
-    assert {where: faults for where, text in written if (faults := _of(text))} == {}
+    assert {where: faults for where, text in written if (faults := _check_expression(text))} == {}
 
 
 @pytest.mark.parametrize(
     "text", [r"(a+)+b", r"(?:\w*\s*)*x", r"(?:(\d)d)?\s*(?:(\d)h)?\s*(?:(\d)m)?\s*", r"(x|a*)*"]
 )
-def test_such_an_expression_would_be_seen(text: str) -> None:
-    assert _of(text)
+def test_slow_expression_is_detected(text: str) -> None:
+    assert _check_expression(text)
     re.compile(text)
 
 
 @pytest.mark.parametrize(
     "text", [r"\s*a\s*b\s*c", r"(?:,\d{1,9})*", r"(?:(\d{1,6})\s*d\s*)?(?:(\d{1,6})\s*h\s*)?"]
 )
-def test_a_harmless_one_is_none(text: str) -> None:
-    assert _of(text) == []
+def test_harmless_expression_is_accepted(text: str) -> None:
+    assert _check_expression(text) == []

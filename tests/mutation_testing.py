@@ -1,6 +1,6 @@
 """Mutation testing: small changes of the code, and whether a test sees each.
 
-    python -m tests.mutants plan --sample 200 --seed 1
+    python -m tests.mutation_testing plan --sample 200 --seed 1
 
 A room is a package and the folders of tests that answer for it, but for tests that start programs, since a
 change is in this process alone. First its tests run once, and it is noted which functions each calls. Then
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def _programs(folder: str) -> Iterator[str]:
-    """What leaves out the tests that start adapter and daemon as programs."""
+    """Yield options that exclude tests which start adapter and daemon as programs."""
     for name in (
         "policy",
         "test_end_to_end.py",
@@ -62,10 +62,10 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 _QUIETLY = ("-q", "-p", "no:cacheprovider", "--timeout", "0")
-"""Without a limit for a test: who looks on slows tests down, and mutants have a limit of their own."""
+"""No time limit for a test: observation slows tests down, and mutants have their own limit."""
 _CACHED = type(functools.lru_cache(lambda: None))
 _FAIL_MOST = 5
-"""Of a room whose tests fail without any change beyond so many nothing is said."""
+"""No result is given for an area with more failing tests than this before any change."""
 _KERNELS = "schedd/plan/kernels"
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -91,7 +91,7 @@ _SUMS: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change: of which function of which file, in which line, what, and how the function reads then."""
+    """One change: file, function, line, description, and the changed source of the function."""
 
     path: str
     function: str
@@ -101,29 +101,29 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """Where and what, in one line."""
+        """Return place and description in one line."""
         return f"{self.path}:{self.line} {self.function}: {self.what}"
 
 
 # ---- changes ------------------------------------------------------------------------------------
 
 
-def count_of(path: Path) -> int:
-    """How many changes of the functions of a file there are."""
-    return sum(1 for _ in _all(ast.parse(path.read_text("utf-8"))))
+def count_mutants(path: Path) -> int:
+    """Return the number of possible changes to the functions of a file."""
+    return sum(1 for _ in _all_changes(ast.parse(path.read_text("utf-8"))))
 
 
-def mutant_of(path: Path, number: int) -> Mutant:
-    """One of them."""
+def make_mutant(path: Path, number: int) -> Mutant:
+    """Return the ``number``-th mutant of a file."""
     tree = ast.parse(path.read_text("utf-8"))
-    for i, (qualified, node, change, what) in enumerate(_all(tree)):
+    for i, (qualified, node, change, what) in enumerate(_all_changes(tree)):
         if i == number:
             change()
             return Mutant(str(path.relative_to(ROOT)), qualified, node.lineno, what, tree)
     raise IndexError(f"{path} has no {number} changes")
 
 
-def _all(tree: ast.Module) -> Iterator[tuple[str, Any, "_Change", str]]:
+def _all_changes(tree: ast.Module) -> Iterator[tuple[str, Any, "_Change", str]]:
     for qualified, function in _functions(tree.body, ""):
         for node, change, what in _changes(function):
             yield qualified, node, change, what
@@ -140,11 +140,11 @@ def _functions(body: list[ast.stmt], within: str) -> Iterator[tuple[str, ast.Fun
 _Change = Callable[[], None]
 
 
-def _set(node: Any, field: str, value: Any) -> _Change:
+def _set_field(node: Any, field: str, value: Any) -> _Change:
     return lambda: setattr(node, field, value)
 
 
-def _put(items: list[Any], i: int, value: Any) -> _Change:
+def _replace_item(items: list[Any], i: int, value: Any) -> _Change:
     def change() -> None:
         items[i] = value
 
@@ -154,51 +154,67 @@ def _put(items: list[Any], i: int, value: Any) -> _Change:
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[Any, _Change, str]]:
     for stated in function.body:
         for node in ast.walk(stated):
-            yield from _of_node(node)
+            yield from _node_changes(node)
             for field in ("body", "orelse", "finalbody"):
                 statements = getattr(node, field, None)
                 if isinstance(statements, list):
-                    yield from _left_out(statements)
-    yield from _left_out(function.body)
+                    yield from _removed_statements(statements)
+    yield from _removed_statements(function.body)
 
 
-def _left_out(statements: list[ast.stmt]) -> Iterator[tuple[Any, _Change, str]]:
-    """A statement that does something is left out."""
+def _removed_statements(statements: list[ast.stmt]) -> Iterator[tuple[Any, _Change, str]]:
+    """Yield removals of statements that have an effect."""
     for i, node in enumerate(statements):
         told = isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant | ast.Yield)
         written = isinstance(node, ast.AugAssign) or (
             isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name | ast.Tuple)
         )
         if told or written or isinstance(node, ast.Continue | ast.Raise):
-            yield node, _put(statements, i, ast.copy_location(ast.Pass(), node)), f"without {_said(node)}"
+            yield (
+                node,
+                _replace_item(statements, i, ast.copy_location(ast.Pass(), node)),
+                f"without {_describe_node(node)}",
+            )
 
 
-def _of_node(node: ast.AST) -> Iterator[tuple[Any, _Change, str]]:
+def _node_changes(node: ast.AST) -> Iterator[tuple[Any, _Change, str]]:
     match node:
         case ast.Compare(ops=[op]) if type(op) in _COMPARISONS:
             other = _COMPARISONS[type(op)]()
-            yield node, _set(node, "ops", [other]), f"{_said(node)} with {type(other).__name__}"
+            yield (
+                node,
+                _set_field(node, "ops", [other]),
+                f"{_describe_node(node)} with {type(other).__name__}",
+            )
         case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in _SUMS:
             other_sum = _SUMS[type(op)]()
-            yield node, _set(node, "op", other_sum), f"{_said(node)} with {type(other_sum).__name__}"
+            yield (
+                node,
+                _set_field(node, "op", other_sum),
+                f"{_describe_node(node)} with {type(other_sum).__name__}",
+            )
         case ast.BoolOp(op=op):
             swapped = ast.Or() if isinstance(op, ast.And) else ast.And()
-            yield node, _set(node, "op", swapped), f"{_said(node)} with {type(swapped).__name__}"
+            yield (
+                node,
+                _set_field(node, "op", swapped),
+                f"{_describe_node(node)} with {type(swapped).__name__}",
+            )
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
             turned = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
-            yield node, _set(node, "test", turned), f"not ({_said(test)})"
+            yield node, _set_field(node, "test", turned), f"not ({_describe_node(test)})"
         case ast.Constant(value=bool(value)):
-            yield node, _set(node, "value", not value), f"{value} as {not value}"
+            yield node, _set_field(node, "value", not value), f"{value} as {not value}"
         case ast.Constant(value=int(value)):
-            yield node, _set(node, "value", value + 1), f"{value} as {value + 1}"
+            yield node, _set_field(node, "value", value + 1), f"{value} as {value + 1}"
         case ast.Call(func=ast.Name(id="min" | "max" as name)):
             swapped_name = ast.copy_location(
                 ast.Name("max" if name == "min" else "min", ast.Load()), node.func
             )
-            yield node, _set(node, "func", swapped_name), f"{_said(node)} the other way round"
+            yield node, _set_field(node, "func", swapped_name), f"{_describe_node(node)} the other way round"
 
 
-def _said(node: ast.AST) -> str:
+def _describe_node(node: ast.AST) -> str:
     text = " ".join(ast.unparse(node).split())
     return text if len(text) <= 70 else f"{text[:67]}..."
 
@@ -206,8 +222,8 @@ def _said(node: ast.AST) -> str:
 # ---- in place -----------------------------------------------------------------------------------
 
 
-def put_in_place(mutant: Mutant) -> bool:
-    """Let the loaded function be the changed one; False where it is not found (a stub, an overload)."""
+def install_mutant(mutant: Mutant) -> bool:
+    """Replace the loaded function by the changed one; return False if it is not found."""
     module = importlib.import_module(mutant.path.removesuffix(".py").replace("/", "."))
     found: Any = module
     for part in mutant.function.split("."):
@@ -217,7 +233,7 @@ def put_in_place(mutant: Mutant) -> bool:
     found = getattr(found, "fget", None) or getattr(found, "__func__", found)
     while hasattr(found, "__wrapped__"):
         found = found.__wrapped__
-    code = _code(
+    code = _find_code(
         compile(ast.fix_missing_locations(mutant.tree), str(ROOT / mutant.path), "exec"), mutant.function
     )
     if code is None or not isinstance(found, types.FunctionType):
@@ -231,12 +247,15 @@ def put_in_place(mutant: Mutant) -> bool:
     return True
 
 
-def _code(code: types.CodeType, qualified: str) -> types.CodeType | None:
+def _find_code(code: types.CodeType, qualified: str) -> types.CodeType | None:
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
             if one.co_qualname == qualified:
                 return one
-            if qualified.startswith(f"{one.co_qualname}.") and (found := _code(one, qualified)) is not None:
+            if (
+                qualified.startswith(f"{one.co_qualname}.")
+                and (found := _find_code(one, qualified)) is not None
+            ):
                 return found
     return None
 
@@ -244,8 +263,8 @@ def _code(code: types.CodeType, qualified: str) -> types.CodeType | None:
 # ---- running ------------------------------------------------------------------------------------
 
 
-class _Watch:
-    """A pytest plugin: which functions of a package each test calls, how long it takes, and what failed."""
+class _CallRecorder:
+    """A pytest plugin that records, per test, the called functions, the duration and failures."""
 
     def __init__(self, package: str) -> None:
         self._package = str(ROOT / package) + os.sep
@@ -273,13 +292,13 @@ class _Watch:
             self.failed.append(report.nodeid)
 
 
-def _quietly(arguments: list[str], plugins: list[object]) -> int:
+def _run_pytest(arguments: list[str], plugins: list[object]) -> int:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         return int(pytest.main([*_QUIETLY, *arguments], plugins=plugins))
 
 
 def _verdict(mutant: Mutant, tests: list[str], limit: float) -> str:
-    """Killed, survived, hung or not found: from a child that has the change."""
+    """Return killed, survived, hung or not found, from a child process with the change."""
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -288,8 +307,8 @@ def _verdict(mutant: Mutant, tests: list[str], limit: float) -> str:
             os.dup2(null, stream)
         status = 3
         try:
-            if put_in_place(mutant):
-                status = 0 if _quietly(["-x", *tests], []) == 0 else 1
+            if install_mutant(mutant):
+                status = 0 if _run_pytest(["-x", *tests], []) == 0 else 1
         except BaseException:  # whatever it is: the change was seen
             status = 1
         os._exit(status)
@@ -327,9 +346,9 @@ def main() -> int:
         os.environ |= {"NUMBA_DISABLE_JIT": "1", "SCHEDD_KERNEL_CACHE": tempfile.mkdtemp(prefix="mutants-")}
     package, folders = ROOMS[options.room]
     folders = tuple(options.tests) if options.tests else folders
-    watch = _Watch(package)
+    watch = _CallRecorder(package)
     begun = time.monotonic()
-    if _quietly([*folders], [watch]) != 0:
+    if _run_pytest([*folders], [watch]) != 0:
         print(f"left out, since they fail without any change: {', '.join(watch.failed)}", flush=True)
         if not watch.failed or len(watch.failed) > _FAIL_MOST:
             return 2
@@ -342,7 +361,7 @@ def main() -> int:
             callers[function].append(test)
     files = sorted((ROOT / package).rglob("*.py"))
     files = [path for path in files if (_KERNELS in str(path)) == options.kernels]
-    drawn = [(path, number) for path in files for number in range(count_of(path))]
+    drawn = [(path, number) for path in files for number in range(count_mutants(path))]
     random.Random(options.seed).shuffle(drawn)
     verdicts: dict[str, str] = {}
     begun = time.monotonic()
@@ -350,7 +369,7 @@ def main() -> int:
         if time.monotonic() - begun > 60 * options.minutes:
             print(f"{len(verdicts)} of {options.sample} mutants within {options.minutes:g} minutes")
             break
-        mutant = mutant_of(path, number)
+        mutant = make_mutant(path, number)
         tests = sorted(callers.get((mutant.path, mutant.function), []), key=watch.seconds.__getitem__)
         within = 0.0
         chosen: list[str] = []

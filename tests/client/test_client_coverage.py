@@ -1,4 +1,4 @@
-"""The client has a method for whatever the API is asked for."""
+"""The client has a method for every request of the API."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from schedd.wire import Event
 from tests.api.conftest import token, tokens
-from tests.api.serving import WAIT, serving
+from tests.api.served_app import WAIT, serving
 from tests.service.planner_harness import StillClock, T, job, node
 
 SITE: dict[str, Any] = {
@@ -45,7 +45,7 @@ def _accept(client: Client) -> None:
         client.accept_option("b", 1)
 
 
-def _none_sent(call: Callable[[], object]) -> None:
+def _skip_event(call: Callable[[], object]) -> None:
     with pytest.raises(Refused, match="sends no notices"):
         call()
 
@@ -107,8 +107,8 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("delete", f"{C}/transfers/{{name}}"): lambda client: client.withdraw_transfer("h.1"),
     ("put", f"{C}/licences/{{name}}"): lambda client: client.lend("ansys", 1, 1),
     ("get", f"{C}/notices"): Client.notices,
-    ("post", f"{C}/notices"): lambda client: _none_sent(lambda: client.add_notice(moved=600)),
-    ("delete", f"{C}/notices/{{number}}"): lambda client: _none_sent(lambda: client.remove_notice(1)),
+    ("post", f"{C}/notices"): lambda client: _skip_event(lambda: client.add_notice(moved=600)),
+    ("delete", f"{C}/notices/{{number}}"): lambda client: _skip_event(lambda: client.remove_notice(1)),
     ("put", f"{C}/policy"): lambda client: client.set_policy(SITE),
     ("put", f"{C}/bookings/{{name}}"): lambda client: client.book("b", BOOKING),
     ("get", f"{C}/bookings/{{name}}"): lambda client: client.booking("b"),
@@ -119,7 +119,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("delete", f"{C}/bookings/{{name}}"): lambda client: client.cancel_booking("b"),
     ("delete", f"{C}/policy"): Client.withdraw_policy,
 }
-"""In an order in which they can be called one after another."""
+"""The calls depend on each other and run in this order."""
 ADAPTERS = {("post", f"{C}/events"), ("get", f"{C}/decisions")}
 """The adapter's methods, which are in another client."""
 LATER = {("post", f"{C}/transfers/{{name}}/release"), ("post", f"{C}/transfers/{{name}}/bag-end")}
@@ -151,15 +151,15 @@ def test_every_path_has_a_method(app: FastAPI) -> None:
     assert served > ADAPTERS | LATER
 
 
-def test_every_method_asks_for_its_path(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_method_requests_its_path(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str]] = []
     send = HttpConnection._send
 
-    def seen(self: HttpConnection, method: str, path: str, *more: Any) -> Any:
+    def record_request(self: HttpConnection, method: str, path: str, *more: Any) -> Any:
         asked.append((method.lower(), path))
         return send(self, method, path, *more)
 
-    monkeypatch.setattr(HttpConnection, "_send", seen)
+    monkeypatch.setattr(HttpConnection, "_send", record_request)
     for (verb, path), call in METHODS.items():
         asked.clear()
         call(client)
@@ -191,7 +191,7 @@ def test_nodes_are_filtered_by_state(client: Client) -> None:
     assert list(client.nodes(state="down")) == []
 
 
-def test_a_reservation_is_looked_at_before_it_is_made(client: Client) -> None:
+def test_reservation_is_previewed_without_being_created(client: Client) -> None:
     third = client.job("3")["planned_start"]
     assert third is not None
     seen = client.preview_reservation("r", everywhere=True, start=third, end=third + 60)

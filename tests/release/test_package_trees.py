@@ -1,4 +1,4 @@
-"""What makes a tree the same wherever it is built."""
+"""Reproducible trees for packages."""
 
 import ast
 import csv
@@ -22,8 +22,8 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("trees")
 
 
-def installed(packages: Path, place: str) -> Path:
-    """As pip leaves a wheel that was installed from ``place``."""
+def install_wheel(packages: Path, place: str) -> Path:
+    """Create the files of a wheel that pip installed from ``place``."""
     about = packages / "schedd-1.dist-info"
     about.mkdir(parents=True)
     (packages / "schedd").mkdir()
@@ -37,9 +37,9 @@ def installed(packages: Path, place: str) -> Path:
     return packages
 
 
-def test_nothing_tells_where_a_wheel_was_installed_from(trees: ModuleType, tmp_path: Path) -> None:
+def test_installed_wheel_does_not_record_its_origin(trees: ModuleType, tmp_path: Path) -> None:
     places = ("file:///tmp/one/schedd.whl", "file:///home/of/another/schedd.whl")
-    made = [installed(tmp_path / str(number), place) for number, place in enumerate(places)]
+    made = [install_wheel(tmp_path / str(number), place) for number, place in enumerate(places)]
     for packages in made:
         trees.forget_where_built(packages)
     records = [(packages / "schedd-1.dist-info/RECORD").read_bytes() for packages in made]
@@ -49,9 +49,7 @@ def test_nothing_tells_where_a_wheel_was_installed_from(trees: ModuleType, tmp_p
     assert not (made[0] / "schedd-1.dist-info/direct_url.json").exists()
 
 
-def test_the_size_is_counted_as_dpkg_does_and_not_by_the_file_system(
-    trees: ModuleType, tmp_path: Path
-) -> None:
+def test_installed_size_is_counted_like_dpkg(trees: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name, size in (("one", 1), ("full", 1024), ("more", 1025), ("none", 0)):
         (tmp_path / "folder" / name).write_bytes(b"x" * size)
@@ -59,8 +57,8 @@ def test_the_size_is_counted_as_dpkg_does_and_not_by_the_file_system(
     assert trees.installed_size(tmp_path) == 1 + 1 + 1 + 2 + 0 + 1
 
 
-def imported(folder: Path, left_out: Collection[str]) -> set[str]:
-    """The modules that the modules below ``folder`` import, by their full names."""
+def imported_modules(folder: Path, left_out: Collection[str]) -> set[str]:
+    """Return the full names of the modules imported below ``folder``."""
     found = set()
     for path in folder.rglob("*.py"):
         if not {*path.relative_to(folder).parts} & {*left_out}:
@@ -72,8 +70,10 @@ def imported(folder: Path, left_out: Collection[str]) -> set[str]:
     return found
 
 
-def test_the_package_of_the_adapter_has_all_that_its_modules_import(trees: ModuleType) -> None:
-    names = imported(ROOT / "server_adapter", trees._ADAPTER_HAS_NOT) | imported(ROOT / "schedd/wire", ())
+def test_adapter_package_has_all_modules_that_it_imports(trees: ModuleType) -> None:
+    names = imported_modules(ROOT / "server_adapter", trees._ADAPTER_HAS_NOT) | imported_modules(
+        ROOT / "schedd/wire", ()
+    )
     ours = {name for name in names if name.partition(".")[0] in ("schedd", "server_adapter")}
     assert not [name for name in ours if name.startswith("schedd.") and not name.startswith("schedd.wire")]
     assert not [name for name in ours if name.startswith("server_adapter.emulator")]

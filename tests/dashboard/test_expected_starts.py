@@ -1,0 +1,88 @@
+"""Expected starts on pages: a band in the chart, and the queue in their order."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from schedd.engine import EngineSettings
+from schedd.wire import ExpectedFacts, StartsExpected
+from tests.dashboard.conftest import DashboardSite, T, UserWindow
+from tests.dashboard.test_pages import column_texts, model, wait_until_drawn
+from tests.service.planner_harness import event_id
+
+Open = Callable[..., UserWindow]
+pytestmark = pytest.mark.parametrize("site", [EngineSettings(slack=900, predict=True)], indirect=True)
+SECONDS = (4_000, 9_000), (2_000, 5_000)
+"""Seconds after T: the expected start and P90 of the jobs planned first and last."""
+
+
+@pytest.fixture
+def jobs_with_expected_starts(site: DashboardSite) -> list[str]:
+    """Give two planned jobs expected starts; the one planned later is expected earlier."""
+    site.app.state.clusters.expected_start_workers["main"].stop()
+    planned = [one["id"] for one in site.get_json("/jobs?state=planned")["jobs"]]
+    jobs = [planned[0], planned[-1]]
+    facts = [
+        ExpectedFacts(job, T + start, T + by, T + by + 600, "submission")
+        for job, (start, by) in zip(jobs, SECONDS, strict=True)
+    ]
+    site.submit(StartsExpected(id=event_id(), time=T, jobs=tuple(facts)))
+    return jobs
+
+
+def drawn_bands(page: Page) -> list[tuple[float, float]]:
+    """Return start and end of each drawn band, in seconds after now."""
+    now = page.evaluate(f"{model('now', 'Span')}.location")
+    left, right = (
+        page.evaluate(f"[...{model('expected', 'ColumnDataSource')}.data.{side}]")
+        for side in ("left", "right")
+    )
+    return sorted(
+        {(round((a - now) / 1000), round((b - now) / 1000)) for a, b in zip(left, right, strict=True)}
+    )
+
+
+def test_the_chart_shows_expected_starts_for_all_jobs_or_the_selected_job(
+    open_window: Open, site: DashboardSite, jobs_with_expected_starts: list[str]
+) -> None:
+    page = wait_until_drawn(open_window("reader").open_page("plan"))
+    assert drawn_bands(page) == []
+    expect(page.locator("#legend")).not_to_contain_text("expected start")
+    page.get_by_label("expected starts").check()
+    assert drawn_bands(page) == sorted(SECONDS)
+    expect(page.locator("#legend")).to_contain_text("expected start")
+    page.wait_for_url("**expected=1**")
+    page.get_by_label("expected starts").uncheck()
+    assert drawn_bands(page) == []
+    page.locator("#find").fill(jobs_with_expected_starts[1])
+    page.locator("#find").press("Enter")
+    expect(page.locator("#picked")).to_contain_text("in nine of ten cases")
+    assert drawn_bands(page) == [SECONDS[1]]
+
+
+def test_users_see_only_bands_for_their_own_jobs(
+    open_window: Open, site: DashboardSite, jobs_with_expected_starts: list[str]
+) -> None:
+    own = [one["id"] for one in site.get_json("/jobs?user=ann")["jobs"]]
+    page = wait_until_drawn(open_window("user").open_page("plan"))
+    assert drawn_bands(page) == sorted(
+        when for job, when in zip(jobs_with_expected_starts, SECONDS, strict=True) if job in own
+    )
+    assert len(drawn_bands(page)) >= 1
+
+
+def test_the_queue_is_sorted_by_expected_start(
+    open_window: Open, site: DashboardSite, jobs_with_expected_starts: list[str]
+) -> None:
+    page = open_window("reader").open_page("queue?state=planned")
+    first = [text.split()[0] for text in column_texts(page, "#jobs", 1)]
+    assert first[0] == jobs_with_expected_starts[0]
+    page.get_by_role("link", name="Expected start").click()
+    page.wait_for_url("**sort=expected**")
+    expect(page.locator("#jobs tbody tr").first).to_contain_text(jobs_with_expected_starts[1])
+    by_expected = [text.split()[0] for text in column_texts(page, "#jobs", 1)]
+    assert by_expected[:2] == [jobs_with_expected_starts[1], jobs_with_expected_starts[0]], (
+        "those without one are last"
+    )
+    assert sorted(by_expected) == sorted(first)
