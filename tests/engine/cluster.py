@@ -1,4 +1,4 @@
-"""An engine with a small server behind it, for tests that tell a story moment by moment."""
+"""Engine with a small simulated server, for scenarios over time."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,11 +23,11 @@ from schedd.wire import (
 from tests.engine.server import Server
 
 T = 1_700_000_000
-"""When every story begins; its moments are told in seconds after it."""
+"""Start of each scenario; its times are seconds after it."""
 
 
 class Cluster:
-    """``nodes`` nodes n1, n2, ... of ``cpus`` cpus; events are handled when they are told.
+    """``nodes`` nodes n1, n2, ... of ``cpus`` cpus; events are handled at once.
 
     Run decisions are carried out at once unless ``obeys`` is False; all decisions are kept.
     """
@@ -41,12 +41,12 @@ class Cluster:
         for i in range(1, nodes + 1):
             self.server.nodes[f"n{i}"] = NodeFacts(name=f"n{i}", cpus=cpus)
         self.server.queues["batch"] = QueueFacts(name="batch")
-        self.tell(self.server.snapshot())
+        self.send(self.server.snapshot())
 
     # ---- time and events ------------------------------------------------------------------------
 
-    def tell(self, *events: Event) -> tuple[Decision, ...]:
-        """Hand in one batch; returns what was decided over it and over what followed at this moment."""
+    def send(self, *events: Event) -> tuple[Decision, ...]:
+        """Handle one batch; returns the decisions on it and on its consequences at this moment."""
         before = len(self.decisions)
         self._handle(events)
         return tuple(self.decisions[before:])
@@ -73,7 +73,7 @@ class Cluster:
             moments = [*ends, *([self.engine.next_wake] if self.engine.next_wake is not None else [])]
             following = [m for m in moments if self.server.now < m <= T + moment]
             self.server.now = min(following, default=T + moment)
-            self.tell(*self.server.ends())
+            self.send(*self.server.ends())
             if not following:
                 return
 
@@ -92,30 +92,30 @@ class Cluster:
             resources=resources,
             **more,
         )
-        self.tell(*self.server.submit(facts, runtime))
+        self.send(*self.server.submit(facts, runtime))
 
     def alter(self, job_id: str, **changes: Any) -> None:
-        self.tell(*self.server.alter(job_id, **changes))
+        self.send(*self.server.alter(job_id, **changes))
 
-    def ask(self, job_id: str, **resources: str) -> None:
+    def alter_request(self, job_id: str, **resources: str) -> None:
         """Alter what a job asks for."""
         self.alter(job_id, resources={**self.server.jobs[job_id].resources, **resources})
 
     def node(self, name: str, **changes: Any) -> None:
         facts = self.server.nodes.get(name, NodeFacts(name=name, cpus=4))
-        self.tell(*self.server.change_node(replace(facts, **changes)))
+        self.send(*self.server.change_node(replace(facts, **changes)))
 
     def reserve(self, name: str, *nodes: str, start: int, end: int | None = None) -> None:
         until = T + end if end is not None else None
         event_id = self.server.event_id()
-        self.tell(
+        self.send(
             Reserve(id=event_id, time=self.server.now, name=name, nodes=nodes, start=T + start, end=until)
         )
 
     def unreserve(self, name: str) -> None:
-        self.tell(Unreserve(id=self.server.event_id(), time=self.server.now, name=name))
+        self.send(Unreserve(id=self.server.event_id(), time=self.server.now, name=name))
 
-    # ---- what is known --------------------------------------------------------------------------
+    # ---- queries ------------------------------------------------------------------------------------
 
     def record(self, job_id: str) -> JobRecord:
         return self.engine.state.records[job_id]
@@ -134,7 +134,7 @@ class Cluster:
         promised = self.engine.state.promise[self.record(job_id).slot]
         return int(promised) - T if promised < FOREVER else None
 
-    def where(self, job_id: str) -> list[str]:
+    def planned_node_names(self, job_id: str) -> list[str]:
         return [share.node for share in self.view(job_id).planned_nodes]
 
     def at_risk(self, job_id: str) -> str:
@@ -153,5 +153,5 @@ class Cluster:
     def alerts(self, kind: str) -> list[str]:
         return [d.text for d in self.decisions if isinstance(d, Alert) and d.kind == kind]
 
-    def tells(self, job_id: str) -> list[WriteAttributes]:
+    def attribute_writes(self, job_id: str) -> list[WriteAttributes]:
         return [d for d in self.decisions if isinstance(d, WriteAttributes) and d.job_id == job_id]

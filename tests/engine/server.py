@@ -1,4 +1,4 @@
-"""A small PBS server for tests: it keeps the truth, carries out run decisions, and tells events of both."""
+"""Small PBS server for tests: it carries out run decisions and reports events."""
 
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +28,7 @@ from schedd.wire import (
 
 @dataclass
 class Server:
-    """What is true. Every method that changes something returns the events that an adapter would send."""
+    """State of the server. Methods with an effect return the events that an adapter would send."""
 
     now: int
     jobs: dict[str, JobFacts] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Server:
         return [JobStarted(id=self.event_id(), time=self.now, job_id=job_id, shares=shares)]
 
     def run(self, decision: Run) -> list[Event]:
-        """What becomes of a run decision: carried out, or refused by a check or for want of room."""
+        """Carry out a run decision, or refuse it because of a check or missing capacity."""
         job = self.jobs.get(decision.job_id)
         if self.now > decision.expires:
             return self.refuse(decision, 0, "the decision has expired")
@@ -113,7 +113,7 @@ class Server:
         return self.nodes[node].cpus - held
 
     def ends(self) -> list[Event]:
-        """Jobs whose run time is over end."""
+        """End the jobs that reached their run time."""
         events: list[Event] = []
         for job in list(self.jobs.values()):
             if job.started is not None and self.now >= job.started + self.runtime[job.id]:

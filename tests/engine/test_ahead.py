@@ -1,4 +1,4 @@
-"""What is drawn of the future is what the engine does when that future comes: it is the reference here."""
+"""Projections agree with the engine, which is their reference."""
 
 from typing import Any
 
@@ -52,8 +52,8 @@ def lasts_of(cluster: Cluster) -> Ints:
 
 
 def with_room(plan: Plan) -> Plan:
-    """The plan with space in its slabs. Where one is full, immediate starts are put off to a later call: then
-    a projection and the engine may differ, if only one of them meets a full slab.
+    """Return the plan with space in its slabs. A full slab delays immediate starts to a later call, so a
+    projection and the engine may differ if only one of them meets one.
     """
     plan.slabs.grow_segments(wanted=1 << 16)
     plan.slabs.grow_alloc(1 << 16)
@@ -120,7 +120,7 @@ def test_rule_uses_predictions_of_the_submission_like_the_engine() -> None:
 def test_jobs_beyond_the_work_limit_are_decoded_and_projected_starts_stay(
     jobs: list[tuple[int, int, int, float, int]], work: int
 ) -> None:
-    """With no more work than for some events, those started are the first of those that much work starts."""
+    """With a work budget for a few events, the started jobs are the first of a full projection."""
     cluster = filled(jobs)
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
@@ -137,7 +137,7 @@ def test_jobs_beyond_the_work_limit_are_decoded_and_projected_starts_stay(
     assert (starts >= part.now).all()
     begins = part.started.copy()
     begins[rest] = starts
-    # Nobody has more than there is: cpus of all who run together, those that ran at first included.
+    # The cpus of all jobs running together, including the initial ones, fit the machine.
     cpus = given.plan.requested_cpus(order)
     running = np.flatnonzero(given.plan.jobs.states == FIXED)
     for moment in begins[order].tolist():

@@ -21,7 +21,7 @@ def fail_on_n1(cluster: Cluster) -> None:
         cluster.server.now += 5
         cluster.server.jobs.pop(f"{number}", None)
         over = JobEnded(id=f"end:{number}", time=cluster.server.now, job_id=f"{number}", exit_status=1)
-        cluster.tell(over)
+        cluster.send(over)
 
 
 def test_black_hole_alert_stays_open_until_the_node_was_offline() -> None:
@@ -36,7 +36,7 @@ def test_black_hole_alert_stays_open_until_the_node_was_offline() -> None:
     facts = cluster.server.nodes["n1"]
     for state in ("drain", "up"):
         facts = facts.__class__(name="n1", cpus=4, state=state)
-        cluster.tell(NodeChanged(id=f"n1:{state}", time=cluster.server.now, node=facts))
+        cluster.send(NodeChanged(id=f"n1:{state}", time=cluster.server.now, node=facts))
     assert opened(cluster) == []
 
 
@@ -53,7 +53,7 @@ def test_an_alert_of_a_moment_is_over_when_it_was_not_raised_for_a_while() -> No
 
     def stranger(number: int) -> None:
         share = (ShareFacts("n1", 1),)
-        cluster.tell(JobStarted(id=f"s:{number}", time=cluster.server.now, job_id=f"x{number}", shares=share))
+        cluster.send(JobStarted(id=f"s:{number}", time=cluster.server.now, job_id=f"x{number}", shares=share))
 
     stranger(1)
     assert opened(cluster) == [("unknown_job", "")]
@@ -62,16 +62,16 @@ def test_an_alert_of_a_moment_is_over_when_it_was_not_raised_for_a_while() -> No
     (alert,) = publish_snapshot(cluster.engine.state).alerts
     assert (alert.since, alert.last, alert.times, alert.until) == (T, T + FADES - 1, 2, T + 2 * FADES - 1)
     cluster.at(2 * FADES)
-    cluster.tell()
+    cluster.send()
     assert opened(cluster) == []
 
 
 def test_alert_of_a_rejected_snapshot_stays_open_until_one_is_accepted() -> None:
     cluster = Cluster(nodes=1)
     now = cluster.server.now
-    cluster.tell(Snapshot(id="cut", time=now, jobs=(), nodes=(), queues=(), complete=False))
+    cluster.send(Snapshot(id="cut", time=now, jobs=(), nodes=(), queues=(), complete=False))
     assert opened(cluster) == [("snapshot", "")]
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert opened(cluster) == []
 
 

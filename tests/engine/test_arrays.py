@@ -1,4 +1,4 @@
-"""Arrays repaired as wholes: room that comes back goes to who ends before the array does."""
+"""Coordinated arrays: freed capacity goes to the job with the earlier end of its array."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_it_is_switched_while_the_daemon_runs(*, on: bool) -> None:
     cluster = story({"coordinate_arrays": not on})
     now = cluster.server.now
     site = {"coordinate_arrays": on}
-    cluster.tell(PolicyChanged(id=cluster.server.event_id(), time=now, version=2, site=site, by="root"))
+    cluster.send(PolicyChanged(id=cluster.server.event_id(), time=now, version=2, site=site, by="root"))
     cluster.at(101)
     assert starts(cluster) == ([500, 1000, 2000, 100] if on else [100, 600, 2000, 1100])
 
@@ -59,7 +59,7 @@ def test_a_restored_engine_knows_the_arrays(*, older: bool) -> None:
     cluster = story({"coordinate_arrays": True})
     state = cluster.engine.state
     known = state.array_hash.copy()
-    if older:  # one that was saved before arrays had numbers
+    if older:  # saved before arrays had numbers
         state.array_hash[:] = 0
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     assert cluster.engine.state.array_hash.tolist() == known.tolist()
@@ -76,14 +76,14 @@ def test_arrays_have_one_number_each() -> None:
 
 
 def share(*, told: int = 0, late: bool = False) -> Cluster:
-    """One node. A job ends at 100 instead of 1000; behind it waits an array that is a share of something
-    larger, and a younger, smaller job. ``late``: it is told after the array came.
+    """Return one node. A job ends at 100 instead of 1000; after it an array of a larger bag waits, and a
+    younger, smaller job. ``late``: the end of the bag is reported after the array's arrival.
     """
     cluster = Cluster(nodes=1, site={"coordinate_arrays": True})
 
     def tell() -> None:
         now = cluster.server.now
-        cluster.tell(BagEndReported(id=cluster.server.event_id(), time=now, array="x[]", end=T + told))
+        cluster.send(BagEndReported(id=cluster.server.event_id(), time=now, array="x[]", end=T + told))
 
     cluster.submit("a", "1:ppn=4", 1000, runtime=100)
     if told and not late:

@@ -95,7 +95,7 @@ def test_nothing_is_started_before_all_that_runs_is_known() -> None:
     busy = [running(i, f"n{i}") for i in range(40)]
     more = [running(1_000 + i, f"n{i % 40}") for i in range(ARRIVALS_PER_CALL)]
     waiting = [facts(100 + i) for i in range(ARRIVALS_PER_CALL)]
-    # Who runs stands last, and there are more of them than go into one slice.
+    # Running jobs come last, and there are more of them than fit one slice.
     one.handle([snapshot(*waiting, *busy, *(replace(job, shares=()) for job in more))], NOW)
     made: list[Decision] = []
     while one.state.arriving:
@@ -185,7 +185,7 @@ def test_changed_defaults_of_a_large_queue_are_applied_in_slices() -> None:
 def test_only_many_new_jobs_are_deferred(count: int) -> None:
     state = EngineState.empty(EngineSettings(), NOW)
     known = JobQueued(id="e:0", time=NOW, job=facts(0))
-    state.records["0.s"] = None  # type: ignore[assignment]  # it is known, whatever of it
+    state.records["0.s"] = None  # type: ignore[assignment]  # any known value
     other = QueueChanged(id="e:q", time=NOW, queue=QueueFacts(name="q"))
     new = [JobQueued(id=f"e:{i}", time=NOW, job=facts(i)) for i in range(1, count)]
     new.append(JobQueued(id="e:r", time=NOW, job=running(count, "n1")))

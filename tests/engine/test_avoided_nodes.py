@@ -15,17 +15,17 @@ def last_run(cluster: Cluster, job_id: str) -> Run:
 
 
 def refuse(cluster: Cluster, job_id: str, code: int = 15043) -> None:
-    cluster.tell(*cluster.server.refuse(last_run(cluster, job_id), code, "no"))
+    cluster.send(*cluster.server.refuse(last_run(cluster, job_id), code, "no"))
 
 
 def come_back(cluster: Cluster, job_id: str) -> None:
     """The server takes the run, the node does not; the job is soon queued again."""
     run = last_run(cluster, job_id)
     server = cluster.server
-    cluster.tell(RunAccepted(id=server.event_id(), time=server.now, decision_id=run.id, job_id=job_id))
+    cluster.send(RunAccepted(id=server.event_id(), time=server.now, decision_id=run.id, job_id=job_id))
     job = server.jobs[job_id]
     server.jobs[job_id] = replace(job, starts=job.starts + 1)
-    cluster.tell(*server.requeue(job_id))
+    cluster.send(*server.requeue(job_id))
 
 
 def go_on(cluster: Cluster, job_id: str) -> None:
@@ -66,7 +66,7 @@ def test_job_retries_the_same_node_if_others_are_busy_for_over_an_hour() -> None
         cluster.submit("1")
         assert last_run(cluster, "1").shares[0].node == "n1"
         refuse(cluster, "1")
-        assert cluster.where("1") == [expected]
+        assert cluster.planned_node_names("1") == [expected]
 
 
 def test_a_job_that_names_its_node_is_tried_there_again() -> None:
@@ -74,7 +74,7 @@ def test_a_job_that_names_its_node_is_tried_there_again() -> None:
     cluster.obeys = False
     cluster.submit("1", "n1:ppn=4")
     refuse(cluster, "1")
-    assert cluster.where("1") == ["n1"]
+    assert cluster.planned_node_names("1") == ["n1"]
 
 
 def test_the_answer_names_the_nodes_that_are_avoided() -> None:
@@ -93,11 +93,11 @@ def test_a_refusal_keeps_a_promise_and_a_release_forgives_it() -> None:
     cluster.submit("1")
     promised = cluster.promise("1")
     refuse(cluster, "1")
-    assert cluster.where("1") == ["n2"]
+    assert cluster.planned_node_names("1") == ["n2"]
     assert cluster.promise("1") == promised
     cluster.alter("1", resources={"nodes": "1:ppn=2", "walltime": "100"})
     assert cluster.record("1").back_off.failed_on == ()
-    assert cluster.where("1") == ["n1"]
+    assert cluster.planned_node_names("1") == ["n1"]
 
 
 def test_other_jobs_still_go_to_the_node() -> None:
@@ -116,9 +116,9 @@ def test_repair_does_not_move_a_job_to_the_node_that_refused_it() -> None:
     cluster.submit("1")
     refuse(cluster, "1")
     cluster.submit("2", walltime=500)
-    assert (cluster.where("1"), cluster.start("1")) == (["n2"], 1_000)
-    cluster.tell(*cluster.server.delete("2"))
-    assert (cluster.where("1"), cluster.start("1")) == (["n2"], 1_000)
+    assert (cluster.planned_node_names("1"), cluster.start("1")) == (["n2"], 1_000)
+    cluster.send(*cluster.server.delete("2"))
+    assert (cluster.planned_node_names("1"), cluster.start("1")) == (["n2"], 1_000)
 
 
 @pytest.mark.parametrize("happens", [refuse, come_back])
@@ -129,10 +129,10 @@ def test_node_that_rejects_five_jobs_of_two_users_is_closed(happens: object) -> 
         cluster.submit(f"{number}", "1:ppn=8", owner=f"{'ann' if number else 'bob'}@x")
         assert last_run(cluster, f"{number}").shares[0].node == "n1"
         happens(cluster, f"{number}")  # type: ignore[operator]
-        cluster.tell(*cluster.server.delete(f"{number}"))
+        cluster.send(*cluster.server.delete(f"{number}"))
     assert len(cluster.alerts("black_hole")) == 1
     cluster.submit("9", "1:ppn=8")
-    assert cluster.where("9") != ["n1"]
+    assert cluster.planned_node_names("9") != ["n1"]
 
 
 def test_repeated_rejections_of_one_job_count_once_against_a_node() -> None:

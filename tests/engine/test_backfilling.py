@@ -1,4 +1,4 @@
-"""Who gets free room where the site wants the shortest first: by expectation, within age and promises."""
+"""Shortest-expected-job-first backfilling, bounded by age and promises."""
 
 from dataclasses import replace
 from typing import Any, Literal
@@ -71,7 +71,7 @@ def test_a_start_that_would_break_a_promise_is_not_made() -> None:
 
 def test_shorter_expected_run_time_goes_first_whatever_the_walltime() -> None:
     cluster = shortest(slack=20 * HOUR)
-    for number in range(30):  # ann's jobs end after a minute, bob's use what they ask for
+    for number in range(30):  # ann's jobs end after a minute, bob's use their walltimes
         cluster.submit(f"a{number}", "1:ppn=2", 5 * HOUR, runtime=60, owner="ann@login")
         cluster.submit(f"b{number}", "1:ppn=2", HOUR, runtime=HOUR, owner="bob@login")
         cluster.at((number + 1) * HOUR)
@@ -182,8 +182,8 @@ def test_engine_requests_no_wakeup_without_startable_jobs(
     cluster.submit("a", "1:ppn=4", HOUR, runtime=600)
     cluster.submit("b", "1:ppn=4", HOUR, runtime=600)
     cluster.server.now = T + 600
-    for event in cluster.server.ends():  # the second of them in the second in which room was given
-        cluster.tell(event)
+    for event in cluster.server.ends():  # the second of them in the second of the backfill
+        cluster.send(event)
     assert cluster.engine.next_wake == T + 601
     settings = replace(cluster.engine.state.settings, backfill=backfill)
     engine = Engine.restore(cluster.engine.checkpoint(), settings)
@@ -216,7 +216,7 @@ def test_placement_of_an_unreleased_job_is_given_up_despite_other_events() -> No
     assert cluster.start("then") == HOUR
     for moment in range(HOUR, HOUR + 120, 3):  # the server does not release it
         cluster.at(moment)
-        cluster.submit(f"j{moment}", "1:ppn=1", 2)  # beside "elsewhere"
+        cluster.submit(f"j{moment}", "1:ppn=1", 2)  # in addition to "elsewhere"
     assert cluster.runs("other") == [HOUR + 60]
 
 
@@ -225,16 +225,16 @@ def test_planned_jobs_stay_on_a_down_node_during_the_grace() -> None:
     cluster.submit("a", "1:ppn=4", HOUR, runtime=HOUR)
     cluster.submit("b", "1:ppn=4", HOUR + 60)
     cluster.submit("c", "1:ppn=4", HOUR)
-    assert (cluster.where("c"), cluster.start("c")) == (cluster.where("a"), HOUR)
+    assert (cluster.planned_node_names("c"), cluster.start("c")) == (cluster.planned_node_names("a"), HOUR)
     cluster.at(HOUR - 100)
-    cluster.node(cluster.where("a")[0], state="down")
-    gone = cluster.where("c")
+    cluster.node(cluster.planned_node_names("a")[0], state="down")
+    gone = cluster.planned_node_names("c")
     cluster.at(HOUR - 90)
     cluster.submit("d", "1:ppn=2", 600)
     cluster.at(HOUR + 100)
-    assert cluster.where("c") == gone
+    assert cluster.planned_node_names("c") == gone
     cluster.at(HOUR + 201)
-    assert cluster.where("c") != gone
+    assert cluster.planned_node_names("c") != gone
 
 
 def test_shorter_job_of_lower_priority_delays_no_job_of_higher_priority() -> None:

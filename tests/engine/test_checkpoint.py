@@ -1,4 +1,4 @@
-"""A restored engine goes on exactly as the one that was saved, and an incident can be run again."""
+"""A restored engine continues exactly like the saved one, and an incident can be run again."""
 
 import json
 from collections.abc import Mapping
@@ -88,7 +88,7 @@ def test_restored_state_is_saved_as_the_same_bytes(seed: int, steps: int) -> Non
 
 
 class Twins(Chaos):
-    """From the first repair on that is cut short after so many calls, a restored engine is called alike."""
+    """After the first interrupted repair, a restored engine gets the same calls."""
 
     def __init__(self, calls_before: int) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class Forked(Twins):
 
     def twin_of(self, engine: Engine) -> Engine:
         before = FrozenState(engine.state, {}).encode()
-        # What is tried on a fork changes nothing here.
+        # A trial on a fork has no effect here.
         engine.fork().handle([], engine.state.now + 1000)
         assert FrozenState(engine.state, {}).encode() == before
         return engine.fork()
@@ -139,7 +139,7 @@ class RankedForked(Forked):
 
 
 def _plan(engine: Engine) -> dict[str, list[int]]:
-    """Where everybody is, what was promised, and how far the repair has come."""
+    """Return places, promises, and the progress of the repair."""
     state = engine.state
     ctl, jobs = state.plan.tables.ctl, state.plan.tables.jobs
     return {
@@ -315,7 +315,7 @@ def test_free_capacity_is_used_after_a_recovery_despite_oversized_requests() -> 
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     assert (cluster.start("small"), cluster.start("huge")) == (1000, None)
     cluster.at(10)
-    cluster.tell(*cluster.server.delete("long"))
+    cluster.send(*cluster.server.delete("long"))
     assert cluster.runs("small") == [10]
     cluster.node("big", cpus=512)
     assert cluster.runs("huge") == [10]
@@ -323,5 +323,5 @@ def test_free_capacity_is_used_after_a_recovery_despite_oversized_requests() -> 
     assert cluster.start("next") == 60
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     cluster.at(20)
-    cluster.tell(*cluster.server.delete("huge"))
+    cluster.send(*cluster.server.delete("huge"))
     assert cluster.runs("next") == [20]

@@ -19,7 +19,7 @@ def cluster_of(**settings: Any) -> Cluster:
     """n1 has cores only; n2 has scratch, too."""
     cluster = Cluster(nodes=2, **settings)
     facts = ServerFacts(family="openpbs", resources={"scratch": ResourceFacts("size", "hn")})
-    cluster.tell(*cluster.server.change_server(facts))
+    cluster.send(*cluster.server.change_server(facts))
     cluster.node("n1", mem=8 * GIB)
     cluster.node("n2", mem=8 * GIB, resources={"scratch": GIB})
     return cluster
@@ -60,11 +60,11 @@ def test_each_chunk_is_on_a_node_with_its_resources() -> None:
     assert [(share.node, share.cpus) for share in run.shares] == [("n1", 1), ("n2", 0)]
     submit(cluster, "2", "1:ncpus=0:scratch=600mb")
     assert cluster.start("2") == 100
-    # A daemon that begins anew knows the job by its shares alone.
+    # A restarted daemon knows the job only by its shares.
     again = Cluster(nodes=0)
     again.server = cluster.server
     again.engine = Engine(cluster.engine.state.settings, cluster.server.now)
-    again.tell(again.server.snapshot())
+    again.send(again.server.snapshot())
     assert again.start("2") == 100
 
 

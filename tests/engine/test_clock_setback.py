@@ -18,10 +18,10 @@ def jump(cluster: Cluster, seconds: int) -> None:
     """The clock is set; a wake or an event follows."""
     cluster.server.now += seconds
     if cluster.engine.state.now - cluster.server.now > 60:
-        cluster.tell(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
-        cluster.tell(cluster.server.snapshot())
+        cluster.send(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
+        cluster.send(cluster.server.snapshot())
     else:
-        cluster.tell()
+        cluster.send()
 
 
 @pytest.mark.parametrize("seconds", [3_600, DAY, 30 * DAY])
@@ -64,8 +64,8 @@ def test_job_started_while_the_clock_was_ahead_holds_its_nodes() -> None:
     cluster.submit("2", walltime=500)
     assert cluster.engine.state.records["1"].run.started == T
     cluster.at(100)
-    cluster.tell(cluster.server.snapshot())
-    assert cluster.start("2") == 500  # not beside a job that runs, nor a day later
+    cluster.send(cluster.server.snapshot())
+    assert cluster.start("2") == 500  # not together with a running job, nor a day later
     assert cluster.runs("2") == []
 
 
@@ -78,13 +78,13 @@ def test_open_run_decision_stays_the_only_one_during_its_validity(*, accepted: b
     (run,) = [one for one in cluster.decisions if isinstance(one, Run)]
     if accepted:
         name = cluster.server.event_id()
-        cluster.tell(RunAccepted(id=name, time=cluster.server.now, decision_id=run.id, job_id="1"))
+        cluster.send(RunAccepted(id=name, time=cluster.server.now, decision_id=run.id, job_id="1"))
     jump(cluster, -DAY)
     back = cluster.server.now - T
     until = (300 if accepted else 60) + 30
     for moment in range(back, back + until + 1, 5):
         cluster.at(moment)
-        cluster.tell(cluster.server.snapshot())
+        cluster.send(cluster.server.snapshot())
     assert len(cluster.runs("1")) == 1
     cluster.at(back + until + 10)
     assert len(cluster.runs("1")) == 2
@@ -98,13 +98,13 @@ def test_a_start_seen_after_the_clock_was_set_back_is_no_stranger_s() -> None:
     (run,) = [one for one in cluster.decisions if isinstance(one, Run)]
     jump(cluster, -DAY)
     cluster.at(10)
-    cluster.tell(*cluster.server.run(run))
+    cluster.send(*cluster.server.run(run))
     assert [one.kind for one in publish_snapshot(cluster.engine.state).alerts] == ["clock"]
     assert cluster.start("1") == 10
 
 
 def test_late_reports_of_starts_by_the_fast_clock_are_not_foreign() -> None:
-    """Several would be another scheduler's: nothing would be started any more, until somebody resumes."""
+    """Several would indicate another scheduler, and stop all starts until somebody resumes."""
     cluster = Cluster(nodes=3, decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     jump(cluster, DAY)
@@ -115,10 +115,10 @@ def test_late_reports_of_starts_by_the_fast_clock_are_not_foreign() -> None:
     before = cluster.server.snapshot()
     late = [event for one in runs for event in cluster.server.run(one)]  # by the clock that is ahead
     cluster.server.now -= DAY
-    cluster.tell(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
-    cluster.tell(replace(before, time=cluster.server.now))
+    cluster.send(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
+    cluster.send(replace(before, time=cluster.server.now))
     cluster.at(50)
-    cluster.tell(*late)
+    cluster.send(*late)
     assert {one.kind for one in publish_snapshot(cluster.engine.state).alerts} & {
         "by_hand",
         "foreign",
@@ -134,7 +134,7 @@ def test_unknown_starts_after_a_clock_setback_are_not_foreign(
     cluster.obeys = False
     jump(cluster, DAY)
     cluster.server.now -= DAY
-    cluster.tell(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
+    cluster.send(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
     cluster.engine.pause("so that nothing is decided")
     for number in "123":
         cluster.submit(number, walltime=500)
@@ -143,7 +143,7 @@ def test_unknown_starts_after_a_clock_setback_are_not_foreign(
         started = JobStarted(
             id=f"s{number}", time=T + stamped, job_id=number, shares=(ShareFacts(f"n{number}", 4),)
         )
-        cluster.tell(started)
+        cluster.send(started)
     assert {one.kind for one in publish_snapshot(cluster.engine.state).alerts} & {
         "by_hand",
         "foreign",
@@ -202,10 +202,10 @@ def test_batch_skipped_while_the_clock_was_ahead_does_not_hide_another_scheduler
     for number in "123":
         cluster.submit(number, walltime=1_000)
     jump(cluster, DAY)
-    cluster.tell(BatchSkipped(id="w", time=cluster.server.now, batch=7, why="it did not return"))
+    cluster.send(BatchSkipped(id="w", time=cluster.server.now, batch=7, why="it did not return"))
     jump(cluster, -DAY)
     cluster.at(200)
     for number in "123":
         shares = (ShareFacts(f"n{number}", 4),)
-        cluster.tell(JobStarted(id=cluster.server.event_id(), time=T + 200, job_id=number, shares=shares))
+        cluster.send(JobStarted(id=cluster.server.event_id(), time=T + 200, job_id=number, shares=shares))
     assert cluster.engine.state.foreign

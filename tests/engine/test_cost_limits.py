@@ -57,9 +57,9 @@ def test_job_beyond_its_cost_limit_at_all_times_waits_until_it_is_raised() -> No
     site.ask_for("1", "3.99")
     assert site.start("1") is None
     assert site.why("1") == ("cost: a time at which it costs at most 3.99 EUR; it would cost 8.00 EUR")
-    site.ask("1", **{"x.cost_limit": "4"})
+    site.alter_request("1", **{"x.cost_limit": "4"})
     assert site.start("1") == CHEAP
-    site.ask("1", **{"x.cost_limit": "100"})
+    site.alter_request("1", **{"x.cost_limit": "100"})
     assert site.start("1") == 0
 
 
@@ -68,7 +68,7 @@ def test_lower_prices_let_the_job_be_planned() -> None:
     site.ask_for("1", "2")
     assert site.start("1") is None
     cheaper = {"prices": [{"core_hour": 18.0}], "cost_limits": "hard"}
-    site.tell(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=cheaper))
+    site.send(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=cheaper))
     site.at(1)
     assert site.record("1").run.started == T
 
@@ -79,10 +79,10 @@ def test_limits_that_become_hard_move_jobs_beyond_them() -> None:
     site.ask_for("1", "4")
     assert site.start("1") == 100
     hard = {"prices": PRICES, "cost_limits": "hard"}
-    site.tell(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=hard))
+    site.send(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=hard))
     assert site.start("1") == CHEAP
     soft = {"prices": PRICES}
-    site.tell(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=2, site=soft))
+    site.send(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=2, site=soft))
     assert site.start("1") == 100
 
 
@@ -93,10 +93,10 @@ def test_freed_capacity_is_used_only_if_affordable() -> None:
     site.ask_for("1", "4")
     # The cheap hour ends while the others run: the next is tomorrow's.
     assert site.start("1") == CHEAP + 86_400
-    site.tell(*site.server.delete("long"))
+    site.send(*site.server.delete("long"))
     site.at(400)
     assert site.start("1") == CHEAP + 1_000
-    site.tell(*site.server.delete("0"))
+    site.send(*site.server.delete("0"))
     site.at(800)
     assert site.start("1") == CHEAP
     assert site.view("1").promised_start is not None

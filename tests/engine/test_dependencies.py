@@ -15,9 +15,9 @@ def chained(cluster: Cluster, job: str, depend: str, nodes: str = "1:ppn=4", **m
 
 
 def lift(cluster: Cluster, job: str) -> None:
-    """The server releases a job whose dependency is met."""
+    """Release a job as the server does when its dependency is met."""
     cluster.server.jobs[job] = cluster.server.jobs[job]
-    cluster.tell(*cluster.server.release(job))
+    cluster.send(*cluster.server.release(job))
 
 
 def test_dependent_job_is_planned_and_promised_only_after_release() -> None:
@@ -46,12 +46,12 @@ def test_a_chain_moves_with_its_head() -> None:
     chained(cluster, "2", "afterok:1", "n1:ppn=1")
     chained(cluster, "3", "after:2", "n2:ppn=1")
     assert [cluster.start(job) for job in "123"] == [100, 200, 200]
-    cluster.ask("1", walltime="300")
+    cluster.alter_request("1", walltime="300")
     assert [cluster.start(job) for job in "123"] == [100, 400, 400]
     change = cluster.view("3").last_change
     assert change is not None
     assert (change.cause, change.words) == ("a job that it waits for", "job 1 was planned anew")
-    cluster.ask("1", walltime="10")
+    cluster.alter_request("1", walltime="10")
     cluster.at(1)
     assert [cluster.start(job) for job in "123"] == [100, 110, 110]
 
@@ -73,7 +73,7 @@ def test_dependent_job_is_planned_when_its_dependency_gets_a_start() -> None:
     assert cluster.view("2").why == "waiting for its dependency afterok:1"
     cluster.submit("1", state="H", holds="u")
     assert cluster.view("2").why == "waiting for job 1 (afterok), which waits for a user hold"
-    cluster.tell(*cluster.server.release("1"))
+    cluster.send(*cluster.server.release("1"))
     assert (cluster.start("1"), cluster.start("2")) == (0, 100)
 
 
@@ -137,9 +137,9 @@ def test_user_hold_precedes_the_dependency() -> None:
     cluster = Cluster(nodes=2)
     cluster.submit("1")
     chained(cluster, "2", "afterok:1")
-    cluster.tell(*cluster.server.hold("2", "us"))
+    cluster.send(*cluster.server.hold("2", "us"))
     assert cluster.start("2") is None
-    cluster.tell(*cluster.server.hold("2", "s"))
+    cluster.send(*cluster.server.hold("2", "s"))
     assert cluster.start("2") == 100
 
 
@@ -151,7 +151,7 @@ def test_chains_survive_a_checkpoint() -> None:
     engine = Engine.restore(cluster.engine.checkpoint())
     assert engine.checkpoint() == cluster.engine.checkpoint()
     cluster.engine = engine
-    cluster.ask("1", walltime="200")
+    cluster.alter_request("1", walltime="200")
     assert cluster.start("2") == 200
 
 
@@ -160,10 +160,10 @@ def test_dependent_job_started_by_a_user_runs_on_regardless_of_its_prerequisite(
     cluster.submit("1", "n1:ppn=4", state="H", holds="u")
     chained(cluster, "2", "afterok:1", "n2:ppn=4", walltime=500)
     assert cluster.view("2").answer == "waiting"
-    cluster.tell(*cluster.server.start("2", (ShareFacts("n2", 4),)))
-    cluster.tell(*cluster.server.release("1"))  # now it has a start
+    cluster.send(*cluster.server.start("2", (ShareFacts("n2", 4),)))
+    cluster.send(*cluster.server.release("1"))  # now it has a start
     assert cluster.view("2").state == "running"
-    assert cluster.where("2") == ["n2"]
+    assert cluster.planned_node_names("2") == ["n2"]
     cluster.submit("3", "n2:ppn=4")
     assert cluster.start("3") == 500
 
@@ -174,8 +174,8 @@ def test_dependent_job_has_no_start_while_its_dependency_is_held() -> None:
     cluster.submit("1", walltime=100)
     chained(cluster, "2", "afterok:1", walltime=50)
     assert cluster.start("2") == 200
-    cluster.tell(*cluster.server.hold("1"))
+    cluster.send(*cluster.server.hold("1"))
     assert cluster.start("2") is None
     assert cluster.view("2").why == "waiting for job 1 (afterok), which waits for a user hold"
-    cluster.tell(*cluster.server.release("1"))
+    cluster.send(*cluster.server.release("1"))
     assert cluster.start("2") == 200

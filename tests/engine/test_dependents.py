@@ -50,14 +50,14 @@ def _live(clusters: list[Cluster], random: Random, steps: int) -> Iterator[None]
                 cluster.at(moment)
         elif act == "delete" and job:
             for cluster in clusters:
-                cluster.tell(*cluster.server.delete(job))
+                cluster.send(*cluster.server.delete(job))
         elif act == "alter" and state in ("Q", "H"):
             resources = {"nodes": "1:ppn=2", "walltime": str(random.choice([30, 300]))}
             for cluster in clusters:
                 cluster.alter(job, resources=resources)
         elif act == "release" and state == "H":
             for cluster in clusters:
-                cluster.tell(*cluster.server.release(job))
+                cluster.send(*cluster.server.release(job))
         elif act == "node":
             node = random.choice(["up", "down", "up"])
             for cluster in clusters:
@@ -102,7 +102,7 @@ def test_an_event_of_another_job_has_no_dependent_job_examined(monkeypatch: pyte
     _submit(cluster, "another", walltime=10)
     cluster.at(600)
     assert examined == []
-    cluster.tell(*cluster.server.delete("first"))
+    cluster.send(*cluster.server.delete("first"))
     assert set(examined) == {f"{i}.s" for i in range(20)}
 
 
@@ -114,8 +114,8 @@ def test_jobs_that_wait_for_an_array_follow_each_of_its_jobs() -> None:
     assert cluster.start("behind") == 100
     cluster.alter("a[1].s", resources={"nodes": "1:ppn=4", "walltime": "300"})
     assert cluster.start("behind") == 300
-    cluster.tell(*cluster.server.delete("a[1].s"))
+    cluster.send(*cluster.server.delete("a[1].s"))
     assert cluster.start("behind") == 100
     assert list(cluster.engine.state.array_members["a[].s"]) == ["a[0].s"]
-    cluster.tell(*cluster.server.delete("a[0].s"))
+    cluster.send(*cluster.server.delete("a[0].s"))
     assert not cluster.engine.state.array_members

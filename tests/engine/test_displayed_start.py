@@ -1,4 +1,4 @@
-"""Told starts: a plan in motion is shown calmly, the same to people and to the server."""
+"""Displayed starts: hysteresis, equal for users and for the server."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from tests.engine.cluster import Cluster, T
 
 
 def starts(cluster: Cluster, job: str) -> tuple[int | None, int | None]:
-    """The planned and the told start of a job, after T."""
+    """Return the planned and the published start of a job, after T."""
     view = job_view(publish_snapshot(cluster.engine.state), job)
     assert view is not None
     assert view.planned_start is not None
@@ -23,7 +23,7 @@ def starts(cluster: Cluster, job: str) -> tuple[int | None, int | None]:
 
 
 def flickering(**settings: Any) -> Cluster:
-    """Job 2 is planned behind job 1, whose walltime is going to change."""
+    """Job 2 is planned after job 1, which will change its walltime."""
     cluster = Cluster(publish_starts=True, publish_threshold=60, **settings)
     cluster.submit("1", walltime=5000)
     cluster.submit("2", walltime=100)
@@ -36,15 +36,15 @@ def test_flickering_start_is_displayed_after_the_pause() -> None:
     seen = []
     for second, walltime in enumerate((6300, 5000, 7800, 7000), start=1):
         cluster.at(10 * second)
-        cluster.ask("1", walltime=str(walltime))
+        cluster.alter_request("1", walltime=str(walltime))
         seen.append(starts(cluster, "2"))
     assert seen == [(6300, 5000), (5000, 5000), (7800, 5000), (7000, 5000)]
-    assert [told.planned_start for told in cluster.tells("2")] == [T + 5000]
+    assert [told.planned_start for told in cluster.attribute_writes("2")] == [T + 5000]
     cluster.at(59)
     assert starts(cluster, "2") == (7000, 5000)
     cluster.at(60)
     assert starts(cluster, "2") == (7000, 7000)
-    assert [told.planned_start for told in cluster.tells("2")] == [T + 5000, T + 7000]
+    assert [told.planned_start for told in cluster.attribute_writes("2")] == [T + 5000, T + 7000]
     published = publish_snapshot(cluster.engine.state)
     record = published_record(published, "2")
     assert record is not None
@@ -56,31 +56,31 @@ def test_flickering_start_is_displayed_after_the_pause() -> None:
 def test_small_move_is_not_displayed_and_the_text_has_the_displayed_start() -> None:
     cluster = flickering(publish_pause=60)
     cluster.at(100)
-    cluster.ask("1", walltime="5060")
+    cluster.alter_request("1", walltime="5060")
     assert starts(cluster, "2") == (5060, 5000)
     view = job_view(publish_snapshot(cluster.engine.state), "2")
     assert view is not None
     assert view.why.startswith("planned start 2023-11-14 23:36:40 UTC")
-    cluster.ask("1", walltime="5061")
+    cluster.alter_request("1", walltime="5061")
     assert starts(cluster, "2") == (5061, 5061)
 
 
 def test_near_start_is_displayed_at_once() -> None:
     cluster = flickering(publish_pause=600)
     cluster.at(10)
-    cluster.ask("1", walltime="611")
+    cluster.alter_request("1", walltime="611")
     assert starts(cluster, "2") == (611, 5000)
-    cluster.ask("1", walltime="610")
+    cluster.alter_request("1", walltime="610")
     assert starts(cluster, "2") == (610, 610)
 
 
 def test_displayed_start_works_without_attributes_on_the_server() -> None:
     cluster = flickering(publish_pause=60, silent=True)
-    cluster.ask("1", walltime="6300")
+    cluster.alter_request("1", walltime="6300")
     assert starts(cluster, "2") == (6300, 5000)
     cluster.at(60)
     assert starts(cluster, "2") == (6300, 6300)
-    cluster.submit("bad", "1:ppn=0")  # it has no slot, and so nothing is ever told of it
+    cluster.submit("bad", "1:ppn=0")  # it has no slot, so nothing is ever published of it
     assert cluster.engine.next_wake is None or cluster.engine.next_wake > T + 61
     assert [one for one in cluster.decisions if isinstance(one, WriteAttributes)] == []
 
@@ -96,7 +96,7 @@ def test_shadow_mode_writes_nothing_to_the_server() -> None:
 def test_displayed_starts_survive_a_restart() -> None:
     cluster = flickering(publish_pause=60)
     cluster.at(30)
-    cluster.ask("1", walltime="6300")
+    cluster.alter_request("1", walltime="6300")
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     assert starts(cluster, "2") == (6300, 5000)
     cluster.at(59)
@@ -107,13 +107,13 @@ def test_displayed_starts_survive_a_restart() -> None:
 
 def test_a_job_that_lost_its_start_shows_none_and_the_new_one_at_once() -> None:
     cluster = flickering(publish_pause=600)
-    cluster.tell(*cluster.server.hold("2"))
+    cluster.send(*cluster.server.hold("2"))
     view = job_view(publish_snapshot(cluster.engine.state), "2")
     assert view is not None
     assert (view.planned_start, view.displayed_start) == (None, None)
     cluster.at(5)
-    cluster.ask("1", walltime="9000")
-    cluster.tell(*cluster.server.release("2"))
+    cluster.alter_request("1", walltime="9000")
+    cluster.send(*cluster.server.release("2"))
     assert starts(cluster, "2")[0] == 9000
 
 
@@ -145,8 +145,8 @@ def test_job_on_an_offline_node_shows_it_at_once() -> None:
     assert starts(cluster, "2") == (5000, 5000)
     cluster.at(10)
     facts = replace(cluster.server.nodes["n1"], state="drain")
-    cluster.tell(NodeChanged(id="off", time=cluster.server.now, node=facts))
-    (_, told) = cluster.tells("2")
+    cluster.send(NodeChanged(id="off", time=cluster.server.now, node=facts))
+    (_, told) = cluster.attribute_writes("2")
     assert (told.time, told.planned_start) == (T + 10, None)
     assert told.text == "waiting for node n1, which is offline"
 
@@ -157,10 +157,10 @@ def test_near_start_is_rewritten_at_most_twice_a_minute() -> None:
     cluster.submit("2", walltime=100)
     for second, walltime in enumerate((500, 300, 550, 400, 520, 380), start=1):
         cluster.at(3 * second)
-        cluster.ask("1", walltime=str(walltime))
-    assert [told.planned_start for told in cluster.tells("2")] == [T + 300]
+        cluster.alter_request("1", walltime=str(walltime))
+    assert [told.planned_start for told in cluster.attribute_writes("2")] == [T + 300]
     cluster.at(31)
-    assert [told.planned_start for told in cluster.tells("2")] == [T + 300, T + 380]
+    assert [told.planned_start for told in cluster.attribute_writes("2")] == [T + 300, T + 380]
 
 
 def test_imminent_start_is_written_only_if_it_does_not_happen() -> None:
@@ -169,7 +169,7 @@ def test_imminent_start_is_written_only_if_it_does_not_happen() -> None:
     cluster.obeys = False
     cluster.submit("2", walltime=100)
     cluster.at(3)
-    assert cluster.tells("2") == []
+    assert cluster.attribute_writes("2") == []
     now = 10_000
     planned = np.array([now - 5, now - 4, now, now + 5, now + 6])
     told = np.full(5, -1)

@@ -1,4 +1,4 @@
-"""Starts and ends whose handling fails somewhere: cores are free after an end, and held after a start."""
+"""Starts and ends with errors in their handling: cores are free after an end, and held after a start."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -39,9 +39,9 @@ def _cluster() -> Cluster:
     """Job 1 runs on the only node and is charged; job 2 waits for its cores."""
     cluster = Cluster(validate=False, predict=True, site=_SITE, end_allowance=120)
     server = cluster.server
-    cluster.tell(AccountSet(id=server.event_id(), time=server.now, name="phys", amount=10**9))
+    cluster.send(AccountSet(id=server.event_id(), time=server.now, name="phys", amount=10**9))
     submission = SubmissionFacts("ann", "true", queue="batch", resources={"nodes": "1:ppn=4"})
-    cluster.tell(TransferRequest(id=server.event_id(), time=server.now, transfer="h", submission=submission))
+    cluster.send(TransferRequest(id=server.event_id(), time=server.now, transfer="h", submission=submission))
     cluster.engine.state.transfer_by_job["1.s"] = "h"
     cluster.submit("1.s", walltime=1000, runtime=100, account="phys")
     cluster.submit("2.s", walltime=1000, account="phys")
@@ -51,25 +51,25 @@ def _cluster() -> Cluster:
 
 def _ended(cluster: Cluster) -> None:
     del cluster.server.jobs["1.s"]
-    cluster.tell(JobEnded(id=cluster.server.event_id(), time=cluster.server.now, job_id="1.s"))
+    cluster.send(JobEnded(id=cluster.server.event_id(), time=cluster.server.now, job_id="1.s"))
 
 
 def _deleted(cluster: Cluster) -> None:
     del cluster.server.jobs["1.s"]
-    cluster.tell(JobDeleted(id=cluster.server.event_id(), time=cluster.server.now, job_id="1.s"))
+    cluster.send(JobDeleted(id=cluster.server.event_id(), time=cluster.server.now, job_id="1.s"))
 
 
 def _complete(cluster: Cluster) -> None:
-    cluster.tell(*cluster.server.alter("1.s", state="C", shares=(), started=None))
+    cluster.send(*cluster.server.alter("1.s", state="C", shares=(), started=None))
 
 
 def _missing(cluster: Cluster) -> None:
     del cluster.server.jobs["1.s"]
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
 
 
 def _requeued(cluster: Cluster) -> None:
-    cluster.tell(*cluster.server.requeue("1.s"))
+    cluster.send(*cluster.server.requeue("1.s"))
 
 
 _ENDS = [_ended, _deleted, _complete, _missing, _requeued]
@@ -152,7 +152,7 @@ def test_start_holds_its_cores_despite_bookkeeping_errors(
     (run,) = [one for one in cluster.decisions if getattr(one, "job_id", "") == "2.s" and one.type == "run"]
     with monkeypatch.context() as patch:
         patch.setattr(where, name, _boom)
-        cluster.tell(*cluster.server.run(run))
+        cluster.send(*cluster.server.run(run))
     cluster.submit("3.s", walltime=10)
     cluster.at(400)
     assert cluster.record("2.s").phase.value == "running"
@@ -163,7 +163,7 @@ def test_start_holds_its_cores_despite_bookkeeping_errors(
 def test_two_jobs_without_held_funds_end_in_turn() -> None:
     cluster = Cluster(nodes=2, site={"accounts": {"by": "account"}})
     server = cluster.server
-    cluster.tell(AccountSet(id=server.event_id(), time=server.now, name="phys", unit="money", amount=5))
+    cluster.send(AccountSet(id=server.event_id(), time=server.now, name="phys", unit="money", amount=5))
     for job in ("1.s", "2.s"):
         cluster.submit(job, walltime=100, account="phys")
     cluster.at(100)
@@ -176,7 +176,7 @@ def test_batch_is_skipped_despite_bookkeeping_errors(monkeypatch: pytest.MonkeyP
     cluster = _cluster()
     monkeypatch.setattr(AccountBook, "release", _boom)
     event_id = cluster.server.event_id()
-    cluster.tell(BatchSkipped(id=event_id, time=T, batch=1, why="a test", jobs=("2.s",)))
+    cluster.send(BatchSkipped(id=event_id, time=T, batch=1, why="a test", jobs=("2.s",)))
     assert cluster.record("2.s").quarantine
     assert cluster.alerts("bookkeeping")
 
@@ -242,7 +242,7 @@ def test_error_in_any_function_during_an_end_frees_all_its_cores(
         with _traced(handler, fail):
             how(cluster)
         assert times == 1
-        cluster.tell(cluster.server.snapshot())
+        cluster.send(cluster.server.snapshot())
         cluster.at(60)
         assert cluster.runs("2.s") == [50], function.co_qualname
 

@@ -1,4 +1,4 @@
-"""Who used how much, as the engine hears of starts and ends."""
+"""Usage for fair share, from starts and ends."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def test_a_second_on_a_fast_node_counts_as_many_times_as_it_is_faster() -> None:
     cluster.at(100)
     assert used(cluster.engine) == {"phys/ann": 4 * 2.5 * 100, "bio/ann": 4 * 0.5 * 100}
     site = SITE | {"speeds": {"n1": 3.0}}
-    cluster.tell(PolicyChanged(id="p", time=cluster.server.now, version=1, site=site))
+    cluster.send(PolicyChanged(id="p", time=cluster.server.now, version=1, site=site))
     assert {name: node.speed for name, node in cluster.engine.state.plan.nodes.items()} == {
         "n1": 3.0,
         "n2": 1.0,
@@ -49,10 +49,10 @@ def test_deleted_and_requeued_runs_count() -> None:
     cluster.submit("2", walltime=1000, group="bio")
     cluster.at(70)
     server = cluster.server
-    cluster.tell(JobDeleted(id=server.event_id(), time=server.now, job_id="1"))
+    cluster.send(JobDeleted(id=server.event_id(), time=server.now, job_id="1"))
     back = replace(server.jobs["2"], state="Q", started=None, shares=())
     cluster.obeys = False
-    cluster.tell(*server.submit(back, 1000))
+    cluster.send(*server.submit(back, 1000))
     assert used(cluster.engine) == {"phys/ann": 4 * 70, "bio/ann": 4 * 70}
 
 
@@ -87,7 +87,7 @@ def test_decayed_usage_is_dropped() -> None:
     assert usage is not None
     assert usage.saved()["leaves"]
     cluster.server.now = T + 10 * 86_400
-    cluster.tell()
+    cluster.send()
     assert not usage.saved()["leaves"]
 
 

@@ -20,10 +20,10 @@ _STEPS = ["dispatch", "late starts", "overruns", "repair", "outcomes", "promises
 
 
 class ResourceCounted(Cluster):
-    """A cluster that counts what runs and what other run decisions take, at each run decision.
+    """Cluster that adds up running jobs and other run decisions at each run decision.
 
-    The counts are those of the server and of the decisions themselves; the plan is not asked. An adapter
-    obeys at once, some seconds later, says "busy", or does nothing.
+    The sums use the server and the decisions, not the plan. An adapter obeys at once, obeys some seconds
+    later, answers "busy", or does nothing.
     """
 
     def __init__(self, nodes: int = 1, cpus: int = 8, **more: Any) -> None:
@@ -76,40 +76,40 @@ class ResourceCounted(Cluster):
         self.open[run.id] = run
 
     def at(self, moment: int) -> None:
-        """Let time pass, with the moments at which a slow adapter does what it was told."""
+        """Let time pass, including the moments at which a slow adapter acts."""
         while due := [when for when, _ in self.slow if when <= T + moment]:
             when = max(min(due), self.server.now)
             super().at(when - T)
             runs = [run for due, run in self.slow if due <= when]
             self.slow = [(due, run) for due, run in self.slow if due > when]
-            self.tell(*(event for run in runs for event in self.server.run(run)))
+            self.send(*(event for run in runs for event in self.server.run(run)))
         super().at(moment)
 
     def hang(self) -> None:
         self.unheard = []
 
     def go_on(self) -> None:
-        """The engine is back; it hears at once all that happened meanwhile."""
+        """Continue the engine; it gets all events since the halt at once."""
         events, self.unheard = self.unheard or [], None
-        self.tell(*events)
+        self.send(*events)
 
     def skip_step(self, *steps: str) -> None:
         event_id = self.server.event_id()
-        self.tell(BatchSkipped(id=event_id, time=self.server.now, batch=1, why="a test", steps=steps))
-        self.tell(self.server.snapshot())
+        self.send(BatchSkipped(id=event_id, time=self.server.now, batch=1, why="a test", steps=steps))
+        self.send(self.server.snapshot())
 
     def restart(self) -> None:
         self.engine = Engine.restore(self.engine.checkpoint())
 
     def resume(self) -> None:
         self.engine.resume()
-        self.tell()
+        self.send()
 
     def set_mode(self, mode: Any) -> None:
-        self.tell(replace(self.server.snapshot(), mode=mode))
+        self.send(replace(self.server.snapshot(), mode=mode))
 
     def set_scheduling(self, on: bool) -> None:
-        self.tell(*self.server.change_server(replace(self.server.facts, scheduling=on)))
+        self.send(*self.server.change_server(replace(self.server.facts, scheduling=on)))
 
 
 def _hang_and_restart(cluster: ResourceCounted) -> None:
@@ -124,12 +124,12 @@ _HALTS: dict[str, tuple[Callable[[ResourceCounted], object], Callable[[ResourceC
     "a hang": (lambda c: c.hang(), lambda c: c.go_on()),
     "a restart": (lambda c: c.hang(), _hang_and_restart),
     "a snapshot that is not believed": (
-        lambda c: c.tell(c.server.snapshot(complete=False)),
-        lambda c: c.tell(c.server.snapshot()),
+        lambda c: c.send(c.server.snapshot(complete=False)),
+        lambda c: c.send(c.server.snapshot()),
     ),
     "a node that is down": (lambda c: c.node("n1", state="down"), lambda c: c.node("n1", state="up")),
     **{
-        f"no {step}": (lambda c, step=step: c.skip_step(step), lambda c: c.tell())  # type: ignore[misc]
+        f"no {step}": (lambda c, step=step: c.skip_step(step), lambda c: c.send())  # type: ignore[misc]
         for step in _STEPS
     },
 }
@@ -165,7 +165,7 @@ def test_a_job_refused_as_busy_after_its_walltime_keeps_its_place_or_gets_anothe
     cluster.submit("2.s", "1:ppn=1", walltime=3600)
     cluster.submit("3.s", "1:ppn=1", walltime=3600)
     cluster.at(40)
-    cluster.tell(*cluster.server.refuse(run, 15046, "busy"))
+    cluster.send(*cluster.server.refuse(run, 15046, "busy"))
     cluster.at(41)
     assert cluster.runs("1.s") == [0, 41]
     cluster.at(100)
@@ -200,7 +200,7 @@ def test_a_late_job_yields_to_a_reservation_and_planned_jobs_yield_to_it() -> No
     cluster.submit("1.s", "1:ppn=8", walltime=190)
     cluster.submit("2.s", "1:ppn=8", walltime=50)
     cluster.submit("3.s", "1:ppn=8", walltime=50)
-    assert [cluster.where(job) for job in ("1.s", "2.s", "3.s")] == [["n1"], ["n2"], ["n2"]]
+    assert [cluster.planned_node_names(job) for job in ("1.s", "2.s", "3.s")] == [["n1"], ["n2"], ["n2"]]
     cluster.at(40)
     cluster.resume()
     cluster.at(300)
@@ -226,11 +226,11 @@ def live(cluster: ResourceCounted, random: Random, rounds: int) -> None:
         end(cluster)
         if random.random() < 0.3:
             cluster.restart()
-        cluster.tell()
+        cluster.send()
 
 
 def _any_cluster(random: Random) -> ResourceCounted:
-    """A small cluster under some policy, perhaps one that starts few jobs a second."""
+    """Return a small cluster under a random policy, possibly with a low start rate."""
     policy = random.choice(["conservative", "conservative", "fcfs", "easy"])
     backfill = random.choice(["oldest", "shortest"])
     rate = random.choice([(50, 10), (50, 10), (2, 1)])

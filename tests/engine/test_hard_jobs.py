@@ -1,4 +1,4 @@
-"""A job that is too hard to plan is quarantined, and keeps nobody else waiting for long."""
+"""Jobs that are too hard to plan are quarantined and delay other jobs only briefly."""
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +25,7 @@ GIB = 1 << 20
 
 
 class Cluster:
-    """An engine that is told numbered events, all at one moment."""
+    """Engine with numbered events, all at one moment."""
 
     def __init__(self, nodes: int, cpus: int, **settings: str) -> None:
         self.engine = Engine(EngineSettings(publish_starts=False, end_allowance=0, **settings), T)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ class Cluster:
 
     def queue(self, *jobs: tuple[str, str, int]) -> tuple[Decision, ...]:
         """(id, request, walltime) of each."""
-        return self.tell(
+        return self.send(
             *(
                 JobQueued(
                     id=f"q:{job_id}",
@@ -57,7 +57,7 @@ class Cluster:
             )
         )
 
-    def tell(self, *events: Event) -> tuple[Decision, ...]:
+    def send(self, *events: Event) -> tuple[Decision, ...]:
         return self.engine.handle(events, T).decisions
 
     def record(self, job_id: str) -> JobRecord:
@@ -68,7 +68,7 @@ class Cluster:
 
 
 def kinds(n: int, cpus: int = 1, first: int = 100) -> str:
-    """So many kinds of chunks, which differ in memory."""
+    """Return this number of kinds of chunks, which differ in memory."""
     return "+".join(f"1:ncpus={cpus}:mem={first + i}mb" for i in range(n))
 
 
@@ -87,7 +87,7 @@ def test_a_job_that_runs_on_one_node_in_many_shares_holds_their_sum(n: int, cpus
     select = "1:ncpus=1"
     cluster.queue(("1", select, 100), ("2", "1:ncpus=400", 100))
     slot = cluster.record("1").slot
-    cluster.tell(JobStarted(id="s", time=T, job_id="1", shares=(ShareFacts("n0", cpus),) * n))
+    cluster.send(JobStarted(id="s", time=T, job_id="1", shares=(ShareFacts("n0", cpus),) * n))
     takes = cluster.engine.state.plan.takes(slot)
     assert [take.amounts[0] for take in takes] == [n * cpus]
     assert cluster.start("2") == 100
@@ -125,7 +125,7 @@ def test_job_beyond_the_work_limit_is_quarantined_with_the_reason() -> None:
         submitted=T,
         resources={"select": select, "place": "scatter", "walltime": str(walltime)},
     )
-    said = cluster.tell(JobQueued(id="q:hard", time=T, job=facts))
+    said = cluster.send(JobQueued(id="q:hard", time=T, job=facts))
     answer = cluster.record(name).answer
     assert isinstance(answer, WaitingFor)
     assert answer.kind == "quarantine"
@@ -148,5 +148,5 @@ def test_thousands_of_jobs_that_are_too_hard_cost_little_more_than_one() -> None
             id=name, owner="ann@login", queue="batch", family="openpbs", submitted=T, resources=resources
         )
         events.append(JobQueued(id=f"q:{name}", time=T, job=facts))
-    assert len(alerts(cluster.tell(*events))) == 40
+    assert len(alerts(cluster.send(*events))) == 40
     assert plan.work - before < 2 * MOST_WORK + 40 * MOST_WORK // 50

@@ -1,4 +1,4 @@
-"""Nodes and queues whose planning an admin holds."""
+"""Planning holds of nodes and queues."""
 
 from typing import Literal
 
@@ -22,41 +22,45 @@ def test_on_a_held_node_running_jobs_go_on_and_nothing_new_is_planned_until_it_i
     cluster = Cluster(nodes=2)
     for job in "1234":
         cluster.submit(job)
-    assert [cluster.where(job) for job in "1234"] == [["n1"], ["n2"], ["n1"], ["n2"]]
-    cluster.tell(hold(cluster, "node", "n1"))
+    assert [cluster.planned_node_names(job) for job in "1234"] == [["n1"], ["n2"], ["n1"], ["n2"]]
+    cluster.send(hold(cluster, "node", "n1"))
     assert [cluster.view(job).state for job in "12"] == ["running", "running"]
     assert [cluster.start(job) for job in "34"] == [200, 100]
-    assert cluster.where("3") == cluster.where("4") == ["n2"]
+    assert cluster.planned_node_names("3") == cluster.planned_node_names("4") == ["n2"]
     assert cluster.at_risk("3") == "an admin's order"
     assert publish_snapshot(cluster.engine.state).nodes["n1"].state == "drain"
     cluster.at(150)
     assert cluster.server.jobs["4"].shares[0].node == "n2"
     assert cluster.start("3") == 200
-    cluster.tell(release(cluster, "node", "n1"))
+    cluster.send(release(cluster, "node", "n1"))
     cluster.at(151)
-    assert (cluster.view("3").state, cluster.where("3"), cluster.start("3")) == ("running", ["n1"], 150)
+    assert (cluster.view("3").state, cluster.planned_node_names("3"), cluster.start("3")) == (
+        "running",
+        ["n1"],
+        150,
+    )
     assert publish_snapshot(cluster.engine.state).nodes["n1"].state == "up"
 
 
 def test_job_that_needs_a_held_node_waits_with_the_reason() -> None:
     cluster = Cluster(nodes=1)
-    cluster.tell(hold(cluster, "node", "n1", "new memory"))
+    cluster.send(hold(cluster, "node", "n1", "new memory"))
     cluster.submit("1")
     assert cluster.view("1").why == "waiting for node n1, which is held: new memory"
     assert cluster.promise("1") is None
-    cluster.tell(release(cluster, "node", "n1"))
+    cluster.send(release(cluster, "node", "n1"))
     assert cluster.start("1") == 0
 
 
 def test_held_node_stays_held_when_it_goes_down_and_returns() -> None:
     cluster = Cluster(nodes=1)
-    cluster.tell(hold(cluster, "node", "n1"))
+    cluster.send(hold(cluster, "node", "n1"))
     cluster.node("n1", state="down")
     assert publish_snapshot(cluster.engine.state).nodes["n1"].state == "down"
     cluster.node("n1", state="up")
     cluster.submit("1")
     assert cluster.start("1") is None
-    cluster.tell(release(cluster, "node", "n1"))
+    cluster.send(release(cluster, "node", "n1"))
     assert cluster.start("1") == 0
 
 
@@ -66,34 +70,34 @@ def test_jobs_of_a_held_queue_lose_and_regain_their_starts() -> None:
     cluster.submit("2", queue="long")
     cluster.submit("3")
     assert [cluster.start(job) for job in "123"] == [0, 100, 200]
-    cluster.tell(hold(cluster, "queue", "long", "the course has them"))
+    cluster.send(hold(cluster, "queue", "long", "the course has them"))
     assert [cluster.start(job) for job in "123"] == [0, None, 100]
     said = cluster.view("2")
     assert said.why == "waiting for queue long, which is held: the course has them"
     assert said.waiting_for == "queue"
-    cluster.tell(release(cluster, "queue", "long"))
+    cluster.send(release(cluster, "queue", "long"))
     assert [cluster.start(job) for job in "123"] == [0, 200, 100]
 
 
 def test_holds_are_in_the_checkpoint() -> None:
     cluster = Cluster(nodes=2)
-    cluster.tell(hold(cluster, "node", "n1"), hold(cluster, "queue", "long"))
+    cluster.send(hold(cluster, "node", "n1"), hold(cluster, "queue", "long"))
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     assert list(cluster.engine.state.holds) == [("node", "n1"), ("queue", "long")]
     cluster.submit("1")
     cluster.submit("2", queue="long")
-    assert (cluster.where("1"), cluster.start("2")) == (["n2"], None)
+    assert (cluster.planned_node_names("1"), cluster.start("2")) == (["n2"], None)
 
 
 def test_unknown_nodes_may_be_held_and_unheld_ones_released() -> None:
     cluster = Cluster(nodes=1)
-    cluster.tell(release(cluster, "node", "n1"), release(cluster, "queue", "batch"))
-    cluster.tell(hold(cluster, "node", "n7"))
+    cluster.send(release(cluster, "node", "n1"), release(cluster, "queue", "batch"))
+    cluster.send(hold(cluster, "node", "n7"))
     cluster.submit("1")
     assert cluster.start("1") == 0
     cluster.node("n7")
     cluster.submit("2")
-    assert cluster.where("2") == ["n1"]
+    assert cluster.planned_node_names("2") == ["n1"]
 
 
 def test_preview_lists_displaced_and_running_jobs() -> None:

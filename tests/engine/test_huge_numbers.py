@@ -1,4 +1,4 @@
-"""Numbers beyond all measure: a job that asks for them is refused for ever, and nobody else is concerned."""
+"""Huge numbers: a job that requests these is refused for ever, without effect on other jobs."""
 
 from dataclasses import replace
 from typing import Any
@@ -89,8 +89,8 @@ def test_request_with_arbitrary_numbers_is_harmless(asked: tuple[str, dict[str, 
     facts = JobFacts(
         id="1", owner="ann@login", queue="batch", submitted=T, family=family, resources=resources
     )
-    cluster.tell(*cluster.server.submit(facts, 10))
-    cluster.tell(ServerChanged(id=cluster.server.event_id(), time=T, server=ServerFacts(defaults={"x": "1"})))
+    cluster.send(*cluster.server.submit(facts, 10))
+    cluster.send(ServerChanged(id=cluster.server.event_id(), time=T, server=ServerFacts(defaults={"x": "1"})))
     assert cluster.view("1").answer in ("never", "waiting", "start_known", "running")
     healthy(cluster)
 
@@ -129,10 +129,10 @@ def test_limits_of_any_size_are_followed(one: str, two: str) -> None:
         "max_user_res.mem": f"{one}gb",
         "resources_available.matlab": two,
     }
-    cluster.tell(ServerChanged(id=cluster.server.event_id(), time=T, server=ServerFacts(limits=limits)))
+    cluster.send(ServerChanged(id=cluster.server.event_id(), time=T, server=ServerFacts(limits=limits)))
     queue = replace(cluster.server.queues["batch"], limits=limits)
-    cluster.tell(QueueChanged(id=cluster.server.event_id(), time=T, queue=queue))
-    cluster.tell(ResourceCounted(id=cluster.server.event_id(), time=T, name="ansys", amount=(1 << 48) - 1))
+    cluster.send(QueueChanged(id=cluster.server.event_id(), time=T, queue=queue))
+    cluster.send(ResourceCounted(id=cluster.server.event_id(), time=T, name="ansys", amount=(1 << 48) - 1))
     cluster.submit("1", "1:ppn=1", resources={"matlab": "1", "mem": "1gb", "ansys": "2"})
     assert not [alert for kind in ("quarantine", "error") for alert in cluster.alerts(kind)]
     if one.isdecimal() and two.isdecimal() and min(len(one), len(two)) > 7:

@@ -1,4 +1,4 @@
-"""What is told of jobs that wait: starts, why there is none, and that nothing is started."""
+"""Attributes of waiting jobs: starts, reasons, and halts."""
 
 import pytest
 
@@ -12,19 +12,19 @@ def test_far_moves_are_written_next_start_first() -> None:
     cluster.submit("1", walltime=1000)
     for job in ("2", "3", "4"):
         cluster.submit(job, walltime=100)
-    assert [cluster.tells(job)[0].planned_start for job in ("2", "3")] == [T + 1000, T + 1100]
-    assert cluster.tells("4") == []
+    assert [cluster.attribute_writes(job)[0].planned_start for job in ("2", "3")] == [T + 1000, T + 1100]
+    assert cluster.attribute_writes("4") == []
     cluster.at(1)
-    assert cluster.tells("4")[0].planned_start == T + 1200
-    told = cluster.tells("2")[0]
+    assert cluster.attribute_writes("4")[0].planned_start == T + 1200
+    told = cluster.attribute_writes("2")[0]
     assert (told.planned_end, told.planned_nodes) == (T + 1100, ("n1",))
     assert told.text == ""
-    cluster.ask("1", walltime="1050")
+    cluster.alter_request("1", walltime="1050")
     cluster.at(2)
-    assert len(cluster.tells("2")) == 1
-    cluster.ask("1", walltime="2000")
+    assert len(cluster.attribute_writes("2")) == 1
+    cluster.alter_request("1", walltime="2000")
     cluster.at(9)
-    assert cluster.tells("2")[-1].planned_start == T + 2000
+    assert cluster.attribute_writes("2")[-1].planned_start == T + 2000
 
 
 def test_new_job_is_written_before_distant_moved_ones() -> None:
@@ -33,14 +33,14 @@ def test_new_job_is_written_before_distant_moved_ones() -> None:
     cluster.submit("far", walltime=1000)
     cluster.at(5)
     cluster.submit("other", walltime=1000)
-    assert [len(cluster.tells(job)) for job in ("far", "other")] == [1, 1]
-    cluster.ask("1", walltime="9000")
+    assert [len(cluster.attribute_writes(job)) for job in ("far", "other")] == [1, 1]
+    cluster.alter_request("1", walltime="9000")
     cluster.submit("new", walltime=500)
-    assert cluster.tells("new") == []
+    assert cluster.attribute_writes("new") == []
     cluster.at(6)
-    assert [len(cluster.tells(job)) for job in ("far", "other", "new")] == [1, 1, 1]
+    assert [len(cluster.attribute_writes(job)) for job in ("far", "other", "new")] == [1, 1, 1]
     cluster.at(8)
-    assert [len(cluster.tells(job)) for job in ("far", "other", "new")] == [2, 2, 1]
+    assert [len(cluster.attribute_writes(job)) for job in ("far", "other", "new")] == [2, 2, 1]
 
 
 def test_jobs_near_their_start_show_a_halt_and_its_end() -> None:
@@ -48,15 +48,15 @@ def test_jobs_near_their_start_show_a_halt_and_its_end() -> None:
     cluster.submit("1", walltime=300)
     cluster.submit("next", walltime=5000)
     cluster.submit("far", walltime=100)
-    assert cluster.tells("next")[-1].text == ""
+    assert cluster.attribute_writes("next")[-1].text == ""
     cluster.engine.pause("by ann, since bob's job fills the disk")
-    cluster.tell()
-    assert cluster.tells("next")[-1].text == "no jobs are started at present"
-    assert cluster.tells("next")[-1].planned_start == T + 300
-    assert len(cluster.tells("far")) == 1
+    cluster.send()
+    assert cluster.attribute_writes("next")[-1].text == "no jobs are started at present"
+    assert cluster.attribute_writes("next")[-1].planned_start == T + 300
+    assert len(cluster.attribute_writes("far")) == 1
     cluster.engine.resume()
-    cluster.tell()
-    assert cluster.tells("next")[-1].text == ""
+    cluster.send()
+    assert cluster.attribute_writes("next")[-1].text == ""
 
 
 def test_job_getting_near_its_start_during_a_halt_shows_it() -> None:
@@ -64,24 +64,26 @@ def test_job_getting_near_its_start_during_a_halt_shows_it() -> None:
     cluster.submit("1", walltime=2000)
     cluster.submit("far", walltime=100)
     cluster.engine.pause("by ann")
-    cluster.tell()
+    cluster.send()
     cluster.at(1399)
-    assert [one.text for one in cluster.tells("far")] == [""]
+    assert [one.text for one in cluster.attribute_writes("far")] == [""]
     cluster.at(1400)
-    assert [one.text for one in cluster.tells("far")] == ["", "no jobs are started at present"]
-    assert cluster.tells("far")[-1].planned_start == T + 2000
+    assert [one.text for one in cluster.attribute_writes("far")] == ["", "no jobs are started at present"]
+    assert cluster.attribute_writes("far")[-1].planned_start == T + 2000
     cluster.at(1900)
-    assert len(cluster.tells("far")) == 2
+    assert len(cluster.attribute_writes("far")) == 2
     cluster.engine.resume()
-    cluster.tell()
-    assert [one.text for one in cluster.tells("far")[2:]] == [""]
+    cluster.send()
+    assert [one.text for one in cluster.attribute_writes("far")[2:]] == [""]
 
 
 def test_job_without_a_start_shows_the_reason() -> None:
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", "1:ppn=99")
-    assert cluster.tells("1")[0].planned_start is None
-    assert cluster.tells("1")[0].text == "never on this cluster: 99 cpus of a node: the largest has 4"
+    assert cluster.attribute_writes("1")[0].planned_start is None
+    assert (
+        cluster.attribute_writes("1")[0].text == "never on this cluster: 99 cpus of a node: the largest has 4"
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,14 +99,17 @@ def test_memory_is_shown_in_the_units_of_users(asked: str, said: str) -> None:
     cluster = Cluster(publish_starts=True)
     cluster.node("n1", mem=1 << 20)
     cluster.submit("1", "1:ppn=1", resources={"mem": asked})
-    assert cluster.tells("1")[0].text == f"never on this cluster: {said} of a node: the largest has 1gb"
+    assert (
+        cluster.attribute_writes("1")[0].text
+        == f"never on this cluster: {said} of a node: the largest has 1gb"
+    )
 
 
 def test_ignored_parts_of_a_request_are_shown_with_the_start() -> None:
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=1000)
     cluster.submit("2", walltime=None, resources={"software": "matlab"})
-    (told,) = cluster.tells("2")
+    (told,) = cluster.attribute_writes("2")
     assert told.planned_start == T + 1000
     assert told.text == "not planned: software=matlab; walltime assumed to be 86400 s"
 
@@ -114,15 +119,15 @@ def test_request_that_was_not_understood_shows_the_reason() -> None:
     cluster.engine.handle((), T)
     for job in ("1", "2"):
         cluster.submit(job, "1:ppn=0")
-    assert [told.planned_start for told in cluster.tells("1")] == [None]
-    assert "ppn= must not be 0" in cluster.tells("1")[0].text
+    assert [told.planned_start for told in cluster.attribute_writes("1")] == [None]
+    assert "ppn= must not be 0" in cluster.attribute_writes("1")[0].text
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     cluster.at(5)
-    assert [len(cluster.tells(job)) for job in ("1", "2")] == [1, 1]
-    cluster.ask("1", nodes="1:ppn=0+1")
-    assert len(cluster.tells("1")) == 2
-    cluster.ask("1", nodes="1:ppn=4")
-    assert (len(cluster.tells("1")), cluster.engine.state.unexplained) == (2, {})
+    assert [len(cluster.attribute_writes(job)) for job in ("1", "2")] == [1, 1]
+    cluster.alter_request("1", nodes="1:ppn=0+1")
+    assert len(cluster.attribute_writes("1")) == 2
+    cluster.alter_request("1", nodes="1:ppn=4")
+    assert (len(cluster.attribute_writes("1")), cluster.engine.state.unexplained) == (2, {})
 
 
 @pytest.mark.parametrize(("mode", "promised"), [("scheduler", T + 2500), ("adviser", None)])
@@ -130,9 +135,9 @@ def test_promised_start_is_written_in_scheduler_mode(mode: str, promised: int | 
     cluster = Cluster(publish_starts=True, slack=1500, mode=mode)
     cluster.submit("1", walltime=1000)
     if mode == "adviser":  # the server's own scheduler starts it
-        cluster.tell(*cluster.server.start("1", (ShareFacts("n1", 4),)))
+        cluster.send(*cluster.server.start("1", (ShareFacts("n1", 4),)))
     cluster.submit("2", walltime=100)
-    told = cluster.tells("2")[-1]
+    told = cluster.attribute_writes("2")[-1]
     assert (told.planned_start, told.promised_start) == (T + 1000, promised)
 
 
@@ -140,17 +145,17 @@ def test_a_start_that_passes_during_a_halt_is_not_written_as_a_planned_start() -
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=30)
     cluster.submit("2", walltime=500)
-    assert cluster.tells("2")[-1].planned_start == T + 30
+    assert cluster.attribute_writes("2")[-1].planned_start == T + 30
     cluster.engine.pause("by ann")
-    cluster.tell()
+    cluster.send()
     cluster.at(36)
-    written = cluster.tells("2")[-1]
+    written = cluster.attribute_writes("2")[-1]
     assert (written.planned_start, written.text) == (None, "due to start; no jobs are started at present")
-    count = len(cluster.tells("2"))
+    count = len(cluster.attribute_writes("2"))
     cluster.at(80)
-    assert len(cluster.tells("2")) == count
+    assert len(cluster.attribute_writes("2")) == count
     cluster.engine.resume()
-    cluster.tell()
+    cluster.send()
     assert cluster.runs("2") == [80]
 
 
@@ -161,7 +166,7 @@ def test_a_start_that_passes_while_a_node_is_down_is_not_written_as_a_planned_st
     cluster.at(20)
     cluster.node("n1", state="down")
     cluster.at(50)
-    written = cluster.tells("2")[-1]
+    written = cluster.attribute_writes("2")[-1]
     assert written.planned_start is None
     assert written.text == "due to start; it waits for n1, which cannot be used at present"
 
@@ -171,9 +176,9 @@ def test_message_of_a_rejecting_hook_is_shown_with_the_next_start() -> None:
     cluster.obeys = False
     cluster.submit("1")
     [run] = [one for one in cluster.decisions if isinstance(one, Run)]
-    cluster.tell(*cluster.server.refuse(run, 15136, "not before you read the rules"))
+    cluster.send(*cluster.server.refuse(run, 15136, "not before you read the rules"))
     cluster.at(1)
-    told = cluster.tells("1")[-1]
+    told = cluster.attribute_writes("1")[-1]
     assert told.planned_start is not None
     assert told.text == "its last start was refused by the server (code 15136): not before you read the rules"
 
@@ -183,13 +188,13 @@ def test_busy_nodes_are_not_shown_as_a_rejection() -> None:
     cluster.obeys = False
     cluster.submit("1")
     [run] = [one for one in cluster.decisions if isinstance(one, Run)]
-    cluster.tell(*cluster.server.refuse(run, 15046, "busy"))
+    cluster.send(*cluster.server.refuse(run, 15046, "busy"))
     cluster.at(20)
-    assert all("refused" not in told.text for told in cluster.tells("1"))
+    assert all("refused" not in told.text for told in cluster.attribute_writes("1"))
 
 
 def test_job_that_can_never_run_shows_no_assumed_walltime() -> None:
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", "1:ppn=1000", walltime=None)
-    assert cluster.tells("1")[0].text.startswith("never on this cluster")
-    assert "walltime" not in cluster.tells("1")[0].text
+    assert cluster.attribute_writes("1")[0].text.startswith("never on this cluster")
+    assert "walltime" not in cluster.attribute_writes("1")[0].text

@@ -1,4 +1,4 @@
-"""Arrivals, alterations, holds, deletions: what they do to a job's place and to its promise."""
+"""Arrivals, alterations, holds, deletions: their effect on a job's place and promise."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ def test_deletion_of_a_job_lets_later_jobs_move_ahead() -> None:
     cluster = Cluster()
     for job in "123":
         cluster.submit(job)
-    cluster.tell(*cluster.server.delete("2"))
+    cluster.send(*cluster.server.delete("2"))
     assert cluster.start("3") == 100
     assert cluster.view("3").last_change is not None
     assert "2" not in cluster.engine.state.records
@@ -40,9 +40,9 @@ def test_shrinking_keeps_the_promise_and_enlarging_ends_it() -> None:
     cluster = Cluster()
     for job in "123":
         cluster.submit(job)
-    cluster.ask("2", walltime="50")
+    cluster.alter_request("2", walltime="50")
     assert (cluster.promise("2"), cluster.start("3")) == (100, 150)
-    cluster.ask("2", walltime="200")
+    cluster.alter_request("2", walltime="200")
     record = cluster.record("2")
     assert record.ended is not None
     assert (record.ended.promised, record.ended.words) == (T + 100, "its request was enlarged")
@@ -53,7 +53,7 @@ def test_shrinking_keeps_the_promise_and_enlarging_ends_it() -> None:
 
 def test_moving_to_another_queue_ends_the_promise() -> None:
     cluster = Cluster()
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="long")))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="long")))
     cluster.submit("1")
     cluster.submit("2")
     cluster.alter("2", queue="long")
@@ -77,11 +77,11 @@ def test_a_held_job_has_neither_start_nor_promise_until_it_is_released() -> None
     cluster = Cluster()
     for job in "123":
         cluster.submit(job)
-    cluster.tell(*cluster.server.hold("2"))
+    cluster.send(*cluster.server.hold("2"))
     assert (cluster.start("2"), cluster.promise("2")) == (None, None)
     assert cluster.view("2").why == "waiting for a user hold"
     assert cluster.start("3") == 100
-    cluster.tell(*cluster.server.release("2"))
+    cluster.send(*cluster.server.release("2"))
     assert (cluster.start("2"), cluster.promise("2")) == (200, 200)
 
 
@@ -97,7 +97,7 @@ def test_a_held_job_has_neither_start_nor_promise_until_it_is_released() -> None
 )
 def test_waiting_reason_is_named(changes: dict[str, Any], kind: str, words: str) -> None:
     cluster = Cluster()
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="off", started=False)))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="off", started=False)))
     cluster.submit("1", **changes)
     view = cluster.view("1")
     assert (view.answer, view.waiting_for, view.why) == ("waiting", kind, f"waiting for {words}")
@@ -126,12 +126,12 @@ def test_stopped_queue_has_no_plan_and_new_promises_after_its_start() -> None:
     cluster = Cluster()
     for job in "123":
         cluster.submit(job)
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="batch", started=False)))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="batch", started=False)))
     assert cluster.start("2") is None
     assert cluster.view("2").waiting_for == "queue"
     cluster.at(150)
     assert cluster.runs("2") == []
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="batch")))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="batch")))
     assert cluster.runs("2") == [150]
     assert cluster.breaches("3") in ([], ["queue stopped or limit lowered"])
 
@@ -142,9 +142,9 @@ def test_no_walltime_means_the_queues_default_then_the_servers_then_the_sites() 
     assert (cluster.view("1").walltime, cluster.view("1").walltime_assumed) == (5000, True)
     assert "walltime assumed to be 5000 s" in cluster.view("1").why
     cluster.submit("2", walltime=None)
-    cluster.tell(*cluster.server.change_server(ServerFacts(defaults={"walltime": "300"})))
+    cluster.send(*cluster.server.change_server(ServerFacts(defaults={"walltime": "300"})))
     assert (cluster.view("2").walltime, cluster.view("2").walltime_assumed) == (300, False)
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="batch", defaults={"walltime": "0:03:20"})))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="batch", defaults={"walltime": "0:03:20"})))
     assert cluster.view("2").walltime == 200
 
 
@@ -164,7 +164,7 @@ def test_a_request_in_error_concerns_its_job_alone_and_is_mended_by_altering_it(
     assert cluster.view("1").answer == "never"
     assert cluster.record("2").answer == Never("9 cpus of a node: the largest has 4")
     assert cluster.runs("3") == [0]
-    cluster.ask("1", nodes="1:ppn=2")
+    cluster.alter_request("1", nodes="1:ppn=2")
     cluster.node("n2", cpus=16)
     assert cluster.runs("1") == cluster.runs("2") == [0]
 
@@ -175,13 +175,13 @@ def test_ends_go_before_arrivals_of_the_same_batch() -> None:
     cluster.server.now = T + 10
     facts = cluster.server.jobs.pop("1")
     arrival = cluster.server.submit(_queued(facts, "2"), 100)
-    cluster.tell(*arrival, JobEnded(id="e", time=T + 10, job_id="1"))
+    cluster.send(*arrival, JobEnded(id="e", time=T + 10, job_id="1"))
     assert cluster.runs("2") == [10]
     assert [change.cause for change in (cluster.view("2").last_change,) if change] == ["arrived"]
 
 
 def _queued(facts: JobFacts, job_id: str) -> JobFacts:
-    """The job as it was before it started, or another like it."""
+    """Return the job before its start, or an equal one."""
     return replace(facts, id=job_id, state="Q", started=None, shares=())
 
 
@@ -189,7 +189,7 @@ def test_the_end_of_a_job_that_arrived_in_the_same_batch_is_not_lost() -> None:
     cluster = Cluster()
     facts = JobFacts(id="1", owner="ann", queue="batch", submitted=T, resources={"nodes": "1"})
     arrival = cluster.server.submit(facts, 100)
-    cluster.tell(*arrival, JobDeleted(id="e", time=T, job_id="1"))
+    cluster.send(*arrival, JobDeleted(id="e", time=T, job_id="1"))
     assert cluster.engine.state.records == {}
 
 
@@ -199,7 +199,7 @@ def test_repeated_arrival_event_has_no_effect() -> None:
     cluster.submit("2")
     before = cluster.view("2")
     facts = cluster.server.jobs["2"]
-    cluster.tell(JobQueued(id="again", time=T, job=facts))
+    cluster.send(JobQueued(id="again", time=T, job=facts))
     after = cluster.view("2")
     assert (after.planned_start, after.promised_start) == (before.planned_start, before.promised_start)
     assert len(cluster.engine.state.records) == 2
@@ -210,7 +210,7 @@ def test_late_arrival_event_does_not_affect_the_running_job() -> None:
     cluster.submit("1")
     queued = _queued(cluster.server.jobs["1"], "1")
     cluster.at(5)
-    cluster.tell(JobQueued(id="late", time=T - 1, job=queued))
+    cluster.send(JobQueued(id="late", time=T - 1, job=queued))
     assert cluster.view("1").state == "running"
 
 

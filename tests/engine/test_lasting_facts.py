@@ -30,7 +30,7 @@ def facts_of(engine: Engine) -> bytes:
 
 
 def rebuild(cluster: Cluster, change: Any = None) -> list[str]:
-    """Let the cluster's engine go on from its facts alone; ``change`` alters them before."""
+    """Rebuild the cluster's engine only from its facts; ``change`` alters them before."""
     data = facts_of(cluster.engine)
     if change is not None:
         found = json.loads(data)
@@ -75,7 +75,7 @@ def test_promises_and_ages_and_starts_stay_as_they_were_when_the_plan_is_rebuilt
     before = known()
     assert not rebuild(cluster)
     assert (cluster.engine.state.records, cluster.engine.state.stale) == ({}, "the plan is rebuilt")
-    cluster.tell(*reversed_jobs(cluster))
+    cluster.send(*reversed_jobs(cluster))
     assert known() == before
     cluster.at(10_000)
     assert cluster.engine.state.breaches == 0
@@ -96,7 +96,7 @@ def test_a_promise_that_cannot_be_kept_after_a_rebuild_is_broken_with_an_outage_
     assert not rebuild(cluster)
     cluster.server.now = T + 60  # the daemon was away
     cluster.server.nodes["n1"] = replace(cluster.server.nodes["n1"], state="down")
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.at(300)
     assert cluster.breaches("2") == ["server, adapter or daemon outage"]
 
@@ -113,7 +113,7 @@ def test_breaches_and_quarantine_and_returns_are_remembered() -> None:
     broken = cluster.record("2").breaches
     assert broken
     assert not rebuild(cluster)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert cluster.record("2").breaches == broken
     assert cluster.record("3").quarantine == "it was too hard"
     assert "too hard" in str(cluster.view("3").why)
@@ -130,7 +130,7 @@ def test_job_enlarged_or_replaced_during_an_outage_loses_its_promise() -> None:
     jobs["3"] = replace(jobs["3"], owner="bob@login")
     jobs["4"] = replace(jobs["4"], state="H", holds="u")
     jobs["5"] = replace(jobs["5"], resources={"nodes": "1:ppn=2", "walltime": "50"})
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     ended = cluster.record("2").ended
     assert ended is not None
     assert "asks for more" in ended.words
@@ -150,9 +150,9 @@ def test_job_postponed_during_an_outage_loses_its_waiting_time() -> None:
     cluster.server.now = T + 50
     cluster.server.jobs["1"] = replace(cluster.server.jobs["1"], state="W", not_before=T + 200)
     cluster.server.nodes["n1"] = replace(cluster.server.nodes["n1"], state="up")
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert (cluster.start("1"), cluster.promise("1"), cluster.record("1").eligible_since) == (200, None, -1)
-    cluster.at(500)  # the server has not released it: nobody broke a promise
+    cluster.at(500)  # the server has not released it: the promise is not broken
     assert cluster.breaches("1") == []
 
 
@@ -162,7 +162,7 @@ def test_no_second_start_is_decided_while_the_first_may_still_be_carried_out() -
     cluster.submit("1")
     assert cluster.runs("1") == [0]
     assert not rebuild(cluster)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.at(90)
     assert cluster.runs("1") == [0]
     cluster.at(200)
@@ -181,7 +181,7 @@ def furnished() -> Cluster:
     cluster.submit("0", "1:ppn=4", walltime=50)
     cluster.at(60)
     more = event_id(cluster)
-    cluster.tell(
+    cluster.send(
         PlanningHeld(**event_id(cluster), kind="node", name="n4", reason="new disk"),
         PlanningHeld(**event_id(cluster), kind="queue", name="night", reason="not yet"),
         AccountSet(**event_id(cluster), name="physics", by="root", unit="money"),
@@ -231,7 +231,7 @@ def test_all_orders_of_users_survive_a_rebuild() -> None:
     assert after.usage.saved() == before.usage.saved() != {"interval": 3600, "leaves": []}
     assert after.node_facts == before.node_facts
     assert after.decision_number == before.decision_number
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.submit("late", "4:ppn=4", walltime=900)
     assert cluster.start("late") is None  # a node's planning is held
     check(after)
@@ -239,7 +239,7 @@ def test_all_orders_of_users_survive_a_rebuild() -> None:
 
 def test_policy_set_at_run_time_survives_a_rebuild() -> None:
     cluster = Cluster()
-    cluster.tell(PolicyChanged(**event_id(cluster), version=3, site={"bookings": {"most": 2}}))
+    cluster.send(PolicyChanged(**event_id(cluster), version=3, site={"bookings": {"most": 2}}))
     assert not rebuild(cluster)
     state = cluster.engine.state
     assert (state.policy_version, state.site.bookings.most, state.configured) == (3, 2, {})
@@ -271,7 +271,7 @@ def test_learned_run_times_outlive_a_rebuild() -> None:
     outlook = cluster.engine.state.predictor
     assert outlook is not None
     assert outlook.learner.run_times.ends == ends.learner.run_times.ends == 30
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert predicted(cluster, "before") == learned
     fresh = Cluster(nodes=2, predict=True)
     fresh.submit("before", walltime=1_000)
@@ -287,7 +287,7 @@ def test_run_times_of_another_version_are_named_and_nothing_else_is_lost() -> No
     unread = rebuild(cluster, later)
     assert [one.partition(" ")[0] for one in unread] == ["run_times"]
     assert not cluster.engine.has_learned
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.submit("next", walltime=1_000)
     assert predicted(cluster, "next")
 

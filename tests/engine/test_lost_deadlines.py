@@ -27,7 +27,7 @@ class Due(Cluster):
 
     def change(self, version: int, lost: str) -> None:
         site = {"priority": {"deadline_lost": lost}}
-        self.tell(PolicyChanged(id=f"p{version}", time=self.server.now, version=version, site=site))
+        self.send(PolicyChanged(id=f"p{version}", time=self.server.now, version=version, site=site))
 
 
 def waits(site: Cluster, job: str) -> str:
@@ -67,7 +67,7 @@ def test_elsewhere_it_runs_late(lost: str) -> None:
 
 def test_job_starts_at_the_last_moment_before_its_deadline() -> None:
     site = Due()
-    site.tell(*site.server.delete("1"))
+    site.send(*site.server.delete("1"))
     site.at(300)
     assert site.runs("2") == [0]
     last = Cluster(site=HOLD)
@@ -86,9 +86,9 @@ def test_a_later_deadline_or_a_shorter_walltime_brings_it_back_and_nothing_else(
     site = Due()
     site.at(101)
     site.alter("2", priority=5)
-    site.ask("2", **due(200))
+    site.alter_request("2", **due(200))
     assert waits(site, "2") == "deadline"
-    site.ask("2", **asked)
+    site.alter_request("2", **asked)
     assert (waits(site, "2"), site.start("2")) == ("", 200)
     assert site.promise("2") is not None
 
@@ -100,7 +100,7 @@ def test_job_submitted_too_late_for_its_deadline_waits_also_after_a_hold() -> No
     site.submit("5", resources=due(100), state="H", holds="u")
     assert waits(site, "5") == "hold"
     site.at(1)
-    site.tell(*site.server.release("5"))
+    site.send(*site.server.release("5"))
     assert waits(site, "5") == "deadline"
 
 
@@ -133,7 +133,7 @@ def test_a_restart_keeps_the_hold_and_its_moment(before: int) -> None:
     site.at(300)
     assert (site.runs("2"), waits(site, "2")) == ([], "deadline")
     site.engine = Engine.restore(site.engine.checkpoint())
-    site.ask("2", **due(10_000))
+    site.alter_request("2", **due(10_000))
     site.at(301)
     assert len(site.runs("2")) == 1
 
@@ -142,7 +142,7 @@ def test_policies_that_plan_no_starts_hold_it_too() -> None:
     site = Due(policy="fcfs")
     site.at(300)
     assert (site.runs("2"), waits(site, "2"), site.runs("3")) == ([], "deadline", [150])
-    site.ask("2", **due(10_000))
+    site.alter_request("2", **due(10_000))
     site.at(301)
     assert len(site.runs("2")) == 1
 

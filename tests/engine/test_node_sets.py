@@ -1,4 +1,4 @@
-"""Jobs kept on one set of nodes: by the site's policy, by their own wish, as it is told to those who ask."""
+"""Jobs on one node set, by the site's policy or by request, and their views."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ def test_jobs_are_placed_on_one_node_set_of_the_site(sets: dict[str, Any]) -> No
     cluster = cluster_of({"node_sets": sets})
     cluster.submit("0", "n1:ppn=4", walltime=50)
     cluster.submit("1", "2:ppn=4")
-    assert (cluster.start("1"), cluster.where("1")) == (0, ["n3", "n4"])
+    assert (cluster.start("1"), cluster.planned_node_names("1")) == (0, ["n3", "n4"])
     assert cluster.view("1").node_sets == (("west",) if "sets" in sets else ("switch=b",))
-    # Only n2 and n5 are left, of which the latter is in no set.
+    # Only n2 and n5 are left; n5 is in no set.
     cluster.submit("2", "2:ppn=4")
-    assert (cluster.start("2"), cluster.where("2")) == (0, ["n2", "n5"])
+    assert (cluster.start("2"), cluster.planned_node_names("2")) == (0, ["n2", "n5"])
     cluster.submit("3", "3:ppn=4")
     assert cluster.start("3") == 100
     assert len(cluster.view("3").node_sets) == 2
@@ -45,7 +45,7 @@ def test_site_sets_the_maximum_wait_for_one_node_set() -> None:
         cluster.submit("0", "n1:ppn=4", walltime=500)
         cluster.submit("1", "2:ppn=4")
         cluster.submit("2", "2:ppn=4")
-        assert (cluster.start("2"), cluster.where("2")) == (start, where)
+        assert (cluster.start("2"), cluster.planned_node_names("2")) == (start, where)
         cluster.at(start)
         assert cluster.runs("2") == [start]
 
@@ -56,7 +56,7 @@ def test_job_that_requests_one_switch_waits_for_it() -> None:
     resources = {"select": "2:ncpus=4", "place": "scatter:group=switch", "nodes": ""}
     for job in ("1", "2"):
         cluster.submit(job, resources=resources, family="openpbs")
-    assert [cluster.where(job) for job in "12"] == [["n3", "n4"]] * 2
+    assert [cluster.planned_node_names(job) for job in "12"] == [["n3", "n4"]] * 2
     assert [cluster.start(job) for job in "12"] == [0, 100]
     # No switch has three nodes: then on as few as there can be.
     cluster.submit("3", resources=resources | {"select": "3:ncpus=4"}, family="openpbs")
@@ -69,14 +69,14 @@ def test_another_policy_moves_only_jobs_that_must_not_stay() -> None:
     cluster.submit("1", "n2:ppn=4", walltime=500)
     cluster.submit("2", "2:ppn=4")
     cluster.submit("3", "2:ppn=4")
-    assert [(cluster.start(job), cluster.where(job)) for job in "23"] == [
+    assert [(cluster.start(job), cluster.planned_node_names(job)) for job in "23"] == [
         (50, ["n1", "n3"]),
         (50, ["n4", "n5"]),
     ]
     site = {"node_sets": {"by": "switch", "strict": True}}
-    cluster.tell(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=site))
-    assert (cluster.start("1"), cluster.where("1")) == (50, ["n2"])
-    assert [(cluster.start(job), cluster.where(job)) for job in "23"] == [
+    cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=site))
+    assert (cluster.start("1"), cluster.planned_node_names("1")) == (50, ["n2"])
+    assert [(cluster.start(job), cluster.planned_node_names(job)) for job in "23"] == [
         (50, ["n3", "n4"]),
         (150, ["n3", "n4"]),
     ]
@@ -88,7 +88,7 @@ def test_another_policy_moves_only_jobs_that_must_not_stay() -> None:
     assert cluster.start("4") == 250
     cluster.node("n5", properties=("switch=a",))
     # Repair goes by start: the third job is the first to gain, the fourth takes its place.
-    assert [(cluster.start(job), cluster.where(job)) for job in "34"] == [
+    assert [(cluster.start(job), cluster.planned_node_names(job)) for job in "34"] == [
         (50, ["n1", "n5"]),
         (150, ["n3", "n4"]),
     ]

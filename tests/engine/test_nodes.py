@@ -17,14 +17,14 @@ def test_planned_jobs_leave_a_down_node_after_the_grace() -> None:
     cluster.submit("2", "n2:ppn=4", 1000)
     cluster.submit("3", "1:ppn=4", 100)
     cluster.submit("4", "1:ppn=4", 100)
-    here, there = cluster.where("3")[0], cluster.where("4")[0]
+    here, there = cluster.planned_node_names("3")[0], cluster.planned_node_names("4")[0]
     assert {here, there} == {"n1", "n2"}
     cluster.node(here, state="down")
     cluster.at(299)
-    assert cluster.where("3") == [here]
+    assert cluster.planned_node_names("3") == [here]
     cluster.at(300)
-    assert cluster.where("3") == [there]
-    assert cluster.where("4") == [there]
+    assert cluster.planned_node_names("3") == [there]
+    assert cluster.planned_node_names("4") == [there]
     assert cluster.start("4") == 1000
     assert cluster.at_risk("3") == "node lost"
     assert cluster.breaches("4") == []
@@ -57,7 +57,7 @@ def test_running_jobs_hold_a_down_node_until_the_server_reports_their_end() -> N
     cluster.submit("1", walltime=1000)
     cluster.node("n1", state="down")
     cluster.at(500)
-    assert (cluster.view("1").state, cluster.where("1")) == ("running", ["n1"])
+    assert (cluster.view("1").state, cluster.planned_node_names("1")) == ("running", ["n1"])
 
 
 def test_job_waits_for_its_only_node_by_name_while_it_is_down() -> None:
@@ -77,9 +77,9 @@ def test_offline_drains_a_node_at_once() -> None:
     cluster.submit("1", "n1:ppn=4")
     cluster.submit("2", "n2:ppn=4", 500)
     cluster.submit("3", "1:ppn=4")
-    assert cluster.where("3") == ["n1"]
+    assert cluster.planned_node_names("3") == ["n1"]
     cluster.node("n1", state="drain")
-    assert (cluster.where("3"), cluster.start("3")) == (["n2"], 500)
+    assert (cluster.planned_node_names("3"), cluster.start("3")) == (["n2"], 500)
     assert cluster.at_risk("3") == "an admin's order"
     assert cluster.view("1").state == "running"
 
@@ -104,9 +104,9 @@ def test_jobs_leave_a_node_that_lost_their_feature() -> None:
     cluster.submit("1", "n1:ppn=4", 100)
     cluster.submit("2", "n2:ppn=4", 200)
     cluster.submit("3", "1:ppn=4:ib", 100)
-    assert (cluster.start("3"), cluster.where("3")) == (100, ["n1"])
+    assert (cluster.start("3"), cluster.planned_node_names("3")) == (100, ["n1"])
     cluster.node("n1", properties=())
-    assert (cluster.start("3"), cluster.where("3")) == (200, ["n2"])
+    assert (cluster.start("3"), cluster.planned_node_names("3")) == (200, ["n2"])
 
 
 def test_a_silent_node_keeps_its_last_good_memory() -> None:
@@ -204,11 +204,11 @@ def test_reservation_of_an_unknown_node_applies_once_the_node_appears() -> None:
 
 
 def _fail(cluster: Cluster, job: str, owner: str, after: int = 5, status: int = 1) -> None:
-    """A job starts on n1 and ends so many seconds later."""
+    """A job starts on n1 and ends after this number of seconds."""
     cluster.submit(job, "n1:ppn=4", 1000, owner=owner)
     cluster.server.now += after
     cluster.server.jobs.pop(job, None)
-    cluster.tell(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))
+    cluster.send(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))
 
 
 def test_node_with_failing_jobs_of_two_users_gets_no_new_jobs() -> None:
@@ -225,10 +225,10 @@ def test_node_with_failing_jobs_of_two_users_gets_no_new_jobs() -> None:
     cluster.submit("next", "n1:ppn=4")
     assert cluster.view("next").why == "waiting for node n1, which is not used, since jobs fail on it"
     cluster.submit("other", "1:ppn=4")
-    assert cluster.where("other") == ["n2"]
+    assert cluster.planned_node_names("other") == ["n2"]
     cluster.node("n1", state="drain")
     cluster.node("n1", state="up")
-    assert cluster.where("next") == ["n1"]
+    assert cluster.planned_node_names("next") == ["n1"]
     assert publish_snapshot(cluster.engine.state).closed == {}
 
 
@@ -254,7 +254,7 @@ def test_job_on_an_unknown_node_is_accepted() -> None:
     cluster = Cluster(alone=False)
     cluster.submit("1", walltime=500)
     cluster.submit("2", walltime=500)
-    cluster.tell(JobStarted(id="x", time=T, job_id="2", shares=(ShareFacts("ghost", 4),)))
+    cluster.send(JobStarted(id="x", time=T, job_id="2", shares=(ShareFacts("ghost", 4),)))
     assert cluster.view("2").state == "running"
     cluster.submit("3")
     cluster.node("ghost", cpus=4)
@@ -265,7 +265,7 @@ def test_job_on_an_unknown_node_is_accepted() -> None:
 def test_running_job_altered_to_exclusive_also_holds_added_resources() -> None:
     cluster = Cluster()
     cluster.submit("1", "1:ppn=2", walltime=1000)
-    cluster.ask("1", naccesspolicy="singlejob", walltime="2000")
+    cluster.alter_request("1", naccesspolicy="singlejob", walltime="2000")
     cluster.submit("2", "1:ppn=2")
     cluster.node("n1", cpus=8)
     assert cluster.start("2") == 2000
@@ -289,7 +289,7 @@ def test_of_thousands_of_nodes_in_the_way_some_are_named_and_the_others_counted(
         NodeChanged(id=f"n:{i}", time=T, node=NodeFacts(name=f"n{i}", cpus=4, state="drain"))
         for i in range(1, 41)
     ]
-    cluster.tell(*changes)
+    cluster.send(*changes)
     cluster.submit("1", "2:ppn=4", 100)
     offline = ", or ".join(f"node n{i}, which is offline" for i in (1, 2, 3))
     assert cluster.view("1").why == f"waiting for {offline} and 37 more"

@@ -1,4 +1,4 @@
-"""What a call of the engine returns: its decisions, the starts that moved, and what was taken of a search."""
+"""Outcome of a call: decisions, moved starts, and applied search results."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The table of a job's phases: what a step clears is gone, what it sets is set, all else stays as it was."""
+"""Table of phases: a step clears and sets the fields of its row, all others stay unchanged."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -38,7 +38,7 @@ _READ = ParsedRequest(None, 60, False, "no request")
 
 
 def _full(phase: Phase) -> JobRecord:
-    """A record of which no field is as it begins."""
+    """Return a record without any initial value."""
     return JobRecord(
         _FACTS,
         _READ,
@@ -190,7 +190,7 @@ def _refused() -> None:
     cluster.obeys = False
     cluster.submit("1")
     (decision,) = (one for one in cluster.decisions if isinstance(one, Run))
-    cluster.tell(*cluster.server.refuse(decision, 15043, "no"))
+    cluster.send(*cluster.server.refuse(decision, 15043, "no"))
 
 
 def _not_answered() -> None:
@@ -204,7 +204,7 @@ def _asks_for_others() -> None:
     cluster = Cluster()
     cluster.submit("1")
     cluster.submit("2")
-    cluster.ask("2", nodes="1:ppn=1")
+    cluster.alter_request("2", nodes="1:ppn=1")
 
 
 def _waits_for_another() -> None:
@@ -217,7 +217,7 @@ def _waits_for_something_else() -> None:
     cluster = Cluster()
     cluster.submit("1", holds="u", state="H")
     cluster.submit("2", depend="afterok:1", state="H", holds="s")
-    cluster.tell(*cluster.server.hold("1", "o"))
+    cluster.send(*cluster.server.hold("1", "o"))
 
 
 def _runs_too_long() -> None:
@@ -232,14 +232,14 @@ def _altered_on_a_lost_node() -> None:
     cluster.submit("1", walltime=100)
     cluster.submit("2", walltime=100)
     cluster.node("n1", state="down")
-    cluster.ask("2", walltime="90")
+    cluster.alter_request("2", walltime="90")
     cluster.node("n1", state="up")
 
 
 def _comes_back() -> None:
     cluster = Cluster()
     cluster.submit("1")
-    cluster.tell(*cluster.server.requeue("1"))
+    cluster.send(*cluster.server.requeue("1"))
 
 
 def _fails() -> None:

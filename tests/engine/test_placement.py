@@ -23,7 +23,7 @@ def speeds(placement: str = "best_gap", **criteria: float) -> Cluster:
 def test_fastest_nodes_are_chosen_among_gaps_of_equal_start(placement: str, node: str) -> None:
     cluster = speeds(placement)
     cluster.submit("1")
-    assert (cluster.start("1"), cluster.where("1")) == (0, [node])
+    assert (cluster.start("1"), cluster.planned_node_names("1")) == (0, [node])
 
 
 def both_busy(cluster: Cluster) -> None:
@@ -43,7 +43,7 @@ def both_busy(cluster: Cluster) -> None:
 def test_job_waits_for_faster_nodes_if_the_criteria_favour_it(weight: float, start: int, node: str) -> None:
     cluster = speeds(wait=1.0, weighted_utilisation=weight)
     both_busy(cluster)
-    assert (cluster.start("C"), cluster.where("C")) == (start, [node])
+    assert (cluster.start("C"), cluster.planned_node_names("C")) == (start, [node])
     view = cluster.view("C")
     assert ("not sooner, since nodes of speed 3 are worth more" in view.why) == (node == "n2")
     assert ("a start at 2023-11-14 22:14:10 UTC on slower ones" in view.why) == (node == "n2")
@@ -52,7 +52,7 @@ def test_job_waits_for_faster_nodes_if_the_criteria_favour_it(weight: float, sta
 def test_without_a_weight_of_speed_no_job_waits_for_faster_nodes() -> None:
     cluster = speeds(wait=1.0, bounded_slowdown=1.0)
     both_busy(cluster)
-    assert (cluster.start("C"), cluster.where("C")) == (50, ["n1"])
+    assert (cluster.start("C"), cluster.planned_node_names("C")) == (50, ["n1"])
 
 
 def test_choice_of_fast_nodes_stays_until_the_policy_changes() -> None:
@@ -62,12 +62,12 @@ def test_choice_of_fast_nodes_stays_until_the_policy_changes() -> None:
     assert engine.checkpoint() == cluster.engine.checkpoint()
     cluster.engine = engine
     cluster.at(10)
-    cluster.tell(*cluster.server.delete("B"))
-    assert (cluster.start("C"), cluster.where("C")) == (100, ["n2"])
+    cluster.send(*cluster.server.delete("B"))
+    assert (cluster.start("C"), cluster.planned_node_names("C")) == (100, ["n2"])
     assert "worth more" in cluster.view("C").why
     site = {"speeds": {"n2": 3.0}}
-    cluster.tell(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=site, by="root"))
-    assert (cluster.start("C"), cluster.where("C")) == (10, ["n1"])
+    cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=site, by="root"))
+    assert (cluster.start("C"), cluster.planned_node_names("C")) == (10, ["n1"])
     assert "worth more" not in cluster.view("C").why
 
 
@@ -77,7 +77,7 @@ def test_nodes_of_equal_speed_are_filled_in_the_usual_order() -> None:
         cluster = Cluster(nodes=3, site={"placement": placement, "criteria": {"weighted_utilisation": 1.0}})
         for i in range(12):
             cluster.submit(str(i), f"{1 + i % 3}:ppn={1 + i % 4}", walltime=50 + 37 * i % 100)
-        found.append([(cluster.start(str(i)), cluster.where(str(i))) for i in range(12)])
+        found.append([(cluster.start(str(i)), cluster.planned_node_names(str(i))) for i in range(12)])
     assert found[0] == found[1] == found[2]
 
 
@@ -120,7 +120,7 @@ def test_deadline_set_later_moves_the_job() -> None:
     cluster = queue()
     cluster.submit("3", ALL)
     assert cluster.start("3") == 300
-    cluster.ask("3", **due(220))
+    cluster.alter_request("3", **due(220))
     assert [cluster.start(job) for job in "0123"] == [0, 200, 300, 100]
 
 

@@ -27,10 +27,10 @@ def test_limits_set_at_run_time_move_jobs_until_they_are_lifted() -> None:
     for job in "1234":
         cluster.submit(job)
     assert starts(cluster, "1234") == [0, 0, 100, 100]
-    cluster.tell(change(cluster, 1, ONE_EACH))
+    cluster.send(change(cluster, 1, ONE_EACH))
     assert starts(cluster, "34") == [100, 200]
     assert cluster.at_risk("4") == "queue stopped or limit lowered"
-    cluster.tell(change(cluster, 0, {}))
+    cluster.send(change(cluster, 0, {}))
     assert starts(cluster, "34") == [100, 100]
 
 
@@ -38,13 +38,13 @@ def test_priorities_set_at_run_time_are_worked_out_at_once() -> None:
     cluster = Cluster(nodes=1, slack=1000)
     for i, job in enumerate("1234"):
         cluster.submit(job, priority=i)
-    cluster.tell(change(cluster, 1, {"priority": {"wish": 1.0}}))
+    cluster.send(change(cluster, 1, {"priority": {"wish": 1.0}}))
     assert starts(cluster, "1234") == [0, 300, 200, 100]
 
 
 def test_a_policy_set_at_run_time_goes_before_the_settings_after_a_restart_until_it_is_withdrawn() -> None:
     cluster = Cluster(nodes=2)
-    cluster.tell(change(cluster, 3, ONE_EACH))
+    cluster.send(change(cluster, 3, ONE_EACH))
     settings = replace(cluster.engine.state.settings, site={})
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
     assert cluster.engine.state.policy_version == 3
@@ -55,7 +55,7 @@ def test_a_policy_set_at_run_time_goes_before_the_settings_after_a_restart_until
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site=two))
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     assert starts(cluster, "12") == [0, 100]
-    cluster.tell(change(cluster, 0, {}))
+    cluster.send(change(cluster, 0, {}))
     cluster.submit("3", "1:ppn=1")
     assert starts(cluster, "123") == [0, 0, 100]
     assert cluster.engine.state.settings.site == two
@@ -63,8 +63,8 @@ def test_a_policy_set_at_run_time_goes_before_the_settings_after_a_restart_until
 
 def test_unreadable_policy_raises_an_alert_and_has_no_effect() -> None:
     cluster = Cluster(nodes=2)
-    cluster.tell(change(cluster, 1, ONE_EACH))
-    cluster.tell(change(cluster, 2, {"limits": [{"what": "jobs"}]}))
+    cluster.send(change(cluster, 1, ONE_EACH))
+    cluster.send(change(cluster, 2, {"limits": [{"what": "jobs"}]}))
     assert cluster.alerts("policy")[0].startswith(
         "policy 2 cannot be read; the previous one stays in force: "
     )
@@ -92,7 +92,7 @@ def test_preview_lists_moved_and_conflicting_jobs_without_any_effect() -> None:
     assert (moved.before, moved.after, moved.promised) == (T + 100, T + 300, T + 110)
     assert found.alerts == ()
     assert cluster.engine.checkpoint() == saved
-    cluster.tell(event)
+    cluster.send(event)
     assert starts(cluster, "34") == [300, 500]
 
 

@@ -50,7 +50,7 @@ def test_job_beyond_every_cap_waits_until_the_cap_is_raised() -> None:
         "a limit to be raised: at most 30 W drawn by jobs at once; it asks for 40 W drawn by jobs"
     )
     higher = {"power": WATTS, "power_caps": [{"watts": 240.0}]}
-    site.tell(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=higher))
+    site.send(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=higher))
     assert site.start("1") == 0
 
 
@@ -61,7 +61,7 @@ def test_lowered_cap_moves_planned_jobs_and_keeps_running_ones() -> None:
     site.submit("2", "1:ppn=4", 50)
     assert [site.start(job) for job in "012"] == [0, 0, 50]
     lower = {"power": WATTS, "power_caps": [{"watts": 240.0}]}
-    site.tell(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=lower))
+    site.send(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=lower))
     assert [site.start(job) for job in "012"] == [0, 0, 100]
 
 

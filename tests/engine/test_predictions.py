@@ -1,4 +1,4 @@
-"""Run times learned from what becomes of jobs, and expected starts told by them."""
+"""Learned run times, and expected starts from them."""
 
 import math
 from dataclasses import replace
@@ -35,12 +35,12 @@ class Foreseen(Cluster):
             self.at(self.server.now - T + length)
 
     def foretell(self) -> dict[str, tuple[int, int, str]]:
-        """One round; what was told, in seconds after the beginning."""
+        """Run one round; returns the published starts, in seconds after the beginning."""
         given = expected_starts_input(self.engine.state)
         assert given is not None
         self.rounds += 1
         events = list(compute_expected_starts(given).events(f"round:{self.rounds}"))
-        self.tell(*events)
+        self.send(*events)
         return {one.job_id: (one.start - T, one.by - T, one.kind) for event in events for one in event.jobs}
 
     def told(self, job_id: str) -> tuple[int, int] | None:
@@ -116,7 +116,7 @@ def test_estimate_is_updated_when_it_moves_by_more_than_its_uncertainty() -> Non
     assert cluster.told("c") == before[:2]
     assert cluster.view("c").expected_as_of == T + begun + 5, "its age is that of the last look"
     cluster.submit("x", walltime=40 * HOUR, runtime=40 * HOUR, priority=1, owner="bob@login")
-    cluster.tell(*cluster.server.delete("a"))
+    cluster.send(*cluster.server.delete("a"))
     now = cluster.server.now - T
     cluster.at(now + 100)
     assert cluster.runs("c"), "it ran as expected"
@@ -161,14 +161,14 @@ def test_held_or_altered_job_gets_a_new_estimate(what: str) -> None:
     cluster.foretell()
     assert cluster.told("b") is not None
     if what == "hold":
-        cluster.tell(*cluster.server.hold("b"))
+        cluster.send(*cluster.server.hold("b"))
     else:
-        cluster.ask("b", walltime="00:10:00")
+        cluster.alter_request("b", walltime="00:10:00")
     assert cluster.told("b") is None
     assert all("b" not in one.estimates for one in cluster.outlook.calibrations.values())
     if what == "hold":
         assert cluster.foretell() == {}
-        cluster.tell(*cluster.server.release("b"))
+        cluster.send(*cluster.server.release("b"))
     assert cluster.foretell()["b"][2] == "submission"
 
 
@@ -186,7 +186,7 @@ def test_disabled_prediction_keeps_no_data() -> None:
     queue_of(cluster, "a", "b")
     assert expected_starts_input(cluster.engine.state) is None
     told = ExpectedFacts("b", T + 1, T + 2, T + HOUR, "submission")
-    cluster.tell(StartsExpected(id="x", time=T, jobs=(told,)))
+    cluster.send(StartsExpected(id="x", time=T, jobs=(told,)))
     assert cluster.told("b") is None
 
 
@@ -198,7 +198,7 @@ def test_calibration_uses_the_published_p90_of_the_samples() -> None:
         ExpectedFacts(name, now + 1, now + 900, now + 5_940, "submission", late)
         for name, late in (("b", now + 940), ("c", -1))
     )
-    cluster.tell(StartsExpected(id="x", time=now, jobs=told))
+    cluster.send(StartsExpected(id="x", time=now, jobs=told))
     kept = cluster.outlook.calibrations["submission"].estimates
     assert kept["b"].base == pytest.approx(math.log(6_000 * 1_000) / 2)
     assert kept["c"].base == pytest.approx(math.log(6_000))
@@ -208,7 +208,7 @@ def test_estimates_of_jobs_that_do_not_wait_are_ignored() -> None:
     cluster = Foreseen()
     queue_of(cluster, "a", "b")
     jobs = tuple(ExpectedFacts(name, T + 1, T + 2, T + HOUR, "submission") for name in ("a", "nobody"))
-    cluster.tell(StartsExpected(id="x", time=T, jobs=jobs))
+    cluster.send(StartsExpected(id="x", time=T, jobs=jobs))
     assert cluster.told("a") is None
     assert cluster.outlook.calibrations["submission"].estimates == {}
 
@@ -219,9 +219,9 @@ def test_from_a_job_that_ended_with_its_node_nothing_is_learned() -> None:
     learned = cluster.outlook.learner.run_times.ends
     assert learned == 5
     cluster.submit("a", walltime=HOUR, runtime=HOUR)
-    cluster.tell(*cluster.server.delete("a"))
+    cluster.send(*cluster.server.delete("a"))
     cluster.submit("b", walltime=HOUR, runtime=HOUR)
-    cluster.tell(*cluster.server.requeue("b"))
+    cluster.send(*cluster.server.requeue("b"))
     assert cluster.outlook.learner.run_times.ends == learned
 
 

@@ -1,4 +1,4 @@
-"""What the engine tells the terms of priorities, and deadlines in its answers."""
+"""Inputs of priority terms, and deadlines in answers."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def points(cluster: Cluster, job_id: str) -> dict[str, float]:
 def test_applicant_has_the_servers_facts_of_a_job() -> None:
     cluster = Cluster(nodes=2)
     cluster.server.queues["urgent"] = QueueFacts(name="urgent", priority=70)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.submit(
         "1",
         "2:ppn=2",
@@ -51,13 +51,13 @@ def test_applicant_follows_alterations_of_the_job() -> None:
     assert seen() == (1, 0, 2, 100, "batch")
     cluster.alter("1", priority=7)
     assert seen() == (7, 0, 2, 100, "batch")
-    cluster.ask("1", nodes="1:ppn=1", walltime="50")
+    cluster.alter_request("1", nodes="1:ppn=1", walltime="50")
     assert seen() == (7, 0, 1, 50, "batch")
     cluster.server.queues["batch"] = QueueFacts(name="batch", priority=9)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert seen() == (7, 9, 1, 50, "batch")
     cluster.server.queues["other"] = QueueFacts(name="other", priority=3)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.alter("1", queue="other")
     assert seen() == (7, 3, 1, 50, "other")
     cluster.at(1000)

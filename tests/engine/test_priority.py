@@ -1,4 +1,4 @@
-"""Priorities: who goes before whom, and that no promise pays for it."""
+"""Priorities: precedence without any effect on promises."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def cluster_with(site: dict[str, Any], **more: Any) -> Cluster:
 
 
 def change(cluster: Cluster, site: dict[str, Any], version: int = 1) -> None:
-    cluster.tell(PolicyChanged(id=f"p{version}", time=cluster.server.now, version=version, site=site))
+    cluster.send(PolicyChanged(id=f"p{version}", time=cluster.server.now, version=version, site=site))
 
 
 def ranks(cluster: Cluster, jobs: str) -> list[int]:
@@ -53,11 +53,11 @@ def test_no_job_is_delayed_past_its_promise() -> None:
         cluster.submit(job)
     cluster.submit("5", walltime=150, priority=10)
     assert starts(cluster, "12345") == [0, 100, 200, 300, 400]  # 150 s are more than 2, 3 and 4 can spare
-    cluster.tell(*cluster.server.delete("5"))
+    cluster.send(*cluster.server.delete("5"))
     cluster.submit("6", priority=10)
     assert starts(cluster, "12346") == [0, 200, 300, 400, 100]
     cluster.submit("7", walltime=10, priority=20)
-    assert starts(cluster, "12367") == [0, 200, 300, 100, 500]  # nobody can spare any more
+    assert starts(cluster, "12367") == [0, 200, 300, 100, 500]  # no job can yield any more
 
 
 def test_a_queue_may_promise_more_or_less_or_nothing() -> None:
@@ -113,12 +113,12 @@ def test_short_job_uses_a_gap_before_jobs_of_higher_priority() -> None:
 
 def test_priority_of_a_queue_and_its_changes_apply() -> None:
     cluster = cluster_with({})
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="fast", priority=50)))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="fast", priority=50)))
     for job in "123":
         cluster.submit(job)
     cluster.submit("4", queue="fast")
     assert starts(cluster, "1234") == [0, 200, 300, 100]
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="fast", priority=-1)))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="fast", priority=-1)))
     assert starts(cluster, "1234") == [0, 100, 200, 300]
 
 
@@ -135,7 +135,7 @@ def test_job_with_a_raised_priority_displaces_others() -> None:
 
 
 def test_priorities_that_grow_with_time_are_worked_out_again() -> None:
-    # Who waits counts from when it was submitted: an old job came late to us.
+    # Waiting time counts from submission: an old job arrived late.
     cluster = cluster_with({"priority": {"waiting": 1.0}}, slack=100_000)
     cluster.submit("1", walltime=10_000)
     for job in "23":
@@ -232,7 +232,7 @@ def test_light_mode_computes_priority_from_the_request_at_submission() -> None:
 def test_a_class_that_may_break_promises_does_so_by_name() -> None:
     urgent = {"points": 100.0, "queues": ["urgent"], "breaks_promises": True}
     cluster = cluster_with({"classes": {"urgent": urgent}}, slack=0)
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="urgent")))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="urgent")))
     for job in "123":
         cluster.submit(job)
     cluster.submit("4", queue="urgent")

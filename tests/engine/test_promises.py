@@ -59,7 +59,7 @@ def test_it_is_broken_when_its_moment_has_passed_and_the_new_start_is_promised_t
 
 
 def test_while_at_risk_only_an_allowed_cause_takes_it_further() -> None:
-    """A job of higher priority may go before it only as far as it was put off, with the slack."""
+    """A job of higher priority may delay it only to its postponed start plus slack."""
     cluster = Cluster(slack=0, site={"weights": {"priority": 1.0}})
     cluster.submit("1")
     cluster.submit("2")
@@ -90,8 +90,8 @@ def test_a_refused_start_is_no_breach_when_the_job_is_deleted_before_its_promise
     cluster.obeys = False
     cluster.submit("1")
     (run,) = [d for d in cluster.decisions if d.type == "run"]
-    cluster.tell(RunRefused(id="r", time=T, decision_id=run.id, job_id="1", code=0, text="it is gone"))
-    cluster.tell(JobDeleted(id="d", time=T, job_id="1"))
+    cluster.send(RunRefused(id="r", time=T, decision_id=run.id, job_id="1", code=0, text="it is gone"))
+    cluster.send(JobDeleted(id="d", time=T, job_id="1"))
     assert cluster.engine.state.breaches == 0
 
 
@@ -103,7 +103,7 @@ def test_refused_start_of_a_job_in_deletion_is_no_breach_without_slack(
     cluster.obeys = False
     cluster.submit("1")
     (run,) = [decision for decision in cluster.decisions if isinstance(decision, Run)]
-    cluster.tell(*cluster.server.refuse(run, 15001, "Unknown Job Id"))
+    cluster.send(*cluster.server.refuse(run, 15001, "Unknown Job Id"))
     if gone_at is None:
         cluster.at(5)
         assert cluster.breaches("1") == []
@@ -111,7 +111,7 @@ def test_refused_start_of_a_job_in_deletion_is_no_breach_without_slack(
         assert cluster.breaches("1") == broken
         return
     cluster.at(gone_at)
-    cluster.tell(JobDeleted(id="gone", time=T + gone_at, job_id="1"))
+    cluster.send(JobDeleted(id="gone", time=T + gone_at, job_id="1"))
     cluster.at(60)
     assert cluster.engine.state.breaches == len(broken)
 
@@ -122,7 +122,7 @@ def test_a_start_decided_in_time_keeps_the_promise_though_it_is_seen_later() -> 
     cluster.submit("1")
     (run,) = [d for d in cluster.decisions if d.type == "run"]
     cluster.at(5)
-    cluster.tell(*cluster.server.run(run))
+    cluster.send(*cluster.server.run(run))
     assert (cluster.record("1").run.started, cluster.engine.state.breaches) == (T + 5, 0)
 
 
@@ -131,11 +131,11 @@ def test_a_start_by_hand_keeps_or_breaks_it_by_its_own_moment(moment: int, broke
     cluster = behind_one(alone=False)
     cluster.reserve("r", "n1", start=100, end=400)
     cluster.at(110)
-    cluster.engine.state.stale = "nobody knows"  # so that the start is the first that is heard of it
+    cluster.engine.state.stale = "nobody knows"  # so that its first event is the start
     cluster.server.now = T + 250
     started = cluster.server.start("2", (ShareFacts("n1", 4),))
     cluster.engine.state.stale = ""
-    cluster.tell(*(replace(one, time=T + moment) for one in started))
+    cluster.send(*(replace(one, time=T + moment) for one in started))
     assert cluster.breaches("2") == broken
     assert cluster.engine.state.breaches == len(broken)
 
@@ -166,6 +166,6 @@ def test_risks_and_bounds_survive_a_checkpoint() -> None:
 def test_job_that_leaves_while_at_risk_is_removed_from_the_risks() -> None:
     cluster = behind_one()
     cluster.reserve("r", "n1", start=100, end=400)
-    cluster.tell(JobDeleted(id="d", time=T, job_id="2"))
+    cluster.send(JobDeleted(id="d", time=T, job_id="2"))
     cluster.at(300)
     assert (cluster.engine.state.risks, cluster.engine.state.breaches) == ({}, 0)

@@ -1,4 +1,4 @@
-"""Queues that are mapped to nodes: by what the adapter writes for an OpenPBS vnode's `queue`."""
+"""Queues with their own nodes: by the adapter's property for an OpenPBS vnode's `queue`."""
 
 from schedd.wire import QueueChanged, QueueFacts
 from tests.engine.cluster import Cluster, T
@@ -11,16 +11,16 @@ def test_jobs_keep_to_the_nodes_of_their_queue_and_others_leave_them_alone() -> 
     cluster.node("n2", properties=("of_queue=fast", "of_queue=True"))
     for name, wanted in (("fast", "of_queue=fast"), ("batch", "!of_queue=True")):
         facts = QueueFacts(name=name, defaults={"neednodes": wanted})
-        cluster.tell(QueueChanged(id=f"q-{name}", time=T, queue=facts))
+        cluster.send(QueueChanged(id=f"q-{name}", time=T, queue=facts))
     for number, queue in enumerate(("fast", "fast", "batch", "batch")):
         cluster.submit(str(number), family="openpbs", queue=queue, resources=ASKED)
     where = [[share.node for share in cluster.view(str(number)).planned_nodes] for number in range(4)]
     assert where == [["n2"], ["n2"], ["n1"], ["n1"]]
 
-    # The queue gives its node back: who waits for it is planned anew, on either.
+    # The queue returns its node: its waiting jobs are replanned, on either node.
     cluster.node("n2")
     for name in ("fast", "batch"):
-        cluster.tell(QueueChanged(id=f"r-{name}", time=T, queue=QueueFacts(name=name)))
+        cluster.send(QueueChanged(id=f"r-{name}", time=T, queue=QueueFacts(name=name)))
     cluster.submit("4", family="openpbs", queue="fast", walltime=50, resources=ASKED)
     assert {share.node for number in (1, 3) for share in cluster.view(str(number)).planned_nodes} == {
         "n1",

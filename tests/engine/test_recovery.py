@@ -1,4 +1,4 @@
-"""What the engine does when it is told that a call of it failed."""
+"""Recovery of the engine after a skipped call."""
 
 from dataclasses import fields
 
@@ -21,7 +21,7 @@ def passed(cluster: Cluster, **more: object) -> None:
         why="it did not return",
         **more,  # type: ignore[arg-type]
     )
-    cluster.tell(event)
+    cluster.send(event)
 
 
 def test_rebuilt_plan_keeps_user_settings_and_promises() -> None:
@@ -36,7 +36,7 @@ def test_rebuilt_plan_keeps_user_settings_and_promises() -> None:
     state = cluster.engine.state
     assert (state.records, state.paused, state.stale) == ({}, "upgrade", "the plan is made anew")
     assert state.decision_number >= 40
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert state.stale == ""
     assert [cluster.start(number) for number in "123"] == [0, 1_000, 2_000]
     assert [cluster.promise(number) for number in "23"] == promised
@@ -59,12 +59,12 @@ def test_rebuilt_plan_keeps_learned_run_times_bad_nodes_and_licences() -> None:
         cluster.submit(f"{number}.s", walltime=1_000, runtime=10)
     cluster.at(400)
     state.black_holes["n2"] = "jobs fail there"
-    cluster.tell(ResourceCounted(id="c", time=cluster.server.now, name="sw", amount=3, number=5))
+    cluster.send(ResourceCounted(id="c", time=cluster.server.now, name="sw", amount=3, number=5))
     cluster.submit("a", walltime=1_000)
     assert state.predictor is not None
     expected = state.predictor.learner.prediction("a").p50
     passed(cluster, anew=True)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.submit("b", walltime=1_000)
     assert state.predictor is not None
     assert state.predictor.learner.prediction("b").p50 == expected < 100
@@ -83,7 +83,7 @@ def test_nodes_of_an_unresolved_start_are_not_reused(anew: bool) -> None:
     assert cluster.runs("1") == [0]
     more = {"anew": True} if anew else {"jobs": ("1",)}
     passed(cluster, out={"1": T + 60}, **more)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.submit("2", walltime=20)
     cluster.at(60)
     assert cluster.runs("2") == []
@@ -114,7 +114,7 @@ def test_a_job_that_arrived_in_a_lost_batch_is_not_started_while_its_lost_start_
     facts = JobFacts(id="1", owner="ann@login", queue="batch", submitted=T, resources={"nodes": "1:ppn=4"})
     cluster.server.submit(facts, 100)
     passed(cluster, out={"1": T + 60}, anew=anew)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.at(200)
     assert cluster.runs("1") == [91]
 
@@ -149,7 +149,7 @@ def test_nodes_of_a_quarantined_running_job_are_blocked_until_its_end() -> None:
     facts = cluster.server
     cluster.engine.pause("for now")
     cluster.submit("9", "1:ppn=1", walltime=50)
-    cluster.tell(*facts.start("9", cluster.engine.state.records["9"].facts.shares or ()))
+    cluster.send(*facts.start("9", cluster.engine.state.records["9"].facts.shares or ()))
     cluster.engine.resume()
     assert cluster.view("9").answer == "waiting"
     assert "the planner did not come back from it" in cluster.view("9").why
@@ -163,17 +163,17 @@ def test_quarantined_job_is_examined_again_when_altered_after_an_hour() -> None:
     cluster.engine.pause("for now")
     cluster.submit("1")
     passed(cluster, jobs=("1",))
-    cluster.ask("1", walltime="200")
+    cluster.alter_request("1", walltime="200")
     assert cluster.view("1").answer == "waiting"
     cluster.at(3_600)
-    cluster.ask("1", walltime="300")
+    cluster.alter_request("1", walltime="300")
     assert cluster.view("1").answer == "start_known"
 
 
 def _start(cluster: Cluster, numbers: str, at: int) -> None:
     for number in numbers:
         shares = (ShareFacts(f"n{number}", 4),)
-        cluster.tell(JobStarted(id=cluster.server.event_id(), time=T + at, job_id=number, shares=shares))
+        cluster.send(JobStarted(id=cluster.server.event_id(), time=T + at, job_id=number, shares=shares))
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_unknown_starts_after_a_recovery_are_not_foreign(word: Event) -> None:
     for number in "123456":
         cluster.submit(number, walltime=1_000)
     cluster.at(10)
-    cluster.tell(word)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(word)
+    cluster.send(cluster.server.snapshot())
     _start(cluster, "123", 90)
     assert cluster.alerts("by_hand") == cluster.alerts("foreign") == []
     assert not cluster.engine.state.foreign

@@ -126,7 +126,7 @@ def test_hold_of_a_queue_is_applied_in_slices() -> None:
         NOW,
     )
     settled(one)
-    assert "which is stopped" in str(one.state.records["5.s"].answer)  # the reason that is left is told
+    assert "which is stopped" in str(one.state.records["5.s"].answer)  # the remaining reason is published
     one.handle([queue(2, started=True)], NOW)
     settled(one)
     assert planned(one) == MANY
@@ -267,7 +267,7 @@ def test_reservation_of_all_nodes_is_applied_in_slices_by_start() -> None:
     assert len(_overlap(one, start, end)) > 2 * SLICE
     counts, found = calls(one, reserve(1, start, end))
     assert len(counts) > 2
-    assert max(counts) <= 2 * SLICE  # as many may be planned anew behind those that lost their places
+    assert max(counts) <= 2 * SLICE  # the same number may be replanned after displaced jobs
     assert not _overlap(one, start, end)
     assert planned(one) == MANY
     why = {change.cause for change in found if change.words == "reservation r was made"}
@@ -400,8 +400,8 @@ def test_dependent_job_has_no_start_in_a_stopped_queue() -> None:
     cluster.submit("1", walltime=100)
     cluster.submit("2", queue="night", state="H", holds="s", depend="afterok:1")
     assert cluster.start("2") == 100
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="night", started=False)))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="night", started=False)))
     assert cluster.start("2") is None
     assert cluster.view("2").why == "waiting for queue night, which is stopped"
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="night")))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="night")))
     assert cluster.start("2") == 100

@@ -61,11 +61,11 @@ def test_a_long_job_goes_to_nodes_that_fail_less_and_a_short_one_to_the_first() 
     fail(cluster, "n2", 5000)
     fail(cluster, "n1", 9000)
     cluster.submit("short", walltime=HOUR - 1)
-    assert cluster.where("short") == ["n1"]
+    assert cluster.planned_node_names("short") == ["n1"]
     cluster.submit("long", walltime=HOUR)
-    assert cluster.where("long") == ["n3"]
+    assert cluster.planned_node_names("long") == ["n3"]
     cluster.submit("longer", walltime=2 * HOUR)
-    assert cluster.where("longer") == ["n2"], "of what is free at once"
+    assert cluster.planned_node_names("longer") == ["n2"], "of what is free at once"
 
 
 def test_no_job_waits_for_a_more_reliable_node() -> None:
@@ -73,7 +73,7 @@ def test_no_job_waits_for_a_more_reliable_node() -> None:
     moment = fail(cluster, "n1", 1000)
     cluster.submit("here", "n2:ppn=4", walltime=100)
     cluster.submit("long", walltime=5 * HOUR)
-    assert (cluster.where("long"), cluster.runs("long")) == (["n1"], [moment - 1])
+    assert (cluster.planned_node_names("long"), cluster.runs("long")) == (["n1"], [moment - 1])
 
 
 def test_a_wide_job_leaves_the_worst_of_its_nodes() -> None:
@@ -82,9 +82,9 @@ def test_a_wide_job_leaves_the_worst_of_its_nodes() -> None:
     fail(cluster, "n2", 5000)
     fail(cluster, "n2", 9000)
     cluster.submit("wide", "3:ppn=4", walltime=HOUR)
-    assert sorted(cluster.where("wide")) == ["n1", "n3", "n4"]
+    assert sorted(cluster.planned_node_names("wide")) == ["n1", "n3", "n4"]
     cluster.submit("all", "4:ppn=4", walltime=HOUR)
-    assert len(cluster.where("all")) == 4, "where it needs them all it has them all"
+    assert len(cluster.planned_node_names("all")) == 4, "where it needs them all it has them all"
 
 
 def test_planned_job_moves_to_a_more_reliable_node_that_is_free_at_its_start() -> None:
@@ -94,21 +94,21 @@ def test_planned_job_moves_to_a_more_reliable_node_that_is_free_at_its_start() -
     cluster.submit("2", "n2:ppn=4", walltime=9000, runtime=5000)
     cluster.submit("long", walltime=HOUR)
     cluster.at(moment + 2000)
-    assert cluster.where("long") == ["n1"]
+    assert cluster.planned_node_names("long") == ["n1"]
     cluster.at(moment + 5000)
     assert cluster.runs("long") == [moment - 1 + 5000]
-    assert cluster.where("long") == ["n2"]
+    assert cluster.planned_node_names("long") == ["n2"]
 
 
 def test_without_the_setting_and_without_failures_all_is_as_before() -> None:
     plain = Cluster(nodes=2)
     fail(plain, "n1", 1000)
     plain.submit("long", walltime=HOUR)
-    assert plain.where("long") == ["n1"]
+    assert plain.planned_node_names("long") == ["n1"]
     assert failures(plain) == {"n1": 1, "n2": 0}, "it is counted all the same"
     calm = cluster_of(nodes=2)
     calm.submit("long", walltime=HOUR)
-    assert calm.where("long") == ["n1"]
+    assert calm.planned_node_names("long") == ["n1"]
 
 
 def test_a_node_that_we_switched_off_has_not_failed() -> None:
@@ -133,4 +133,4 @@ def test_a_long_job_is_planned_where_nodes_fail_less_before_its_time_has_come() 
     cluster.submit("1", "n1:ppn=4", walltime=5000)
     cluster.submit("2", "n2:ppn=4", walltime=5000)
     cluster.submit("long", walltime=HOUR)
-    assert (cluster.runs("long"), cluster.where("long")) == ([], ["n2"])
+    assert (cluster.runs("long"), cluster.planned_node_names("long")) == ([], ["n2"])

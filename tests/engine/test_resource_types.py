@@ -26,7 +26,7 @@ def cluster_of(resources: dict[str, ResourceFacts] | None = None, **limits: str)
     told = RESOURCES if resources is None else resources
     printed = {name.replace("__", "."): value for name, value in limits.items()}
     facts = ServerFacts(family="openpbs", resources=told, limits=printed)
-    cluster.tell(*cluster.server.change_server(facts))
+    cluster.send(*cluster.server.change_server(facts))
     cluster.node("n1", properties=("rack=12", "os=8.10"), resources={"Scratch": 10 << 20, "load": 1_500_000})
     cluster.node("n2", properties=("rack=13", "os=8.1"), resources={"Scratch": 10 << 20, "load": 500_000})
     return cluster
@@ -44,7 +44,7 @@ def submit(cluster: Cluster, job: str, select: str, **more: Any) -> None:
 def test_a_job_gets_the_node_that_has_the_value_of_its_type(asked: str, node: str) -> None:
     cluster = cluster_of()
     submit(cluster, "1", f"1:ncpus=1:{asked}")
-    assert cluster.where("1") == [node]
+    assert cluster.planned_node_names("1") == [node]
     assert "type" not in cluster.view("1").why
 
 
@@ -66,10 +66,10 @@ def test_types_reported_later_cause_waiting_jobs_to_be_parsed_again() -> None:
     )
     [alert] = cluster.alerts("resource")
     assert alert.startswith("the server does not tell the type of Scratch, load, os, rack; their values")
-    cluster.tell(*cluster.server.change_server(ServerFacts(family="openpbs", resources=RESOURCES)))
+    cluster.send(*cluster.server.change_server(ServerFacts(family="openpbs", resources=RESOURCES)))
     assert "resource types" not in cluster.engine.state.alerts
     submit(cluster, "2", "1:ncpus=1:rack=13")
-    assert cluster.where("2") == ["n2"]
+    assert cluster.planned_node_names("2") == ["n2"]
 
 
 def test_limits_count_resources_by_their_types() -> None:
@@ -78,7 +78,7 @@ def test_limits_count_resources_by_their_types() -> None:
         resources_available__matlab="3",
         resources_available__rack="1",  # a string limits nothing
     )
-    submit(cluster, "1", "1:ncpus=1:scratch=4gb", scratch="4gb")  # the server writes the sum beside it
+    submit(cluster, "1", "1:ncpus=1:scratch=4gb", scratch="4gb")  # the server also writes the sum
     submit(cluster, "2", "1:ncpus=1:Scratch=4gb", Scratch="4gb")
     assert [cluster.start(job) for job in "12"] == [0, 100]
     assert "at most 6gb of Scratch of user ann at once" in cluster.view("2").why
@@ -95,7 +95,7 @@ def test_types_are_kept_in_a_checkpoint() -> None:
     assert restored.state.server == cluster.engine.state.server
     cluster.engine = restored
     submit(cluster, "1", "1:ncpus=1:RACK=13")
-    assert cluster.where("1") == ["n2"]
+    assert cluster.planned_node_names("1") == ["n2"]
 
 
 def test_reason_names_only_unmet_requirements() -> None:
@@ -115,11 +115,11 @@ def test_jobs_share_a_number_that_they_do_not_use_up() -> None:
     cluster.node("n2", properties=("speed=3", "rack=13"))
     for job in "123":
         submit(cluster, job, "1:ncpus=1:SPEED=5")
-    assert [(cluster.start(job), cluster.where(job)) for job in "123"] == [(0, ["n1"])] * 3
+    assert [(cluster.start(job), cluster.planned_node_names(job)) for job in "123"] == [(0, ["n1"])] * 3
     submit(cluster, "4", "1:ncpus=1:speed=8")
     assert cluster.view("4").why == "never on this cluster: no node has speed>=8"
     cluster.node("n2", properties=("speed=9", "rack=13"))
-    assert cluster.where("4") == ["n2"]
+    assert cluster.planned_node_names("4") == ["n2"]
 
 
 def test_amounts_are_printed_in_the_units_of_their_types() -> None:

@@ -36,7 +36,7 @@ def test_job_past_its_walltime_uses_its_end_allowance_in_steps() -> None:
     for moment in (99, 100, 160, 220, 250, 310):
         cluster.at(moment)
         seen.append((cluster.start("2"), cluster.record("1").run.overruns))
-    # 60 and 60 s, and what is left of the allowance; only then it counts as an overrun.
+    # 60 and 60 s, the rest of the allowance; only then it counts as an overrun.
     assert seen == [(100, 0), (160, 0), (220, 0), (250, 0), (310, 1), (430, 2)]
     assert (cluster.runs("2"), cluster.at_risk("2"), cluster.breaches("2")) == ([], "", [])
     cluster.server.runtime["1"] = 315
@@ -66,7 +66,7 @@ def test_a_job_that_is_exiting_still_holds_its_resources() -> None:
     cluster = Cluster(end_allowance=120)
     cluster.submit("1", walltime=100, runtime=10_000)
     cluster.at(101)
-    cluster.tell(*cluster.server.alter("1", state="E"))
+    cluster.send(*cluster.server.alter("1", state="E"))
     cluster.submit("2")
     assert cluster.start("2") == 160
     cluster.at(200)
@@ -109,7 +109,7 @@ def test_node_counts_as_blocked_after_six_hours_with_an_alert() -> None:
     assert cluster.alerts("overrun") == ["job 1 is 21600 s past its walltime: n1 counts as blocked"]
     assert cluster.view("3").why == "waiting for node n1, which is blocked by job 1, long past its walltime"
     cluster.submit("4", "1:ppn=2", 10)
-    assert cluster.where("4") == ["n2"]
+    assert cluster.planned_node_names("4") == ["n2"]
     cluster.at(30_000)
     assert len(cluster.alerts("overrun")) == 1
     cluster.server.runtime["1"] = 0
@@ -130,10 +130,10 @@ def test_longer_walltime_of_a_running_job_moves_later_jobs() -> None:
     cluster = Cluster()
     cluster.submit("1", walltime=100, runtime=300)
     cluster.submit("2")
-    cluster.ask("1", walltime="300")
+    cluster.alter_request("1", walltime="300")
     assert cluster.start("2") == 300
     assert cluster.at_risk("2") == "an admin's order"
-    cluster.ask("1", walltime="150")
+    cluster.alter_request("1", walltime="150")
     assert cluster.start("2") == 150
 
 
@@ -141,7 +141,7 @@ def test_a_suspended_job_keeps_the_nodes_it_still_has() -> None:
     cluster = Cluster()
     cluster.submit("1", walltime=100, runtime=500)
     facts = cluster.server.jobs["1"]
-    cluster.tell(*cluster.server.alter("1", state="S"))
+    cluster.send(*cluster.server.alter("1", state="S"))
     cluster.submit("2")
     assert (cluster.view("1").state, cluster.start("2")) == ("running", 100)
     assert facts.shares
@@ -155,8 +155,8 @@ def test_late_job_holds_its_nodes_for_its_whole_walltime(late: int, told: int) -
     cluster.submit("2")
     cluster.server.now = T + late
     run = cluster.decisions[0]
-    cluster.tell(*cluster.server.run(run))  # type: ignore[arg-type]
-    # Some seconds move nobody before they are needed.
+    cluster.send(*cluster.server.run(run))  # type: ignore[arg-type]
+    # A few seconds move no job before they are needed.
     assert (cluster.start("2"), cluster.breaches("2")) == (told, [])
     cluster.at(1000)
     assert (cluster.start("2"), cluster.runs("2")) == (1000 + late, [])
@@ -167,5 +167,5 @@ def test_the_first_letter_of_a_job_unknown_so_far_may_be_an_alteration() -> None
     cluster.submit("1")
     facts = cluster.server.jobs["1"]
     other = Cluster(alone=False)
-    other.tell(JobAltered(id="x", time=T, job=facts))
+    other.send(JobAltered(id="x", time=T, job=facts))
     assert other.view("1").state == "running"

@@ -1,4 +1,4 @@
-"""When searches are due: one rule, told by the plan's changes and a clock."""
+"""Times of searches, from the plan's changes and a clock."""
 
 import pytest
 
@@ -13,7 +13,7 @@ HISTORY = SearchHistory(whole=NOW, tried=NOW)
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """One node, on which job 1 runs for an hour; 2 and 3 wait. The plan was searched as it is."""
+    """One node with job 1, which runs for an hour; 2 and 3 wait. The plan was searched in this state."""
     cluster = Cluster(search_every=300, search_pause=30, search_newcomers=5)
     cluster.submit("1", walltime=3600, runtime=1800)
     cluster.submit("2", walltime=7200)
@@ -28,7 +28,7 @@ def searched(cluster: Cluster, search: DueSearch | None = None) -> SearchHistory
 
 
 def reasons(cluster: Cluster, seen: SearchHistory) -> list[tuple[float, str]]:
-    """What is due at each second after the last search, as far as it changes."""
+    """Return the changes of the due search in the seconds after the last one."""
     found: list[tuple[float, str]] = []
     for second in range(400):
         search = due_search(cluster.engine.state, seen, NOW + second)

@@ -43,7 +43,7 @@ def test_a_job_that_runs_ends_by_the_walltime_that_it_was_given() -> None:
     cluster = Cluster()
     submit(cluster, "1", min_walltime="5", max_walltime="100")
     submit(cluster, "2", walltime="10")
-    cluster.ask("1", walltime="00:00:40")  # the owner shortened it meanwhile
+    cluster.alter_request("1", walltime="00:00:40")  # the owner shortened it meanwhile
     assert cluster.start("2") == 40
-    cluster.tell(*cluster.server.requeue("1"))
+    cluster.send(*cluster.server.requeue("1"))
     assert cluster.record("1").understood.walltime == 100

@@ -1,4 +1,4 @@
-"""Arrays whose slot limit the server keeps: it holds the jobs beyond it itself."""
+"""Arrays with a slot limit enforced by the server, which holds the surplus jobs."""
 
 from dataclasses import replace
 from random import Random
@@ -18,9 +18,9 @@ class Arrays(Cluster):
             held: dict[str, Any] = {"state": "H", "holds": "l"} if index >= limit else {}
             self.submit(f"{name}[{index}]", array=f"{name}[]", slot_limit=limit, **more, **held)
 
-    def tell(self, *events: Event) -> tuple[Decision, ...]:
+    def send(self, *events: Event) -> tuple[Decision, ...]:
         events += tuple(self._released())
-        return super().tell(*events)
+        return super().send(*events)
 
     def _released(self) -> list[Event]:
         found: list[Event] = []

@@ -1,4 +1,4 @@
-"""Snapshots: when they are believed, and what follows where they differ from what was believed."""
+"""Snapshots: acceptance, and effects of differences."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ def test_snapshot_without_differences_has_no_effect() -> None:
     for job in "123":
         cluster.submit(job, "2:ppn=4")
     before = [cluster.start(job) for job in "123"]
-    assert cluster.tell(cluster.server.snapshot()) == ()
+    assert cluster.send(cluster.server.snapshot()) == ()
     assert [cluster.start(job) for job in "123"] == before
 
 
@@ -27,7 +27,7 @@ def test_a_snapshot_wins_and_its_differences_are_reported() -> None:
     server.jobs["4"] = replace(server.jobs["3"], id="4")
     server.nodes["n2"] = replace(server.nodes["n1"], name="n2")
     server.runtime["4"] = 100
-    cluster.tell(server.snapshot())
+    cluster.send(server.snapshot())
     assert "1" not in cluster.engine.state.records
     assert cluster.start("2") is None
     assert cluster.runs("3") == cluster.runs("4") == [0]
@@ -39,11 +39,11 @@ def test_changes_during_an_adapter_outage_raise_no_alert() -> None:
     cluster = Cluster()
     cluster.submit("1")
     cluster.server.jobs["2"] = replace(cluster.server.jobs["1"], id="2")
-    cluster.tell(replace(cluster.server.snapshot(), id="another-run:1"))
+    cluster.send(replace(cluster.server.snapshot(), id="another-run:1"))
     assert "2" in cluster.engine.state.records
     assert cluster.alerts("snapshot") == []
     cluster.server.jobs["3"] = replace(cluster.server.jobs["1"], id="3")
-    cluster.tell(replace(cluster.server.snapshot(), id="another-run:2"))
+    cluster.send(replace(cluster.server.snapshot(), id="another-run:2"))
     (said,) = cluster.alerts("snapshot")
     assert "1 x job queued" in said
 
@@ -55,7 +55,7 @@ def test_snapshot_finds_jobs_started_or_requeued_during_an_outage() -> None:
     cluster.at(100)
     cluster.server.requeue("1")
     cluster.server.start("2", tuple(cluster.record("1").facts.shares))
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert (cluster.view("1").state, cluster.view("2").state) == ("planned", "running")
     assert cluster.start("1") == 1100
 
@@ -76,17 +76,17 @@ def test_implausible_snapshot_pauses_starts_and_raises_an_alert(
         cluster.submit(str(i), "8:ppn=4")
     before = [cluster.start(str(i)) for i in range(10)]
     wrong: Snapshot = replace(cluster.server.snapshot(), **changes)  # type: ignore[arg-type]
-    cluster.tell(wrong)
+    cluster.send(wrong)
     assert cluster.engine.state.stale == words
     assert cluster.view("3").stale == words
     assert cluster.alerts("snapshot") == [f"a snapshot of the server was rejected: {words}"]
     assert [cluster.start(str(i)) for i in range(10)] == before
-    cluster.tell(wrong)
+    cluster.send(wrong)
     assert len(cluster.alerts("snapshot")) == 1
     cluster.server.runtime["0"] = 50
     cluster.at(60)
     assert cluster.runs("1") == []
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert cluster.runs("1") == [60]
     assert cluster.engine.state.stale == ""
 
@@ -98,10 +98,10 @@ def test_a_loss_that_snapshots_insist_on_is_believed_after_the_servers_grace() -
     cluster.server.jobs.clear()
     for moment in (0, 60, 120):
         cluster.server.now = T + moment
-        cluster.tell(cluster.server.snapshot())
+        cluster.send(cluster.server.snapshot())
         assert len(cluster.engine.state.records) == 10
     cluster.server.now = T + 180
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert cluster.engine.state.records == {}
 
 
@@ -116,7 +116,7 @@ def _emptied_by_a_restart() -> Cluster:
 def _insist(cluster: Cluster, at: int, age: int | None) -> bool:
     """One more snapshot without jobs; whether it is believed."""
     cluster.server.now = T + at
-    cluster.tell(replace(cluster.server.snapshot(), server_age=age))
+    cluster.send(replace(cluster.server.snapshot(), server_age=age))
     return not cluster.engine.state.records
 
 
@@ -137,7 +137,7 @@ def test_jobs_that_are_back_after_a_restart_keep_their_places() -> None:
     assert not _insist(cluster, 0, 10)
     assert not _insist(cluster, 1200, 1210)
     cluster.server.jobs = jobs
-    cluster.tell(replace(cluster.server.snapshot(), server_age=1220))
+    cluster.send(replace(cluster.server.snapshot(), server_age=1220))
     assert cluster.engine.state.stale == ""
     assert len(cluster.engine.state.records) == 10
     assert [cluster.start(str(i)) is None for i in range(10)] == [one is None for one in starts]
@@ -158,7 +158,7 @@ def test_a_few_lost_jobs_are_believed_whatever_their_share() -> None:
     for i in range(4):
         cluster.submit(str(i))
     cluster.server.jobs.clear()
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert cluster.engine.state.records == {}
 
 
@@ -167,10 +167,10 @@ def test_a_node_that_the_server_no_longer_has_takes_no_jobs() -> None:
     cluster.submit("1", "n2:ppn=4")
     cluster.submit("2", "n2:ppn=4")
     del cluster.server.nodes["n2"]
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert cluster.view("2").answer == "never"
     cluster.submit("3", "1:ppn=4")
-    assert cluster.where("3") == ["n1"]
+    assert cluster.planned_node_names("3") == ["n1"]
 
 
 def test_a_snapshot_taken_before_an_accepted_start_does_not_undo_it() -> None:
@@ -180,11 +180,11 @@ def test_a_snapshot_taken_before_an_accepted_start_does_not_undo_it() -> None:
     cluster.submit("1")
     (run,) = (decision for decision in cluster.decisions if isinstance(decision, Run))
     cluster.server.now = T + 5
-    cluster.tell(RunAccepted(id="taken", time=T + 5, job_id="1", decision_id=run.id))
+    cluster.send(RunAccepted(id="taken", time=T + 5, job_id="1", decision_id=run.id))
 
     def seen(at: int) -> str:
         cluster.server.now = T + 8
-        cluster.tell(replace(old, id=f"late{at}", time=T + at, jobs=(cluster.server.jobs["1"],)))
+        cluster.send(replace(old, id=f"late{at}", time=T + at, jobs=(cluster.server.jobs["1"],)))
         return cluster.view("1").state
 
     assert seen(3) == "starting", "the server was asked before it took the job"
@@ -198,7 +198,7 @@ def test_completed_jobs_of_a_snapshot_are_gone() -> None:
     cluster = Cluster()
     cluster.submit("1")
     cluster.server.jobs["1"] = replace(cluster.server.jobs["1"], state="C")
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert cluster.engine.state.records == {}
 
 
@@ -212,7 +212,7 @@ def test_grace_of_a_loss_restarts_when_some_jobs_return() -> None:
     def seen(at: int, jobs: int) -> bool:
         cluster.server.now = T + at
         cluster.server.jobs = dict(list(all_jobs.items())[:jobs])
-        cluster.tell(cluster.server.snapshot())
+        cluster.send(cluster.server.snapshot())
         return state.stale == ""
 
     assert not seen(10, 5)
@@ -235,7 +235,7 @@ def test_a_restarted_server_is_believed_at_once_for_nodes_that_have_reported() -
     cluster.submit("next", "n2:ppn=4")
     cluster.server.now = T + 40
     cluster.server.nodes["n1"] = replace(cluster.server.nodes["n1"], state="down")
-    cluster.tell(cluster.server.snapshot(age=2))
+    cluster.send(cluster.server.snapshot(age=2))
     assert cluster.engine.state.stale == ""
     assert cluster.view("running").state == "running"
     cluster.at(60)
@@ -247,7 +247,7 @@ def test_a_restarted_server_is_doubted_when_it_lacks_most_jobs() -> None:
     cluster = Cluster(nodes=8)
     for number in range(10):
         cluster.submit(str(number), "8:ppn=4")
-    cluster.tell(replace(cluster.server.snapshot(age=1), jobs=()))
+    cluster.send(replace(cluster.server.snapshot(age=1), jobs=()))
     assert cluster.engine.state.stale.startswith("it lacks all 10 jobs since its restart")
 
 
@@ -256,15 +256,15 @@ def test_a_node_that_has_not_reported_to_a_restarted_server_is_given_up_after_th
     cluster.submit("1", "1:ppn=4", walltime=100, runtime=100)
     cluster.submit("2", "1:ppn=4", walltime=100, runtime=100)
     cluster.submit("waits", "1:ppn=4", walltime=100)
-    (home,) = cluster.where("waits")
+    (home,) = cluster.planned_node_names("waits")
     cluster.at(90)
     cluster.node(home, state="down")
-    cluster.tell(cluster.server.snapshot(age=5))
+    cluster.send(cluster.server.snapshot(age=5))
     cluster.at(260)
-    assert cluster.where("waits") == [home]
+    assert cluster.planned_node_names("waits") == [home]
     assert cluster.runs("waits") == []
     cluster.at(270)
-    assert cluster.where("waits") != [home]
+    assert cluster.planned_node_names("waits") != [home]
     assert cluster.runs("waits") == [265]
 
 
@@ -274,7 +274,7 @@ def test_a_node_that_reports_during_the_grace_gets_its_jobs_at_once() -> None:
     cluster.submit("2", walltime=50)
     cluster.at(40)
     cluster.node("n1", state="down")
-    cluster.tell(cluster.server.snapshot(age=1))
+    cluster.send(cluster.server.snapshot(age=1))
     cluster.at(70)
     assert cluster.runs("2") == []
     cluster.node("n1", state="up")
@@ -293,6 +293,6 @@ def test_correction_of_a_start_by_seconds_has_no_effect(moved: int, *, said: boo
         replace(job, started=job.started + moved) if job.id == "1" and job.started is not None else job
         for job in event.jobs
     )
-    cluster.tell(replace(event, jobs=jobs))
+    cluster.send(replace(event, jobs=jobs))
     assert bool(cluster.alerts("snapshot")) == said
     assert (cluster.start("2") != before) == said

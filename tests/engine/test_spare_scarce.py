@@ -1,4 +1,4 @@
-"""Nodes with gpus stand first in the server's list: jobs without gpus leave them to those that need them."""
+"""Nodes with gpus come first in the server's list: jobs without gpus leave these nodes to others."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def with_gpus(**settings: Any) -> Cluster:
     cluster = Cluster(nodes=0, **settings)
     for number in range(8):
         cluster.server.nodes[f"n{number}"] = NodeFacts(name=f"n{number}", cpus=4, gpus=2 if number < 2 else 0)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     return cluster
 
 
@@ -31,11 +31,11 @@ def test_a_job_that_needs_gpus_finds_them_though_others_came_before(spare: bool,
 def test_a_site_may_change_its_mind() -> None:
     cluster = with_gpus()
     cluster.submit("1", "1:ppn=1")
-    assert cluster.where("1") == ["n2"]
+    assert cluster.planned_node_names("1") == ["n2"]
     event = PolicyChanged(id="p", time=T, version=1, site={"spare_scarce": False}, by="root")
-    cluster.tell(event)
+    cluster.send(event)
     cluster.submit("2", "1:ppn=4")
-    assert cluster.where("2") == ["n0"]
+    assert cluster.planned_node_names("2") == ["n0"]
 
 
 def test_demand_that_was_counted_survives_a_checkpoint() -> None:
@@ -43,13 +43,13 @@ def test_demand_that_was_counted_survives_a_checkpoint() -> None:
     for number in range(6):
         properties = ("ib",) if number == 0 else ()
         cluster.server.nodes[f"n{number}"] = NodeFacts(name=f"n{number}", cpus=4, properties=properties)
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.submit("0", "1:ppn=4:ib", walltime=100)
     cluster.submit("1", "1:ppn=4:ib", walltime=100)
     cluster.at(250)
     again = Engine.restore(cluster.engine.checkpoint())
     cluster.submit("2", "1:ppn=4", walltime=100)
-    assert cluster.where("2") == ["n1"], "though nobody asks for n0 now"
+    assert cluster.planned_node_names("2") == ["n1"], "though nobody asks for n0 now"
     assert again.state.plan.shapes.weights == cluster.engine.state.plan.shapes.weights != {}
 
 
@@ -81,9 +81,9 @@ def test_node_choice_reports_spared_and_wasted_resources() -> None:
     cluster.submit("last", "1:ppn=4")
     assert choice_of(cluster, "plain") == NodeChoice(True, (), (("gpus", 2),))
     assert choice_of(cluster, "gpu") == NodeChoice(True, (), ())
-    assert cluster.where("last") == ["n1"]
+    assert cluster.planned_node_names("last") == ["n1"]
     assert choice_of(cluster, "last") == NodeChoice(True, (("gpus", 2),), ())
-    cluster.tell(PolicyChanged(id="p", time=T, version=1, site={"spare_scarce": False}, by="root"))
+    cluster.send(PolicyChanged(id="p", time=T, version=1, site={"spare_scarce": False}, by="root"))
     assert not choice_of(cluster, "plain").spares_scarce
 
 

@@ -1,4 +1,4 @@
-"""Run decisions: when they are made, what they carry, and what becomes of them."""
+"""Run decisions: times, contents and outcomes."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ def _decision(cluster: Cluster, job: str) -> Run:
 
 
 def _refuse(cluster: Cluster, job: str, code: int) -> None:
-    cluster.tell(*cluster.server.refuse(_decision(cluster, job), code, "no"))
+    cluster.send(*cluster.server.refuse(_decision(cluster, job), code, "no"))
 
 
 def test_run_decision_has_nodes_expiry_and_job_version() -> None:
@@ -136,7 +136,7 @@ def test_a_start_that_comes_after_its_decision_was_void_is_still_ours() -> None:
     cluster.engine.pause("test")
     cluster.at(95)
     assert cluster.view("1").state == "planned"
-    cluster.tell(JobStarted(id="s", time=T + 50, job_id="1", shares=(ShareFacts("n1", 4),)))
+    cluster.send(JobStarted(id="s", time=T + 50, job_id="1", shares=(ShareFacts("n1", 4),)))
     assert cluster.view("1").started == T + 50
     assert cluster.alerts("foreign") == []
 
@@ -149,8 +149,8 @@ def test_an_outcome_of_an_older_decision_is_ignored() -> None:
     _refuse(cluster, "1", 15046)
     cluster.at(1)
     assert cluster.view("1").state == "starting"
-    cluster.tell(*cluster.server.refuse(old, 15043, "late"))
-    cluster.tell(RunAccepted(id="x", time=T, decision_id=old.id, job_id="1"))
+    cluster.send(*cluster.server.refuse(old, 15043, "late"))
+    cluster.send(RunAccepted(id="x", time=T, decision_id=old.id, job_id="1"))
     assert cluster.view("1").state == "starting"
     assert not cluster.record("1").attempt.accepted
 
@@ -160,12 +160,12 @@ def test_job_returned_three_times_is_quarantined() -> None:
     cluster.submit("1")
     for n in range(1, 4):
         cluster.at((cluster.start("1") or 0) + 2)
-        cluster.tell(*cluster.server.requeue("1"))
+        cluster.send(*cluster.server.requeue("1"))
         assert cluster.record("1").back_off.returns == n
     assert cluster.view("1").waiting_for == "returned"
     assert "it came back to its queue 3 times" in cluster.view("1").why
     assert cluster.start("1") is None
-    cluster.tell(*cluster.server.release("1"))
+    cluster.send(*cluster.server.release("1"))
     assert cluster.view("1").state == "running"
 
 
@@ -174,7 +174,7 @@ def test_a_requeue_after_a_real_run_is_no_return_and_ends_the_promise() -> None:
     cluster.submit("1", walltime=1000)
     cluster.at(500)
     cluster.engine.pause("test")
-    cluster.tell(*cluster.server.requeue("1"))
+    cluster.send(*cluster.server.requeue("1"))
     record = cluster.record("1")
     assert record.back_off.returns == 0
     assert record.ended is not None
@@ -186,11 +186,11 @@ def test_job_altered_while_dispatched_is_replanned_after_a_rejection() -> None:
     cluster = Cluster(nodes=2)
     cluster.obeys = False
     cluster.submit("1", "1:ppn=4")
-    cluster.ask("1", nodes="2:ppn=4")
-    assert cluster.where("1") == ["n1"]
-    cluster.tell(*cluster.server.run(_decision(cluster, "1")))
+    cluster.alter_request("1", nodes="2:ppn=4")
+    assert cluster.planned_node_names("1") == ["n1"]
+    cluster.send(*cluster.server.run(_decision(cluster, "1")))
     assert cluster.start("1") == 5
-    assert cluster.where("1") == ["n1", "n2"]
+    assert cluster.planned_node_names("1") == ["n1", "n2"]
 
 
 def test_placement_lost_while_dispatched_is_not_kept() -> None:
@@ -200,10 +200,10 @@ def test_placement_lost_while_dispatched_is_not_kept() -> None:
     taken = _decision(cluster, "1").shares[0].node
     cluster.node(taken, state="drain")
     _refuse(cluster, "1", 15046)
-    assert taken not in cluster.where("1")
+    assert taken not in cluster.planned_node_names("1")
 
 
-# ---- who may start jobs, and how many ----------------------------------------------------------------
+# ---- permission and rate of starts --------------------------------------------------------------
 
 
 def test_a_pause_stops_starts_at_once_and_resume_goes_on() -> None:
@@ -219,17 +219,17 @@ def test_a_pause_stops_starts_at_once_and_resume_goes_on() -> None:
     assert change is not None
     assert change.words == "it was not started in time: paused: upgrade"
     cluster.engine.resume()
-    cluster.tell()
+    cluster.send()
     assert cluster.runs("2") == [300]
 
 
 def test_the_servers_own_switch_does_the_same() -> None:
     cluster = Cluster()
-    cluster.tell(*cluster.server.change_server(ServerFacts(scheduling=False)))
+    cluster.send(*cluster.server.change_server(ServerFacts(scheduling=False)))
     cluster.submit("1")
     cluster.at(50)
     assert (cluster.runs("1"), cluster.start("1")) == ([], 0)
-    cluster.tell(*cluster.server.change_server(ServerFacts(scheduling=True)))
+    cluster.send(*cluster.server.change_server(ServerFacts(scheduling=True)))
     assert cluster.runs("1") == [50]
 
 
@@ -239,8 +239,8 @@ def test_shadow_and_adviser_start_nothing(mode: str, tells: int) -> None:
     cluster.submit("1")
     cluster.at(10)
     assert (cluster.runs("1"), cluster.start("1")) == ([], 0)
-    assert len(cluster.tells("1")) == tells
-    cluster.tell(*cluster.server.start("1", (ShareFacts("n1", 4),)))
+    assert len(cluster.attribute_writes("1")) == tells
+    cluster.send(*cluster.server.start("1", (ShareFacts("n1", 4),)))
     assert cluster.view("1").state == "running"
     assert cluster.alerts("foreign") == []
 
@@ -252,7 +252,7 @@ def test_several_foreign_starts_stop_dispatch_until_resumed() -> None:
     for number, at in (("2", 0), ("3", 50), ("4", 90)):
         assert cluster.alerts("foreign") == []
         cluster.at(at)
-        cluster.tell(*cluster.server.start(number, (ShareFacts(f"n{number}", 4),)))
+        cluster.send(*cluster.server.start(number, (ShareFacts(f"n{number}", 4),)))
     assert len(cluster.alerts("foreign")) == 1
     words = "job 4 was started by somebody else, as 2 others were within 90 s before"
     assert cluster.engine.state.foreign == words
@@ -260,7 +260,7 @@ def test_several_foreign_starts_stop_dispatch_until_resumed() -> None:
     cluster.at(120)
     assert cluster.runs("5") == []
     cluster.engine.resume()
-    cluster.tell()
+    cluster.send()
     assert cluster.runs("5") == [120]
 
 
@@ -270,7 +270,7 @@ def test_single_manual_start_stops_nothing_and_displaced_jobs_have_the_reason() 
     cluster.submit("2", "n1:ppn=4", walltime=50)
     cluster.submit("3", "n1:ppn=4", walltime=200)
     cluster.at(10)
-    cluster.tell(*cluster.server.start("3", (ShareFacts("n1", 4),)))
+    cluster.send(*cluster.server.start("3", (ShareFacts("n1", 4),)))
     assert cluster.alerts("by_hand") == ["job 3 was started by somebody else, not by this scheduler"]
     assert (cluster.engine.state.halted, cluster.start("2")) == ("", 210)
     assert cluster.at_risk("2") == "an admin's order"
@@ -278,7 +278,7 @@ def test_single_manual_start_stops_nothing_and_displaced_jobs_have_the_reason() 
     cluster.at(700)
     cluster.submit("5", "n1:ppn=4", walltime=50)
     cluster.submit("6", "n1:ppn=4", walltime=50)
-    cluster.tell(*cluster.server.start("6", (ShareFacts("n1", 4),)))  # long after the first
+    cluster.send(*cluster.server.start("6", (ShareFacts("n1", 4),)))  # long after the first
     assert (cluster.engine.state.halted, len(cluster.alerts("by_hand"))) == ("", 2)
 
 
@@ -287,9 +287,9 @@ def test_manual_start_recorded_by_the_server_does_not_indicate_another_scheduler
     cluster.submit("1", "n1:ppn=4")
     cluster.submit("2", "n1:ppn=4")
     cluster.server.start("2", (ShareFacts("n2", 4),))
-    cluster.tell(JobStarted(id="x", time=T, job_id="2", shares=(ShareFacts("n2", 4),), by="root@server"))
+    cluster.send(JobStarted(id="x", time=T, job_id="2", shares=(ShareFacts("n2", 4),), by="root@server"))
     assert cluster.alerts("foreign") == []
-    assert cluster.where("2") == ["n2"]
+    assert cluster.planned_node_names("2") == ["n2"]
 
 
 def test_jobs_running_at_the_first_snapshot_are_not_foreign() -> None:
@@ -301,7 +301,7 @@ def test_jobs_running_at_the_first_snapshot_are_not_foreign() -> None:
     assert cluster.engine.state.foreign == ""
     other.server.now = T + 20
     other.submit("2")
-    other.tell(*other.server.start("2", (ShareFacts("n1", 1),)))
+    other.send(*other.server.start("2", (ShareFacts("n1", 1),)))
     other.server.now = T + 30
     cluster.engine.handle([other.server.snapshot()], T + 30)
     assert "job 2" in cluster.engine.state.foreign
@@ -313,12 +313,12 @@ def test_manual_start_in_a_snapshot_does_not_indicate_another_scheduler() -> Non
     cluster.submit("2", "n1:ppn=4")
     cluster.server.start("2", (ShareFacts("n2", 4),))
     cluster.server.jobs["2"] = replace(cluster.server.jobs["2"], by="carol@login1")
-    cluster.tell(cluster.server.snapshot())
-    assert (cluster.alerts("foreign"), cluster.where("2")) == ([], ["n2"])
+    cluster.send(cluster.server.snapshot())
+    assert (cluster.alerts("foreign"), cluster.planned_node_names("2")) == ([], ["n2"])
     cluster.server.submit(JobFacts(id="3", owner="ann", queue="batch", submitted=T), 100)
     cluster.server.start("3", (ShareFacts("n2", 1),))
     cluster.server.jobs["3"] = replace(cluster.server.jobs["3"], by="carol@login1")
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     assert cluster.alerts("foreign") == []
 
 
@@ -335,31 +335,31 @@ def test_the_more_careful_of_our_mode_and_the_adapters_counts(
     here: str, there: Any, effect: str, tells: int
 ) -> None:
     cluster = Cluster(nodes=2, mode=here, publish_starts=True)
-    cluster.tell(replace(cluster.server.snapshot(), mode=there))
+    cluster.send(replace(cluster.server.snapshot(), mode=there))
     cluster.submit("1")
     cluster.at(10)
     assert (cluster.runs("1"), cluster.engine.state.mode) == ([], effect)
     assert cluster.engine.state.halted.endswith(f"mode is {effect}")
-    assert len(cluster.tells("1")) == tells
-    cluster.tell(*cluster.server.start("1", (ShareFacts("n1", 4),)))
+    assert len(cluster.attribute_writes("1")) == tells
+    cluster.send(*cluster.server.start("1", (ShareFacts("n1", 4),)))
     assert cluster.alerts("foreign") == []
 
 
 def test_an_adapter_that_becomes_scheduler_lets_jobs_start() -> None:
     cluster = Cluster()
-    cluster.tell(replace(cluster.server.snapshot(), mode="shadow"))
+    cluster.send(replace(cluster.server.snapshot(), mode="shadow"))
     cluster.submit("1")
     cluster.at(10)
-    cluster.tell(replace(cluster.server.snapshot(), mode="scheduler"))
+    cluster.send(replace(cluster.server.snapshot(), mode="scheduler"))
     assert cluster.runs("1") == [10]
     assert cluster.alerts("mode") == []
 
 
 def test_contradiction_of_modes_raises_one_alert_also_over_a_checkpoint() -> None:
     cluster = Cluster(mode="adviser")
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
-    cluster.tell(cluster.server.snapshot())
+    cluster.send(cluster.server.snapshot())
     (alert,) = cluster.alerts("mode")
     assert 'has mode = "adviser": no jobs are started' in alert
     assert cluster.engine.state.adapter_mode == "scheduler"
@@ -371,7 +371,7 @@ def test_starts_are_limited_by_second_and_by_node() -> None:
     for i in range(8):
         cluster.submit(str(i), f"n{1 + i // 6}:ppn=1")
     cluster.engine.resume()
-    cluster.tell()
+    cluster.send()
     cluster.at(10)
     started = sorted(cluster.runs(str(i))[0] for i in range(8))
     assert started == [0, 0, 0, 1, 1, 1, 2, 2]
@@ -384,7 +384,7 @@ def test_duplicates_of_a_start_change_nothing() -> None:
     cluster.submit("2")
     seen = cluster.view("1")
     started = JobStarted(id="x", time=T, job_id="1", shares=(ShareFacts("n1", 4),))
-    cluster.tell(started, started)
+    cluster.send(started, started)
     assert replace(cluster.view("1"), generation=0, as_of=0) == replace(seen, generation=0, as_of=0)
 
 
@@ -393,9 +393,9 @@ def test_a_job_started_elsewhere_than_planned_takes_its_room_there() -> None:
     cluster.submit("1", "n1:ppn=4")
     cluster.submit("2", "n2:ppn=4")
     cluster.submit("3", "n1:ppn=4")
-    cluster.tell(*cluster.server.start("3", (ShareFacts("n2", 4),)))
+    cluster.send(*cluster.server.start("3", (ShareFacts("n2", 4),)))
     cluster.submit("4", "n2:ppn=4")
-    assert (cluster.start("4"), cluster.where("3")) == (100, ["n2"])
+    assert (cluster.start("4"), cluster.planned_node_names("3")) == (100, ["n2"])
 
 
 def test_every_start_of_a_decision_is_counted_once() -> None:
@@ -403,7 +403,7 @@ def test_every_start_of_a_decision_is_counted_once() -> None:
     cluster.submit("1", walltime=300)
     cluster.at(100)
     facts = cluster.server.jobs["1"]
-    cluster.tell(JobQueued(id="dup", time=T - 5, job=replace(facts, state="Q", started=None, shares=())))
+    cluster.send(JobQueued(id="dup", time=T - 5, job=replace(facts, state="Q", started=None, shares=())))
     cluster.at(250)
     assert cluster.runs("1") == [0]
     assert cluster.server.jobs["1"].starts == cluster.record("1").facts.starts == 1
@@ -411,7 +411,7 @@ def test_every_start_of_a_decision_is_counted_once() -> None:
 
 def test_a_refusal_of_an_unknown_job_is_ignored() -> None:
     cluster = Cluster()
-    cluster.tell(RunRefused(id="x", time=T, decision_id="d1", job_id="nobody", code=1, text=""))
+    cluster.send(RunRefused(id="x", time=T, decision_id="d1", job_id="nobody", code=1, text=""))
     assert cluster.engine.state.records == {}
 
 
@@ -422,16 +422,16 @@ def test_late_report_of_an_old_start_does_not_answer_the_open_decision() -> None
     queued = cluster.server.jobs["1"]
     event_id = cluster.server.event_id
     shares = (ShareFacts("n1", 4),)
-    cluster.tell(JobStarted(id=event_id(), time=T - 3000, job_id="1", shares=shares))
+    cluster.send(JobStarted(id=event_id(), time=T - 3000, job_id="1", shares=shares))
     assert cluster.view("1").state == "running"
-    cluster.tell(JobQueued(id=event_id(), time=T, job=queued))
+    cluster.send(JobQueued(id=event_id(), time=T, job=queued))
     cluster.at(60)
     assert cluster.runs("1") == [0]  # the adapter may carry it out until its last second
     cluster.at(61)
     assert cluster.runs("1") == [0, 61]
 
 
-# ---- starts of which nothing is known -------------------------------------------------------------
+# ---- starts of unknown origin -------------------------------------------------------------------
 
 
 def test_accepted_start_keeps_its_nodes_until_it_is_reported() -> None:
@@ -439,13 +439,13 @@ def test_accepted_start_keeps_its_nodes_until_it_is_reported() -> None:
     cluster.obeys = False
     cluster.submit("1", "n1:ppn=4", walltime=60)
     run = _decision(cluster, "1")
-    cluster.tell(RunAccepted(id="a", time=T, decision_id=run.id, job_id="1"))
+    cluster.send(RunAccepted(id="a", time=T, decision_id=run.id, job_id="1"))
     cluster.submit("2", "n1:ppn=4", walltime=60)
     cluster.at(3_000)
     assert (cluster.runs("1"), cluster.runs("2")) == ([0], [])
     assert (cluster.start("2") or 0) > 3_000
     cluster.server.now = T + 3_000
-    cluster.tell(*cluster.server.start("1", run.shares))
+    cluster.send(*cluster.server.start("1", run.shares))
     cluster.obeys = True
     cluster.at(3_100)
     assert cluster.runs("2") == [3_060]
@@ -456,14 +456,14 @@ def test_restarted_daemon_voids_no_start_before_contact_with_the_adapter() -> No
     cluster.obeys = False
     cluster.submit("1", walltime=600)
     run = _decision(cluster, "1")
-    cluster.server.now = T + 400  # nobody was here
-    cluster.tell()
+    cluster.server.now = T + 400  # during an outage
+    cluster.send()
     cluster.at(450)
     assert (cluster.runs("1"), cluster.alerts("unanswered")) == ([0], [])
     cluster.submit("2")
     cluster.at(470)
     assert cluster.runs("1") == [0]
-    cluster.tell(
+    cluster.send(
         RunAccepted(id="a", time=T + 5, decision_id=run.id, job_id="1"),
         JobStarted(id="b", time=T + 5, job_id="1", shares=run.shares),
     )
@@ -476,7 +476,7 @@ def test_unanswered_start_is_void_after_contact_with_the_adapter() -> None:
     cluster.obeys = False
     cluster.submit("1", walltime=600)
     cluster.server.now = T + 400
-    cluster.tell()
+    cluster.send()
     cluster.submit("2")
     cluster.at(430)
     assert cluster.runs("1") == [0]
@@ -500,7 +500,7 @@ def test_dispatched_job_has_no_pending_attribute_writes() -> None:
     cluster.obeys = False
     cluster.submit("1", "n1:ppn=4", walltime=1_000)
     cluster.submit("2", "n1:ppn=4", walltime=1_000)
-    assert len(cluster.tells("2")) == 1  # all that may be told in this second
+    assert len(cluster.attribute_writes("2")) == 1  # all writes of this second
     cluster.submit("3", "n2:ppn=4", walltime=1_000)
     assert cluster.runs("3") == [0]
     wake = cluster.engine.next_wake

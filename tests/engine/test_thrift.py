@@ -25,21 +25,21 @@ def test_thriftiest_free_node_is_chosen() -> None:
     cluster = cluster_of()
     for job in "123":
         cluster.submit(job)
-    assert [cluster.where(job) for job in "123"] == [["n2"], ["n3"], ["n1"]]
+    assert [cluster.planned_node_names(job) for job in "123"] == [["n2"], ["n3"], ["n1"]]
     assert [cluster.runs(job) for job in "123"] == [[0]] * 3
 
 
 def test_without_the_setting_it_is_not() -> None:
     cluster = Cluster(nodes=3, site={"power": POWER})
     cluster.submit("1")
-    assert cluster.where("1") == ["n1"]
+    assert cluster.planned_node_names("1") == ["n1"]
 
 
 def test_no_job_waits_for_a_thriftier_node() -> None:
     cluster = cluster_of(nodes=2)
     cluster.submit("1", "n2:ppn=4", walltime=100)
     cluster.submit("2")
-    assert (cluster.where("2"), cluster.runs("2")) == (["n1"], [0])
+    assert (cluster.planned_node_names("2"), cluster.runs("2")) == (["n1"], [0])
 
 
 def test_planned_job_moves_to_a_thriftier_node_that_is_free_at_its_start() -> None:
@@ -47,9 +47,9 @@ def test_planned_job_moves_to_a_thriftier_node_that_is_free_at_its_start() -> No
     cluster.submit("1", "n1:ppn=4", walltime=100)
     cluster.submit("2", "n2:ppn=4", walltime=200, runtime=50)
     cluster.submit("3", walltime=300)
-    assert (cluster.where("3"), cluster.start("3")) == (["n1"], 100)
+    assert (cluster.planned_node_names("3"), cluster.start("3")) == (["n1"], 100)
     cluster.at(101)
-    assert (cluster.where("3"), cluster.runs("3")) == (["n2"], [50])
+    assert (cluster.planned_node_names("3"), cluster.runs("3")) == (["n2"], [50])
 
 
 def test_job_near_its_deadline_gets_the_fastest_node_others_the_thriftiest() -> None:
@@ -59,19 +59,23 @@ def test_job_near_its_deadline_gets_the_fastest_node_others_the_thriftiest() -> 
     cluster.submit("later", "1:ppn=1", 100, resources={"deadline": f"{T + 9000}"})
     cluster.submit("soon", "1:ppn=1", 100, resources=due)
     cluster.submit("whenever", "1:ppn=1", 100)
-    assert [cluster.where(job) for job in ("later", "soon", "whenever")] == [["n2"], ["n1"], ["n2"]]
+    assert [cluster.planned_node_names(job) for job in ("later", "soon", "whenever")] == [
+        ["n2"],
+        ["n1"],
+        ["n2"],
+    ]
 
 
 def test_a_change_of_watts_counts_from_the_next_job_on() -> None:
     cluster = cluster_of()
     cluster.submit("1", "1:ppn=1")
-    assert cluster.where("1") == ["n2"]
+    assert cluster.planned_node_names("1") == ["n2"]
     power = {**POWER, "n3": {"idle": 100.0, "core": 1.0}}
     site = {"power": power, "thrift": {"prefer": True}}
     now = cluster.server.now
-    cluster.tell(PolicyChanged(id=cluster.server.event_id(), time=now, version=2, site=site, by="root"))
+    cluster.send(PolicyChanged(id=cluster.server.event_id(), time=now, version=2, site=site, by="root"))
     cluster.submit("2", "1:ppn=1")
-    assert cluster.where("2") == ["n3"]
+    assert cluster.planned_node_names("2") == ["n3"]
 
 
 @pytest.mark.parametrize(("gpus", "best"), [(0.0, "few"), (0.5, "none")])

@@ -1,4 +1,4 @@
-"""Run times from a throughput: by the nodes of the plan, rescaled when they change, and what follows."""
+"""Run times from a throughput, by the planned nodes, and their effects."""
 
 from dataclasses import replace
 from typing import Any
@@ -63,7 +63,7 @@ class Site(Cluster):
         nodes = [NodeFacts(name=name, cpus=4, properties=of) for name, of in kinds]
         for node in nodes:
             self.server.nodes[node.name] = node
-        self.tell(*(NodeChanged(id=f"c{one.name}", time=T, node=one) for one in nodes))
+        self.send(*(NodeChanged(id=f"c{one.name}", time=T, node=one) for one in nodes))
 
     def seconds(self) -> dict[str, int]:
         state = self.engine.state
@@ -86,7 +86,7 @@ def test_prediction_follows_the_planned_nodes_of_a_job() -> None:
     before = site.seconds()["5"]
     lost = "n1" if before == 100 else "n2"
     down = replace(site.server.nodes[lost], state="drain")
-    site.tell(NodeChanged(id="down", time=T, node=down))
+    site.send(NodeChanged(id="down", time=T, node=down))
     assert site.seconds()["5"] == 350 - before, "the other kind of node"
 
 

@@ -1,4 +1,4 @@
-"""Jobs handed over by a federation: each step once, whatever is repeated, late or lost."""
+"""Transferred jobs: each step once, despite repetition, delay or loss."""
 
 from dataclasses import replace
 
@@ -35,13 +35,13 @@ DAY = 86_400
 
 
 class Desk:
-    """An engine, and what came of the last thing told to it."""
+    """An engine and the result of its last call."""
 
     def __init__(self) -> None:
         self.engine = Engine(EngineSettings(validate=True), T)
         self.number = 0
 
-    def tell(self, *events: Event, at: int = T) -> list[TransferDecision]:
+    def send(self, *events: Event, at: int = T) -> list[TransferDecision]:
         made: tuple[Decision, ...] = self.engine.handle(events, at).decisions
         return [one for one in made if isinstance(one, TransferDecision)]
 
@@ -49,20 +49,20 @@ class Desk:
         self.number += 1
         return f"e:{self.number}"
 
-    def ask(self, name: str = "h") -> list[TransferDecision]:
-        return self.tell(TransferRequest(id=self.id(), time=T, transfer=name, submission=JOB, by="fed"))
+    def request(self, name: str = "h") -> list[TransferDecision]:
+        return self.send(TransferRequest(id=self.id(), time=T, transfer=name, submission=JOB, by="fed"))
 
     def release_transfer(self, name: str = "h") -> list[TransferDecision]:
-        return self.tell(TransferRelease(id=self.id(), time=T, transfer=name))
+        return self.send(TransferRelease(id=self.id(), time=T, transfer=name))
 
-    def take_back(self, name: str = "h") -> list[TransferDecision]:
-        return self.tell(TransferWithdrawal(id=self.id(), time=T, transfer=name, by="fed"))
+    def withdraw(self, name: str = "h") -> list[TransferDecision]:
+        return self.send(TransferWithdrawal(id=self.id(), time=T, transfer=name, by="fed"))
 
     def done(
         self, decision: TransferDecision, job: str = "7.srv", *, done: bool = True, text: str = ""
     ) -> None:
         step: TransferStep = decision.step
-        self.tell(
+        self.send(
             TransferStepDone(
                 id=self.id(),
                 time=T,
@@ -81,9 +81,9 @@ class Desk:
 
 def test_transferred_job_is_submitted_held_and_then_released() -> None:
     desk = Desk()
-    (submit,) = desk.ask()
+    (submit,) = desk.request()
     assert (submit.step, submit.submission) == ("submit", JOB)
-    assert desk.ask() == []
+    assert desk.request() == []
     assert desk.release_transfer() == []  # not before it is held
     desk.done(submit)
     assert (desk["h"].phase, desk["h"].server_job) == ("held", "7.srv")
@@ -93,7 +93,7 @@ def test_transferred_job_is_submitted_held_and_then_released() -> None:
     assert desk.release_transfer() == []
     desk.done(release)
     assert desk["h"].phase == "released"
-    desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv", exit_status=3))
+    desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv", exit_status=3))
     assert (desk["h"].end, desk["h"].exit_status) == ("ended", 3)
 
 
@@ -101,7 +101,7 @@ def array_let_run() -> Desk:
     """An array of three jobs, which may start."""
     desk = Desk()
     facts = replace(JOB, array="4-6")
-    (submit,) = desk.tell(TransferRequest(id=desk.id(), time=T, transfer="h", submission=facts, by="fed"))
+    (submit,) = desk.send(TransferRequest(id=desk.id(), time=T, transfer="h", submission=facts, by="fed"))
     desk.done(submit, "7[].srv")
     (release,) = desk.release_transfer()
     desk.done(release, "7[].srv")
@@ -109,7 +109,7 @@ def array_let_run() -> Desk:
 
 
 def ended(desk: Desk, index: int, exit_status: int = 0) -> None:
-    desk.tell(
+    desk.send(
         JobEnded(id=desk.id(), time=T + index, job_id=f"7[{index}].srv", exit_status=exit_status), at=T + 9
     )
 
@@ -117,11 +117,11 @@ def ended(desk: Desk, index: int, exit_status: int = 0) -> None:
 def test_an_array_is_over_with_the_last_of_its_jobs() -> None:
     desk = array_let_run()
     ended(desk, 4)
-    desk.tell(JobDeleted(id=desk.id(), time=T, job_id="7[5].srv"))
+    desk.send(JobDeleted(id=desk.id(), time=T, job_id="7[5].srv"))
     assert (desk["h"].end, desk["h"].tasks_ended, desk["h"].tasks_deleted) == ("", 1, 1)
     desk.engine = Engine.restore(desk.engine.checkpoint())
     ended(desk, 4)  # once more, by a server that was read again
-    desk.tell(JobDeleted(id=desk.id(), time=T, job_id="7[4].srv"))
+    desk.send(JobDeleted(id=desk.id(), time=T, job_id="7[4].srv"))
     assert (desk["h"].end, desk["h"].tasks_ended, desk["h"].tasks_deleted) == ("", 1, 1)
     ended(desk, 6, 3)
     one = desk["h"]
@@ -132,9 +132,9 @@ def test_an_array_is_over_with_the_last_of_its_jobs() -> None:
 def test_array_with_finished_jobs_is_not_reported_as_withdrawn() -> None:
     desk = array_let_run()
     ended(desk, 4)
-    (withdraw,) = desk.take_back()
+    (withdraw,) = desk.withdraw()
     for index in (5, 6):
-        desk.tell(JobDeleted(id=desk.id(), time=T, job_id=f"7[{index}].srv"))
+        desk.send(JobDeleted(id=desk.id(), time=T, job_id=f"7[{index}].srv"))
     assert desk["h"].end == "ended"
     desk.done(withdraw, "7[].srv")
     assert desk["h"].phase == "released"
@@ -142,9 +142,9 @@ def test_array_with_finished_jobs_is_not_reported_as_withdrawn() -> None:
 
 def test_array_without_runs_is_withdrawn() -> None:
     desk = array_let_run()
-    (withdraw,) = desk.take_back()
+    (withdraw,) = desk.withdraw()
     for index in (4, 5, 6):
-        desk.tell(JobDeleted(id=desk.id(), time=T, job_id=f"7[{index}].srv"))
+        desk.send(JobDeleted(id=desk.id(), time=T, job_id=f"7[{index}].srv"))
     assert desk["h"].end == ""
     desk.done(withdraw, "7[].srv")
     assert (desk["h"].phase, desk["h"].end) == ("withdrawn", "")
@@ -152,26 +152,26 @@ def test_array_without_runs_is_withdrawn() -> None:
 
 def test_refused_submission_has_a_reason_and_is_not_repeated() -> None:
     desk = Desk()
-    (submit,) = desk.ask()
+    (submit,) = desk.request()
     desk.done(submit, "", done=False, text="requested queue not found")
     assert (desk["h"].phase, desk["h"].text) == ("refused", "requested queue not found")
-    assert desk.ask() == []
-    assert desk.take_back() == []
+    assert desk.request() == []
+    assert desk.withdraw() == []
     assert desk["h"].phase == "withdrawn"
 
 
 def test_transfer_withdrawn_before_its_request_is_never_submitted() -> None:
     desk = Desk()
-    assert desk.take_back() == []
+    assert desk.withdraw() == []
     assert desk["h"].phase == "withdrawn"
-    assert desk.ask() == []
+    assert desk.request() == []
     assert desk.release_transfer() == []
 
 
 def test_job_withdrawn_during_its_submission_is_deleted_once_its_id_is_known() -> None:
     desk = Desk()
-    (submit,) = desk.ask()
-    (withdraw,) = desk.take_back()
+    (submit,) = desk.request()
+    (withdraw,) = desk.withdraw()
     desk.done(submit)  # the adapter was at it already
     assert (desk["h"].phase, desk["h"].server_job) == ("withdrawing", "7.srv")
     desk.done(withdraw)
@@ -180,18 +180,18 @@ def test_job_withdrawn_during_its_submission_is_deleted_once_its_id_is_known() -
 
 def test_running_job_is_not_withdrawn() -> None:
     desk = Desk()
-    (submit,) = desk.ask()
+    (submit,) = desk.request()
     desk.done(submit)
     (release,) = desk.release_transfer()
     desk.done(release)
-    (withdraw,) = desk.take_back()
+    (withdraw,) = desk.withdraw()
     desk.done(withdraw, done=False, text="7.srv runs or has run")
     assert (desk["h"].phase, desk["h"].text) == ("released", "7.srv runs or has run")
 
 
 def test_refused_release_can_be_requested_again() -> None:
     desk = Desk()
-    (submit,) = desk.ask()
+    (submit,) = desk.request()
     desk.done(submit)
     (release,) = desk.release_transfer()
     desk.done(release, done=False, text="the adapter is in shadow mode")
@@ -201,49 +201,49 @@ def test_refused_release_can_be_requested_again() -> None:
 
 def test_deletion_by_a_user_is_reported() -> None:
     desk = Desk()
-    (submit,) = desk.ask()
+    (submit,) = desk.request()
     desk.done(submit)
-    desk.tell(JobDeleted(id=desk.id(), time=T, job_id="7.srv"))
+    desk.send(JobDeleted(id=desk.id(), time=T, job_id="7.srv"))
     assert desk["h"].end == "deleted"
-    assert desk.take_back() == []
+    assert desk.withdraw() == []
     assert desk["h"].phase == "withdrawn"
 
 
 def test_job_that_ended_during_its_withdrawal_counts_as_run() -> None:
     """Else it would run again elsewhere."""
     desk = Desk()
-    (submit,) = desk.ask()
+    (submit,) = desk.request()
     desk.done(submit)
     (release,) = desk.release_transfer()
     desk.done(release)
-    (withdraw,) = desk.take_back()
+    (withdraw,) = desk.withdraw()
     assert withdraw.release_requested
-    desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
+    desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
     desk.done(withdraw)
     assert (desk["h"].phase, desk["h"].end) == ("released", "ended")
-    assert desk.take_back() == []
+    assert desk.withdraw() == []
     assert desk["h"].phase == "released"
 
 
 def test_transfers_survive_a_checkpoint_and_a_rebuild() -> None:
     desk = Desk()
-    (submit,) = desk.ask()
+    (submit,) = desk.request()
     desk.done(submit)
     desk.engine = Engine.restore(desk.engine.checkpoint())
     assert desk["h"].phase == "held"
-    desk.tell(BatchSkipped(id=desk.id(), time=T, batch=3, why="a test", anew=True))
+    desk.send(BatchSkipped(id=desk.id(), time=T, batch=3, why="a test", anew=True))
     assert desk["h"].phase == "held"
-    desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
+    desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
     assert desk["h"].end == "ended"
 
 
 def test_transfers_that_ended_a_week_ago_are_dropped() -> None:
     desk = Desk()
-    (submit,) = desk.ask("over")
+    (submit,) = desk.request("over")
     desk.done(submit)
-    desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
-    desk.ask("open")
-    desk.tell(at=T + 8 * DAY)
+    desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
+    desk.request("open")
+    desk.send(at=T + 8 * DAY)
     assert list(desk.engine.state.transfers) == ["open"]
     assert desk.engine.state.transfer_by_job == {}
 
@@ -267,14 +267,14 @@ def shown(holds: str = "o", job: str = "7.srv", walltime: str = "100") -> JobQue
 
 
 def kept(desk: Desk, *, late: bool) -> None:
-    """A job on hold for which a place is kept for ten minutes; ``late``: the server shows it afterwards."""
+    """A held job with a held placement of ten minutes; ``late``: the server shows it afterwards."""
     node = NodeFacts(name="n1", cpus=4)
-    desk.tell(NodeChanged(id=desk.id(), time=T, node=node))
+    desk.send(NodeChanged(id=desk.id(), time=T, node=node))
     event = TransferRequest(id=desk.id(), time=T, transfer="h", submission=JOB, by="fed", keep_until=T + 600)
-    (asked,) = desk.tell(event)
+    (asked,) = desk.send(event)
     if late:
         desk.done(asked)
-    desk.tell(shown())
+    desk.send(shown())
     if not late:
         desk.done(asked)
 
@@ -306,7 +306,7 @@ def test_held_placement_is_used_after_the_release() -> None:
 def test_held_placement_ends_at_its_expiry() -> None:
     desk = Desk()
     kept(desk, late=False)
-    desk.tell(shown("", "8.srv", "5000"), at=T)
+    desk.send(shown("", "8.srv", "5000"), at=T)
     desk.engine.handle((), T + 59)
     assert starts(desk) == T
     desk.engine.handle((), T + 601)
@@ -318,8 +318,8 @@ def test_held_placement_ends_at_its_expiry() -> None:
 
 def test_a_job_on_hold_without_a_place_has_none() -> None:
     desk = Desk()
-    desk.tell(NodeChanged(id=desk.id(), time=T, node=NodeFacts(name="n1", cpus=4)))
-    (asked,) = desk.ask()
-    desk.tell(shown())
+    desk.send(NodeChanged(id=desk.id(), time=T, node=NodeFacts(name="n1", cpus=4)))
+    (asked,) = desk.request()
+    desk.send(shown())
     desk.done(asked)
     assert starts(desk) == -1

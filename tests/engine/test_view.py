@@ -1,4 +1,4 @@
-"""What is published stays as it was, and a job's row says what the engine knows."""
+"""Published snapshots are immutable, and a job's view agrees with the engine."""
 
 from dataclasses import replace
 
@@ -35,9 +35,9 @@ class Cluster:
         self.engine = Engine(EngineSettings(**fixed, **settings), T)  # type: ignore[arg-type]
         self.n = 0
         self.runs: list[Run] = []
-        self.tell(*(NodeChanged(id="", time=T, node=node) for node in nodes))
+        self.send(*(NodeChanged(id="", time=T, node=node) for node in nodes))
 
-    def tell(self, *events: Event, now: int = T) -> PlanSnapshot:
+    def send(self, *events: Event, now: int = T) -> PlanSnapshot:
         numbered = []
         for event in events:
             self.n += 1
@@ -49,7 +49,7 @@ class Cluster:
         return publish_snapshot(self.engine.state)
 
     def queue(self, *ids: str, **resources: str) -> PlanSnapshot:
-        return self.tell(*(queued(job_id, **resources) for job_id in ids))
+        return self.send(*(queued(job_id, **resources) for job_id in ids))
 
 
 def queued(job_id: str, **resources: str) -> JobQueued:
@@ -86,8 +86,8 @@ def test_view_of_a_planned_job_has_start_nodes_and_promise() -> None:
 def test_the_last_change_names_the_event_that_moved_the_job() -> None:
     cluster = Cluster(node("n1"))
     cluster.queue("1", "2")
-    cluster.tell(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
-    published = cluster.tell(JobEnded(id="", time=T + 60, job_id="1"), now=T + 60)
+    cluster.send(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
+    published = cluster.send(JobEnded(id="", time=T + 60, job_id="1"), now=T + 60)
     moved = row(published, "2")
     assert moved.planned_start == T + 60
     assert moved.last_change is not None
@@ -100,8 +100,8 @@ def test_a_publication_does_not_change_with_the_plan() -> None:
     cluster = Cluster(node("n1"))
     before = cluster.queue("1", "2", "3")
     seen = [row(before, job) for job in ("1", "2", "3")]
-    cluster.tell(JobAltered(id="", time=T, job=queued("2", walltime="60").job))
-    after = cluster.tell(JobDeleted(id="", time=T, job_id="3"))
+    cluster.send(JobAltered(id="", time=T, job=queued("2", walltime="60").job))
+    after = cluster.send(JobDeleted(id="", time=T, job_id="3"))
     for old in seen[:2]:
         assert row(before, old.id) == old
     assert row(after, "2").walltime == 60
@@ -113,7 +113,7 @@ def test_a_publication_does_not_change_with_the_plan() -> None:
 def test_a_slot_that_another_job_took_over_does_not_answer_for_the_old_one() -> None:
     cluster = Cluster(node("n1"))
     before = cluster.queue("1")
-    cluster.tell(JobDeleted(id="", time=T, job_id="1"))
+    cluster.send(JobDeleted(id="", time=T, job_id="1"))
     cluster.queue("2")
     assert job_view(before, "2") is None
 
@@ -137,7 +137,7 @@ def test_view_of_an_impossible_job_has_the_reason(resources: dict[str, str], sta
 def test_a_held_job_waits_for_its_hold_and_has_no_start() -> None:
     cluster = Cluster(node("n1"))
     cluster.queue("1", "2")
-    view = row(cluster.tell(JobHeld(id="", time=T, job_id="2", holds="u")), "2")
+    view = row(cluster.send(JobHeld(id="", time=T, job_id="2", holds="u")), "2")
     assert (view.state, view.answer, view.waiting_for) == ("waiting", "waiting", "hold")
     assert view.planned_nodes == ()
     assert view.why == "waiting for a user hold"
@@ -169,9 +169,9 @@ def moves_of(published: PlanSnapshot, job: str, most: int = 100) -> tuple[Change
 def test_the_history_of_a_job_names_every_move_with_its_cause_newest_first() -> None:
     cluster = Cluster(node("n1"))
     cluster.queue("1", "2", "3")
-    cluster.tell(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
-    before = cluster.tell(JobEnded(id="", time=T + 60, job_id="1"), now=T + 60)
-    after = cluster.tell(JobDeleted(id="", time=T + 70, job_id="2"), now=T + 70)
+    cluster.send(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
+    before = cluster.send(JobEnded(id="", time=T + 60, job_id="1"), now=T + 60)
+    after = cluster.send(JobDeleted(id="", time=T + 70, job_id="2"), now=T + 70)
     moves = [(m.cause, m.words, m.before, m.after) for m in moves_of(after, "3")]
     assert moves == [
         ("freed", "job 2 was deleted", T + 3660, T + 70),
@@ -185,7 +185,7 @@ def test_the_history_of_a_job_names_every_move_with_its_cause_newest_first() -> 
 def test_history_excludes_the_previous_job_of_the_slot() -> None:
     cluster = Cluster(node("n1"))
     cluster.queue("1", "2")
-    cluster.tell(JobDeleted(id="", time=T, job_id="2"))
+    cluster.send(JobDeleted(id="", time=T, job_id="2"))
     view = cluster.queue("3")
     assert [(m.before, m.after) for m in moves_of(view, "3")] == [(None, T + 3600)]
 
@@ -195,7 +195,7 @@ def test_an_older_snapshot_stays_as_it_was_when_a_node_gets_more_memory() -> Non
     old = cluster.queue("1", naccesspolicy="singlejob")
     slot = old.ids["1"].slot
     before = old.held_by(slot)
-    new = cluster.tell(NodeChanged(id="", time=T, node=node("n1", cpus=6, mem=300)))
+    new = cluster.send(NodeChanged(id="", time=T, node=node("n1", cpus=6, mem=300)))
     assert old.held_by(slot) == before
     assert new.held_by(slot) != before
 
@@ -206,5 +206,5 @@ def test_an_older_snapshot_stays_as_it_was_when_a_resource_is_counted_only_now()
     slot = old.ids["1"].slot
     before = old.held_by(slot)
     facts = replace(node("n1"), resources={"scratch": 5})
-    cluster.tell(NodeChanged(id="", time=T, node=facts))
+    cluster.send(NodeChanged(id="", time=T, node=facts))
     assert old.held_by(slot) == before

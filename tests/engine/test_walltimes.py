@@ -48,7 +48,7 @@ def test_ended_and_deleted_runs_count_unless_the_walltime_was_assumed() -> None:
     cluster.at(60)
     assert use_of(cluster) == (1.0, 400.0, 160.0)
     server = cluster.server
-    cluster.tell(JobDeleted(id=server.event_id(), time=server.now, job_id="2"))
+    cluster.send(JobDeleted(id=server.event_id(), time=server.now, job_id="2"))
     assert use_of(cluster) == pytest.approx((1.999, 400 * 0.999 + 4000, 160 * 0.999 + 240))
 
 
@@ -72,7 +72,7 @@ def test_room_counts_as_early_only_before_the_plan_had_it_free() -> None:
     cluster.submit("3", "2:ppn=4", walltime=100)
     cluster.submit("4", walltime=100)
     server = cluster.server
-    cluster.tell(JobDeleted(id=server.event_id(), time=server.now, job_id="4"))
+    cluster.send(JobDeleted(id=server.event_id(), time=server.now, job_id="4"))
     assert cluster.engine.state.frees == 2, "it had a place that nobody else could have"
 
 

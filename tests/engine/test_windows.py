@@ -19,7 +19,7 @@ DAY = 24 * HOUR
 
 
 def wall(seconds: int) -> str:
-    """On the clock of UTC: so long after the stories begin."""
+    """Return the UTC time this long after the beginning."""
     return (datetime.fromtimestamp(T, UTC) + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
 
 
@@ -69,7 +69,7 @@ def test_the_horizon_moves_on_with_time() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, HOUR))
     for day in range(0, 200, 20):
         cluster.server.now = T + day * DAY + 2 * HOUR
-        cluster.tell()
+        cluster.send()
         cluster.submit(f"a{day}", "2:ppn=4", walltime=HOUR)
         assert cluster.start(f"a{day}") == day * DAY + 2 * HOUR
         cluster.at(day * DAY + 2 * HOUR + HOUR + 1)

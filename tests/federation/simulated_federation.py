@@ -175,7 +175,7 @@ class SimulatedConnection(EngineWire):
     def _send(self, event: Event) -> None:
         self._region.weather(self._at)
         with self._at.turn:
-            self._at.tell(event)
+            self._at.send(event)
         self._region.weather(self._at)
         what = event.act if isinstance(event, BookingStep) else event.type
         if self._region.after.get(what, 0):

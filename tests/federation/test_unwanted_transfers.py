@@ -156,11 +156,11 @@ def test_unknown_held_transfer_is_withdrawn(
     script = SubmissionFacts("ann", "x", resources={"nodes": "2:ppn=4", "walltime": "500"})
     now = provider.server.now
     for number, name in enumerate(("fed.7.1", "fed.8.1", "other.9.1")):
-        provider.tell(
+        provider.send(
             TransferRequest(id=f"y:{number}", time=now, by="ours", transfer=name, submission=script)
         )
     assert len(provider.server.jobs) == 3
-    provider.tell(TransferRelease(id="x:2", time=provider.server.now, transfer="fed.8.1"))
+    provider.send(TransferRelease(id="x:2", time=provider.server.now, transfer="fed.8.1"))
     simulation.go(5)
     left = {provider.handed[one] for one in ("fed.8.1", "other.9.1")}
     assert set(provider.server.jobs) == left

@@ -79,7 +79,7 @@ class Mirror:
     # ---- invariants -----------------------------------------------------------------------------
 
     def check_takes(self, slot: int) -> None:
-        """What the job holds is what it asked for, on nodes that may hold it, shared as its rule says."""
+        """Check that the job holds its requested amounts, on eligible nodes, shared by its rule."""
         request, duration, _, _ = self.jobs[slot]
         plan, ref = self.plan, Reference(list(self.plan.nodes.values()))
         takes = plan.takes(slot)

@@ -15,7 +15,7 @@ Amounts = dict[str, int]
 
 @dataclass
 class Held:
-    """What one job holds of one node (or pool) over ``[start, end)``; ``whole``: nobody else may be there."""
+    """Holding of one job on one node (or pool) over ``[start, end)``; ``whole``: exclusively."""
 
     node: str
     start: int
@@ -36,10 +36,10 @@ class Reference:
     demand: dict[tuple[str, object], int] = field(default_factory=dict)
     """By attribute, in thousandths of the cores asked for."""
 
-    # ---- what there is --------------------------------------------------------------------------
+    # ---- resources ----------------------------------------------------------------------------------
 
     def capacity(self, node: Node) -> Amounts:
-        """All of a node; memory that nobody reported is unlimited."""
+        """Return all resources of a node; unreported memory is unlimited."""
         amounts = {"cpus": node.cpus, "mem": node.mem or UNLIMITED, "gpus": node.gpus, "share": 1 << 20}
         amounts |= {name: 0 for other in self.nodes for name, _ in other.resources} | dict(node.resources)
         if any(other.vmem for other in self.nodes):
@@ -51,7 +51,7 @@ class Reference:
         need = {"cpus": chunk.cpus, "mem": chunk.mem, "gpus": chunk.gpus, **dict(chunk.resources)}
         if any(node.vmem for node in self.nodes):
             need["vmem"] = chunk.vmem
-        need["share"] = 1  # who needs no cpu still needs a node that nobody has for himself
+        need["share"] = 1  # a job without cpus still needs a node without an exclusive job
         return {name: amount for name, amount in need.items() if amount}
 
     def eligible(self, chunk: Chunk) -> list[Node]:
@@ -64,7 +64,7 @@ class Reference:
         ]
 
     def free(self, node: Node, t: int) -> tuple[Amounts, bool]:
-        """What is free of a node at ``t``, and whether nobody is on it."""
+        """Return the free amounts of a node at ``t``, and whether it is empty."""
         amounts = self.capacity(node)
         alone = True
         for held in self.held:
@@ -77,7 +77,9 @@ class Reference:
         return amounts, alone
 
     def least(self, node: Node, start: int, end: int) -> tuple[Amounts, bool]:
-        """What is free of a node throughout ``[start, end)``, and whether nobody is ever on it."""
+        """Return the free amounts of a node throughout ``[start, end)``, and whether it is empty
+        throughout.
+        """
         amounts, alone = self.free(node, start)
         for t in sorted({edge for edge in self.edges([node]) if start < edge < end}):
             now, empty = self.free(node, t)
@@ -86,7 +88,7 @@ class Reference:
         return amounts, alone
 
     def edges(self, nodes: Iterable[Node]) -> Iterator[int]:
-        """The moments at which what is free on these nodes changes."""
+        """Yield the times at which free amounts on these nodes change."""
         names = {node.name: node for node in nodes}
         for held in self.held:
             if held.node in names:
@@ -94,7 +96,7 @@ class Reference:
                     if self.free(names[held.node], t - 1) != self.free(names[held.node], t):
                         yield t
 
-    # ---- what is scarce -------------------------------------------------------------------------
+    # ---- scarcity -----------------------------------------------------------------------------------
 
     def attributes(self, node: Node) -> set[tuple[str, object]]:
         """What a node offers that not all nodes offer: properties, and levels of amounts."""
@@ -116,7 +118,7 @@ class Reference:
         return 0 if amount == UNLIMITED else amount
 
     def levels(self, name: str) -> list[list[int]]:
-        """The amounts there are of a resource; those that differ by less than a quarter are together."""
+        """Return the amounts of a resource on nodes, grouped if they differ by less than a quarter."""
         found: list[list[int]] = []
         for amount in sorted({self._known(node, name) for node in self.nodes} - {0}):
             if not found or amount >= 1.25 * found[-1][0]:
@@ -135,8 +137,8 @@ class Reference:
         return found
 
     def cost(self, chunk: Chunk, node: Node) -> int:
-        """What it costs to put a unit on a node: twice the logarithm, in steps, of 1 + the weights of what
-        the node offers beyond what the unit asks for.
+        """Return the cost of a unit on a node: ``2 * log(1 + sum of weights of surplus resources)``, in
+        steps.
         """
         weight = sum(self.weight(one) for one in self.attributes(node) - self.asked(chunk))
         whole, power = 1 + weight / 64, 0
@@ -145,7 +147,7 @@ class Reference:
         return min(2 * power + int(whole >= 1.5 * 2**power), 63)
 
     def weight(self, attribute: tuple[str, object]) -> int:
-        """In parts of 64: how rare it is, times how much it is asked for or expected to be."""
+        """Return ``rarity * (present or expected demand)``, in units of 1/64."""
         expected = {"property": 0, "mem": 100, "vmem": 100}.get(attribute[0], 250)
         offering = sum(attribute in self._offers(node) for node in self.nodes)
         pressure = min(self.demand.get(attribute, 0) * len(self.nodes) // offering, 10_000)
@@ -242,10 +244,10 @@ class Reference:
         bound: int = FAR,
         pools: Amounts | None = None,
     ) -> int:
-        """The earliest start in ``[ready, bound)``, or -1: at ``ready`` or where something changes.
+        """Return the earliest start in ``[ready, bound)``, or -1: at ``ready`` or at a change.
 
-        Of a request that is to be kept on one set of nodes: on one that could hold it when empty, if that is
-        not later than it may wait; else on any nodes, unless it never spreads.
+        A request for one node set starts on a set that could hold it when empty, within its maximum wait;
+        later on any nodes, unless it never spreads.
         """
         holders = self.holders(request)
         strict = bool(holders) and request.together is not None and request.together.wait is None
@@ -258,7 +260,7 @@ class Reference:
         return start if start < bound else -1
 
     def restricted(self, request: Request) -> list[Request]:
-        """The request on each set of nodes on one of which it is to be kept."""
+        """Return the request restricted to each of its node sets."""
         if request.together is None or request.units == 1 or request.place is Place.PACK:
             return []
         sets = [names for _, names in request.together.named]
@@ -306,7 +308,7 @@ class Reference:
 
 
 def packed(request: Request) -> list[Chunk]:
-    """The chunks to place: those of a packed request are one that needs all of them together."""
+    """Return the chunks to place; those of a packed request are merged."""
     if request.place is not Place.PACK:
         return list(request.chunks)
     total: Amounts = {}

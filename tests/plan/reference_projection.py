@@ -32,12 +32,12 @@ class Ahead:
 def run_on(
     fork: Plan, lasts: Ints, now: int, work: int, until: Collection[int] = (), arrays: ArrayEnds | None = None
 ) -> Ahead:
-    """Let the plan's jobs run for ``lasts`` seconds (by slot) in all, at most as long as planned.
+    """Let the plan's jobs run for ``lasts`` seconds (by slot) in total, at most for their planned duration.
 
-    Each end is followed by what the engine does after one: who can start at once starts, who waits longest
-    first; then everybody moves to the earliest place. This ends when all jobs of ``until`` have started
-    (where that is empty: all that are planned), or when ``work`` segments of the plan were visited, which
-    depends on the plan alone. The fork is left at the moment reached.
+    After each end, jobs that fit are started, longest waiting first; then all jobs move to their earliest
+    places, as in the engine. The projection stops when all jobs of ``until`` (default: all planned ones) have
+    started, or after ``work`` visited segments of the plan, which depends only on the plan. The fork is left
+    at the reached time.
     """
     jobs = fork.jobs
     at = Ahead(np.full(jobs.starts.shape[0], -1, np.int64), now)
@@ -74,7 +74,7 @@ def _start(fork: Plan, at: Ahead, lasts: Ints) -> None:
 
 
 def _run(fork: Plan, at: Ahead, slots: Iterable[int], lasts: Ints) -> None:
-    """Note when these, who hold their nodes, end, where that is before what is planned."""
+    """Note the ends of jobs that hold their nodes, if these are earlier than planned."""
     for slot in slots:
         end = max(fork.start(slot) + int(lasts[slot]), at.now + 1)
         if end < fork.end(slot):

@@ -6,7 +6,7 @@ from schedd.model import Chunk, Node, NodeSets, NodeState, Place, Request
 
 FEATURES = ("fast", "big", "ib")
 RACKS = ("rack=a", "rack=b", "rack=c")
-# Around the steps at which bounds are kept (60 s, 90 s, 135 s ...), and far from them.
+# Around the time steps of bounds (60 s, 90 s, 135 s ...), and far from these.
 DURATIONS = st.sampled_from([1, 7, 30, 59, 60, 61, 90, 100, 134, 135, 300, 700])
 MOMENTS = st.integers(0, 400)
 

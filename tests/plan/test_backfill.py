@@ -70,7 +70,7 @@ def test_no_job_passes_its_bound_and_no_node_is_overcommitted(
 
 
 def busy(cpus: int, jobs: list[tuple[int, int]]) -> Plan:
-    """One node; jobs of (cpus, seconds) are planned in this order behind one that ended just now."""
+    """One node; jobs of (cpus, seconds) are planned in this order after a job that just ended."""
     plan = Plan([Node("n", cpus=cpus)], NOW)
     first = plan.add_job(Request((Chunk(1, cpus),)), 10_000, 0)
     plan.place(first, NOW)

@@ -33,7 +33,7 @@ def check(plan: Plan, slot: int, now: int) -> Blockers:
     fork = plan.fork()
     found = find_blockers(fork, slot, now, HORIZON)
     again = find_blockers(fork, slot, now, HORIZON)
-    assert found == again  # the copy is left as it was
+    assert found == again  # the copy is unchanged
     assert all((a == b).all() for a, b in zip(before, plan.tables[1:5], strict=True))
     start = start_without(plan, slot, (), now)
     assert found.start == start
@@ -57,7 +57,7 @@ def check(plan: Plan, slot: int, now: int) -> Blockers:
 
 @st.composite
 def machines(draw: st.DrawFn) -> list[Node]:
-    """Nodes that nearly every one of ``wishes`` fits."""
+    """Draw nodes that fit nearly all of ``wishes``."""
     states = st.sampled_from([NodeState.UP, NodeState.UP, NodeState.UP, NodeState.UP, NodeState.DOWN])
     return [
         Node(f"n{i}", 4, mem=8, gpus=draw(st.integers(0, 2)), state=draw(states))

@@ -25,7 +25,7 @@ def _check(plan: Plan) -> None:
 
 
 def _kinds(n: int) -> Request:
-    """Chunks that differ in memory alone, so that each is placed by itself."""
+    """Chunks that differ only in memory, so that each is placed separately."""
     return Request(tuple(Chunk(count=1, cpus=1, mem=1024 * (100 + i)) for i in range(n)))
 
 
@@ -87,7 +87,7 @@ def test_a_job_may_need_many_pools() -> None:
 
 
 def _crowded(nodes: int, jobs: int) -> Plan:
-    """Nodes on which many short jobs of different lengths stand: a moment of change nearly every second."""
+    """Nodes with many short jobs of different lengths: a change nearly every second."""
     plan = Plan([Node(f"n{i}", cpus=32, mem=64 * GB) for i in range(nodes)], 0)
     for i in range(jobs):
         slot = plan.add_job(Request((Chunk(cpus=1 + i % 29),)), 40 + 7 * i % 53, 0)
@@ -96,7 +96,7 @@ def _crowded(nodes: int, jobs: int) -> Plan:
 
 
 def _hard(plan: Plan) -> int:
-    """A job of which each chunk finds a node at nearly every moment, and all together none for long."""
+    """A job with chunks that fit nearly always separately, and never together for long."""
     last = plan.add_job(Request((Chunk(cpus=1),), exclusive=True), 100_000, 0)
     plan.place(last, 0)
     kinds = tuple(Chunk(cpus=1 + i % 3, mem=(1 + i) * 1024) for i in range(len(plan.nodes)))

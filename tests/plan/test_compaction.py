@@ -55,7 +55,7 @@ def _saved(plan: Plan) -> tuple[dict[str, Any], dict[str, at.Ints]]:
 
 
 def _life(seed: int, *, reload: bool = False) -> tuple[Mirror, Life]:
-    """A plan that is changed and repaired in slices; and who moved in each of these."""
+    """Return a plan that is changed and repaired in slices, and the moves of each slice."""
     rng = random.Random(seed)
     mirror = Mirror(Plan([Node(f"n{i}", CPUS) for i in range(NODES)], 0))
     moves: Life = []

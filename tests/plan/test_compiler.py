@@ -81,7 +81,7 @@ def test_with_another_numba_kernels_are_compiled_all_the_same(monkeypatch: pytes
 
 
 class _Shelf:
-    """A kernel of a module of its own, made anew each time, whose code is kept in ``folder``."""
+    """A kernel in a temporary module, with its compiled code in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         def thrice(n: int) -> int:
@@ -132,7 +132,7 @@ def _cut(code: bytes) -> bytes:
 
 
 def _zeroed(code: bytes) -> bytes:
-    """As a power failure leaves a file whose pages were not yet written."""
+    """Return a file after a power failure, with unwritten pages."""
     return code[:-800] + bytes(400) + code[-400:]
 
 
@@ -184,7 +184,7 @@ def test_nothing_that_the_warm_up_calls_has_other_types_than_declared() -> None:
 
 
 def test_change_of_a_sibling_module_recompiles_kernels(tmp_path: Path) -> None:
-    """Kernels call those of other modules, and take constants from them: what they say is in the code."""
+    """Compiled code includes the kernels and constants of other modules."""
     sources, kept = tmp_path / "sources", tmp_path / "kept"
     sources.mkdir()
     (sources / "much.py").write_text("MUCH = 3\n")

@@ -26,12 +26,12 @@ COUNTERS_OF_ITS_OWN = {
     *(at.MOST_WORK, at.SEARCH_END, at.WORK_END),
 }
 OWN_COLUMNS = {at.ALLOC, at.HELD}
-"""Where entries stand, and what is found from them."""
+"""Positions of entries, and values derived from them."""
 ROOM = {"scratch", "out"}
 
 
 def _plan(seed: int) -> Plan:
-    """A plan in which every field has something to tell, a pass of repair being under way."""
+    """Return a plan with values in every field, during a pass of repair."""
     rng = Random(seed)
     nodes = [
         Node(f"n{i}", 8, 64, 32, 1, (("scratch", 4),), frozenset({f"rack={i % 2}"}), speed=1 + i % 2)
@@ -133,7 +133,7 @@ def test_fork_copies_every_field_of_every_part(copied: Callable[[Plan], Plan], s
     assert before.keys() == found.keys()
     for name, value in before.items():
         assert found[name] == value, name
-    # Else it could not be told from a field that was left as it begins.
+    # Otherwise it would equal an initial value.
     empty = _all_of(Plan([], 0))
     same = {name for name in before if before[name] == empty[name]}
     assert same <= {"Slabs.most_chunks", "Shapes._spare"}, same

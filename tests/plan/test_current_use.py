@@ -40,7 +40,7 @@ def _plan(rng: random.Random) -> tuple[Plan, set[int]]:
 
 
 def _counted(plan: Plan, slot: int, now: int, timed: set[int], others: list[Take]) -> set[str]:
-    """The names of the rows on which the job does not fit, by adding up what all others hold."""
+    """Return the names of the rows without capacity for the job, from the sum of all others."""
     held: dict[str, list[int]] = {}
     pool = 0
     for other in range(plan.jobs.size):

@@ -39,7 +39,7 @@ class Known:
 
 
 def expected(plan: Plan, jobs: list[Known], threshold: int) -> dict[str, float]:
-    """Every criterion by its formula, from starts and takes alone."""
+    """Compute every criterion by its formula, only from starts and takes."""
     planned = [job for job in jobs if plan.state(job.slot) == at.PLANNED]
     running = [job for job in jobs if plan.state(job.slot) == at.FIXED]
 

@@ -32,7 +32,7 @@ def test_scattered_units_fit_exactly_if_an_assignment_exists(
 
 
 class _Rows(tuple[int, ...]):
-    """Row numbers that count how often one of them is read."""
+    """Row numbers that count accesses."""
 
     __slots__ = ()
     read = 0

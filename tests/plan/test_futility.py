@@ -53,7 +53,7 @@ def _full(rng: Random) -> Plan:
 
 
 def _timelines(plan: Plan) -> list[object]:
-    """What is free on every row, wherever it stands in the slabs, and the rows' versions."""
+    """Return the free amounts on every row, independent of positions in slabs, and the rows' versions."""
     tb = plan.tables
     parts = [slice(row[at.OFF], row[at.OFF] + row[at.LEN]) for row in tb.rows.tolist()]
     versions: list[int] = tb.rows[:, at.VERSION].tolist()
@@ -83,7 +83,7 @@ def _attempts(plan: Plan, rng: Random) -> list[tuple[np.ndarray, np.ndarray, int
 
 
 def _said(seed: int) -> list[tuple[bool, int]]:
-    """Of attempts in one plan, what was said of each, and how it went."""
+    """Return predictions and results of attempts in one plan."""
     rng = Random(seed)
     plan = _full(rng)
     said = []

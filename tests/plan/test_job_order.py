@@ -76,7 +76,7 @@ def test_repair_by_arrays_delays_no_job_and_is_complete(seed: int) -> None:
             _, done = plan.repair(0, 40, arrays)
             assert (plan.starts(slots) <= before).all()
         plan.mark_all_for_search()
-        assert len(plan.repair(0)[0]) == 0  # who is searched as a whole finds nothing earlier
+        assert len(plan.repair(0)[0]) == 0  # a full search finds nothing earlier
 
 
 def test_the_hole_goes_to_the_job_that_ends_before_the_array() -> None:

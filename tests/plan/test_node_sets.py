@@ -14,7 +14,7 @@ RACK = NodeSets(by="rack")
 
 
 def racks(*sizes: int, cpus: int = 4) -> list[Node]:
-    """Racks a, b, c of so many nodes."""
+    """Racks a, b, c of these sizes."""
     return [
         Node(f"{rack}{i}", cpus, features=frozenset({f"rack={rack}"}))
         for rack, size in zip("abc", sizes, strict=False)

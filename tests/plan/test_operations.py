@@ -61,7 +61,7 @@ class Operations(RuleBasedStateMachine):
             self.mirror.check_takes(slot)
 
     def checked(self, moves: Moves, before: dict[int, int]) -> None:
-        """Repair delays nobody, starts nobody too early, and reports what it did."""
+        """Check that repair delays no job, starts none too early, and reports its moves."""
         moved = {}
         for slot, old, new in zip(
             *(column.tolist() for column in (moves.slots, moves.old, moves.new)), strict=True
@@ -74,7 +74,7 @@ class Operations(RuleBasedStateMachine):
         assert self.starts() == before | moved
 
     def settle_over_commitment(self) -> None:
-        """What a caller does after reality took more than there was: evict, and place anew."""
+        """Resolve over-commitment as a caller does: evict and replan."""
         gone = self.plan.remove_overcommitted(self.plan.planned()[::-1].copy())
         bad = self.mirror.over_committed(0)
         for slot in self.mirror.slots(at.PLANNED):
@@ -136,7 +136,9 @@ class Operations(RuleBasedStateMachine):
     @precondition(lambda self: self.has(at.PLANNED))
     @rule(data=st.data(), later=st.integers(0, 50))
     def put_back(self, data: st.DataObject, later: int) -> None:
-        """A planned job is lifted and put, later, on what it held; repair may then move it forward again."""
+        """Remove a planned job and place it later on the same nodes; repair may then move it forward
+        again.
+        """
         slot = self.any_slot(data, at.PLANNED)
         start, takes = self.plan.start(slot) + later, self.plan.takes(slot)
         self.plan.remove(slot, self.now)
@@ -171,7 +173,7 @@ class Operations(RuleBasedStateMachine):
     @precondition(lambda self: self.has(at.PLANNED))
     @rule(later=st.booleans())
     def dispatch(self, later: bool) -> None:
-        """Time goes on, to the next start; who is due begins."""
+        """Advance the time to the next start; due jobs start."""
         due = min((s for s in self.starts().values() if s >= self.now), default=self.now)
         self.now = due + later
         for slot in self.mirror.slots(at.PLANNED):
@@ -186,7 +188,7 @@ class Operations(RuleBasedStateMachine):
 
     @rule(data=st.data(), duration=DURATIONS, cpus=st.integers(0, 3), open_end=st.booleans())
     def take_by_force(self, data: st.DataObject, duration: int, cpus: int, open_end: bool) -> None:
-        """A job that another scheduler started, or a reservation: it holds what it holds."""
+        """Add a foreign job or a reservation, with its given holdings."""
         slot = self.mirror.new(Request((_unit(cpus),)), FOREVER // 4 if open_end else duration, 0)
         self.mirror.jobs[slot] = (*self.mirror.jobs[slot][:1], FOREVER // 4 if open_end else duration, 0, {})
         row = self.plan.node_rows[data.draw(st.sampled_from(sorted(self.plan.nodes)))]
@@ -290,7 +292,7 @@ class Operations(RuleBasedStateMachine):
     @precondition(lambda self: len(self.mirror.slots(at.PLANNED)) > 1)
     @rule(data=st.data())
     def displace(self, data: st.DataObject) -> None:
-        """Jobs are placed anew in an order, each in time: as one by one; or nothing changes."""
+        """Replan jobs in an order, all in time, as one by one; or change nothing."""
         some = st.lists(st.sampled_from(self.mirror.slots(at.PLANNED)), min_size=1, max_size=5, unique=True)
         slots = np.array(data.draw(some), np.int64)
         late = st.lists(st.integers(-5, 200), min_size=len(slots), max_size=len(slots))
@@ -431,7 +433,7 @@ def test_the_plan_keeps_its_invariants_for_long() -> None:
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_freed_capacity_goes_to_the_oldest_job_first(at_once: bool) -> None:
-    """A wide job is planned behind a narrow one that came later; the hole fits both, but not together."""
+    """A wide job is planned after a younger narrow one; the gap fits either, but not both."""
     plan = Plan([Node("a", 4)], 0)
     wide, narrow = Request((Chunk(cpus=4),)), Request((Chunk(cpus=2),))
     runs = plan.add_job(wide, 1000, 0)

@@ -38,7 +38,7 @@ def arrive(scene: RandomPlan, data: st.DataObject, speeds: tuple[float, ...] = (
 
 
 def tier_of(plan: Plan, slot: int) -> int:
-    """The lowest tier of a job's nodes; -1 where one of them cannot be used."""
+    """Return the lowest tier of a job's nodes; -1 if one of these is unusable."""
     return min(int(plan.tables.rows[take.row, at.USABLE]) - 1 for take in plan.takes(slot))
 
 
@@ -146,7 +146,7 @@ def test_a_try_that_fails_after_all_leaves_everything_as_it_was() -> None:
 
 
 class _Refuses(Plan):
-    """A plan in which those who make way, when it comes to it, would have had to start long ago."""
+    """Plan with displaced jobs whose starts are already past."""
 
     def __init__(self, plan: Plan) -> None:
         self.__dict__ = plan.__dict__
@@ -156,7 +156,7 @@ class _Refuses(Plan):
 
 
 def _a_queue() -> tuple[RandomPlan, int, DisplaceableJobs]:
-    """A node that is full for 100 s, a job behind that without a deadline, and one that comes with one."""
+    """A node that is full for 100 s, a later job without a deadline, and a new one with a deadline."""
     mirror = Mirror(Plan([Node("n1", cpus=4, mem=0)], NOW))
     plan = mirror.plan
     slots = plan.tables.jobs.shape[1]

@@ -43,7 +43,7 @@ def _told(plan: Plan, slots: list[int]) -> list[Any]:
         (current_allocation(plan, slot), plan.state(slot), int(tb.jobs[at.SEEN, slot])) for slot in slots
     ]
     rows = range(tb.rows.shape[0])
-    # Neighbouring segments alike may be two now: what is free at every moment counts.
+    # Equal neighbouring segments may be split now: only free amounts over time count.
     lines = [(row, _free(plan, row)) for row in rows if tb.rows[row, at.KIND] != at.SPARE_ROW]
     return [places, lines, tb.rows[:, at.USABLE].tolist()]
 

@@ -110,7 +110,7 @@ def test_coordinated_arrays_are_ordered_by_their_ends(
 
 
 def busy() -> tuple[Plan, Ints]:
-    """Many jobs of all sizes, all of which end early, and nothing left to repair."""
+    """Many jobs of all sizes with early ends, without pending repair."""
     jobs: list[Job] = [
         (1 + i % 3, 1 + i % 4, 300 + 37 * (i * i % 29), 0.2 + 0.02 * (i % 17), 0, 0) for i in range(60)
     ]
@@ -125,9 +125,7 @@ def test_caller_completes_what_the_projection_kernel_leaves(
 ) -> None:
     """Each of its ways out is taken, and makes no difference."""
     plan, lasts = busy()
-    if (
-        how == on.REPAIR_BY_CALLER
-    ):  # the first end fits into its row, those who move to it leave rows that are full
+    if how == on.REPAIR_BY_CALLER:  # the first end fits its row; jobs that move there leave full rows
         plan.slabs.tidy(1 << 15)
         cut(plan)
         rows = plan.tables.rows

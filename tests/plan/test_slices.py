@@ -38,7 +38,7 @@ def _grown(rng: random.Random, ready: int = 0) -> Mirror:
 def _change(mirror: Mirror, rng: random.Random) -> None:
     """Something happens between two slices: a deletion, an arrival, an earlier moment, a shorter run."""
     plan = mirror.plan
-    # Often to the very job whose search left off.
+    # Often the job of the interrupted search.
     half = int(plan.slabs.tb.ctl[at.PARTIAL]) - 1
     slot = half if half in mirror.jobs and rng.random() < 0.6 else rng.choice(mirror.slots(at.PLANNED))
     request, duration, ready, pools = mirror.jobs[slot]
@@ -51,7 +51,7 @@ def _change(mirror: Mirror, rng: random.Random) -> None:
         case 2:
             ready = rng.choice([0, rng.randint(0, 300)])
             plan.set_ready(slot, ready)
-            if plan.start(slot) < ready:  # the shell plans such a job anew
+            if plan.start(slot) < ready:  # the shell replans such a job
                 plan.remove(slot, 0)
                 plan.place(slot, 0)
             mirror.jobs[slot] = (request, duration, ready, pools)
@@ -108,17 +108,19 @@ def test_paused_search_is_discarded_after_a_change_of_the_request(change: str) -
             if change == "ready":
                 plan.set_ready(slot, 0)
             else:
-                plan.slabs.tb.jobs[at.READY, slot] = 0  # not told: the shorter run alone makes it look again
+                plan.slabs.tb.jobs[at.READY, slot] = (
+                    0  # no notification: the shorter run causes another search
+                )
             plan.set_duration(slot, 10, 0)
             while not plan.repair(0, 1)[1]:
                 pass
-            assert plan.start(slot) == 0  # nobody else may start before 100
+            assert plan.start(slot) == 0  # no other job may start before 100
     assert left_off > 0
 
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_immediate_starts_are_tried_once_even_if_all_jobs_must_be_searched(*, lost: bool) -> None:
-    """In the middle of a pass the log of what was freed overflows, or a job is to be looked at anew."""
+    """During a pass, the log of freed capacity overflows, or a job is marked for another search."""
     rng = random.Random(5)
     mirror = _grown(rng)
     plan = mirror.plan

@@ -15,7 +15,7 @@ def test_requested_amount_bounds_the_denominator() -> None:
     asked, used = spans((0, 100, 2), (50, 150, 4)), spans((0, 100, 2), (100, 150, 4))
     found = measure_usage(spans((0, 200, 4)), asked, used, 0, 200)
     assert (found.there, found.used) == (4.0, 2 * 100 / 200 + 4 * 50 / 200)
-    # Up to 50 two are asked for and held; up to 100 six, of which four could be; then four, all held.
+    # Demand and use are 2 up to 50; 6 and 4 up to 100; then 4 and 4.
     assert found.share == (2 * 50 + 2 * 50 + 4 * 50) / (2 * 50 + 4 * 50 + 4 * 50)
 
 

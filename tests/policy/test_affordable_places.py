@@ -76,7 +76,7 @@ def test_portions_count_each_node_once() -> None:
 
 
 def placed(most: float) -> tuple[int, float, int]:
-    """The start and the first place's cost as told, in cents, and the start that the plan has."""
+    """Return the start and the first place's cost as reported, in cents, and the start in the plan."""
     plan = placed_plan(Node("n1", 8))
     slot = plan.add_job(Request((Chunk(1, cpus=1),)), HOUR, T)
     plan.place(slot, T)

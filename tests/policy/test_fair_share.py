@@ -1,4 +1,4 @@
-"""Fair share: what is booked, how it is forgotten, and what it comes to."""
+"""Fair share: charges, decay, and results."""
 
 import json
 
@@ -29,7 +29,7 @@ def used(*held: Held, now: int, running: tuple[Held, ...] = ()) -> dict[tuple[st
 
 
 def test_job_counts_in_the_windows_it_ran_in() -> None:
-    """Half an hour of the window before last and the whole of the last, of which each is cut to a half."""
+    """Half an hour of the window before last and all of the last, halved."""
     job = Held(ANN, 4, HOUR // 2, 2 * HOUR)
     assert used(job, now=2 * HOUR) == {ANN: 4 * HOUR * 0.5 + 4 * (HOUR // 2) * 0.25}
 

@@ -1,4 +1,4 @@
-"""Orders of queue policies, and whom they let pass, on queues that are worked out by hand."""
+"""Orders of queue policies and overtaking, on queues computed by hand."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ HOUR = 3600
 def waiting(
     waited: Sequence[int], duration: Sequence[int], due: Sequence[int] = (), cpus: Sequence[int] = ()
 ) -> Waiting:
-    """The queue of jobs that waited so long, ask for so many seconds, and are due so long from now."""
+    """Return the queue of jobs with these waits, walltimes and deadlines."""
     return Waiting(
         now=NOW,
         since=NOW - np.array(waited, np.int64),

@@ -9,7 +9,7 @@ from schedd.policy.reliability import Life, expected_loss, failure_rates
 
 DAY = 86_400
 LONG = 10**9
-"""A half-life beside which days are nothing."""
+"""A half-life that makes days negligible."""
 
 
 def test_failing_node_has_a_higher_rate_and_new_node_the_mean() -> None:

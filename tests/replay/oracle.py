@@ -177,7 +177,7 @@ def _aggressive(machine: _Machine, queue: list[int], now: int) -> list[int]:
 
 
 def _easy(machine: _Machine, queue: list[int], now: int) -> list[int]:
-    """The head starts or gets the only reservation; behind it may start who does not delay it."""
+    """Start the head or make the only reservation; later jobs may start if they do not delay it."""
     jobs = machine.jobs
     started = _strict(machine, queue, now)
     waiting = [i for i in queue if i not in started]
@@ -218,7 +218,7 @@ def _wait_and_rank(job: Job, key: str, now: int) -> float:
 
 
 def _ordered_easy(machine: _Machine, queue: list[int], now: int, policy: str) -> list[int]:
-    """``easy-KEY-CAPh``: whoever waits for CAP hours goes first, in order of arrival; then by KEY."""
+    """``easy-KEY-CAPh``: jobs that waited for CAP hours go first, in order of arrival; then by KEY."""
     _, key, cap = policy.split("-")
     jobs = machine.jobs
     old = [i for i in queue if now - jobs[i].submit >= 3600 * int(cap[:-1])]

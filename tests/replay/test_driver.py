@@ -66,8 +66,8 @@ def test_job_that_never_fits_is_excluded() -> None:
     assert run(ready, "conservative", validate=True).start.tolist() == [2]
 
 
-# Four processors. A holds three of them; B needs all; C fits beside A but ends after it; D is short and
-# fits beside A; E is the shortest but needs all.
+# Four processors. A holds three of them; B needs all; C fits together with A but ends after it; D is short
+# and fits together with A; E is the shortest but needs all.
 A, B, C, D, E = Job(0, 10, 3, 10), Job(1, 10, 4, 10), Job(2, 20, 1, 20), Job(3, 5, 1, 5), Job(4, 2, 4, 2)
 
 
@@ -76,15 +76,15 @@ A, B, C, D, E = Job(0, 10, 3, 10), Job(1, 10, 4, 10), Job(2, 20, 1, 20), Job(3, 
     [
         # Strictly in order: B after A, C and D when B ends, E when C ends.
         ("fcfs", [0, 10, 20, 20, 40]),
-        # E is the shortest of those that wait and goes first, though it needs all: at 10. Then D, B, C; but D
-        # was alone in front until E came, and started at once.
+        # E is the shortest waiting job and goes first, though it needs all: at 10. Then D, B, C; but D was
+        # the only candidate before E's arrival, and started at once.
         ("sjf", [0, 12, 22, 3, 10]),
         # B is reserved at 10. C would run into it, D would not. At 10 B; at 20 C; E waits for C.
         ("easy", [0, 10, 20, 3, 40]),
-        # Who fits starts: C at 2 beside A, then nobody until A ends; D at 10; B only when C has ended, since
-        # it is before E.
+        # Fitting jobs start: C at 2 together with A, then none until A ends; D at 10; B only after the end of
+        # C, because it precedes E.
         ("aggressive", [0, 22, 2, 10, 32]),
-        # B at 10, C behind it at 20, D in the hole beside A. E after C: 40.
+        # B at 10, C after it at 20, D in the gap together with A. E after C: 40.
         ("conservative", [0, 10, 20, 3, 40]),
     ],
 )
@@ -145,7 +145,7 @@ _JOBS = st.lists(
 )
 
 
-# Rivals by age are told apart only by waits of hours: their times are stretched.
+# Rivals by age differ only by waits of hours: their times are stretched.
 _STRETCH = {name: 60 if name.startswith("easy-") else 1 for name in POLICIES}
 
 
@@ -258,7 +258,7 @@ def test_several_nodes_are_never_over_committed(policy: str, raw: list[tuple[int
         at += gap
         jobs.append(TraceJob(i, at, length, procs, length + spare, mem_kib_per_proc=procs * 280))
     chosen = select(Trace("t", tuple(jobs)), estimates="user", procs=9)
-    # `validate` adds up what stands on every node at every moment; the driver itself does so for the whole.
+    # `validate` adds up the use of every node at every moment; the driver does so for the whole machine.
     result = replay(prepare(chosen, equal_node_site(3, 3, 6000)), policy, validate=True)
     assert result.jobs == len(jobs)
     assert result.promise_breaches == 0

@@ -1,4 +1,4 @@
-"""Real logs: what is known to hold for the policies must hold here."""
+"""Real logs: the known properties of the policies hold."""
 
 from pathlib import Path
 

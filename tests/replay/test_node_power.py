@@ -1,4 +1,4 @@
-"""Nodes that are switched off within a replay, and what is counted of it."""
+"""Nodes that are switched off in a replay, and the resulting figures."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Placements in replays: the same twice, no promise broken, and what they are for: fewer late jobs."""
+"""Placements in replays: reproducible, without broken promises, and with fewer late jobs."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ WEIGHTS = {"late_jobs": 1.0, "bounded_slowdown": 1.0, "weighted_utilisation": 1.
 
 
 def streamed(jobs: int, *, paced: bool = False) -> Prepared:
-    """A stream on 30 of its machines, so that there is a queue."""
+    """A stream on 30 machines, so that there is a queue."""
     trace, site = stream(jobs, 5, 3, paced=paced)
     site = replace(site, nodes=site.nodes[:30])
     return prepare(select(trace, procs=site.procs), site)

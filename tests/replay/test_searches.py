@@ -106,7 +106,7 @@ def of(raw: list[tuple[int, int, int, int]]) -> Prepared:
 @given(raw=JOBS, slack=st.sampled_from([OFF, NONE, Slack(100), Slack(0, 0.5), Slack(60, 0.25)]))
 @settings(max_examples=40)
 def test_searches_respect_estimates_and_slack(raw: list[tuple[int, int, int, int]], slack: Slack) -> None:
-    """The promise is worked out here from the start told at arrival, not asked of the engine."""
+    """The promise is computed here from the estimate at arrival, independently of the engine."""
     ready = of(raw)
     searching = SearchSchedule(50, SearchSettings(moves=60))
     found = run(ready, PLANNING_POLICY, slack=slack, searching=searching, validate=True)
@@ -132,7 +132,7 @@ def test_slack_enables_gains_and_delays_are_counted() -> None:
     }
     waits = {name: result.metrics.avg_wait_s for name, result in found.items()}
     assert waits["none"] == replay(ready, PLANNING_POLICY).metrics.avg_wait_s
-    # The long job is told to wait 99 s: 30 % of it is room for two of the short ones, as 25 s are.
+    # The long job is expected to wait 99 s: 30 % of it allows two of the short ones, like 25 s.
     assert waits["off"] < waits["some"] == waits["share"] < waits["none"]
     assert found["off"].held_share == pytest.approx(6 / 7)
     assert found["off"].told_late_s == 50
@@ -150,10 +150,10 @@ def test_searches_at_no_interval_are_refused() -> None:
 
 
 def test_newcomer_between_searches_is_tried_immediately() -> None:
-    """Over sixteen streams of jobs: in a few chance outweighs it.
+    """Over sixteen streams of jobs, because chance outweighs the effect in a few.
 
-    In which order slots are given away decides what searches draw: by two orders the share was 0.83 and 0.89
-    over these, and 0.76 and 0.97 over three of them.
+    The draws of searches depend on the order in which slots are assigned: by two orders the share was 0.83
+    and 0.89 over these, and 0.76 and 0.97 over three of them.
     """
     slowdown = {0: 0.0, 5: 0.0}
     for seed in range(1, 17):
@@ -197,7 +197,7 @@ def test_replay_uses_the_site_search_settings(prepared: Prepared) -> None:
 
 @pytest.mark.parametrize(("newcomers", "start"), [(5, 50), (0, 1010)])
 def test_job_fitting_freed_capacity_is_tried_immediately(newcomers: int, start: int) -> None:
-    """A wide job waits for two that run; when one of them is through, a long one would fit in its place."""
+    """A wide job waits for two running ones; after the end of one, a long job would fit in its place."""
     ready = of([(0, 50, 2, 950), (0, 1000, 2, 0), (1, 10, 4, 490), (2, 600, 2, 1400)])
     how = SearchSettings(weights={Criterion.WAIT: 1.0})
     searching = SearchSchedule(100_000, how, newcomers=newcomers, pause=100_000)

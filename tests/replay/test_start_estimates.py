@@ -1,4 +1,4 @@
-"""Told starts in replays: asked in a second run that goes like the first."""
+"""Start estimates in replays: computed in a second, identical run."""
 
 import random
 from dataclasses import replace
@@ -17,7 +17,7 @@ from schedd.replay.workload import Trace, TraceJob, select
 
 
 def busy(n: int = 160, seed: int = 1, nodes: int = 0) -> Prepared:
-    """Users with habits, who ask for far more than they need, at a machine of 8 processors."""
+    """Users with habits and excessive walltimes, on a machine of 8 processors."""
     draw = random.Random(seed)
     jobs, now = [], 0
     for i in range(n):

@@ -1,4 +1,4 @@
-"""The Standard Workload Format as it is really found."""
+"""Standard Workload Format, as found in practice."""
 
 import gzip
 from pathlib import Path

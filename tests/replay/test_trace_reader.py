@@ -1,4 +1,4 @@
-"""Logs given on a command line are told apart by their content."""
+"""Logs on a command line are distinguished by their content."""
 
 from pathlib import Path
 

@@ -61,7 +61,7 @@ def test_two_wide_jobs_cannot_run_together() -> None:
 def test_each_busy_period_is_bounded_by_itself() -> None:
     # The second pair meets an empty machine, and waits as the first does.
     assert bound([(0, 10, 4), (0, 10, 4), (100, 10, 4), (100, 10, 4)], 4) == pytest.approx(5)
-    # A lonely job far away waits for nobody.
+    # A separate job, long after the others, does not wait.
     assert bound([(0, 10, 4), (0, 10, 4), (100, 10, 1)], 4) == pytest.approx(10 / 3)
 
 

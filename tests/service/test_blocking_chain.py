@@ -232,7 +232,7 @@ def test_refused_start_is_explained_with_the_next_attempt() -> None:
     cluster.obeys = False
     cluster.submit("1")
     [run] = [one for one in cluster.decisions if isinstance(one, Run)]
-    cluster.tell(*cluster.server.refuse(run, 15043, "hook says no"))
+    cluster.send(*cluster.server.refuse(run, 15043, "hook says no"))
     state = cluster.engine.state
     found = explain(fork_plan(state, publish_snapshot(state)), "1", T)
     assert found is not None

@@ -32,7 +32,7 @@ def test_expected_start_error_uses_the_first_estimate() -> None:
     cluster.submit("waits", walltime=HOUR)
     for kind, at in TOLD:
         told = ExpectedFacts("waits", T + at, T + HOUR, T + HOUR, kind, -1)
-        cluster.tell(StartsExpected(id=kind, time=T, jobs=(told,)))
+        cluster.send(StartsExpected(id=kind, time=T, jobs=(told,)))
     counted.observe_events(
         cluster.engine, [JobStarted(id="s", time=T + 1_000, job_id="waits", shares=(ShareFacts("n1", 4),))]
     )

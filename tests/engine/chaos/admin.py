@@ -1,4 +1,4 @@
-"""What an admin does in random lives, and users who book: reservations, holds of planning, policies."""
+"""Random actions of admins and booking users: reservations, planning holds, policies."""
 
 from typing import Any, Literal
 

@@ -39,7 +39,7 @@ class Chaos(OnServer, ByAdmin):
 
     @rule(seed=seeds, late=st.booleans())
     def search(self, seed: int, late: bool) -> None:
-        """A search on a copy; what it finds comes at once, or when the plan has moved on."""
+        """Search on a copy; the result arrives at once, or after the plan has changed."""
         state = self.engine.state
         if self.found is not None and late:
             return
@@ -72,7 +72,7 @@ class Chaos(OnServer, ByAdmin):
                 return
         self._handle([*found])
 
-    # ---- what must always hold ------------------------------------------------------------------
+    # ---- invariants ---------------------------------------------------------------------------------
 
     @invariant()
     def every_job_has_an_answer(self) -> None:
@@ -146,13 +146,13 @@ class Placed(Chaos):
 
 
 class Strict(Ranked):
-    """No slack at all: the first start that a job is given is what it is promised."""
+    """No slack: the first start of a job is its promise."""
 
     settings = replace(Ranked.settings, slack=0)
 
 
 class Shortest(Chaos):
-    """Free room goes to the shortest; who waits for some minutes goes before them."""
+    """Free capacity goes to the shortest job; jobs that waited for some minutes precede these."""
 
     settings = replace(
         Chaos.settings, slack=400, slack_share=0.5, backfill="shortest", predict=True, search_patience=300

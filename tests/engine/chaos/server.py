@@ -48,7 +48,7 @@ class OnServer(Shell):
     def submit(self, job: str, asked: dict[str, str], walltime: str, queue: str, runtime: int) -> None:
         if job in self.server.jobs:
             return
-        # A server never gives an id again; here that is another job, of which no decision is out.
+        # A server never reuses an id; here a reused id is another job without an open decision.
         self.open = {number: run for number, run in self.open.items() if run.job_id != job}
         resources = {**asked, "walltime": walltime} if walltime else asked
         facts = JobFacts(

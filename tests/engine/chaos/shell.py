@@ -26,7 +26,7 @@ from tests.engine.chaos.values import ADAPTERS, FATES, T, jobs, names, seeds
 from tests.engine.server import Server
 
 _ROUNDS = 200
-"""Calls at one moment in which the engine must come to rest."""
+"""Maximum number of calls at one moment until the engine settles."""
 
 
 class Shell(RuleBasedStateMachine):
@@ -82,7 +82,9 @@ class Shell(RuleBasedStateMachine):
             self.offered.append(decision)
 
     def _may_yet_run(self, run: Run, job_id: str) -> bool:
-        """Whether the adapter may yet carry out this decision: for the job as it is, before it expires."""
+        """Return whether the adapter may still carry out this decision: for the unchanged job, before it
+        expires.
+        """
         job = self.server.jobs.get(job_id)
         return (
             run.job_id == job_id
@@ -95,7 +97,7 @@ class Shell(RuleBasedStateMachine):
 
     @rule(dt=st.sampled_from([0, 1, 7, 60, 130, 300, 1000, 4000]))
     def time_passes(self, dt: int) -> None:
-        """The clock goes on to each moment at which the engine wants to be called."""
+        """Advance the clock to each wake-up time of the engine."""
         target = self.server.now + dt
         for _ in range(_ROUNDS):
             wake = self.engine.next_wake

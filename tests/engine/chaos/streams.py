@@ -1,4 +1,4 @@
-"""Long random streams of events, in which an engine is compared with restored ones at each step."""
+"""Long random streams of events; the engine is compared with restored ones at each step."""
 
 import json
 import zlib
@@ -40,7 +40,7 @@ from tests.engine.chaos.values import JOBS, NODES
 __all__ = ["KINDS", "QUEUE_KINDS", "Stream", "stream"]
 
 _COMPARED = 300
-"""Steps for which a restored engine goes on beside the first one, before it is restored anew."""
+"""Steps of a restored engine in parallel with the first one, before it is replaced."""
 _STEPS = [
     *(
         "reservations",
@@ -61,10 +61,10 @@ _ACCOUNTS = ["ann", "bob", "free"]
 
 
 def encoded(engine: Engine) -> bytes:
-    """The engine's state, without the side effects that a checkpoint has.
+    """Return the engine's state, without the side effects of a checkpoint.
 
-    The same bytes as those of a checkpoint, made without a copy of the state and in one call of the JSON
-    encoder: a checkpoint is made in pieces, so that other threads may run between them.
+    The bytes equal those of a checkpoint, but they are made without a copy of the state and in one call of
+    the JSON encoder; a checkpoint is made in pieces, so that other threads may run.
     """
     header, arrays = _returned(_header(engine.state, {"forgotten": engine.forgotten}))
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -83,9 +83,9 @@ def _returned(pieces: Generator[Any, None, Any]) -> Any:
 
 
 class Compared:
-    """An engine, one that is restored now and then, and one that goes on from an earlier checkpoint.
+    """An engine, one that is restored regularly, and one that continues from an earlier checkpoint.
 
-    All three must decide and move the same and come to the same state. The first one is used.
+    All three must make the same decisions and moves and reach the same state. The first one is used.
     """
 
     def __init__(self, engine: Engine, every_call: bool) -> None:
@@ -156,9 +156,10 @@ class Compared:
         return [self.engine, self.other, *([self.fresh] if self.fresh is not None else [])]
 
     def skip(self, events: Sequence[Event], now: int) -> tuple[Run, ...]:
-        """A call that fails when it is done: all go on from the state before it, as the daemon does.
+        """Simulate a call that fails at its end: all engines continue from the former state, as the daemon
+        does.
 
-        Returns its run decisions, which nobody has seen.
+        Returns its run decisions, which were not sent.
         """
         before = encoded(self.engine)
         lost = self.engine.handle(events, now).decisions
@@ -348,7 +349,9 @@ class Stream(Chaos):
         self._tell(*events)
 
     def skip_batch(self) -> None:
-        """The engine fails over a batch: it goes on from the state before, and is told what was skipped."""
+        """Simulate a failure in a batch: the engine continues from the former state and gets the skip
+        event.
+        """
         random = self.random
         self.batches += 1
         events, self.line = self.line, []
@@ -380,7 +383,7 @@ class Stream(Chaos):
         self._deliver()
 
     def set_clock_back(self) -> None:
-        """The daemon's clock was ahead and is set back, perhaps with that of the server."""
+        """Set back a fast clock of the daemon, possibly with the server's clock."""
         back = self.random.choice([61, 300, 5000])
         self.server.now -= back
         if self.random.random() < 0.7:
@@ -452,7 +455,7 @@ class AggressiveStream(Stream):
 
 KINDS: list[type[Stream]] = [Stream, RankedStream, PlacedStream, ShortestStream, StrictStream]
 QUEUE_KINDS: list[type[Stream]] = [FcfsStream, EasyStream, SortedStream, FlexibleStream, AggressiveStream]
-"""Streams under queue policies, which plan no jobs but those that start."""
+"""Streams under queue policies, which plan only starting jobs."""
 
 
 def _handed(world: Stream, job: str, step: TransferDecision) -> Any:

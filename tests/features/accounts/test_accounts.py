@@ -36,12 +36,12 @@ class AccountCluster(Cluster):
 
     def set_account(self, name: str = "phys", amount: int = 0, **more: Any) -> int:
         event = AccountSet(id=self.server.event_id(), time=self.server.now, name=name, amount=amount, **more)
-        self.tell(event)
+        self.send(event)
         return self.engine.state.jobs_moved_by.get(event.id, -1)
 
     def transfer(self, source: str, target: str, amount: int) -> None:
         event_id = self.server.event_id()
-        self.tell(
+        self.send(
             AccountMoved(
                 id=event_id, time=self.server.now, source=source, target=target, amount=amount, by="root"
             )
@@ -245,7 +245,7 @@ def test_run_from_the_logs_is_charged_once_and_wrong_charges_are_corrected() -> 
         )
 
     def read_logs(*runs: RunFacts) -> None:
-        site.tell(RunsRead(id=site.server.event_id(), time=site.server.now, runs=runs, until=site.server.now))
+        site.send(RunsRead(id=site.server.event_id(), time=site.server.now, runs=runs, until=site.server.now))
 
     read_logs(make_run("1", 0, 100), make_run("7", 10, 60))
     assert site.balance() == 9400, "one had been charged, the other ran unobserved"
@@ -289,7 +289,7 @@ def test_deleted_or_held_job_releases_its_held_amount() -> None:
     assert site.available() == 200
     site.alter("1", holds="u", state="H")
     assert site.available() == 600
-    site.tell(*site.server.delete("2"))
+    site.send(*site.server.delete("2"))
     assert site.available() == 1000
 
 
@@ -304,7 +304,7 @@ def test_accounts_survive_a_restart_and_entries_stay_until_stored() -> None:
     assert site.balance() == 800
     numbers = [one.number for one in publish_snapshot(site.engine.state).part(PublishedAccounts).ledger]
     assert numbers == [1, 2]
-    site.tell(LedgerStored(id=site.server.event_id(), time=site.server.now, number=1))
+    site.send(LedgerStored(id=site.server.event_id(), time=site.server.now, number=1))
     assert [one.number for one in account_book(site.engine.state).entries] == [2]
     assert account_book(Engine.restore(site.engine.checkpoint()).state) == account_book(site.engine.state)
 
@@ -314,7 +314,7 @@ def test_changed_policy_applies_to_all_jobs() -> None:
     site.submit("1", "1:ppn=4", 100, account="chem")
     site.submit("2", "2:ppn=4", 100, account="chem")
     changed = {"accounts": {"unknown": "wait"}}
-    site.tell(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=changed))
+    site.send(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=changed))
     assert (site.start("1"), site.wait_reason("2")) == (0, "account: account chem, which there is not")
 
 
@@ -343,7 +343,7 @@ def test_insufficient_account_lets_jobs_wait_and_keeps_the_booking() -> None:
     site = AccountCluster(nodes=2, site={"bookings": {"most": 3, "cost": 1.0}}, by="user")
     site.set_account("ann", amount=1000)
     now = site.server.now
-    site.tell(
+    site.send(
         Book(
             id="b",
             time=now,

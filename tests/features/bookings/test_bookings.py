@@ -52,12 +52,12 @@ class BookingCluster(Cluster):
             "deadline": T + within[1],
             **more,
         }
-        self.tell(Book(id=self.server.event_id(), time=self.server.now, name=name, **wanted))
+        self.send(Book(id=self.server.event_id(), time=self.server.now, name=name, **wanted))
         return self.booking(name)
 
     def take_step(self, name: str, act: Any, option: int = 0) -> Booking:
         event = self.server.event_id()
-        self.tell(BookingStep(id=event, time=self.server.now, name=name, act=act, option=option, by="ann"))
+        self.send(BookingStep(id=event, time=self.server.now, name=name, act=act, option=option, by="ann"))
         return self.booking(name)
 
     def booking(self, name: str) -> Booking:
@@ -229,14 +229,14 @@ def test_transferred_job_runs_in_its_named_booking(owner: str, booking: str, run
     site.book("b", length=150, within=(50, 200))
     facts = SubmissionFacts(owner, "sleep 1", resources={"nodes": "1:ppn=4", "walltime": "100"})
     about: dict[str, Any] = {"time": T, "transfer": "fed.1.1"}
-    made = site.tell(
+    made = site.send(
         TransferRequest(id=site.server.event_id(), submission=facts, by="fed", booking=booking, **about)
     )
     (submit,) = [one for one in made if isinstance(one, TransferDecision)]
     done: dict[str, Any] = {"decision_id": submit.id, "step": "submit", "done": True, "server_job": "1"}
     site.submit("1", walltime=100, owner=f"{owner}@login", state="H", holds="o")
-    site.tell(TransferStepDone(id=site.server.event_id(), **done, **about))
-    site.tell(TransferRelease(id=site.server.event_id(), **about), *site.server.release("1"))
+    site.send(TransferStepDone(id=site.server.event_id(), **done, **about))
+    site.send(TransferRelease(id=site.server.event_id(), **about), *site.server.release("1"))
     site.at(60)
     assert site.runs("1") == runs
     assert ("1" in site.booking("b").jobs) == (runs == [50])
@@ -248,7 +248,7 @@ def test_job_altered_into_a_booking_gets_a_new_promise_without_a_breach() -> Non
     for job in "12":
         site.submit(job, "1:ppn=4", 100)
     assert site.promise("2") == 100
-    site.ask("2", advres="b")
+    site.alter_request("2", advres="b")
     ended = site.record("2").ended
     assert ended is not None
     assert ended.words == "its booking was changed"
@@ -274,7 +274,7 @@ def test_late_job_uses_no_cores_after_the_end_of_its_booking(resumed: int, runs:
     site.submit("1", walltime=100, resources={"advres": "b"})
     site.at(resumed)
     site.engine.resume()
-    site.tell()
+    site.send()
     if resumed > 60:
         assert "ends before its walltime" in site.view("1").why
     site.at(300)
@@ -292,7 +292,7 @@ def test_job_in_backoff_past_its_latest_start_waits_until_the_booking_ends() -> 
     refused = RunRefused(
         id=site.server.event_id(), time=T + 50, job_id="1", decision_id=run.id, code=15043, text="no"
     )
-    site.tell(refused)
+    site.send(refused)
     assert "ends before its walltime" in site.view("1").why
     site.at(300)
     assert site.runs("1") == [50, 160]
@@ -410,8 +410,8 @@ def test_bookings_survive_a_checkpoint_and_a_clock_set_back() -> None:
     engine = Engine.restore(site.engine.checkpoint())
     assert bookings_of(engine.state) == bookings_of(site.engine.state)
     site.server.now = T - 500
-    site.tell(ClockSet(id="c:1", time=T - 500))
-    site.tell(site.server.snapshot())
+    site.send(ClockSet(id="c:1", time=T - 500))
+    site.send(site.server.snapshot())
     assert set(site.booked_starts()) == {"b", "d"}
 
 
@@ -424,7 +424,7 @@ def test_repeated_booking_request_is_the_same_booking() -> None:
 
 def test_booking_costs_a_share_and_is_charged_at_its_start() -> None:
     site = BookingCluster(nodes=1, rules={"cost": 0.5}, site={"accounts": {"by": "user"}})
-    site.tell(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=2 * HOUR))
+    site.send(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=2 * HOUR))
     assert site.book("b", "1:ppn=4", 1800, within=(100, 9000)).phase == "flexible"
     assert site.book("c", "1:ppn=4", 3600, within=(100, 9000)).text.startswith("account ann: 1.00 core-hours")
     site.at(101)
@@ -476,7 +476,7 @@ def test_frozen_or_expired_bookings_are_not_replanned() -> None:
 
 def test_order_comparison_reports_lost_bookings_and_counts_held_amounts_once() -> None:
     site = BookingCluster(nodes=1, rules={"order": "edf", "cost": 0.5}, site={"accounts": {"by": "user"}})
-    site.tell(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=1200))
+    site.send(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=1200))
     site.book("long", length=400, within=(100, 1000))
     site.book("short", length=200, within=(100, 300))
     held = dict(account_book(site.engine.state).holds)
@@ -511,12 +511,12 @@ def test_job_with_an_unknown_booking_waits_until_it_exists(resources: dict[str, 
 
 def test_job_that_names_an_admin_reservation_waits_with_a_remedy() -> None:
     site = BookingCluster(nodes=2)
-    site.tell(Reserve(id="r:1", time=T, name="school", start=T, end=T + HOUR, nodes=("n1",), users=("bob",)))
+    site.send(Reserve(id="r:1", time=T, name="school", start=T, end=T + HOUR, nodes=("n1",), users=("bob",)))
     site.submit("1", resources={"x.flags": "ADVRES:school"})
     assert site.runs("1") == []
     assert "school, whose access list does not admit the job" in site.view("1").why
     assert "take advres out" in site.view("1").why
-    site.ask("1", **{"x.flags": "RESTARTABLE"})
+    site.alter_request("1", **{"x.flags": "RESTARTABLE"})
     assert site.runs("1") == [0]
 
 

@@ -27,7 +27,7 @@ class Site(Cluster):
     def serve(self, **attributes: str) -> None:
         """The server has these attributes."""
         server = replace(self.engine.state.server, attributes=attributes)
-        self.tell(ServerChanged(id=self.server.event_id(), time=self.server.now, server=server))
+        self.send(ServerChanged(id=self.server.event_id(), time=self.server.now, server=server))
 
     def breakdown(self, job: str) -> Breakdown:
         state = self.engine.state
@@ -219,9 +219,9 @@ def test_terms(term: str, value: float) -> None:
     site.server.queues["long"] = QueueFacts(
         name="long", priority=40, limits={"max_run": "[u:PBS_GENERIC=7]"}, defaults={"walltime": "1:00:00"}
     )
-    site.tell(site.server.snapshot())
+    site.send(site.server.snapshot())
     server = ServerFacts(limits={"max_running": "99"})
-    site.tell(ServerChanged(id="limits", time=site.server.now, server=server))
+    site.send(ServerChanged(id="limits", time=site.server.now, server=server))
     site.reserve("all", "n1", "n2", "n3", start=0)
     resources = {"mem": "2gb", "pages": "12", "tape": "2:00:00"}
     more = {"queue": "long", "priority": 9, "group": "g", "resources": resources}
@@ -248,7 +248,7 @@ def test_a_server_formula_that_cannot_be_used_is_reported_and_weights_count() ->
 def test_terms_that_count_as_0_are_reported() -> None:
     site = Site("fairshare_factor + tapes + ncpus")
     resources = {"ncpus": ResourceFacts("long", "hnq")}
-    site.tell(ServerChanged(id="types", time=site.server.now, server=ServerFacts(resources=resources)))
+    site.send(ServerChanged(id="types", time=site.server.now, server=ServerFacts(resources=resources)))
     assert site.faults() == [
         "formula.expression: tapes is no term and no resource of the server; it counts as 0",
         "formula.expression: fairshare_factor count as 0, since the site has no table fair_share",
@@ -260,10 +260,10 @@ def test_another_policy_brings_another_formula() -> None:
     for job, priority in (("1", 0), ("2", 0), ("3", 1)):
         site.submit(job, priority=priority)
     policy = {"formula": {"expression": "-job_priority", "threshold": -0.5}}
-    site.tell(PolicyChanged(id="p1", time=site.server.now, version=1, site=policy))
+    site.send(PolicyChanged(id="p1", time=site.server.now, version=1, site=policy))
     assert starts(site, "123") == [0, 100, None]
     bad = {"formula": {"expression": "job_priority +"}}
-    site.tell(PolicyChanged(id="p2", time=site.server.now, version=2, site=bad))
+    site.send(PolicyChanged(id="p2", time=site.server.now, version=2, site=bad))
     assert starts(site, "123") == [0, 100, None]
 
 
@@ -280,7 +280,7 @@ def test_a_restored_engine_goes_on_with_formula_and_threshold() -> None:
 def test_nodes_that_are_down_do_not_count_in_totals() -> None:
     site = Site("total_cpus", nodes=2)
     site.server.nodes["n3"] = NodeFacts(name="n3", cpus=64, state="down")
-    site.tell(site.server.snapshot())
+    site.send(site.server.snapshot())
     site.submit("1")
     assert site.breakdown("1").total == 8
 

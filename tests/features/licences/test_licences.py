@@ -15,7 +15,7 @@ POLLED: dict[str, Any] = {"licences": {"matlab": {"command": ["/bin/count"]}}}
 def submit_count(cluster: Cluster, amount: int, *, free: bool = False) -> None:
     server = cluster.server
     event = ResourceCounted(id=server.event_id(), time=server.now, name="matlab", amount=amount, free=free)
-    cluster.tell(event)
+    cluster.send(event)
 
 
 def submit_jobs(cluster: Cluster, *ids: str) -> None:
@@ -68,7 +68,7 @@ def test_count_survives_a_checkpoint_and_ends_with_its_licence() -> None:
     again = Engine.restore(cluster.engine.checkpoint())
     assert licence_counts(again.state).counted == {"matlab": (2, T)}
     assert again.state.limits.copies == {"matlab": 2}
-    cluster.tell(ResourceCounted(id="x:1", time=T, name="told", amount=5))
+    cluster.send(ResourceCounted(id="x:1", time=T, name="told", amount=5))
     more = {"licences": {"ansys": {"command": ["/bin/count"]}}}
     other = Engine.restore(cluster.engine.checkpoint(), EngineSettings(site=more))
     other.handle([], T)
@@ -81,14 +81,14 @@ def test_outdated_count_opens_one_alert_until_the_next_count() -> None:
     submit_count(cluster, 5)
     for moment in (300, 600, 662, 700, 900):
         cluster.at(moment)
-        cluster.tell()
+        cluster.send()
     submit_count(cluster, 5)
     cluster.at(1000)
-    cluster.tell()
+    cluster.send()
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     for moment in range(1100, 2000, 100):
         cluster.at(moment)
-        cluster.tell()
+        cluster.send()
     never, *old = cluster.alerts("licence")
     assert never == "licence matlab was never counted; it is planned with 0 of it"
     ages = [re.fullmatch(r"licence matlab was last counted (\d+) s ago; .* 5 of it", words) for words in old]

@@ -11,7 +11,7 @@ from tests.engine.cluster import Cluster, T
 
 
 def limit_server(cluster: Cluster, **limits: str) -> None:
-    cluster.tell(
+    cluster.send(
         *cluster.server.change_server(
             ServerFacts(limits={k.replace("__", "."): v for k, v in limits.items()})
         )
@@ -20,7 +20,7 @@ def limit_server(cluster: Cluster, **limits: str) -> None:
 
 def limit_queue(cluster: Cluster, queue: str, **limits: str) -> None:
     facts = QueueFacts(name=queue, limits={k.replace("__", "."): v for k, v in limits.items()})
-    cluster.tell(*cluster.server.change_queue(facts))
+    cluster.send(*cluster.server.change_queue(facts))
 
 
 def starts(cluster: Cluster, *jobs: str) -> list[int | None]:
@@ -86,7 +86,7 @@ def test_every_form_of_limit_holds_in_the_plan(
 
 def test_a_limit_of_one_queue_leaves_others_alone() -> None:
     cluster = Cluster(nodes=4)
-    cluster.tell(*cluster.server.change_queue(QueueFacts(name="long")))
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="long")))
     limit_queue(cluster, "long", max_running="1")
     cluster.submit("1", queue="long")
     cluster.submit("2", queue="long")
@@ -148,7 +148,7 @@ def test_jobs_started_by_hand_beyond_a_limit_make_planned_ones_wait() -> None:
     assert starts(cluster, "3", "4") == [500, 800]
     event = JobStarted(id="x", time=T, job_id="4", shares=(ShareFacts("n4", 4),), by="root")
     cluster.server.start("4", event.shares)
-    cluster.tell(event)
+    cluster.send(event)
     assert starts(cluster, "3", "4") == [500, 0]
     cluster.submit("5")
     assert cluster.start("5") == 800
@@ -161,7 +161,7 @@ def test_the_slot_limit_of_an_array_is_a_limit_and_no_hold() -> None:
     cluster.submit("10.s")
     assert starts(cluster, *(f"9[{i}].s" for i in range(4))) == [0, 0, 100, 100]
     assert cluster.start("10.s") == 0
-    cluster.tell(*cluster.server.hold("9[2].s", "l"))
+    cluster.send(*cluster.server.hold("9[2].s", "l"))
     view = cluster.view("9[2].s")
     assert (view.state, view.planned_start) == ("planned", T + 100)
     assert view.limited_by == ("at most 2 jobs of array 9[].s at once",)
@@ -169,7 +169,7 @@ def test_the_slot_limit_of_an_array_is_a_limit_and_no_hold() -> None:
     cluster.at(100)
     assert cluster.runs("9[2].s") == []  # the server still holds it
     cluster.at(104)
-    cluster.tell(*cluster.server.release("9[2].s"))
+    cluster.send(*cluster.server.release("9[2].s"))
     assert (cluster.runs("9[2].s"), cluster.breaches("9[2].s")) == ([104], [Cause.QUEUE])
 
 
@@ -235,7 +235,7 @@ def test_openpbs_jobs_request_licences_in_chunks() -> None:
     limit_server(cluster, resources_available__matlab="3")
     for job in "12":
         facts = {"select": "2:ncpus=1:matlab=1", "matlab": "2", "walltime": "100"}
-        cluster.tell(
+        cluster.send(
             *cluster.server.submit(
                 JobFacts(id=job, owner="ann", queue="batch", submitted=T, family="openpbs", resources=facts),
                 100,

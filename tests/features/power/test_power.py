@@ -43,7 +43,7 @@ class PoweredCluster(Cluster):
                 if isinstance(one, Switch) and self.works:
                     took = self.boots if one.on else self.stops
                     self.coming.append((one.time + took, one.node, "up" if one.on else "down"))
-                    self.tell(self.done(one))
+                    self.send(self.done(one))
             self.known = len(self.decisions)
             wake = self.engine.next_wake
             jobs = [job for job in self.server.jobs.values() if job.started is not None]
@@ -53,7 +53,7 @@ class PoweredCluster(Cluster):
             for arrived in [coming for coming in self.coming if coming[0] <= self.server.now]:
                 self.coming.remove(arrived)
                 self.node(arrived[1], state=arrived[2])
-            self.tell(*self.server.ends())
+            self.send(*self.server.ends())
 
     def done(self, decision: Switch, *, done: bool = True, code: int = 0, text: str = "") -> Switched:
         return Switched(
@@ -68,7 +68,7 @@ class PoweredCluster(Cluster):
         )
 
     def request_power(self, node: str, wish: Literal["on", "off", "hold", "auto"]) -> None:
-        self.tell(
+        self.send(
             PowerRequested(id=self.server.event_id(), time=self.server.now, node=node, wish=wish, by="root")
         )
 
@@ -82,7 +82,7 @@ def test_idle_nodes_are_switched_off_and_on_ahead_of_the_next_job() -> None:
     assert cluster.phase("n2") == "off"
     assert cluster.engine.state.down_since == {}
     cluster.submit("2", not_before=T + 800)
-    assert (cluster.where("2"), cluster.start("2")) == (["n2"], 800)
+    assert (cluster.planned_node_names("2"), cluster.start("2")) == (["n2"], 800)
     cluster.at(790)
     on = [one for one in cluster.orders() if one[2]]
     assert [node for _, node, _ in on] == ["n2"]
@@ -125,7 +125,7 @@ def test_job_waits_for_powered_nodes_within_the_allowed_delay() -> None:
     cluster.at(250)
     assert cluster.phase("n2") == "off"
     cluster.submit("2")
-    assert (cluster.where("2"), cluster.start("2")) == (["n1"], 500)
+    assert (cluster.planned_node_names("2"), cluster.start("2")) == (["n1"], 500)
     cluster.submit("3", walltime=3000)
     cluster.submit("4", walltime=100)
     cluster.at(400)
@@ -139,7 +139,7 @@ def test_reserved_held_or_soon_needed_nodes_stay_on(trouble: str) -> None:
         case "reserved":
             cluster.reserve("r", "n1", start=300, end=5000)
         case "held":
-            cluster.tell(PlanningHeld(id="h", time=T, kind="node", name="n1", reason="repair"))
+            cluster.send(PlanningHeld(id="h", time=T, kind="node", name="n1", reason="repair"))
         case "offline":
             cluster.node("n1", state="drain")
         case "running":
@@ -170,17 +170,17 @@ def test_node_that_fails_to_boot_opens_an_alert_and_its_jobs_move() -> None:
     cluster.at(300)
     cluster.works = False
     cluster.submit("1")
-    assert cluster.where("1") == ["n2"]
+    assert cluster.planned_node_names("1") == ["n2"]
     cluster.at(300 + 2 * 80 + 120)
     assert cluster.phase("n2") == "failed"
-    assert (cluster.where("1"), cluster.start("1")) == (["n1"], 2000)
+    assert (cluster.planned_node_names("1"), cluster.start("1")) == (["n1"], 2000)
     assert "could not be switched on" in cluster.alerts("power")[0]
     assert [one.about for one in cluster.engine.state.alerts.values() if one.kind == "power"] == ["n2"]
     orders = len(cluster.orders())
     cluster.at(300 + 240 + 1800 + 100)
     assert len(cluster.orders()) > orders  # another attempt
     cluster.node("n2", state="up")
-    cluster.tell()
+    cluster.send()
     assert cluster.phase("n2") == "on"
     assert [one for one in cluster.engine.state.alerts.values() if one.kind == "power"] == []
 
@@ -190,7 +190,7 @@ def test_failed_switch_off_leaves_the_node_on_and_is_retried_later() -> None:
     cluster.works = False
     cluster.at(140)
     (order,) = [one for one in cluster.decisions if isinstance(one, Switch)]
-    cluster.tell(cluster.done(order, done=False, code=7, text="no such BMC"))
+    cluster.send(cluster.done(order, done=False, code=7, text="no such BMC"))
     assert cluster.alerts("power") == [
         "node n1 could not be switched off: no such BMC; the next try is in 1800 s"
     ]
@@ -206,7 +206,7 @@ def test_outcome_of_an_older_order_changes_nothing() -> None:
     cluster = PoweredCluster(nodes=1)
     cluster.at(300)
     (off,) = [one for one in cluster.decisions if isinstance(one, Switch)]
-    cluster.tell(cluster.done(off, done=False, code=1, text="late"))
+    cluster.send(cluster.done(off, done=False, code=1, text="late"))
     assert cluster.phase("n1") == "off"
 
 
@@ -220,7 +220,7 @@ def test_dry_run_switches_nothing_and_lists_candidates() -> None:
 def test_admin_switches_a_node_off_and_on_and_withdraws_the_request() -> None:
     cluster = PoweredCluster(nodes=2, mode="off")
     cluster.submit("1", walltime=300)
-    node = cluster.where("1")[0]
+    node = cluster.planned_node_names("1")[0]
     cluster.request_power(node, "off")
     cluster.submit("2", nodes="2:ppn=4")
     assert cluster.view("2").why == f"waiting for node {node}, which is switched off by root"
@@ -251,7 +251,7 @@ def test_nodes_are_switched_on_when_power_saving_is_disabled() -> None:
     cluster.at(300)
     settings = cluster.engine.state.settings
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site={}))
-    cluster.tell()
+    cluster.send()
     cluster.at(600)
     assert [cluster.phase(name) for name in ("n1", "n2")] == ["on", "on"]
 
@@ -285,7 +285,7 @@ class MeteredCluster(PoweredCluster):
 
     def submit_readings(self, **watts: float) -> None:
         now = self.server.now
-        self.tell(
+        self.send(
             WattsRead(id=self.server.event_id(), time=now, nodes=tuple(watts), watts=tuple(watts.values()))
         )
 

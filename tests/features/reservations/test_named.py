@@ -16,7 +16,7 @@ from tests.engine.test_windows import DAY, HOUR, wall
 
 
 def reserve(cluster: Cluster, name: str, start: int, end: int | None, *nodes: str, **access: Any) -> None:
-    cluster.tell(
+    cluster.send(
         Reserve(
             id=cluster.server.event_id(),
             time=cluster.server.now,
@@ -30,7 +30,7 @@ def reserve(cluster: Cluster, name: str, start: int, end: int | None, *nodes: st
 
 
 def remove(cluster: Cluster, name: str) -> None:
-    cluster.tell(Unreserve(id=cluster.server.event_id(), time=cluster.server.now, name=name))
+    cluster.send(Unreserve(id=cluster.server.event_id(), time=cluster.server.now, name=name))
 
 
 @pytest.mark.parametrize("resources", [{"advres": "school"}, {"x.flags": "ADVRES:school"}])
@@ -40,7 +40,7 @@ def test_a_job_is_planned_on_the_nodes_and_in_the_time_of_the_reservation_that_i
     cluster = Cluster(nodes=3)
     reserve(cluster, "school", 500, 2000, "n2", users=("ann",))
     cluster.submit("1", walltime=1000, resources=resources)
-    assert (cluster.start("1"), cluster.where("1")) == (500, ["n2"])
+    assert (cluster.start("1"), cluster.planned_node_names("1")) == (500, ["n2"])
     assert cluster.runs("1") == []
     cluster.at(500)
     assert cluster.runs("1") == [500]
@@ -72,7 +72,7 @@ def test_the_access_list_admits_groups_accounts_queues_and_short_jobs(
     reserve(cluster, "school", 100, 2000, "n2", **access)
     named = {"advres": "school", "walltime": "200"}
     cluster.submit("1", walltime=200, resources=named, **who)
-    assert (cluster.start("1"), cluster.where("1")) == (100, ["n2"])
+    assert (cluster.start("1"), cluster.planned_node_names("1")) == (100, ["n2"])
 
 
 def test_a_job_that_is_not_admitted_or_names_maintenance_waits_and_says_what_to_do() -> None:
@@ -105,7 +105,7 @@ def test_a_job_follows_changes_of_its_reservation_and_waits_when_it_is_removed()
     reserve(cluster, "school", 500, 2000, "n2", users=("ann",))
     cluster.submit("1", walltime=100, resources={"advres": "school"})
     reserve(cluster, "school", 800, 2000, "n3", users=("ann",))
-    assert (cluster.start("1"), cluster.where("1")) == (800, ["n3"])
+    assert (cluster.start("1"), cluster.planned_node_names("1")) == (800, ["n3"])
     reserve(cluster, "school", 800, 2000, "n3", users=("bob",))
     assert "access list does not admit the job" in cluster.view("1").why
     reserve(cluster, "school", 900, 2000, "n3", users=("ann",))
@@ -114,7 +114,7 @@ def test_a_job_follows_changes_of_its_reservation_and_waits_when_it_is_removed()
     assert cluster.runs("1") == []
     assert "reservation school, which is over or was removed" in cluster.view("1").why
     reserve(cluster, "school", 300, None, "n1", users=("ann",))
-    assert (cluster.start("1"), cluster.where("1")) == (300, ["n1"])
+    assert (cluster.start("1"), cluster.planned_node_names("1")) == (300, ["n1"])
 
 
 def test_a_job_that_waits_when_its_reservation_ends_says_so() -> None:
@@ -140,7 +140,7 @@ def test_a_booking_of_the_owner_goes_before_a_reservation_of_the_same_name() -> 
         ready=T,
         deadline=T + 200,
     )
-    cluster.tell(booking)
+    cluster.send(booking)
     cluster.submit("1", walltime=100, resources={"advres": "school"})
     assert cluster.runs("1") == [0]
 
@@ -155,7 +155,7 @@ def test_a_job_may_name_a_standing_reservation_and_starts_in_the_next_window_tha
     cluster.submit("3", walltime=HOUR + 1, resources={"advres": "class"})
     first, second = cluster.start("1"), cluster.start("2")
     assert (first, second) == (2 * HOUR, 2 * HOUR + DAY)
-    assert cluster.where("2") == ["n2"]
+    assert cluster.planned_node_names("2") == ["n2"]
     assert "is longer than reservation class" in cluster.view("3").why
     assert first is not None
     cluster.at(first)

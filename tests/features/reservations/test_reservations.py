@@ -23,7 +23,7 @@ def make_reservation(cluster: Cluster, name: str, start: int, end: int | None, *
         end=until,
         **more,  # type: ignore[arg-type]
     )
-    cluster.tell(event)
+    cluster.send(event)
 
 
 def cluster_with_features() -> Cluster:
@@ -54,7 +54,7 @@ def test_feature_reservation_covers_all_nodes_with_the_feature() -> None:
     make_reservation(cluster, "r", 0, 500, features=("big",))
     cluster.submit("1", "1:ppn=4:big")
     cluster.submit("2", "1:ppn=4")
-    assert (cluster.start("1"), cluster.start("2"), cluster.where("2")) == (500, 0, ["n3"])
+    assert (cluster.start("1"), cluster.start("2"), cluster.planned_node_names("2")) == (500, 0, ["n3"])
 
 
 def test_reservation_includes_new_nodes_and_nodes_that_get_the_feature() -> None:
@@ -129,7 +129,7 @@ def test_access_lists_do_not_admit_each_others_users() -> None:
     make_reservation(cluster, "b", 0, 2000, nodes=("n2",), users=("bob",))
     for job, owner in (("1", "ann"), ("2", "bob"), ("3", "eve"), ("4", "ann"), ("5", "bob")):
         cluster.submit(job, owner=owner)
-    assert [cluster.where(job) for job in "12345"] == [["n1"], ["n2"], ["n1"], ["n1"], ["n2"]]
+    assert [cluster.planned_node_names(job) for job in "12345"] == [["n1"], ["n2"], ["n1"], ["n1"], ["n2"]]
     assert [cluster.start(job) for job in "12345"] == [0, 0, 1000, 100, 100]
     cluster.unreserve("a")
     cluster.at(1)
@@ -148,7 +148,7 @@ def test_gate_is_reused_for_another_access_list() -> None:
         assert [other for other, start in starts.items() if start is not None and start < 1000] == [user]
         for other in ("ann", "bob", "eve"):
             if f"{job}{other}" in cluster.server.jobs:
-                cluster.tell(*cluster.server.delete(f"{job}{other}"))
+                cluster.send(*cluster.server.delete(f"{job}{other}"))
 
 
 def test_nodes_reserved_for_short_jobs_refuse_longer_jobs() -> None:
@@ -158,7 +158,7 @@ def test_nodes_reserved_for_short_jobs_refuse_longer_jobs() -> None:
         cluster.submit(job, walltime=walltime)
     cluster.submit("4", walltime=None)  # its length is not known to be short
     cluster.submit("5", walltime=9_999, queue="urgent")
-    assert [cluster.where(job) for job in "12345"] == [["n2"], ["n1"], ["n1"], ["n2"], ["n1"]]
+    assert [cluster.planned_node_names(job) for job in "12345"] == [["n2"], ["n1"], ["n1"], ["n2"], ["n1"]]
     assert [cluster.start(job) for job in "12345"] == [0, 0, 300, 301, 320]
 
 
@@ -168,9 +168,9 @@ def test_lengthened_job_leaves_nodes_reserved_for_short_jobs() -> None:
     cluster.submit("1", walltime=100)
     cluster.submit("2", walltime=400)
     cluster.submit("3", walltime=300)
-    assert (cluster.start("3"), cluster.where("3")) == (100, ["n1"])
-    cluster.ask("3", walltime="301")
-    assert (cluster.start("3"), cluster.where("3")) == (400, ["n2"])
+    assert (cluster.start("3"), cluster.planned_node_names("3")) == (100, ["n1"])
+    cluster.alter_request("3", walltime="301")
+    assert (cluster.start("3"), cluster.planned_node_names("3")) == (400, ["n2"])
     again = Engine.restore(cluster.engine.checkpoint())
     (gate,) = again.state.gates.values()
     assert gate.shorter == 300
@@ -187,7 +187,7 @@ def test_exclusive_jobs_on_the_access_list_get_whole_reserved_nodes() -> None:
     cluster.submit("3", "1:ppn=1", resources=WHOLE, owner="bob")
     cluster.submit("4", "1:ppn=1")
     cluster.submit("5", "2:ppn=1", resources=WHOLE)
-    where = {job: (cluster.start(job), cluster.where(job)) for job in "12345"}
+    where = {job: (cluster.start(job), cluster.planned_node_names(job)) for job in "12345"}
     assert where["1"] == (0, ["n1"])
     assert where["2"] == (0, ["n2"])
     assert where["3"] == (100, ["n2"])
@@ -268,10 +268,10 @@ def test_job_that_ends_at_the_start_does_not_block_a_reservation() -> None:
 def test_repeated_reservation_event_moves_nothing() -> None:
     cluster = Cluster(nodes=2)
     once = Reserve(id="r:1", time=T, name="R1", nodes=("n1",), start=T + 100, end=T + 200, reason="")
-    cluster.tell(once)
+    cluster.send(once)
     slot = reservations_of(cluster.engine.state)["R1"].slot
     cluster.at(10)
-    cluster.tell(replace(once, id="r:2", time=T + 10))
+    cluster.send(replace(once, id="r:2", time=T + 10))
     assert reservations_of(cluster.engine.state)["R1"].slot == slot
-    cluster.tell(replace(once, id="r:3", time=T + 10, end=T + 300))
+    cluster.send(replace(once, id="r:3", time=T + 10, end=T + 300))
     assert reservations_of(cluster.engine.state)["R1"].event.end == T + 300

@@ -72,7 +72,7 @@ def test_removed_site_reservation_is_lifted_and_manual_ones_stay() -> None:
         validate=True, publish_starts=False, end_allowance=0, site=maintenance(30 * HOUR, 31 * HOUR)
     )
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
-    cluster.tell()
+    cluster.send()
     assert [name.partition("@")[0] for name in reservation_names(cluster.engine)] == ["maint", "mine"]
     assert cluster.start("1") == 0
 
