@@ -39,6 +39,7 @@ __all__ = [
     "credential_check",
     "get_daemon",
     "job_visibility",
+    "require_adapter",
     "require_user",
     "resolve_scope",
     "visible_clusters",
@@ -270,7 +271,8 @@ User = Annotated[Bearer, Depends(require_user)]
 Reader = Annotated[Bearer, Depends(_require_right("see all"))]
 """Callers that may see every job in full."""
 Operator = Annotated[Bearer, Depends(_require_right("steer"))]
-Adapter = Annotated[Bearer, Depends(_require_right("exchange"))]
+require_adapter = _require_right("exchange")
+Adapter = Annotated[Bearer, Depends(require_adapter)]
 Admin = Annotated[Bearer, Depends(_require_right("administer"))]
 Federation = Annotated[Bearer, Depends(_require_right("transfer jobs"))]
 Daemon = Annotated[Clusters, Depends(get_daemon)]

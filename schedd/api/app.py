@@ -41,6 +41,7 @@ from schedd.api.background_rendering import RenderQueue
 from schedd.api.body_limit import BodyLimit
 from schedd.api.cost_metering import CostMetering
 from schedd.api.examples import EXAMPLES
+from schedd.api.exchange_fast_path import ExchangeFastPath
 from schedd.api.field_descriptions import add_field_descriptions
 from schedd.api.job_fast_path import JobFastPath
 from schedd.api.replies import all_documented, build_adapters
@@ -162,6 +163,7 @@ def create_app(
         )
     build_adapters()  # of all routers, features included
     app.add_middleware(GZipMiddleware, minimum_size=_COMPRESS_MIN_BYTES, compresslevel=_GZIP_LEVEL)
+    app.add_middleware(ExchangeFastPath, compress_from=_COMPRESS_MIN_BYTES, level=_GZIP_LEVEL)
     app.add_middleware(BodyLimit, most=max_body)
     app.add_middleware(JobFastPath, compress_from=_COMPRESS_MIN_BYTES, level=_GZIP_LEVEL)
     app.add_middleware(SecurityHeaders)

@@ -1,5 +1,7 @@
 """What adapter and daemon say to each other: events in, decisions out."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from fastapi import Header, Query, Request, Response
@@ -14,10 +16,11 @@ from schedd.api.request_bodies import Delivery, find_out_of_range
 from schedd.api.reservations import audit_reservation
 from schedd.api.routes import RouteTable
 from schedd.api.views import DecisionBatch, EventsAccepted
+from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.wire import Reserve, Unreserve
+from schedd.wire import Event, Reserve, Unreserve
 
-__all__ = ["router"]
+__all__ = ["AdapterReport", "accept_events", "router", "wait_for_decisions"]
 
 router = RouteTable(
     prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=EventsRoute
@@ -39,6 +42,17 @@ AdapterId = Annotated[
 AdapterHost = Annotated[
     str, Header(alias="Schedd-Host", description="The adapter's host, for messages.", max_length=255)
 ]
+DecisionPosition = Annotated[
+    str,
+    Header(
+        alias="Schedd-After",
+        description="The id of the last decision that the adapter has. With it the reply contains the "
+        "decisions after it, which a waiting `GET decisions` of the same adapter then leaves out.",
+        max_length=64,
+    ),
+]
+MAX_DECISIONS_IN_REPLY: Final = 250
+"""Maximum number of decisions in the reply to events."""
 
 
 @router.post(
@@ -53,33 +67,56 @@ async def post_events(
     caller: Adapter,
     adapter: AdapterId = "",
     host: AdapterHost = "",
+    after: DecisionPosition = "",
 ) -> Response:
     """Deliver events of the server. Needs the role `adapter`.
 
     The response comes when all events are stored and handled. Delivery may be repeated: events whose ids were
     handled before are listed as duplicates and change nothing. A `snapshot` is an event too; if it is
     plausible, the engine's state is corrected to it. A body with any error is rejected as a whole. A body
-    without events has no effect: it checks whether the caller may send events.
+    without events has no effect: it checks whether the caller may send events. Decisions in the reply are
+    stored, like those of `GET decisions`.
     """
-    if not delivery.events:
+    return await accept_events(request, cluster, delivery.events, caller, adapter, host, after)
+
+
+async def accept_events(
+    request: Request,
+    cluster: PlanLoop,
+    events: Sequence[Event],
+    caller: Bearer,
+    adapter: str,
+    host: str,
+    after: str,
+) -> Response:
+    """Let the planner handle events; reply when they are stored. Raises ProblemError, and what `submit`
+    raises.
+    """
+    if not events:
         return reply(request, EventsAccepted(0, (), cluster.published.generation))
     _check_adapter(cluster, adapter, host)
     cluster.record_adapter_request()
     if int(request.headers.get("content-length", LARGE_BODY_BYTES)) < LARGE_BODY_BYTES:
-        faults = find_out_of_range(delivery.events)
+        faults = find_out_of_range(events)
     else:  # others are not to wait for a look at a whole cluster
-        faults = await run_in_threadpool(find_out_of_range, delivery.events)
+        faults = await run_in_threadpool(find_out_of_range, events)
     if faults:
         raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
     known = {one.name: _about(one) for one in cluster.published.node_blocks}
-    handled = await await_planner(cluster.submit(delivery.events), _PLANNER_TIMEOUT_S, _RESEND_HINT)
-    for event in delivery.events:
+    decisions = cluster.decisions
+    with decisions.reply_pending(adapter if after else ""):
+        handled = await await_planner(cluster.submit(events), _PLANNER_TIMEOUT_S, _RESEND_HINT)
+        page = decisions.page_for_reply(adapter, after, MAX_DECISIONS_IN_REPLY) if adapter and after else None
+    for event in events:
         if not isinstance(event, Reserve | Unreserve) or event.id in handled.duplicates:
             continue
         about = _about(event) if isinstance(event, Reserve) else None
         if about != known.get(event.name):  # an adapter lists all of them with each snapshot
             await audit_reservation(cluster, event, caller.name)
-    return reply(request, EventsAccepted(handled.accepted, handled.duplicates, handled.generation))
+    accepted = EventsAccepted(handled.accepted, handled.duplicates, handled.generation)
+    if page is not None:
+        accepted = replace(accepted, decisions=page.decisions, last=page.last)
+    return reply(request, accepted)
 
 
 def _about(event: Reserve) -> tuple[object, ...]:
@@ -143,12 +180,39 @@ async def get_decisions(
     until an event shows its outcome (a run that was accepted, rejected, or seen to start), or a newer one
     replaces it.
     """
+    report = AdapterReport(schedd_read_age, schedd_clock, schedd_version, schedd_uncalled)
+    return await wait_for_decisions(request, cluster, after, wait, limit, report, adapter, host)
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterReport:
+    """What an adapter reports about itself with each request for decisions."""
+
+    read_age: float | None = None
+    clock: float | None = None
+    version: str = ""
+    uncalled: str = ""
+
+
+async def wait_for_decisions(
+    request: Request,
+    cluster: PlanLoop,
+    after: str,
+    wait: float,
+    limit: int,
+    report: AdapterReport,
+    adapter: str,
+    host: str,
+) -> Response:
+    """Reply with the decisions after a position, within ``wait`` seconds. Raises ProblemError and
+    StandingBy.
+    """
     _check_adapter(cluster, adapter, host)
-    cluster.record_adapter_request(schedd_read_age)
-    cluster.record_adapter_report(schedd_version, schedd_clock, schedd_uncalled)
+    cluster.record_adapter_request(report.read_age)
+    cluster.record_adapter_report(report.version, report.clock, report.uncalled)
     cluster.check_leads()
     cluster.record_read_position(after)
     # A waiting adapter must count as alive.
     wait = min(wait, cluster.published.settings.adapter_silence / 2)
-    page = await cluster.decisions.wait_for_page(after, wait, limit)
+    page = await cluster.decisions.wait_for_page(after, wait, limit, adapter)
     return reply(request, DecisionBatch(page.decisions, page.last, page.missed))

@@ -148,6 +148,11 @@ class EventsAccepted:
     duplicates: tuple[str, ...]
     """The ids of events that had been handled before; they changed nothing."""
     generation: int
+    decisions: tuple[Decision, ...] = ()
+    """Decisions after the position in the header `Schedd-After`; none without it."""
+    last: str = ""
+    """The position after these decisions; empty without the header, and if the position is unknown: then ask
+    for decisions."""
 
 
 @documented

@@ -15,7 +15,13 @@ from urllib.parse import quote
 import httpx2
 
 from schedd.wire import ShareFacts
-from server_adapter.bridge.messages import FetchedDecisions, MessageError, decode_decisions
+from server_adapter.bridge.messages import (
+    EventsReply,
+    FetchedDecisions,
+    MessageError,
+    decode_decisions,
+    decode_events_reply,
+)
 from server_adapter.bridge.outbox import EncodedEvent
 
 _log = logging.getLogger(__name__)
@@ -95,19 +101,26 @@ class DaemonClient:
         """Whom it talks to."""
         return self._urls[self._at]
 
-    async def post(self, events: Sequence[EncodedEvent]) -> int:
-        """Sends events; returns once the daemon has handled them, with its generation.
+    async def post(self, events: Sequence[EncodedEvent], after: str = "") -> EventsReply:
+        """Sends events; returns once the daemon has handled them.
 
-        Raises `DaemonAwayError`, `DaemonRefusedError`.
+        With `after` the reply has the decisions after that position, unless the daemon does not know it, or
+        is of a version that knows no such replies. A lost reply ends a waiting `decisions`, which then has to
+        be called again. Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
         body = b'{"events":[' + b",".join([encoded.body for encoded in events]) + b"]}"
-        answer = await self._request(
-            "POST", "/events", content=body, headers={"Content-Type": "application/json"}
-        )
+        headers = {"Content-Type": "application/json"}
+        if after:
+            headers["Schedd-After"] = after
         try:
-            return int(answer.json()["generation"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise DaemonAwayError("an answer to events that makes no sense") from error
+            answer = await self._request("POST", "/events", content=body, headers=headers)
+            return decode_events_reply(answer.content)
+        except MessageError as error:
+            self._end_wait()
+            raise DaemonAwayError(str(error)) from error
+        except DaemonAwayError:
+            self._end_wait()  # decisions of the lost reply would not end it
+            raise
 
     async def decisions(self, after: str, wait: float) -> FetchedDecisions:
         """The decisions behind `after`, as soon as there are any, or none after `wait` seconds.
@@ -200,10 +213,14 @@ class DaemonClient:
             if at != self._at:
                 _log.info("schedd at %s leads", self._urls[at])
                 self._at = at
-                self._moved.set()
-                self._moved = asyncio.Event()
+                self._end_wait()
             return answer
         raise kind("; ".join(said))
+
+    def _end_wait(self) -> None:
+        """End a waiting `decisions` without any."""
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     async def _request_url(
         self, url: str, method: str, path: str, options: Mapping[str, object]

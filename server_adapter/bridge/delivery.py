@@ -15,7 +15,7 @@ from server_adapter.bridge.daemon_client import (
     DaemonClient,
     DaemonRefusedError,
 )
-from server_adapter.bridge.messages import encode_event
+from server_adapter.bridge.messages import FetchedDecisions, encode_event
 from server_adapter.bridge.outbox import EncodedEvent, Outbox
 
 _log = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ class DaemonExchange:
         self.outbox = Outbox(epoch)
         self._patience: asyncio.TimerHandle | None = None
         self._seen: dict[tuple[str, int], None] = {}  # a daemon that kept nothing begins its ids anew
+        self._handle: Callable[[Decision], None] | None = None
+        self._position = ""  # the last decision that was fetched
         self.away = False
 
     def server_was_read(self, uncalled: str = "") -> None:
@@ -130,12 +132,20 @@ class DaemonExchange:
         count = len(self.outbox)
         while count > 0 and (batch := self.outbox.batch()):
             count -= len(batch)
+            after = self._position if self._handle is not None else ""
             try:
-                await self._client.post(batch)
+                answer = await self._client.post(batch, after)
+            except DaemonAwayError:
+                if after:
+                    self._position = after  # a lost reply may have had decisions that are not offered again
+                raise
             except DaemonRefusedError as error:
                 if not error.about_content:
                     raise
                 await self._singly(batch)
+            else:
+                if answer.fetched is not None:
+                    self._handle_fetched(answer.fetched, after)
             self.outbox.acknowledge(batch)
             self._sending_works.set()
             if self.away or self.outbox.overflowed or self._url != self._client.url:
@@ -158,11 +168,14 @@ class DaemonExchange:
                     self._on_return()
 
     async def follow_decisions(self, handle: Callable[[Decision], None], wait: float) -> None:
-        """Asks for decisions and hands each to `take` once, for ever. Raises `AnotherAdapterError`."""
+        """Fetches decisions for ever; `handle` gets each once, also those in replies to events.
+
+        Raises `AnotherAdapterError`.
+        """
         waits = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
-        after = ""
-        seen = self._seen
+        self._handle, self._position = handle, ""
         while True:
+            after = self._position
             try:
                 answer = await self._client.decisions(after, wait)
                 self._asking_works.set()
@@ -173,18 +186,24 @@ class DaemonExchange:
                 self._mark_unreachable(error)
                 self._sending_works.clear()
                 await waits.sleep(self._sending_works)
-                after = ""  # a daemon that was restarted offers again what was not acknowledged
+                self._position = ""  # a restarted daemon offers again what was not acknowledged
                 continue
-            for problem in answer.problems:
-                _log.error("a decision that makes no sense: %s", problem)
-            after = answer.last
-            for decision in answer.decisions:
-                name = (decision.id, decision.time)
-                if name not in seen:
-                    seen[name] = None
-                    handle(decision)
-            while len(seen) > _REMEMBERED:
-                del seen[next(iter(seen))]
+            self._handle_fetched(answer, after)
+
+    def _handle_fetched(self, answer: FetchedDecisions, after: str) -> None:
+        for problem in answer.problems:
+            _log.error("a decision that makes no sense: %s", problem)
+        if self._position == after:  # else it was moved meanwhile, and what lies between may be missing
+            self._position = answer.last
+        seen = self._seen
+        for decision in answer.decisions:
+            name = (decision.id, decision.time)
+            if name not in seen:
+                seen[name] = None
+                if self._handle is not None:
+                    self._handle(decision)
+        while len(seen) > _REMEMBERED:
+            del seen[next(iter(seen))]
 
     def _mark_unreachable(self, error: Exception) -> None:
         if not self.away:

@@ -38,10 +38,34 @@ class FetchedDecisions:
     last: str
 
 
+@dataclass(frozen=True, slots=True)
+class EventsReply:
+    """The daemon's reply to events: its generation, and new decisions, if they were requested."""
+
+    generation: int
+    fetched: FetchedDecisions | None = None
+
+
+def decode_events_reply(body: bytes) -> EventsReply:
+    """The reply to events. Raises `MessageError`."""
+    try:
+        found: Any = json.loads(body)
+        generation = int(found["generation"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise MessageError("an answer to events that makes no sense") from error
+    return EventsReply(generation, _decode_decisions(found) if found.get("last") else None)
+
+
 def decode_decisions(body: bytes) -> FetchedDecisions:
     """A daemon's answer. Raises `MessageError` when it makes no sense as a whole."""
     try:
-        found: Any = json.loads(body)
+        return _decode_decisions(json.loads(body))
+    except ValueError as error:
+        raise MessageError("an answer without decisions") from error
+
+
+def _decode_decisions(found: Any) -> FetchedDecisions:
+    try:
         items = [(str(item["id"]), item) for item in found["decisions"]]
         last = str(found["last"])
     except (ValueError, TypeError, KeyError) as error:

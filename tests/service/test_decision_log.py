@@ -116,3 +116,61 @@ def test_poll_returns_empty_at_its_timeout_or_when_the_daemon_stops() -> None:
         return (await waiting).decisions == ()
 
     assert asyncio.run(close())
+
+
+def test_a_poll_leaves_decisions_to_a_pending_reply_and_continues_behind_them() -> None:
+    async def run_it() -> None:
+        log = DecisionLog()
+        log.append([run(1, "a")])
+        poll = asyncio.create_task(log.wait_for_page("d001", 30, reader="adapter"))
+        await asyncio.sleep(0)
+        with log.reply_pending("adapter"):
+            log.append([run(2, "b")])
+            await asyncio.sleep(0.05)
+            page = log.page_for_reply("adapter", "d001", 10)
+        assert page is not None
+        assert [one.id for one in page.decisions] == ["d002"]
+        await asyncio.sleep(0.05)
+        assert not poll.done()
+        log.append([run(3, "c")])
+        assert [one.id for one in (await poll).decisions] == ["d003"]
+
+    asyncio.run(run_it())
+
+
+def test_other_readers_get_decisions_while_a_reply_is_pending() -> None:
+    async def run_it() -> None:
+        log = DecisionLog()
+        poll = asyncio.create_task(log.wait_for_page("", 30, reader="another"))
+        await asyncio.sleep(0)
+        with log.reply_pending("adapter"):
+            log.append([run(1, "a")])
+            assert [one.id for one in (await poll).decisions] == ["d001"]
+
+    asyncio.run(run_it())
+
+
+def test_a_poll_does_not_leave_decisions_to_a_reply_that_never_comes() -> None:
+    async def run_it() -> None:
+        log = DecisionLog()
+        poll = asyncio.create_task(log.wait_for_page("", 30, reader="adapter"))
+        await asyncio.sleep(0)
+        with log.reply_pending("adapter"):
+            log.append([run(1, "a")])
+            assert [one.id for one in (await poll).decisions] == ["d001"]
+
+    asyncio.run(run_it())
+
+
+def test_a_new_poll_from_an_earlier_position_gets_the_decisions_of_a_lost_reply() -> None:
+    log = DecisionLog()
+    log.append([run(1, "a"), run(2, "b")])
+    assert log.page_for_reply("adapter", "d001", 10) is not None
+    page = asyncio.run(log.wait_for_page("d001", 30, reader="adapter"))
+    assert [one.id for one in page.decisions] == ["d002"]
+
+
+def test_a_reply_has_no_decisions_for_an_unknown_position() -> None:
+    log = DecisionLog()
+    log.append([run(1, "a")])
+    assert log.page_for_reply("adapter", "d999", 10) is None

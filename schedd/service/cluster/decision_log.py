@@ -3,9 +3,11 @@
 import asyncio
 import threading
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from schedd.service.cluster.thread_signal import ThreadSignal
 from schedd.wire import (
@@ -41,6 +43,18 @@ class DecisionPage:
     missed: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Delivery:
+    """Decisions after ``begin`` up to ``last``, which a reader got with the reply to its events."""
+
+    begin: str
+    last: str
+
+
+MAX_DEFERRAL_S: Final = 0.5
+"""Maximum time for which a poll leaves decisions to a reply that is being made."""
+
+
 class DecisionLog:
     """Open decisions by increasing id.
 
@@ -62,6 +76,8 @@ class DecisionLog:
         self._dropped = ""
         self._last = last
         self._signal = ThreadSignal()
+        self._pending_replies: Counter[str] = Counter()
+        self._delivered: dict[str, _Delivery] = {}
 
     # ---- the engine's thread --------------------------------------------------------------------
 
@@ -137,21 +153,69 @@ class DecisionLog:
             missed = foreign or (bool(place) and place < self._dropped)
             return DecisionPage(tuple(found), last, missed)
 
-    async def wait_for_page(self, place: str, seconds: float, most: int = 1_000) -> DecisionPage:
-        """Return a page as soon as there are decisions, or after ``seconds`` of real time."""
+    async def wait_for_page(
+        self, place: str, seconds: float, most: int = 1_000, reader: str = ""
+    ) -> DecisionPage:
+        """Return a page as soon as there are decisions, or after ``seconds`` of real time.
+
+        Decisions that ``reader`` gets by another reply meanwhile (``reply_pending``) are left out.
+        """
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
+        deferred_to: float | None = None
+        before = self._delivered.get(reader)
         with self._signal.subscribe() as rung:
             while True:
                 rung.clear()
-                page = self.page_after(place, most)
-                left = deadline - clock()
-                if page.decisions or page.missed or left <= 0 or self._signal.closed:
+                delivered = self._delivered.get(reader)
+                if delivered is not None and delivered is not before and place == delivered.begin:
+                    place, before = delivered.last, delivered
+                page, now = self.page_after(place, most), clock()
+                if page.missed or now >= deadline or self._signal.closed:
                     return page
-                try:
-                    await asyncio.wait_for(rung.wait(), left)
-                except TimeoutError:
-                    return self.page_after(place, most)
+                until = deadline
+                if not page.decisions:
+                    deferred_to = None
+                elif not self._pending_replies[reader]:
+                    return page
+                else:
+                    # The other reply has them in a moment; not much later, lest it waits for something else.
+                    deferred_to = deferred_to or now + MAX_DEFERRAL_S
+                    if now >= deferred_to:
+                        return page
+                    until = min(deadline, deferred_to)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(rung.wait(), until - now)
+
+    # ---- replies to events, in the event loop ----------------------------------------------------
+
+    @contextmanager
+    def reply_pending(self, reader: str) -> Iterator[None]:
+        """While the block runs, a reply to ``reader`` is being made that will contain new decisions."""
+        if not reader:
+            yield
+            return
+        self._pending_replies[reader] += 1
+        try:
+            yield
+        finally:
+            self._pending_replies[reader] -= 1
+            if not self._pending_replies[reader]:
+                del self._pending_replies[reader]
+            self._signal.notify()
+
+    def page_for_reply(self, reader: str, place: str, most: int) -> DecisionPage | None:
+        """Return the decisions after ``place`` for a reply to ``reader``, whose waiting poll continues after
+        them; None if the position is unknown.
+
+        A reader that does not get the reply polls again from its own position.
+        """
+        page = self.page_after(place, most)
+        if page.missed:
+            return None
+        if page.decisions:
+            self._delivered[reader] = _Delivery(place, page.last)
+        return page
 
     def __len__(self) -> int:
         return self._live

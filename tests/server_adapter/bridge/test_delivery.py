@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from schedd.wire import JobHeld, RunAccepted
+from schedd.wire import Decision, JobHeld, Run, RunAccepted, ShareFacts
 from server_adapter.bridge import delivery
 from server_adapter.bridge.daemon_client import DaemonAwayError
 from server_adapter.bridge.delivery import DaemonExchange
-from server_adapter.bridge.messages import FetchedDecisions
+from server_adapter.bridge.messages import EventsReply, FetchedDecisions
 from server_adapter.bridge.outbox import EncodedEvent
 
 pytestmark = pytest.mark.anyio
@@ -31,20 +31,27 @@ class Daemon:
         self.takes_events = self.gives_decisions = False
         self.posts = self.questions = 0
         self.sent: list[list[str]] = []
+        self.positions: list[str] = []
+        self.asked_after: list[str] = []
+        self.reply = EventsReply(1)
+        self.fetched: FetchedDecisions | None = None
 
-    async def post(self, parcels: Sequence[EncodedEvent]) -> int:
+    async def post(self, parcels: Sequence[EncodedEvent], after: str = "") -> EventsReply:
         self.posts += 1
         self.sent.append([one.type for one in parcels])
         if not self.takes_events:
             raise DaemonAwayError("down")
-        return 1
+        self.positions.append(after)
+        return self.reply
 
     async def decisions(self, after: str, _wait: float) -> FetchedDecisions:
         self.questions += 1
+        self.asked_after.append(after)
         if not self.gives_decisions:
             raise DaemonAwayError("down")
         await asyncio.sleep(0.01)
-        return FetchedDecisions((), (), after)
+        found, self.fetched = self.fetched, None
+        return found or FetchedDecisions((), (), after)
 
 
 @pytest.fixture
@@ -121,3 +128,54 @@ async def test_accepted_runs_go_by_themselves_after_a_moment(monkeypatch: pytest
     await until(lambda: len(office.outbox) == 0)
     assert daemon.sent == [["run_accepted"]]
     deliver.cancel()
+
+
+def run_of(number: int) -> Run:
+    name = f"d{number:012d}"
+    shares = (ShareFacts("n1", 1, 0, 0),)
+    return Run(id=name, cause="1:1", time=1, job_id=f"{number}.server", shares=shares, version="", expires=9)
+
+
+async def test_decisions_in_the_reply_to_events_are_handled_once_and_advance_the_position() -> None:
+    daemon = Daemon()
+    daemon.takes_events = daemon.gives_decisions = True
+    daemon.fetched = FetchedDecisions((run_of(1),), (), run_of(1).id)
+    exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    handled: list[Decision] = []
+    following = asyncio.create_task(exchange.follow_decisions(handled.append, 1.0))
+    await until(lambda: handled)
+    daemon.reply = EventsReply(2, FetchedDecisions((run_of(1), run_of(2)), (), run_of(2).id))
+    await exchange.enqueue(JobHeld(id="1:1", time=1, job_id="1.server", holds="u"))
+    await exchange.flush()
+    assert daemon.positions == [run_of(1).id]
+    assert handled == [run_of(1), run_of(2)]
+    daemon.asked_after.clear()
+    await until(lambda: run_of(2).id in daemon.asked_after)
+    following.cancel()
+
+
+async def test_after_a_lost_reply_decisions_are_requested_from_the_position_before_it() -> None:
+    daemon = Daemon()
+    daemon.takes_events = daemon.gives_decisions = True
+    daemon.fetched = FetchedDecisions((run_of(1),), (), run_of(1).id)
+    exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    handled: list[Decision] = []
+    following = asyncio.create_task(exchange.follow_decisions(handled.append, 1.0))
+    await until(lambda: handled)
+
+    async def lose(parcels: Sequence[EncodedEvent], after: str = "") -> EventsReply:
+        assert parcels
+        assert after == run_of(1).id
+        daemon.fetched = FetchedDecisions((run_of(3),), (), run_of(3).id)  # behind those of the reply
+        await until(lambda: len(handled) > 1)
+        raise DaemonAwayError("the reply was lost")
+
+    daemon.post = lose  # type: ignore[method-assign]
+    await exchange.enqueue(JobHeld(id="1:1", time=1, job_id="1.server", holds="u"))
+    with pytest.raises(DaemonAwayError):
+        await exchange.flush()
+    daemon.asked_after.clear()
+    daemon.fetched = FetchedDecisions((run_of(2), run_of(3)), (), run_of(3).id)
+    await until(lambda: run_of(2) in handled and run_of(1).id in daemon.asked_after)
+    assert handled == [run_of(1), run_of(3), run_of(2)]
+    following.cancel()

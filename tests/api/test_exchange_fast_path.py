@@ -1,0 +1,160 @@
+"""The fast path of the exchange answers as the framework's route does."""
+
+import json
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.api import exchange_fast_path
+from schedd.service.access.callers import Callers
+from tests.api.conftest import EVENTS, ROLES, token, tokens
+
+MAIN = "/v1/clusters/main"
+ADAPTER = {"Authorization": f"Bearer {token('adapter')}"}
+JSON = {"Content-Type": "application/json"}
+BODY = json.dumps({"events": EVENTS})
+Request = tuple[str, str, dict[str, str], str | bytes]
+
+POLLS: list[Request] = [
+    *(("GET", f"{MAIN}/decisions", {"Authorization": f"Bearer {token(role)}"}, "") for role in ROLES),
+    ("GET", f"{MAIN}/decisions", {}, ""),
+    ("GET", "/v1/clusters/nowhere/decisions", ADAPTER, ""),
+    *(
+        ("GET", f"{MAIN}/decisions?{query}", ADAPTER, "")
+        for query in (
+            "limit=1",
+            "limit=0",
+            "limit=10001",
+            "limit=x",
+            "limit=1&limit=2",
+            "after=",
+            "after=d000000000001",
+            "after=nothing",
+            "after=%ff",
+            "after=" + "d" * 65,
+            "wait=0",
+            "wait=-1",
+            "wait=61",
+            "wait=nan",
+            "wait=",
+            "unknown=1",
+        )
+    ),
+    *(
+        ("GET", f"{MAIN}/decisions", {**ADAPTER, name: value}, "")
+        for name, value in (
+            ("Schedd-Adapter", "an-adapter"),
+            ("Schedd-Adapter", "an adapter"),
+            ("Schedd-Host", "h" * 256),
+            ("Schedd-Read-Age", "1.5"),
+            ("Schedd-Read-Age", "-1"),
+            ("Schedd-Read-Age", "soon"),
+            ("Schedd-Clock", "1700000000.25"),
+            ("Schedd-Clock", "1e12"),
+            ("Schedd-Version", "1.0+x"),
+            ("Schedd-Version", "v 1"),
+            ("Schedd-Uncalled", "u" * 501),
+        )
+    ),
+    ("DELETE", f"{MAIN}/decisions", ADAPTER, ""),
+]
+POSTS: list[Request] = [
+    *(("POST", f"{MAIN}/events", {"Authorization": f"Bearer {token(role)}", **JSON}, BODY) for role in ROLES),
+    ("POST", f"{MAIN}/events", JSON, BODY),
+    ("POST", "/v1/clusters/nowhere/events", {**ADAPTER, **JSON}, BODY),
+    ("POST", f"{MAIN}/events?x=1", {**ADAPTER, **JSON}, BODY),
+    ("POST", f"{MAIN}/events", {**ADAPTER, "Content-Type": "text/plain"}, BODY),
+    ("POST", f"{MAIN}/events", {**ADAPTER, **JSON, "Schedd-Adapter": "an adapter"}, BODY),
+    ("POST", f"{MAIN}/events", {**ADAPTER, **JSON, "Schedd-After": "a" * 65}, BODY),
+    ("POST", f"{MAIN}/events", {**ADAPTER, **JSON, "Schedd-Adapter": "a", "Schedd-After": "unknown"}, BODY),
+    *(
+        ("POST", f"{MAIN}/events", {**ADAPTER, **JSON}, body)
+        for body in (
+            "",
+            "{}",
+            "[]",
+            "{",
+            '{"events": 1}',
+            '{"events": []}',
+            '{"events": [{}]}',
+            '{"events": [{"type": "nonsense"}]}',
+            '{"events": [], "more": 1}',
+            '{"events": [{"type": "job_held", "id": "e:9", "time": -1, "job_id": "1.server"}]}',
+            '{"events": [{"type": "job_held", "id": "e:9", "time": "1", "job_id": "1.server"}]}',
+            '{"events": [{"type": "job_held", "id": "\\ud800", "time": 1, "job_id": "1.server"}]}',
+            b"\xff",
+            "[" * 5_000,
+        )
+    ),
+]
+
+
+def answered(app: FastAPI, request: Request) -> tuple[int, Any, Any]:
+    method, path, headers, body = request
+    app.state.callers = Callers(tokens())
+    with TestClient(app, raise_server_exceptions=False) as client:
+        answer = client.request(method, path, headers=headers, content=body or None)
+    found = answer.json() if answer.content else None
+    if isinstance(found, dict) and answer.status_code == 200:
+        found = {name: value for name, value in found.items() if name not in ("generation", "accepted")}
+    headers_of = {name: value for name, value in answer.headers.items() if name != "content-length"}
+    return answer.status_code, headers_of, found
+
+
+def without_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_fast_path, "_single_headers", lambda _scope: None)
+
+
+@pytest.mark.parametrize("request_", POLLS)
+def test_polls_get_the_framework_s_answer(
+    app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch, request_: Request
+) -> None:
+    assert client.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
+    fast = answered(app, request_)
+    without_fast_path(monkeypatch)
+    assert answered(app, request_) == fast
+
+
+@pytest.mark.parametrize("request_", POSTS)
+def test_events_get_the_framework_s_answer(
+    app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch, request_: Request
+) -> None:
+    assert client.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
+    fast = answered(app, request_)
+    without_fast_path(monkeypatch)
+    assert answered(app, request_) == fast
+
+
+def test_plain_requests_take_the_fast_path(
+    app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the framework's route was taken")
+
+    monkeypatch.setattr(app.router, "app", refuse)
+    monkeypatch.setattr(type(app.router), "__call__", refuse)
+    app.state.callers = Callers(tokens())
+    posted = client.post(f"{MAIN}/events", headers=ADAPTER, json={"events": EVENTS})
+    assert (posted.status_code, posted.json()["accepted"]) == (200, len(EVENTS))
+    polled = client.get(f"{MAIN}/decisions", headers=ADAPTER, params={"wait": "0", "limit": "250"})
+    assert polled.status_code == 200
+
+
+def test_the_reply_to_events_has_the_decisions_that_a_poll_would_fetch(client: TestClient) -> None:
+    headers = {**ADAPTER, "Schedd-Adapter": "one"}
+    client.post(f"{MAIN}/events", headers=headers, json={"events": EVENTS[:-1]})
+    before = client.get(f"{MAIN}/decisions", headers=headers).json()
+    assert before["last"]
+    posted = client.post(
+        f"{MAIN}/events", headers={**headers, "Schedd-After": before["last"]}, json={"events": EVENTS[-1:]}
+    ).json()
+    fetched = client.get(f"{MAIN}/decisions", headers=headers, params={"after": before["last"]}).json()
+    assert fetched["decisions"]
+    assert (posted["decisions"], posted["last"]) == (fetched["decisions"], fetched["last"])
+
+
+def test_without_a_position_the_reply_to_events_has_no_decisions(client: TestClient) -> None:
+    posted = client.post(f"{MAIN}/events", headers=ADAPTER, json={"events": EVENTS}).json()
+    assert (posted["decisions"], posted["last"]) == ([], "")
