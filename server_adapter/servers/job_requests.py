@@ -1,7 +1,7 @@
-"""Requests about jobs that both families share, and parts of submissions."""
+"""Requests about jobs that both families share."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.requests import ManageRequest, StatusRequest
@@ -9,11 +9,9 @@ from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Attribute
 
 __all__ = [
-    "escape_variable",
     "hold_request",
     "list_jobs_of_routing_queues",
     "modify_request",
-    "script_chunks",
 ]
 
 
@@ -23,9 +21,6 @@ class DescribingConnection(Protocol):
     async def describe(self, request: StatusRequest) -> list[DescribedObject]:
         """Return the objects of a status request."""
         ...
-
-
-_CHUNK: Final = 65_536  # bytes of a script in one request
 
 
 def modify_request(job: str, attributes: Iterable[Attribute]) -> ManageRequest:
@@ -48,17 +43,6 @@ def hold_request(code: RequestCode, job: str, letters: str) -> ManageRequest:
         name=job,
         attributes=(Attribute("Hold_Types", letters),),
     )
-
-
-def script_chunks(script: bytes) -> Iterator[bytes]:
-    """Return the parts of a script, each for one request; one empty part for an empty script."""
-    for first in range(0, max(1, len(script)), _CHUNK):
-        yield script[first : first + _CHUNK]
-
-
-def escape_variable(value: str) -> str:
-    """Escape the value of a variable for a `Variable_List`."""
-    return value.replace("\\", "\\\\").replace(",", "\\,")
 
 
 async def list_jobs_of_routing_queues(

@@ -6,30 +6,28 @@ rights. A user may not set an operator's hold: the job is submitted with a user'
 connection then replaces it by its own. The result is checked before the job is released.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
+from schedd.wire import SubmissionFacts
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import RightsError, ServerRefusedError
-from server_adapter.batch.replies import Deletions, JobId
+from server_adapter.batch.replies import Deletions
 from server_adapter.batch.requests import (
-    JobRequest,
-    JobScriptRequest,
-    QueueJobRequest,
     StatusRequest,
 )
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.link import ServerLink
-from server_adapter.bridge.transfers import MARK, JobRunsError
+from server_adapter.bridge.transfers import JobRunsError
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode, refusal_error
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import indices, subjob
 from server_adapter.openpbs.requests import DeleteJobsRequest
-from server_adapter.servers.job_requests import escape_variable, hold_request, modify_request, script_chunks
+from server_adapter.servers.job_requests import hold_request, modify_request
+from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 
 __all__ = ["OWN", "REQUESTS", "OpenpbsTransferClient", "submission_attributes"]
@@ -42,15 +40,6 @@ _HOLD, _USERS = "o", "u"
 _WORDS: Final = "held until the federation lets it start"
 _OF_TORQUE: Final = frozenset({"init_work_dir", "submit_args", "submit_host"})
 """Attributes unknown to this family; the variable PBS_O_WORKDIR replaces the first."""
-_DEFAULTS: Final[Mapping[str, str]] = {
-    "Checkpoint": "u",
-    "Join_Path": "n",
-    "Keep_Files": "n",
-    "Mail_Points": "a",
-    "Priority": "0",
-    "Rerunable": "True",
-    "Job_Name": "STDIN",
-}
 _LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "run_count", "exec_vnode", "Exit_status")
 _OF_ARRAYS: Final = ("array_indices_remaining",)
 _AT_ONCE: Final = 500  # subjobs in one request
@@ -63,20 +52,15 @@ def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attri
     """Return the attributes of the QueueJob request. Raises ValueError for an attribute that may not be
     transferred.
     """
-    for name in submission.attributes:
-        if name not in TRANSFER_ATTRIBUTES:
-            raise ValueError(f"the attribute {name} cannot be handed over")
-    given = {name: value for name, value in submission.attributes.items() if name not in _OF_TORQUE}
-    variables = {**submission.variables, MARK: mark}
-    place = submission.attributes.get("init_work_dir", "")
-    if place:
-        variables.setdefault("PBS_O_WORKDIR", place)
-    plain = {**_DEFAULTS, **given, "Hold_Types": _USERS}
-    return (
-        *(Attribute(name, value) for name, value in sorted(plain.items())),
-        *(Attribute("Resource_List", value, name) for name, value in submission.resources.items()),
-        *((Attribute("array_indices_submitted", _indices(submission)),) if submission.array else ()),
-        Attribute("Variable_List", ",".join(f"{name}={escape_variable(v)}" for name, v in variables.items())),
+    directory = submission.attributes.get("init_work_dir", "")
+    index_range = _indices(submission) if submission.array else ""
+    return encode_submission(
+        submission,
+        mark,
+        forced={"Hold_Types": _USERS},
+        array=Attribute("array_indices_submitted", index_range),
+        variables={"PBS_O_WORKDIR": directory} if directory else {},
+        unknown=_OF_TORQUE,
     )
 
 
@@ -97,14 +81,7 @@ class OpenpbsTransferClient:
             raise RightsError("no job is handed over as root")
         attributes = submission_attributes(submission, mark)
         async with await self._open_as(submission.user) as connection:
-            request = QueueJobRequest(destination=submission.queue, attributes=attributes)
-            payload = (await connection.request(request)).payload
-            if not isinstance(payload, JobId):
-                raise ValueError("the server gave the job no id")
-            job = payload.job
-            for place, data in enumerate(script_chunks(submission.script.encode())):
-                await connection.request(JobScriptRequest(sequence=place, size=len(data), job=job, data=data))
-            await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
+            job = await queue_job(connection, submission, attributes, (RequestCode.COMMIT,))
         await self.finish(job, submission.tasks)
         async with self._link.borrow() as connection:
             values = await _read_job(connection, job)
@@ -134,10 +111,8 @@ class OpenpbsTransferClient:
         """Return the id of the job with the mark, preferably of a job that has not ended."""
         async with self._link.borrow() as connection:
             jobs = await _described(connection, "", ("job_state", "Variable_List"))
-        wanted = f"{MARK}={mark}"
-        found = [job for job in jobs if wanted in job.values.get("Variable_List", "").split(",")]
-        found.sort(key=lambda job: job.values.get("job_state") in _OVER)
-        return found[0].name if found else ""
+        found = find_marked_job(jobs, mark, _OVER)
+        return "" if found is None else found.name
 
     async def release(self, job: str) -> None:
         """Lifts our hold."""

@@ -7,25 +7,21 @@ checked before the job is released.
 """
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final
 
-from schedd.wire import TRANSFER_ATTRIBUTES, SubmissionFacts
+from schedd.wire import SubmissionFacts
 from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.replies import JobId
 from server_adapter.batch.requests import (
-    JobRequest,
-    JobScriptRequest,
     ManageRequest,
-    QueueJobRequest,
     StatusRequest,
 )
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
-from server_adapter.bridge.transfers import MARK, JobRunsError
+from server_adapter.bridge.transfers import JobRunsError
 from server_adapter.dis import Attribute
-from server_adapter.servers.job_requests import escape_variable, hold_request, script_chunks
+from server_adapter.servers.job_requests import hold_request
+from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job
 from server_adapter.servers.torque.facts import array_id
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
@@ -47,15 +43,7 @@ REQUESTS: Final = frozenset(
 )
 """Requests of a transfer, permitted only in scheduler mode."""
 _HOLD: Final = "o"
-_DEFAULTS: Final[Mapping[str, str]] = {
-    "Checkpoint": "u",
-    "Join_Path": "n",
-    "Keep_Files": "n",
-    "Mail_Points": "a",
-    "Priority": "0",
-    "Rerunable": "TRUE",
-    "Job_Name": "STDIN",
-}
+_COMMITS: Final = (RequestCode.READY_TO_COMMIT, RequestCode.COMMIT)
 _LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "exec_host", "start_count")
 _RAN: Final = ("R", "E", "S")
 _LOOKS, _WAIT_S = 60, 0.5
@@ -66,16 +54,12 @@ def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attri
     """Return the attributes of the QueueJob request. Raises ValueError for an attribute that may not be
     transferred.
     """
-    for name in submission.attributes:
-        if name not in TRANSFER_ATTRIBUTES:
-            raise ValueError(f"the attribute {name} cannot be handed over")
-    plain = {**_DEFAULTS, **submission.attributes, "Hold_Types": _HOLD, "proxy_user": submission.user}
-    variables = {**submission.variables, MARK: mark}
-    return (
-        *(Attribute(name, value) for name, value in sorted(plain.items())),
-        *(Attribute("Resource_List", value, name) for name, value in submission.resources.items()),
-        *((Attribute("job_array_request", submission.array),) if submission.array else ()),
-        Attribute("Variable_List", ",".join(f"{name}={escape_variable(v)}" for name, v in variables.items())),
+    return encode_submission(
+        submission,
+        mark,
+        forced={"Hold_Types": _HOLD, "proxy_user": submission.user},
+        array=Attribute("job_array_request", submission.array),
+        defaults={"Rerunable": "TRUE"},
     )
 
 
@@ -91,21 +75,7 @@ class TorqueTransferClient:
         """Submit a job; return its id. Raises ValueError if the server's job differs from the submission."""
         attributes = submission_attributes(submission, mark)
         async with self._link.borrow() as connection:
-            request = QueueJobRequest(
-                code=RequestCode.QUEUE_JOB, destination=submission.queue, attributes=attributes
-            )
-            payload = (await connection.request(request)).payload
-            if not isinstance(payload, JobId):
-                raise ValueError("the server gave the job no id")
-            job = payload.job
-            for place, data in enumerate(script_chunks(submission.script.encode())):
-                await connection.request(
-                    JobScriptRequest(
-                        code=RequestCode.JOB_SCRIPT, sequence=place, size=len(data), job=job, data=data
-                    )
-                )
-            await connection.request(JobRequest(code=RequestCode.READY_TO_COMMIT, job=job))
-            await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
+            job = await queue_job(connection, submission, attributes, _COMMITS)
         await self.finish(job, submission.tasks)
         async with self._link.borrow() as connection:
             wrong = submission_fault(await _read_job(connection, job), submission.user, _HOLD)
@@ -121,13 +91,10 @@ class TorqueTransferClient:
             jobs = await connection.describe(
                 StatusRequest(code=RequestCode.STATUS_JOB, attributes=names),
             )
-        wanted = f"{MARK}={mark}"
-        found = [job for job in jobs if wanted in job.values.get("Variable_List", "").split(",")]
-        found.sort(key=lambda job: job.values.get("job_state") == "C")
-        if not found:
+        found = find_marked_job(jobs, mark, ("C",))
+        if found is None:
             return ""
-        first = found[0]
-        return array_id(first.name) if "job_array_id" in first.values else first.name
+        return array_id(found.name) if "job_array_id" in found.values else found.name
 
     async def finish(self, job: str, tasks: int) -> None:
         """Wait until the server has created all jobs of an array, one after the other. They are held from the
