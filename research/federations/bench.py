@@ -31,8 +31,7 @@ from research.federations.bench_clusters import (
 from research.federations.bench_figures import FederationFigures
 from research.federations.inside import Traffic
 from schedd.federation.event_log import FederationLog
-from schedd.federation.events import LoggedEvent
-from schedd.federation.routing.events import AttemptReleased, ClusterChosen
+from schedd.federation.events import AttemptReleased, ClusterChosen, LoggedEvent
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.garbage_collector import GarbageCollectorTuning

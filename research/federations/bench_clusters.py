@@ -16,12 +16,12 @@ from research.federations.inside import Inside, Traffic
 from schedd.api.app import create_app
 from schedd.engine import EngineSettings
 from schedd.federation.event_log import FederationLog
-from schedd.federation.events import FederationEvent
-from schedd.federation.routing.events import (
+from schedd.federation.events import (
     AttemptHeld,
     AttemptReleased,
     AttemptReleaseRequested,
     ClusterChosen,
+    FederationEvent,
     JobSubmitted,
 )
 from schedd.federation.settings import FederationSettings

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from research.federations.field import ClusterSpec, FieldJob
+from schedd.federation.events import JobSubmitted
 from schedd.federation.routing.candidates import job_priority
 from schedd.federation.routing.cluster_status import RoutingRules
-from schedd.federation.routing.events import JobSubmitted
 from schedd.federation.routing.jobs import FederationJobs
 from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, select

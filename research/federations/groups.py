@@ -17,8 +17,7 @@ from schedd.dialect import parse_walltime
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.event_log import FederationLog
-from schedd.federation.events import LoggedEvent
-from schedd.federation.licences import LicenceLeased
+from schedd.federation.events import LicenceLeased, LoggedEvent
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import ClusterReport, FederationState

@@ -16,9 +16,9 @@ from schedd.api.federation import Caller, LeadingFederation, claimed_users, reso
 from schedd.api.federation_requests import BagRequest, JobScript
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.federation.bags.bags import Bag
-from schedd.federation.bags.events import BagSpecification
 from schedd.federation.bags.issued_offers import BagOffer
 from schedd.federation.bags.offers import TaskSplit
+from schedd.federation.events import BagSpecification
 from schedd.federation.state.bag_operations import OffersOutdatedError
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.bag_offers import collect_offers, offered_task_counts, share_ends, split_offers
@@ -178,9 +178,9 @@ def _accepting_owner(caller: Bearer, body: AcceptedBagOffer) -> str:
 
 
 def _accept_offer(federation: FederationState, caller: Bearer, owner: str, body: AcceptedBagOffer) -> Bag:
-    known = federation.bags.by_key.get((owner, body.key)) if body.key else None
+    known = federation.bags.by_owner_key(owner, body.key)
     if known is not None:
-        return federation.bags[known]
+        return known
     try:
         offer = federation.bag_operations.offers.find(body.offer, owner)
     except LookupError as error:
@@ -226,9 +226,9 @@ def _recheck_ends(
 
 
 def _request_and_accept(federation: FederationState, caller: Bearer, owner: str, body: NewBag) -> Bag:
-    known = federation.bags.by_key.get((owner, body.key)) if body.key else None
+    known = federation.bags.by_owner_key(owner, body.key)
     if known is not None:
-        return federation.bags[known]
+        return known
     offer = _request_offers(federation, owner, resolve_users(federation, caller, owner), body)
     if offer.split is None:
         words = "; ".join(f"{name}: {why}" for name, why in (offer.whys or {}).items())

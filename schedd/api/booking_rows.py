@@ -33,7 +33,7 @@ def counter_offers(booking: FederationBooking) -> tuple[CounterOffer, ...]:
     window = Window(
         booking.submitted, booking.ready, booking.deadline, booking.duration, booking.cpus, booking.name
     )
-    latest = {one.cluster: one.options for one in booking.attempts if one.phase == "declined"}
+    latest = {one.cluster: one.options for one in booking.attempts if one.phase == "refused"}
     found = (
         CounterOffer(cluster, one.start, one.end, round(stretch(window, one.start), 4))
         for cluster in sorted(latest)
@@ -56,7 +56,7 @@ def booking_row(
 ) -> dict[str, Any]:
     """A booking as its owner sees it; ``jobs``: of all bookings, where they were looked for."""
     attempt = one.placed or one.active or next(iter(reversed(one.attempts)), None)
-    shown = attempt is not None and (attempt.active or attempt.phase in ("withdrawing", "ended"))
+    shown = attempt is not None and (attempt.live or attempt.phase in ("withdrawing", "ended"))
     cluster = attempt.cluster if attempt is not None and shown else ""
     seen = federation.clusters.get(cluster)
     away = seen.away if seen is not None and not one.over else ""

@@ -214,9 +214,7 @@ def coallocation_row(federation: FederationState, group: CoAllocation) -> dict[s
         if group.options.units and place is None and placed:
             continue  # a scale_unit that it does not need
         copy = (
-            group.component_job(place)
-            if place is not None and place.copy <= len(group.component_jobs)
-            else None
+            group.component_job(place) if place is not None and place.attempt <= len(group.attempts) else None
         )
         parts.append(
             {

@@ -18,7 +18,7 @@ from schedd.api.federation_requests import parse_request
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.dialect import RequestError
 from schedd.federation.bookings.bookings import FederationBooking
-from schedd.federation.routing.jobs import ImpossibleError
+from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 
@@ -204,7 +204,7 @@ def _may_see_booking(caller: Bearer, booking: FederationBooking) -> bool:
 
 def find_visible_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
     """The newest booking of that name that the caller may see. Raises ProblemError."""
-    booking = federation.bookings.named(name, caller.name)
+    booking = federation.bookings.by_owner_key(caller.name, name)
     if booking is None and caller.role != "user":
         booking = federation.bookings.newest_named(name)
     if booking is None or not _may_see_booking(caller, booking):

@@ -340,7 +340,7 @@ async def _submit_job(federation: LeadingFederation, caller: Caller, body: NewFe
 
 def _find_open_booking(federation: FederationState, owner: str, name: str) -> tuple[str, str, str]:
     """The owner's booking: its number, its cluster, its name there. Raises ProblemError."""
-    booking = federation.bookings.named(name, owner)
+    booking = federation.bookings.by_owner_key(owner, name)
     if booking is None:
         what = f"{owner} has no booking {name} in the federation"
         raise ProblemError("invalid", what, errors=[Fault(where="body.booking", what=what)])

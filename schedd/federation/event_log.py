@@ -6,8 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from schedd.federation.events import LoggedEvent, decode, encode
-from schedd.federation.licences import LicenceLeased
+from schedd.federation.events import LicenceLeased, LoggedEvent, decode, encode
 from schedd.store.codec import replace_nul
 from schedd.store.database import Database
 from schedd.store.leadership import Leadership

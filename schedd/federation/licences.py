@@ -9,22 +9,10 @@ ignores grants that arrive out of order. Everything here is pure: no clock, no I
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-__all__ = ["LicenceGrant", "LicenceLeased", "LicencePools", "LicenceUse", "share_copies"]
+from schedd.federation.events import LicenceLeased
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LicenceLeased:
-    """New bound of a cluster: it may use up to ``copies`` of a licence. ``job`` is empty."""
-
-    job: str
-    time: int
-    licence: str
-    cluster: str
-    copies: int
-    number: int
-    type: Literal["licence_leased"] = "licence_leased"
+__all__ = ["LicenceGrant", "LicencePools", "LicenceUse", "share_copies"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def booking_figures(bookings: Iterable[FederationBooking]) -> BookingFigures:
         booked=len(booked),
         by_offer=sum(one.first > 1 for one in booked),
         refused=sum(one.over == "refused" for one in known),
-        declined=sum(it.phase == "declined" for one in known for it in one.attempts),
+        declined=sum(it.phase == "refused" for one in known for it in one.attempts),
         ended=sum(one.over == "ended" for one in known),
         cancelled=sum(one.over == "cancelled" for one in known),
         lost=sum(one.over == "lost" for one in known),
@@ -219,7 +219,7 @@ def coallocation_figures(groups: Iterable[CoAllocation]) -> CoAllocationFigures:
     """Return the metrics of ended co-allocations. Moves of waiting co-allocations are counted, too."""
     known = list(groups)
     ended = [one for one in known if one.over == "ended"]
-    ran = {one.id: {copy.cluster for copy in one.component_jobs if copy.started} for one in ended}
+    ran = {one.id: {copy.cluster for copy in one.attempts if copy.started} for one in ended}
     several = [one for one in ended if _promised_cluster_count(one) > 1]
     to_one = sum(len(ran[one.id]) == 1 for one in several)
     earlier = sum(_first_start(one) < one.promised[0] for one in ended if one.promised is not None)
@@ -248,7 +248,7 @@ def _promised_cluster_count(group: CoAllocation) -> int:
 
 
 def _first_start(group: CoAllocation) -> int:
-    return min(copy.started for copy in group.component_jobs if copy.started)
+    return min(copy.started for copy in group.attempts if copy.started)
 
 
 def _active_cluster(job: FederationJob) -> str:

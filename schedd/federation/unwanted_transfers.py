@@ -42,6 +42,6 @@ def is_unwanted(
     job, group = jobs.by_id.get(number), groups.by_id.get(number)
     if job is not None and 0 <= at < len(job.attempts):
         return job.attempts[at].phase in _DONE_ATTEMPT
-    if group is not None and 0 <= at < len(group.component_jobs):
-        return group.component_jobs[at].phase in _DONE_COPY
+    if group is not None and 0 <= at < len(group.attempts):
+        return group.attempts[at].phase in _DONE_COPY
     return seen.phase in _ON_HOLD

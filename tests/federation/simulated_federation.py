@@ -387,7 +387,7 @@ class SimulatedFederation:
             for transfer, moment in provider.started().items():
                 _, group, copy = transfer.split(".")
                 if group == name:
-                    part = self.group(name).component_jobs[int(copy) - 1].part
+                    part = self.group(name).attempts[int(copy) - 1].part
                     found.setdefault(part, []).append(moment - T)
         return found
 

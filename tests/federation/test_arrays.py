@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from schedd.cli.user.submit import make_parser, read_submission
+from schedd.federation.events import AttemptRefused, ClusterChosen, JobSubmitted
 from schedd.federation.report import StretchFigures, array_figures, bag_figures
 from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import decide, pending_actions
-from schedd.federation.routing.events import AttemptRefused, ClusterChosen, JobSubmitted
 from schedd.federation.routing.jobs import FederationJobs, PlanQuestion
 from schedd.service.read.arrays import Spread, compute_spread
 from tests.federation.federation_harness import HERE, JOB, FederationHarness
@@ -223,9 +223,10 @@ def test_bag_ends_come_from_first_and_last_share(
     harness: FederationHarness,
 ) -> None:
     from schedd.federation.bags.bags import Bags  # noqa: PLC0415
-    from schedd.federation.bags.events import BagSubmitted  # noqa: PLC0415
+    from schedd.federation.events import BagSubmitted  # noqa: PLC0415
 
-    jobs, bags = FederationJobs(), Bags()
+    jobs = FederationJobs()
+    bags = Bags(jobs)
     given: dict[str, Any] = {"resources": {}}
     bags.apply(
         BagSubmitted(job="1", time=0, owner="ann", submission=given, tasks=4, deadline=100, offered_end=90)

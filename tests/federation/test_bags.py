@@ -17,12 +17,20 @@ from schedd.federation.bags.bags import (
     count_tasks,
     unassigned_tasks,
 )
-from schedd.federation.bags.events import BagOffered, BagSpecification, BagSubmitted
 from schedd.federation.bags.issued_offers import BagOffer, IssuedOffers, offer_from_event
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit
-from schedd.federation.events import decode, encode
-from schedd.federation.routing.events import JobCancelled, JobFailed, JobSubmitted
-from schedd.federation.routing.jobs import FederationJobs, ImpossibleError
+from schedd.federation.events import (
+    BagOffered,
+    BagSpecification,
+    BagSubmitted,
+    ItemCancelled,
+    ItemEnded,
+    JobSubmitted,
+    decode,
+    encode,
+)
+from schedd.federation.items import ImpossibleError
+from schedd.federation.routing.jobs import FederationJobs
 from schedd.federation.state.bag_operations import OffersOutdatedError
 from schedd.federation.workers.bag_offers import collect_offers, offered_task_counts, share_ends, split_offers
 from tests.engine.cluster import T
@@ -250,9 +258,7 @@ def test_bag_and_shares_are_dropped_together(simulation: BagFederation) -> None:
     name = simulation.bag(10, clusters=("a",))
     simulation.go(300, 5)
     assert bag_settled(simulation[name], simulation.federation.jobs)
-    gone = simulation.federation.bags.forget(
-        simulation.federation.jobs, T + 10_000, list(simulation.federation.bags.by_id)
-    )
+    gone = simulation.federation.bags.forget(T + 10_000, list(simulation.federation.bags.by_id))
     assert gone == (name, *gone[1:])
     assert len(gone) == 2
     assert name not in simulation.federation.bags.by_id
@@ -334,7 +340,8 @@ def test_tasks_are_assigned_in_order_and_a_gap_splits_a_share() -> None:
 
 
 def test_refused_tasks_are_unassigned_and_cancelled_tasks_are_not() -> None:
-    jobs, bags = FederationJobs(), Bags()
+    jobs = FederationJobs()
+    bags = Bags(jobs)
     submission = {"resources": {}, "script": "x"}
     bags.apply(
         BagSubmitted(job="1", time=0, owner="o", submission=submission, tasks=10, deadline=9, offered_end=9)
@@ -350,8 +357,8 @@ def test_refused_tasks_are_unassigned_and_cancelled_tasks_are_not() -> None:
     for number, array in (("2", "0-3"), ("3", "4-6"), ("4", "7-7")):
         share(number, array)
     assert unassigned_tasks(bags["1"], jobs) == ((8, 10),)
-    jobs.apply(JobFailed(job="3", time=1, text="no"))
-    jobs.apply(JobCancelled(job="4", time=1, by="o"))
+    jobs.apply(ItemEnded(how="refused", job="3", time=1, text="no"))
+    jobs.apply(ItemCancelled(job="4", time=1, by="o"))
     assert unassigned_tasks(bags["1"], jobs) == ((4, 7), (8, 10))
     assert count_tasks(unassigned_tasks(bags["1"], jobs)) == 5
     assert bag_outcome(bags["1"], jobs) == ""

@@ -11,20 +11,21 @@ from schedd.api.booking_rows import booking_row, counter_offers
 from schedd.client import Unreachable
 from schedd.features.bookings.state import bookings_of
 from schedd.federation.bookings.bookings import FederationBookings
-from schedd.federation.bookings.events import (
+from schedd.federation.events import (
+    AttemptBooked,
+    AttemptConfirmed,
+    AttemptRefused,
+    AttemptWithdrawn,
     BookingAccepted,
-    BookingAttempted,
-    BookingCancelled,
-    BookingConfirmed,
-    BookingDeclined,
-    BookingPlaced,
-    BookingRefused,
-    BookingRequested,
-    BookingWithdrawalRequested,
-    BookingWithdrawn,
+    BookingSubmitted,
+    ClusterChosen,
+    ItemCancelled,
+    ItemEnded,
+    WithdrawalRequested,
+    decode,
+    encode,
 )
-from schedd.federation.events import decode, encode
-from schedd.federation.routing.jobs import ImpossibleError
+from schedd.federation.items import ImpossibleError
 from schedd.federation.settings import ClusterSettings, FederationSettings
 from tests.engine.cluster import T
 from tests.federation.simulated_federation import SimulatedCluster, SimulatedFederation
@@ -288,7 +289,7 @@ def test_lost_reply_leads_to_same_booking(
     simulation.after = {"book": 1}  # the request gets through, its answer does not
     name = simulation.book("review")
     simulation.go(1)
-    assert simulation.booking(name).attempts[0].phase == "requested"
+    assert simulation.booking(name).attempts[0].phase == "submitting"
     assert len(simulation.booked()[name]) == 1
     simulation.begin()
     simulation.go(6)
@@ -306,7 +307,7 @@ def test_silent_cluster_is_skipped_and_its_booking_expires(
     name = simulation.book("review", (500, 2_000))
     simulation.go(20)
     one = simulation.booking(name)
-    assert [(it.cluster, it.phase) for it in one.attempts] == [("a", "withdrawing"), ("b", "requested")], one
+    assert [(it.cluster, it.phase) for it in one.attempts] == [("a", "withdrawing"), ("b", "submitting")], one
     simulation.after = {}
     simulation.go(20)
     assert simulation.booked() == {name: [("b", 1_000)]}
@@ -495,7 +496,7 @@ def check_single_place(simulation: SimulatedFederation, seed: int) -> None:
 
 # ---- the log ----------------------------------------------------------------------------------------------
 
-ASKED = BookingRequested(
+ASKED = BookingSubmitted(
     job="1",
     time=T,
     owner="ann@org",
@@ -505,17 +506,17 @@ ASKED = BookingRequested(
     ready=T,
     deadline=T + 600,
 )
-TRIED = BookingAttempted(
-    job="1", time=T, attempt=1, cluster="a", user="ann", until=T + 30, expected=T, why="plan"
+TRIED = ClusterChosen(
+    job="1", time=T, attempt=1, cluster="a", user="ann", until=T + 30, start=T, end=None, why="plan"
 )
-TAKEN = BookingPlaced(job="1", time=T, attempt=1, start=T + 5, cpus=1, plan=3)
-CONFIRMED = BookingConfirmed(job="1", time=T, attempt=1)
-DECLINED = BookingDeclined(job="1", time=T, attempt=1, text="no")
-UP = BookingWithdrawalRequested(job="1", time=T, attempt=1, why="w")
-BACK = BookingWithdrawn(job="1", time=T, attempt=1)
-REFUSED = BookingRefused(job="1", time=T, text="no")
+TAKEN = AttemptBooked(job="1", time=T, attempt=1, start=T + 5, cpus=1, plan=3)
+CONFIRMED = AttemptConfirmed(job="1", time=T, attempt=1)
+DECLINED = AttemptRefused(job="1", time=T, attempt=1, text="no")
+UP = WithdrawalRequested(job="1", time=T, attempt=1, why="w")
+BACK = AttemptWithdrawn(job="1", time=T, attempt=1)
+REFUSED = ItemEnded(how="refused", job="1", time=T, text="no")
 ACCEPTED = BookingAccepted(job="1", time=T, by="ann", cluster="a", start=T + 50)
-CANCELLED = BookingCancelled(job="1", time=T, by="ann")
+CANCELLED = ItemCancelled(job="1", time=T, by="ann")
 
 
 @pytest.mark.parametrize(
@@ -561,7 +562,7 @@ def test_old_bookings_are_dropped(simulation: SimulatedFederation) -> None:
         provider.server.now += 8 * DAY
     simulation.begin()
     assert name not in simulation.federation.bookings.by_id
-    assert simulation.federation.bookings.named("review", "ann@org") is None
+    assert simulation.federation.bookings.by_owner_key("ann@org", "review") is None
     assert later in simulation.federation.bookings.by_id
     simulation.begin()
     assert name not in simulation.federation.bookings.by_id

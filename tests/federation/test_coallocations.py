@@ -9,13 +9,8 @@ from pathlib import Path
 import pytest
 
 from schedd.features.bookings.state import bookings_of
-from schedd.federation.coallocation.events import (
-    CoAllocationReleaseRequested,
-    PlaceBooked,
-    RoundCommitted,
-    RoundProposed,
-)
-from schedd.federation.routing.jobs import ImpossibleError
+from schedd.federation.events import CoAllocationReleaseRequested, PlaceBooked, RoundCommitted, RoundProposed
+from schedd.federation.items import ImpossibleError
 from tests.engine.cluster import T
 from tests.federation.simulated_federation import SimulatedFederation
 
@@ -100,7 +95,7 @@ def test_select_components_go_to_openpbs(tmp_path: Path) -> None:
         simulation.go(200, 5)
         assert simulation.starts(name).keys() == {0, 1, 2}
         assert len({moment for moments in simulation.starts(name).values() for moment in moments}) == 1
-        assert [copy.cluster for copy in simulation.group(name).component_jobs] == ["b", "a", "b"]
+        assert [copy.cluster for copy in simulation.group(name).attempts] == ["b", "a", "b"]
         apart = simulation.submit({**chunk, "clusters": ["a"]})
         simulation.go(5)
         assert (

@@ -13,13 +13,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read_submission
-from schedd.federation.coallocation.events import (
-    ComponentHeld,
-    ComponentPlace,
-    PlaceBooked,
-    RoundCommitted,
-    RoundProposed,
-)
+from schedd.federation.events import AttemptHeld, ComponentPlace, PlaceBooked, RoundCommitted, RoundProposed
 from tests.federation.federation_harness import FederationHarness
 
 # ---- schedd submit -----------------------------------------------------------------------------------------
@@ -278,7 +272,7 @@ def test_commands_submit_show_and_cancel_a_coallocation(
     for i, plan in enumerate((17, 18)):
         harness.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=plan)])
     harness.federation.coallocation_operations.commit(
-        [RoundCommitted(**about), ComponentHeld(job=name, time=now, copy=2, server_job="8.south")]
+        [RoundCommitted(**about), AttemptHeld(job=name, time=now, attempt=2, server_job="8.south")]
     )
     assert shell("coallocate", "show", name) == 0
     shown = capsys.readouterr().out

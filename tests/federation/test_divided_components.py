@@ -278,7 +278,7 @@ def test_cluster_is_excluded_after_refusing_a_divided_component(simulation: Simu
     name = simulation.submit(UNIT, units=3, most=2)
     simulation.go(5)
     lost = min(cores(simulation, name))
-    copy = next(one for one in simulation.group(name).component_jobs if one.cluster == lost)
+    copy = next(one for one in simulation.group(name).attempts if one.cluster == lost)
     simulation.federation.coallocation_operations.refuse_component(name, copy.number, "no such queue")
     simulation.go(60, 5)
     assert lost not in cores(simulation, name)

@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from schedd.federation.coallocation.events import CoAllocationReleaseRequested
-from schedd.federation.events import FederationEvent
-from schedd.federation.routing.events import AttemptReleaseRequested, JobCancelled, JobFailed, JobSubmitted
+from schedd.federation.events import (
+    AttemptReleaseRequested,
+    CoAllocationReleaseRequested,
+    FederationEvent,
+    ItemCancelled,
+    ItemEnded,
+    JobSubmitted,
+)
 from schedd.store import StoreError
 from schedd.store.tables import federation
 from tests.federation.federation_harness import FederationHarness
@@ -103,8 +108,8 @@ def test_old_items_are_dropped_in_steps_between_requests(
 ) -> None:
     events: list[FederationEvent] = []
     for number in range(1, 1_001):
-        events += [submitted(str(number)), JobCancelled(job=str(number), time=6, by="ann@org")]
-        events.append(JobFailed(job=str(number), time=7, text="taken back"))
+        events += [submitted(str(number)), ItemCancelled(job=str(number), time=6, by="ann@org")]
+        events.append(ItemEnded(how="refused", job=str(number), time=7, text="taken back"))
     harness.now = 1_000  # young enough to be read
     harness.log.append(events)
     again(harness)

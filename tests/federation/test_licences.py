@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.federation.events import decode, encode
-from schedd.federation.licences import LicenceGrant, LicenceLeased, LicencePools, LicenceUse, share_copies
+from schedd.federation.events import LicenceLeased, decode, encode
+from schedd.federation.licences import LicenceGrant, LicencePools, LicenceUse, share_copies
 
 NAMES = ("a", "b", "c")
 COPIES = 10

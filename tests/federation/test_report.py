@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from schedd.federation.bags.bags import Bag, Bags
-from schedd.federation.bags.events import BagSubmitted
-from schedd.federation.report import bag_figures, coallocation_figures, job_figures
-from schedd.federation.routing.events import (
+from schedd.federation.events import (
     AttemptEnded,
     AttemptHeld,
     AttemptRefused,
     AttemptReleased,
     AttemptReleaseRequested,
+    BagSubmitted,
     ClusterChosen,
-    JobFailed,
+    ItemEnded,
     JobSubmitted,
 )
+from schedd.federation.report import bag_figures, coallocation_figures, job_figures
 from schedd.federation.routing.jobs import FederationJobs
 from schedd.federation.routing.priorities import LEVELS
 from tests.federation.federation_harness import HERE, JOB, FederationHarness
@@ -58,7 +58,8 @@ def test_late_jobs_count_with_cpus_and_delay() -> None:
 
 
 def test_bag_counts_once_without_its_shares() -> None:
-    jobs, bags = FederationJobs(), Bags()
+    jobs = FederationJobs()
+    bags = Bags(jobs)
     given: dict[str, Any] = {"resources": {}}
     bags.apply(
         BagSubmitted(job="1", time=0, owner="ann", submission=given, tasks=4, deadline=100, offered_end=90)
@@ -71,12 +72,13 @@ def test_bag_counts_once_without_its_shares() -> None:
     assert found.deadlines.late == 1
     assert found.deadlines.tw_delay == pytest.approx(4 * 50)
     assert job_figures(jobs.by_id.values()).ended == 0
-    open_one = Bag("9", "ann", given, 0, 1, 10, 10)
+    open_one = Bag(id="9", owner="ann", submitted=0, submission=given, tasks=1, deadline=10, offered_end=10)
     assert bag_figures([open_one], jobs).ended == 0
 
 
 def test_bag_with_refused_share_counts_as_moved() -> None:
-    jobs, bags = FederationJobs(), Bags()
+    jobs = FederationJobs()
+    bags = Bags(jobs)
     bags.apply(
         BagSubmitted(
             job="1", time=0, owner="ann", submission={"resources": {}}, tasks=1, deadline=9, offered_end=9
@@ -89,7 +91,7 @@ def test_bag_with_refused_share_counts_as_moved() -> None:
         ClusterChosen(job="2", attempt=1, time=0, cluster="b", user="ann", start=None, end=None, why="plan")
     )
     jobs.apply(AttemptRefused(job="2", attempt=1, time=0, text="no"))
-    jobs.apply(JobFailed(job="2", time=0, text="no"))
+    jobs.apply(ItemEnded(how="refused", job="2", time=0, text="no"))
     bags.add_share(jobs["2"])
     ran(jobs, "3", 0, 5, "a", bag="1", submission={"array": "0-0"})
     bags.add_share(jobs["3"])
@@ -109,11 +111,9 @@ def test_consolidated_and_earlier_coallocations_are_counted(simulation: Simulate
     assert found.shifts + found.remaps == simulation.group(name).moves
     told = simulation.group(name).promised
     assert told is not None
-    began = min(copy.started for copy in simulation.group(name).component_jobs if copy.started)
+    began = min(copy.started for copy in simulation.group(name).attempts if copy.started)
     assert found.earlier == (began < told[0])
-    assert found.clusters == len(
-        {one.cluster for one in simulation.group(name).component_jobs if one.started}
-    )
+    assert found.clusters == len({one.cluster for one in simulation.group(name).attempts if one.started})
     assert (
         simulation.federation.coallocation_operations.gap_searches["asked"]
         >= simulation.federation.coallocation_operations.gap_searches["found"]

@@ -8,20 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.federation.events import decode, encode
-from schedd.federation.routing.candidates import compute_loads, job_priority
-from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, RoutingRules, TransferStatus
-from schedd.federation.routing.decisions import decide, observe_transfers, pending_actions
-from schedd.federation.routing.events import (
+from schedd.federation.events import (
     AttemptHeld,
     AttemptReleased,
     AttemptReleaseRequested,
     ClusterChosen,
-    JobEvent,
+    FederationEvent,
+    ItemEnded,
     JobSubmitted,
     WithdrawalRequested,
+    decode,
+    encode,
 )
-from schedd.federation.routing.jobs import FederationJobs, ImpossibleError, PlanQuestion
+from schedd.federation.items import ImpossibleError
+from schedd.federation.routing.candidates import compute_loads, job_priority
+from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, RoutingRules, TransferStatus
+from schedd.federation.routing.decisions import decide, observe_transfers, pending_actions
+from schedd.federation.routing.jobs import FederationJobs, PlanQuestion
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import LEVELS, Backlog
 from tests.federation.cluster_model import RandomCluster
@@ -54,13 +57,13 @@ class RoutingModel:
         self.jobs = FederationJobs()
         for text in self.log:
             event = decode(text)
-            assert isinstance(event, JobEvent)
+            assert isinstance(event, FederationEvent)
             self.jobs.apply(event)
         self.seen = {name: ClusterStatus("not asked yet", self.now) for name in self.clusters}
         self.known.clear()
         self.lives += 1
 
-    def commit(self, events: list[JobEvent]) -> None:
+    def commit(self, events: list[FederationEvent]) -> None:
         for event in events:
             self.log.append(encode(event))
             self.jobs.apply(event)
@@ -134,7 +137,7 @@ def test_no_job_runs_twice_and_none_is_lost(seed: int) -> None:
         assert job.over == "ended" or {a.cluster for a in job.attempts if a.phase == "refused"} == set("abc")
 
 
-def apply_events(*events: JobEvent) -> FederationJobs:
+def apply_events(*events: FederationEvent) -> FederationJobs:
     jobs = FederationJobs()
     jobs.apply(JobSubmitted(job="1", time=0, owner="ann@org", submission=JOB))
     for event in events:
@@ -148,7 +151,7 @@ def chosen(attempt: int, cluster: str, start: int = 50, end: int = 150) -> Clust
     )
 
 
-def attempt_event(kind: type, attempt: int, **more: object) -> JobEvent:
+def attempt_event(kind: type, attempt: int, **more: object) -> FederationEvent:
     return kind(job="1", attempt=attempt, time=2, **more)  # type: ignore[no-any-return]
 
 
@@ -256,7 +259,8 @@ def test_owner_without_user_names_gets_an_explanation() -> None:
     jobs = FederationJobs()
     jobs.apply(JobSubmitted(job="1", time=0, owner="eve@else", submission=JOB))
     (event,) = decide(jobs, RULES, cluster_statuses(), 10, {"eve@else": {}})
-    assert event.type == "job_failed"
+    assert isinstance(event, ItemEnded)
+    assert event.how == "refused"
     assert event.text == "a: eve@else has no user there; b: eve@else has no user there"
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from schedd.federation.event_log import FederationLog
-from schedd.federation.routing.events import JobSubmitted
+from schedd.federation.events import JobSubmitted
 from schedd.store.errors import NotLeader
 from tests.store.postgres import PostgresServer
 

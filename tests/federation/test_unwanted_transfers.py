@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.federation.coallocation.coallocations import CoAllocations
+from schedd.federation.events import JobSubmitted
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.routing.decisions import TransferAction
-from schedd.federation.routing.events import JobSubmitted
 from schedd.federation.routing.jobs import FederationJobs
 from schedd.federation.state.federation_state import ClusterReport
 from schedd.federation.unwanted_transfers import find_unwanted, is_unwanted
@@ -138,7 +138,7 @@ def test_wrongly_reported_transfers_are_withdrawn(
     wanted = [
         c
         for g in simulation.federation.coallocations.by_id.values()
-        for c in g.component_jobs
+        for c in g.attempts
         if c.phase in ("submitting", "held")
     ]
     assert len(on_hold) <= len([one for one in wanted if one.cluster == "a"]), on_hold

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from schedd.federation.bags.events import BagCancelled, BagEvent, BagFailed, BagSubmitted
-from schedd.federation.routing.jobs import FederationJob, FederationJobs, ImpossibleError
+from schedd.federation.events import BagSubmitted, FederationEvent, ItemCancelled, ItemEnded
+from schedd.federation.items import Attempt, FederationItem, ImpossibleError, Items
+from schedd.federation.routing.jobs import FederationJob, FederationJobs
 
 __all__ = [
     "Bag",
+    "BagOutcome",
     "Bags",
     "TaskRange",
     "assign_tasks",
@@ -24,83 +26,81 @@ TaskRange = tuple[int, int]
 BagOutcome = Literal["", "ended", "cancelled", "incomplete"]
 
 
-@dataclass(frozen=True, slots=True)
-class Bag:
-    """State of one bag. Times are seconds since the epoch.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bag(FederationItem[Attempt]):
+    """State of one bag. Its shares are jobs, which have the attempts.
 
     ``shares`` are job numbers, oldest first. ``failed`` is the reason why the unassigned tasks cannot run.
     """
 
-    id: str
-    owner: str
     submission: Mapping[str, Any]
-    submitted: int
     tasks: int
     deadline: int
     offered_end: int
-    clusters: tuple[str, ...] = ()
     balance: str = "none"
-    key: str = ""
     shares: tuple[str, ...] = ()
-    cancelled: bool = False
     failed: str = ""
 
+    @classmethod
+    def create(cls, event: BagSubmitted) -> Self:
+        """Return the new bag of a submission."""
+        return cls(
+            id=event.job,
+            owner=event.owner,
+            submitted=event.time,
+            clusters=tuple(event.clusters),
+            key=event.key,
+            submission=event.submission,
+            tasks=event.tasks,
+            deadline=event.deadline,
+            offered_end=event.offered_end,
+            balance=event.balance,
+        )
 
-class Bags:
-    """All bags, built from events."""
-
-    def __init__(self) -> None:
-        self.by_id: dict[str, Bag] = {}
-        self.by_key: dict[tuple[str, str], str] = {}
-        self.open: dict[str, None] = {}
-        """Bags that may not be settled yet, oldest first."""
-
-    def __getitem__(self, bag: str) -> Bag:
-        return self.by_id[bag]
-
-    def apply(self, event: BagEvent) -> None:
-        """Apply one event. Raises ImpossibleError."""
+    def apply(self, event: FederationEvent) -> Self:
+        """Return the bag after the event. Raises ImpossibleError if the event cannot follow."""
         match event:
-            case BagSubmitted():
-                if event.job in self.by_id:
-                    raise ImpossibleError(f"bag {event.job} came twice")
-                names = ("owner", "submission", "tasks", "deadline", "offered_end", "balance", "key")
-                own: dict[str, Any] = {name: getattr(event, name) for name in names}
-                bag = Bag(event.job, submitted=event.time, clusters=tuple(event.clusters), **own)
-                self.by_id[bag.id] = bag
-                self.open[bag.id] = None
-                if event.key:
-                    self.by_key[event.owner, event.key] = bag.id
-            case BagCancelled():
-                self.by_id[event.job] = replace(self._find(event.job), cancelled=True)
-            case BagFailed():
-                self.by_id[event.job] = replace(self._find(event.job), failed=event.text)
+            case ItemCancelled():
+                return replace(self, cancelled=True)
+            case ItemEnded():
+                return replace(self, failed=event.text)
+        self.require(False, event)
+        return self
+
+
+class Bags(Items[Bag]):
+    """All bags, built from events. Their outcomes follow from the jobs."""
+
+    kind = Bag
+
+    def __init__(self, jobs: FederationJobs) -> None:
+        super().__init__()
+        self._jobs = jobs
 
     def add_share(self, job: FederationJob) -> None:
         """Add a job as a share of its bag. Raises ImpossibleError."""
-        bag = self._find(job.bag)
-        self.by_id[bag.id] = replace(bag, shares=(*bag.shares, job.id))
+        bag = self.by_id.get(job.bag)
+        if bag is None:
+            raise ImpossibleError(f"there is no bag {job.bag}")
+        self.store(replace(bag, shares=(*bag.shares, job.id)))
 
-    def forget(self, jobs: FederationJobs, before: int, among: Iterable[str]) -> tuple[str, ...]:
+    def is_settled(self, item: Bag) -> bool:
+        """Return whether the bag is over and no transfer of its shares is pending."""
+        return bag_settled(item, self._jobs)
+
+    def is_old(self, item: Bag, before: int) -> bool:
+        """Return whether the bag is settled and its last share ended before that time."""
+        return self.is_settled(item) and bag_end(item, self._jobs) < before
+
+    def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
         """Drop settled bags in ``among`` that ended before that time, with their shares. Return all dropped
         numbers.
         """
-        gone = []
-        for name in among:
-            bag = self.by_id.get(name)
-            if bag is not None and bag_settled(bag, jobs) and bag_end(bag, jobs) < before:
-                del self.by_id[bag.id]
-                self.open.pop(bag.id, None)
-                self.by_key.pop((bag.owner, bag.key), None)
-                gone += [bag.id, *bag.shares]
-        jobs.drop(gone)
-        return tuple(gone)
-
-    def _find(self, name: str) -> Bag:
-        bag = self.by_id.get(name)
-        if bag is None:
-            raise ImpossibleError(f"there is no bag {name}")
-        return bag
+        shares = {name: self.by_id[name].shares for name in among if name in self.by_id}
+        bags = super().forget(before, shares)
+        dropped = [share for name in bags for share in shares[name]]
+        self._jobs.drop(dropped)
+        return (*bags, *dropped)
 
 
 def task_range(job: FederationJob) -> TaskRange:

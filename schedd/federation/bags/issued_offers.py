@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schedd.federation.bags.events import BagOffered, BagSpecification
 from schedd.federation.bags.offers import ClusterOffer, TaskSplit
+from schedd.federation.events import BagOffered, BagSpecification
 
 __all__ = ["BagOffer", "IssuedOffers", "offer_from_event"]
 

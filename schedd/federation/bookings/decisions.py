@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from schedd.federation.bookings.bookings import BookingAttempt, FederationBooking
-from schedd.federation.bookings.events import (
+from schedd.federation.events import (
     AlternativeStart,
-    BookingAttempted,
-    BookingConfirmed,
-    BookingEnded,
-    BookingEvent,
-    BookingPlaced,
-    BookingRefused,
+    AttemptBooked,
+    AttemptConfirmed,
+    AttemptEnded,
     BookingUpdated,
-    BookingWithdrawalRequested,
+    ClusterChosen,
+    FederationEvent,
+    ItemEnded,
+    WithdrawalRequested,
 )
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 
@@ -103,7 +103,7 @@ def pending_calls(booking: FederationBooking, rules: FederationBookingRules) -> 
     """Yield the requests to send to the clusters."""
     for one in booking.attempts:
         about = (booking_name(rules, booking, one), one.number)
-        if one.phase == "requested":
+        if one.phase == "submitting":
             yield BookingCall(one.cluster, "book", *about, body=_body(booking, one))
         elif one.phase == "booked":
             yield BookingCall(one.cluster, "confirm", *about)
@@ -137,7 +137,7 @@ def next_attempt(
     places: Mapping[str, ClusterReadiness],
     answers: Mapping[str, WindowOffer],
     now: int,
-) -> BookingEvent | None:
+) -> FederationEvent | None:
     """Return the next attempt of a booking, or its refusal; None if an answer is awaited or missing.
 
     ``places`` are the allowed clusters, ``answers`` the answers received before. Order: clusters with room in
@@ -149,7 +149,7 @@ def next_attempt(
     if open_ones is None:
         return None
     if not open_ones:
-        return BookingRefused(job=booking.id, time=now, text=_refusal_text(booking, places))
+        return ItemEnded(how="refused", job=booking.id, time=now, text=_refusal_text(booking, places))
     if any(name not in answers for name in open_ones):
         return None
     missed = booking.missed
@@ -164,14 +164,15 @@ def next_attempt(
     else:
         cluster = min(open_ones, key=lambda name: (_preference(answers[name]), name))
         why = "its plan has no room in the window; bookings that may move may make some"
-    return BookingAttempted(
+    return ClusterChosen(
         job=booking.id,
         time=now,
         attempt=len(booking.attempts) + 1,
         cluster=cluster,
         user=places[cluster].user,
         until=now + rules.expiry,
-        expected=within[cluster].start if cluster in within else None,
+        start=within[cluster].start if cluster in within else None,
+        end=None,
         why=why,
     )
 
@@ -183,11 +184,11 @@ def eligible_clusters(
     rules: FederationBookingRules,
 ) -> Sequence[str] | None:
     """Return the clusters for an attempt; None while a recently lost cluster may come back."""
-    declined, missed = booking.declined, booking.missed
+    refused, missed = booking.refused, booking.missed
     left = [
         name
         for name, one in places.items()
-        if one.user and not one.cannot and name not in declined and missed[name] < _TRIES
+        if one.user and not one.cannot and name not in refused and missed[name] < _TRIES
     ]
     for name in left:
         one = places[name]
@@ -208,10 +209,10 @@ def _preference(answer: WindowOffer) -> tuple[bool, int]:
 def _refusal_text(booking: FederationBooking, places: Mapping[str, ClusterReadiness]) -> str:
     """Return the reasons for the refusal, by cluster."""
     words = []
-    declined = booking.declined
+    refused = booking.refused
     for name, one in sorted(places.items()):
-        if name in declined:
-            words.append(f"{name}: {declined[name].text}")
+        if name in refused:
+            words.append(f"{name}: {refused[name].text}")
         elif not one.user:
             words.append(f"{name}: {booking.owner} has no user there")
         elif one.cannot:
@@ -228,12 +229,12 @@ def _refusal_text(booking: FederationBooking, places: Mapping[str, ClusterReadin
 
 def placement_events(
     booking: FederationBooking, attempt: int, row: Mapping[str, Any], plan: int, now: int
-) -> list[BookingEvent]:
+) -> list[FederationEvent]:
     """Return the events of a cluster's reply to a booking request."""
     about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": attempt}
     if row["phase"] not in LIVE:
-        return [BookingWithdrawalRequested(**about, why=row["text"] or "its cluster does not keep it")]
-    made = BookingPlaced(**about, start=row["start"], cpus=row["cpus"], plan=plan)
+        return [WithdrawalRequested(**about, why=row["text"] or "its cluster does not keep it")]
+    made = AttemptBooked(**about, start=row["start"], cpus=row["cpus"], plan=plan)
     return [made, _update_event(about, row)]
 
 
@@ -249,19 +250,19 @@ def observe_booking(
     rules: FederationBookingRules,
     looks: Mapping[str, Mapping[str, Any] | None],
     now: int,
-) -> list[BookingEvent]:
+) -> list[FederationEvent]:
     """Return the events that follow from the clusters' replies and from missing replies.
 
     ``looks`` maps each cluster that replied to its row of the booking, or to None if it does not know the
     booking.
     """
-    found: list[BookingEvent] = []
+    found: list[FederationEvent] = []
     for one in booking.attempts:
         about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": one.number}
-        if one.phase == "requested":
+        if one.phase == "submitting":
             # Any later, the booking may expire before it is confirmed.
             if now >= one.since + rules.expiry // 2:
-                found.append(BookingWithdrawalRequested(**about, why=f"{one.cluster} did not answer in time"))
+                found.append(WithdrawalRequested(**about, why=f"{one.cluster} did not answer in time"))
         elif one.phase in ("booked", "confirmed") and one.cluster in looks:
             found += _observe_placed(booking, one, looks[one.cluster], about)
     return found
@@ -269,11 +270,11 @@ def observe_booking(
 
 def _observe_placed(
     booking: FederationBooking, one: BookingAttempt, row: Mapping[str, Any] | None, about: Mapping[str, Any]
-) -> list[BookingEvent]:
+) -> list[FederationEvent]:
     if row is not None and row["phase"] in LIVE:
-        found: list[BookingEvent] = []
+        found: list[FederationEvent] = []
         if one.phase == "booked" and row["confirmed"]:
-            found.append(BookingConfirmed(**about))
+            found.append(AttemptConfirmed(**about))
         update = _update_event(about, row)
         known = (booking.phase, booking.start, booking.freezes, booking.moves)
         if (update.phase, update.start, update.freezes, update.moves) != known:
@@ -281,12 +282,12 @@ def _observe_placed(
         return found
     if one.phase == "booked":  # not confirmed to the owner yet, so another attempt may follow
         why = row["text"] if row is not None else ""
-        return [BookingWithdrawalRequested(**about, why=why or f"{one.cluster} does not keep it")]
+        return [WithdrawalRequested(**about, why=why or f"{one.cluster} does not keep it")]
     if row is None:
-        return [BookingEnded(**about, how="lost", text=f"{one.cluster} does not know it any more")]
+        return [AttemptEnded(**about, how="lost", text=f"{one.cluster} does not know it any more")]
     how = _END_REASONS.get(row["phase"], _LOST)
     text = f"{one.cluster}: {row['text']}" if row["text"] else ""
-    return [BookingEnded(**about, how=how, text=text)]
+    return [AttemptEnded(**about, how=how, text=text)]
 
 
 def parse_alternatives(rows: Sequence[Mapping[str, Any]]) -> tuple[AlternativeStart, ...]:

@@ -1,35 +1,36 @@
 """Co-allocations with their rounds and component jobs, as a pure fold over events."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from schedd.federation.coallocation.events import (
+from schedd.federation.events import (
+    AttemptEnded,
+    AttemptEvent,
+    AttemptHeld,
+    AttemptRefused,
+    AttemptStarted,
+    AttemptWithdrawn,
     CoAllocationAborted,
     CoAllocationArmed,
-    CoAllocationCancelled,
-    CoAllocationEnded,
-    CoAllocationEvent,
     CoAllocationReleaseRequested,
     CoAllocationStarted,
     CoAllocationSubmitted,
-    ComponentEnded,
-    ComponentHeld,
-    ComponentJobEvent,
     ComponentPlace,
-    ComponentRefused,
-    ComponentStarted,
-    ComponentWithdrawalRequested,
-    ComponentWithdrawn,
+    FederationEvent,
+    ItemCancelled,
+    ItemEnded,
     PlaceArmed,
     PlaceBooked,
     PlaceConfirmed,
     RoundCleared,
     RoundCommitted,
     RoundDropped,
+    RoundEvent,
     RoundProposed,
+    WithdrawalRequested,
 )
-from schedd.federation.routing.jobs import ImpossibleError
+from schedd.federation.items import Attempt, FederationItem, Items, Transitions
 
 __all__ = [
     "CoAllocation",
@@ -41,8 +42,6 @@ __all__ = [
 ]
 
 RoundPhase = Literal["proposed", "committed", "dropped", "cleared"]
-ComponentJobPhase = Literal["submitting", "held", "started", "withdrawing", "withdrawn", "refused", "ended"]
-_DONE: Final = ("withdrawn", "refused", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,53 +101,63 @@ class PlacementRound:
         return tuple(sorted({one.cluster for one in self.places}))
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentJob:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentJob(Attempt):
     """A component's job at one cluster. ``length`` is its walltime in seconds; ``units`` as in
     ``ComponentPlace``.
     """
 
-    number: int
     part: int
-    cluster: str
-    user: str
     length: int
-    phase: ComponentJobPhase
-    since: int
+    units: int = 0
     server_job: str = ""
     started: int = 0
     how: str = ""
     exit_status: int | None = None
-    text: str = ""
-    units: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CoAllocation:
-    """State of one co-allocation.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoAllocation(FederationItem[ComponentJob]):
+    """State of one co-allocation. Its attempts are the component jobs.
 
     ``promised`` is the first committed (start, end); later rounds are no later, unless a cluster loses a
-    booking. ``release_requested_at``, ``armed_at``, ``started_at`` and ``over_at`` are times, or 0. The
-    ``parts`` of a divided request are its possible components, all equal; a round uses some of them.
+    booking. ``release_requested_at``, ``armed_at`` and ``started_at`` are times, or 0. The ``parts`` of a
+    divided request are its possible components, all equal; a round uses some of them.
     """
 
-    id: str
-    owner: str
     parts: tuple[Component, ...]
     options: CoAllocationOptions
-    submitted: int
-    key: str = ""
     rounds: tuple[PlacementRound, ...] = ()
-    component_jobs: tuple[ComponentJob, ...] = ()
     promised: tuple[int, int] | None = None
     release_requested_at: int = 0
     armed_at: int = 0
     started_at: int = 0
     abort_reason: str = ""
-    cancelled: bool = False
-    over: Literal["", "ended", "cancelled", "failed", "refused"] = ""
-    over_at: int = 0
-    text: str = ""
+
+    transitions: ClassVar[Transitions] = {
+        AttemptHeld: (("submitting",), "held"),
+        AttemptRefused: (("submitting", "held"), "refused"),
+        AttemptStarted: (("held",), "started"),
+        WithdrawalRequested: (("submitting", "held", "started"), "withdrawing"),
+        AttemptWithdrawn: (("withdrawing",), "withdrawn"),
+        AttemptEnded: (("held", "started", "withdrawing"), "ended"),
+    }
+
+    @classmethod
+    def create(cls, event: CoAllocationSubmitted) -> Self:
+        """Return the new co-allocation of a submission."""
+        parts = tuple(Component(**{**one, "clusters": tuple(one.get("clusters", ()))}) for one in event.parts)
+        options = CoAllocationOptions(**event.options)
+        if options.units:
+            parts *= max(1, options.most)
+        return cls(
+            id=event.job,
+            owner=event.owner,
+            submitted=event.time,
+            key=event.key,
+            parts=parts,
+            options=options,
+        )
 
     @property
     def committed(self) -> PlacementRound | None:
@@ -168,240 +177,133 @@ class CoAllocation:
     @property
     def settled(self) -> bool:
         """Whether the co-allocation is over and no request to a cluster is pending."""
-        rounds = all(one.phase == "cleared" for one in self.rounds)
-        return bool(self.over) and rounds and all(one.phase in _DONE for one in self.component_jobs)
+        finished = bool(self.over) and all(one.final for one in self.attempts)
+        return finished and all(one.phase == "cleared" for one in self.rounds)
 
     def component_job(self, place: ComponentPlace) -> ComponentJob:
         """Return the component job of a place."""
-        return self.component_jobs[place.copy - 1]
+        return self.attempts[place.attempt - 1]
+
+    def apply(self, event: FederationEvent) -> Self:
+        """Return the co-allocation after the event. Raises ImpossibleError if the event cannot follow."""
+        starting = bool(self.release_requested_at) and not self.abort_reason
+        match event:
+            case RoundProposed():
+                return self._propose(event)
+            case RoundCommitted():
+                return self._commit(event)
+            case RoundEvent():
+                return self._change_round(event)
+            case CoAllocationReleaseRequested():
+                ready = self.committed is not None and not self.release_requested_at
+                self.require(ready and not self.over and not self.cancelled, event)
+                return replace(self, release_requested_at=event.time)
+            case CoAllocationArmed():
+                self.require(starting and not self.armed_at, event)
+                return replace(self, armed_at=event.time)
+            case CoAllocationStarted():
+                self.require(starting and not self.started_at, event)
+                return replace(self, started_at=event.time)
+            case CoAllocationAborted():
+                self.require(starting and not self.started_at, event)
+                return replace(self.withdraw_attempts(event.time, event.why), abort_reason=event.why)
+            case ItemCancelled():
+                return replace(self, cancelled=True)
+            case ItemEnded():
+                return self._end(event)
+            case AttemptStarted():
+                self.require(bool(self.release_requested_at), event)
+                return self.advance_attempt(event, started=event.time)
+            case AttemptEnded():
+                return self.advance_attempt(event, how=event.how, exit_status=event.exit_status)
+            case AttemptEvent():
+                return self.advance_attempt(event)
+        self.require(False, event)
+        return self
+
+    def _end(self, event: ItemEnded) -> Self:
+        self.require(not self.over, event)
+        rounds = tuple(
+            replace(one, phase="dropped", since=event.time) if one.phase in ("proposed", "committed") else one
+            for one in self.rounds
+        )
+        ended = replace(self, rounds=rounds, over=event.how, over_at=event.time, text=event.text)
+        return ended.withdraw_attempts(event.time, event.text)
+
+    def _propose(self, event: RoundProposed) -> Self:
+        free = self.proposed is None and not self.over and not self.release_requested_at
+        self.require(free and event.number == len(self.rounds) + 1, event)
+        made = PlacementRound(
+            event.number, event.start, event.length, tuple(event.places), event.why, since=event.time
+        )
+        return replace(self, rounds=(*self.rounds, made))
+
+    def _commit(self, event: RoundCommitted) -> Self:
+        new, before = self.proposed, self.committed
+        current = new is not None and new.number == event.number and not self.release_requested_at
+        self.require(current, event)
+        assert new is not None
+        self.require(all(one.part in new.plans for one in new.places), event)
+        rounds = list(self.rounds)
+        rounds[new.number - 1] = replace(
+            new, phase="committed", since=event.time, text="moved" if before else ""
+        )
+        if before is not None:
+            rounds[before.number - 1] = replace(before, phase="dropped", since=event.time)
+        jobs = list(self.attempts)
+        for place in sorted(new.places, key=lambda one: one.attempt):
+            if place.attempt == len(jobs) + 1:
+                jobs.append(
+                    ComponentJob(
+                        number=place.attempt,
+                        part=place.part,
+                        cluster=place.cluster,
+                        user=place.user,
+                        length=new.length,
+                        since=event.time,
+                        units=place.units,
+                    )
+                )
+            self.require(place.attempt <= len(jobs), event)
+        wanted = {one.attempt for one in new.places}
+        text = f"round {new.number} has no place for it"
+        jobs = [
+            replace(one, phase="withdrawing", since=event.time, text=text)
+            if one.number not in wanted and one.phase in ("submitting", "held")
+            else one
+            for one in jobs
+        ]
+        promised = self.promised or (new.start, new.end)
+        return replace(self, rounds=tuple(rounds), attempts=tuple(jobs), promised=promised)
+
+    def _change_round(self, event: RoundEvent) -> Self:
+        self.require(0 < event.number <= len(self.rounds), event)
+        one, group = self.rounds[event.number - 1], self
+        match event:
+            case PlaceBooked():
+                self.require(one.phase == "proposed", event)
+                one = replace(one, plans={**one.plans, event.part: event.plan})
+            case PlaceConfirmed():
+                self.require(one.phase == "committed", event)
+                one = replace(one, confirmed=one.confirmed | {event.part})
+            case PlaceArmed():
+                self.require(one.phase == "committed" and bool(self.armed_at), event)
+                one = replace(one, armed=one.armed | {event.part})
+            case RoundDropped():
+                # Before arming no component can have started, so another round may follow.
+                free = not self.armed_at and not self.abort_reason
+                self.require(one.phase in ("proposed", "committed") and free, event)
+                if one.phase == "committed":
+                    group = replace(self.withdraw_attempts(event.time, event.why), release_requested_at=0)
+                one = replace(one, phase="dropped", since=event.time, text=event.why)
+            case _:
+                self.require(isinstance(event, RoundCleared) and one.phase == "dropped", event)
+                one = replace(one, phase="cleared", since=event.time)
+        rounds = (*self.rounds[: event.number - 1], one, *self.rounds[event.number :])
+        return replace(group, rounds=rounds)
 
 
-class CoAllocations:
+class CoAllocations(Items[CoAllocation]):
     """All co-allocations, built from events."""
 
-    def __init__(self) -> None:
-        self.by_id: dict[str, CoAllocation] = {}
-        self.by_key: dict[tuple[str, str], str] = {}
-        self.open: dict[str, None] = {}
-        """Co-allocations that are not settled, oldest first."""
-
-    def __getitem__(self, group: str) -> CoAllocation:
-        return self.by_id[group]
-
-    def apply(self, event: CoAllocationEvent) -> None:
-        """Apply one event. Raises ImpossibleError."""
-        if isinstance(event, CoAllocationSubmitted):
-            self._submitted(event)
-            return
-        group = self.by_id.get(event.job)
-        if group is None:
-            raise ImpossibleError(f"there is no group {event.job}")
-        group = _apply_event(group, event)
-        self.by_id[group.id] = group
-        if group.settled:
-            self.open.pop(group.id, None)
-
-    def check(self, event: CoAllocationEvent) -> None:
-        """Raise ImpossibleError if the event cannot follow the state; change nothing."""
-        group = self.by_id.get(event.job)
-        if group is None:
-            raise ImpossibleError(f"there is no group {event.job}")
-        _apply_event(group, event)
-
-    def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
-        """Drop settled co-allocations in ``among`` that ended before that time, and return them."""
-        known = (self.by_id[name] for name in among if name in self.by_id)
-        gone = tuple(one.id for one in known if one.settled and one.over_at < before)
-        for name in gone:
-            group = self.by_id.pop(name)
-            self.by_key.pop((group.owner, group.key), None)
-        return gone
-
-    def _submitted(self, event: CoAllocationSubmitted) -> None:
-        if event.job in self.by_id:
-            raise ImpossibleError(f"group {event.job} came twice")
-        parts = tuple(Component(**{**one, "clusters": tuple(one.get("clusters", ()))}) for one in event.parts)
-        options = CoAllocationOptions(**event.options)
-        if options.units:
-            parts *= max(1, options.most)
-        group = CoAllocation(event.job, event.owner, parts, options, event.time, event.key)
-        self.by_id[group.id] = group
-        self.open[group.id] = None
-        if event.key:
-            self.by_key[event.owner, event.key] = group.id
-
-
-def _apply_event(group: CoAllocation, event: CoAllocationEvent) -> CoAllocation:
-    match event:
-        case RoundProposed():
-            return _apply_proposal(group, event)
-        case RoundCommitted():
-            return _apply_commit(group, event)
-        case PlaceBooked() | PlaceConfirmed() | PlaceArmed() | RoundDropped() | RoundCleared():
-            return _apply_to_round(group, event)
-        case CoAllocationReleaseRequested():
-            _require(
-                group,
-                group.committed is not None and not group.release_requested_at and not group.over,
-                event,
-            )
-            _require(group, not group.cancelled, event)
-            return replace(group, release_requested_at=event.time)
-        case CoAllocationArmed():
-            _require(
-                group,
-                bool(group.release_requested_at) and not group.armed_at and not group.abort_reason,
-                event,
-            )
-            return replace(group, armed_at=event.time)
-        case CoAllocationStarted():
-            _require(
-                group,
-                bool(group.release_requested_at) and not group.abort_reason and not group.started_at,
-                event,
-            )
-            return replace(group, started_at=event.time)
-        case CoAllocationAborted():
-            _require(
-                group,
-                bool(group.release_requested_at) and not group.started_at and not group.abort_reason,
-                event,
-            )
-            return replace(_withdraw_all(group, event.time, event.why), abort_reason=event.why)
-        case CoAllocationCancelled():
-            return replace(group, cancelled=True)
-        case CoAllocationEnded():
-            _require(group, not group.over, event)
-            rounds = tuple(
-                replace(one, phase="dropped", since=event.time)
-                if one.phase in ("proposed", "committed")
-                else one
-                for one in group.rounds
-            )
-            group = replace(group, rounds=rounds, over=event.how, over_at=event.time, text=event.text)
-            return _withdraw_all(group, event.time, event.text)
-        case CoAllocationSubmitted():
-            raise ImpossibleError(f"group {group.id} came twice")
-        case _:
-            return _apply_to_component(group, event)
-
-
-def _require(group: CoAllocation, so: bool, event: CoAllocationEvent) -> None:
-    if not so:
-        raise ImpossibleError(f"group {group.id}: {event.type} cannot be now")
-
-
-def _apply_proposal(group: CoAllocation, event: RoundProposed) -> CoAllocation:
-    free = group.proposed is None and not group.over and not group.release_requested_at
-    _require(group, free and event.number == len(group.rounds) + 1, event)
-    made = PlacementRound(
-        event.number, event.start, event.length, tuple(event.places), event.why, since=event.time
-    )
-    return replace(group, rounds=(*group.rounds, made))
-
-
-def _apply_commit(group: CoAllocation, event: RoundCommitted) -> CoAllocation:
-    new = group.proposed
-    _require(group, new is not None and new.number == event.number and not group.release_requested_at, event)
-    assert new is not None
-    places = new.places
-    _require(group, all(one.part in new.plans for one in places), event)
-    before = group.committed
-    rounds = tuple(
-        replace(one, phase="committed", since=event.time, text="moved" if before else "")
-        if one is new
-        else replace(one, phase="dropped", since=event.time, text=one.text)
-        if one is before
-        else one
-        for one in group.rounds
-    )
-    copies = list(group.component_jobs)
-    for place in sorted(places, key=lambda one: one.copy):
-        if place.copy == len(copies) + 1:
-            where = (place.part, place.cluster, place.user)
-            copies.append(
-                ComponentJob(place.copy, *where, new.length, "submitting", event.time, units=place.units)
-            )
-        _require(group, place.copy <= len(copies), event)
-    wanted = {one.copy for one in places}
-    copies = [
-        replace(one, phase="withdrawing", since=event.time, text=f"round {new.number} has no place for it")
-        if one.number not in wanted and one.phase in ("submitting", "held")
-        else one
-        for one in copies
-    ]
-    promised = group.promised or (new.start, new.end)
-    return replace(group, rounds=rounds, component_jobs=tuple(copies), promised=promised)
-
-
-def _apply_to_round(
-    group: CoAllocation, event: PlaceBooked | PlaceConfirmed | PlaceArmed | RoundDropped | RoundCleared
-) -> CoAllocation:
-    _require(group, 0 < event.number <= len(group.rounds), event)
-    one = group.rounds[event.number - 1]
-    match event:
-        case PlaceBooked():
-            _require(group, one.phase == "proposed", event)
-            one = replace(one, plans={**one.plans, event.part: event.plan})
-        case PlaceConfirmed():
-            _require(group, one.phase == "committed", event)
-            one = replace(one, confirmed=one.confirmed | {event.part})
-        case PlaceArmed():
-            _require(group, one.phase == "committed" and bool(group.armed_at), event)
-            one = replace(one, armed=one.armed | {event.part})
-        case RoundDropped():
-            # Before arming no component can have started, so another round may follow.
-            free = not group.armed_at and not group.abort_reason
-            _require(group, one.phase in ("proposed", "committed") and free, event)
-            if one.phase == "committed":
-                group = replace(_withdraw_all(group, event.time, event.why), release_requested_at=0)
-            one = replace(one, phase="dropped", since=event.time, text=event.why)
-        case _:
-            _require(group, one.phase == "dropped", event)
-            one = replace(one, phase="cleared", since=event.time)
-    rounds = (*group.rounds[: event.number - 1], one, *group.rounds[event.number :])
-    return replace(group, rounds=rounds)
-
-
-def _withdraw_all(group: CoAllocation, time: int, why: str) -> CoAllocation:
-    copies = tuple(
-        replace(one, phase="withdrawing", since=time, text=why)
-        if one.phase in ("submitting", "held", "started")
-        else one
-        for one in group.component_jobs
-    )
-    return replace(group, component_jobs=copies)
-
-
-_ALLOWED: Final[Mapping[type, tuple[ComponentJobPhase, ...]]] = {
-    ComponentHeld: ("submitting",),
-    ComponentRefused: ("submitting", "held"),
-    ComponentStarted: ("held",),
-    ComponentWithdrawalRequested: ("submitting", "held", "started"),
-    ComponentWithdrawn: ("withdrawing",),
-    ComponentEnded: ("held", "started", "withdrawing"),
-}
-"""Allowed phases of a component job for each event."""
-
-
-def _apply_to_component(group: CoAllocation, event: ComponentJobEvent) -> CoAllocation:
-    _require(group, 0 < event.copy <= len(group.component_jobs), event)
-    one = group.component_jobs[event.copy - 1]
-    _require(group, one.phase in _ALLOWED[type(event)], event)
-    match event:
-        case ComponentHeld():
-            one = replace(one, phase="held", server_job=event.server_job)
-        case ComponentRefused():
-            one = replace(one, phase="refused", text=event.text)
-        case ComponentStarted():
-            _require(group, bool(group.release_requested_at), event)
-            one = replace(one, phase="started", started=event.time)
-        case ComponentWithdrawalRequested():
-            one = replace(one, phase="withdrawing", text=event.why)
-        case ComponentWithdrawn():
-            one = replace(one, phase="withdrawn")
-        case _:
-            one = replace(one, phase="ended", how=event.how, exit_status=event.exit_status)
-    one = replace(one, since=event.time)
-    copies = (*group.component_jobs[: event.copy - 1], one, *group.component_jobs[event.copy :])
-    return replace(group, component_jobs=copies)
+    kind = CoAllocation

@@ -12,23 +12,23 @@ from schedd.dialect import format_walltime
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
 from schedd.federation.coallocation.common_start import CommonStart
 from schedd.federation.coallocation.divided_components import scale_unit, unit_cores
-from schedd.federation.coallocation.events import (
+from schedd.federation.events import (
+    AttemptEnded,
+    AttemptHeld,
+    AttemptRefused,
+    AttemptStarted,
+    AttemptWithdrawn,
     CoAllocationAborted,
     CoAllocationArmed,
-    CoAllocationEnded,
-    CoAllocationEvent,
     CoAllocationReleaseRequested,
     CoAllocationStarted,
-    ComponentEnded,
-    ComponentHeld,
     ComponentPlace,
-    ComponentRefused,
-    ComponentStarted,
-    ComponentWithdrawalRequested,
-    ComponentWithdrawn,
+    FederationEvent,
+    ItemEnded,
     RoundCommitted,
     RoundDropped,
     RoundProposed,
+    WithdrawalRequested,
 )
 from schedd.federation.routing.cluster_status import TransferStatus
 
@@ -98,7 +98,7 @@ class CoAllocationCall:
     name: str
     number: int = 0
     part: int = -1
-    copy: int = 0
+    attempt: int = 0
     body: Mapping[str, Any] | None = None
     forced: bool = False
 
@@ -127,18 +127,18 @@ def pending_calls(group: CoAllocation, rules: CoAllocationRules, now: int) -> It
             for place in one.places:
                 name = booking_name(rules, group, one.number, place.part)
                 yield CoAllocationCall(place.cluster, "unbook", name, one.number, place.part)
-    for copy in group.component_jobs:
+    for copy in group.attempts:
         name = component_transfer_name(rules, group, copy)
         if copy.phase == "submitting":
             yield CoAllocationCall(
-                copy.cluster, "submit", name, copy=copy.number, body=_submission(group, copy)
+                copy.cluster, "submit", name, attempt=copy.number, body=_submission(group, copy)
             )
         elif copy.phase == "withdrawing":
             yield CoAllocationCall(
-                copy.cluster, "withdraw", name, copy=copy.number, forced=bool(group.release_requested_at)
+                copy.cluster, "withdraw", name, attempt=copy.number, forced=bool(group.release_requested_at)
             )
         elif copy.phase == "held" and group.release_requested_at and not group.over:
-            yield CoAllocationCall(copy.cluster, "release", name, copy=copy.number)
+            yield CoAllocationCall(copy.cluster, "release", name, attempt=copy.number)
 
 
 def _booking_call(
@@ -163,14 +163,14 @@ def _booking_call(
             "start": one.start,
             "owner": place.user,
             "until": now + rules.expiry,
-            "transfer": component_transfer_name(rules, group, place.copy),
+            "transfer": component_transfer_name(rules, group, place.attempt),
             "guard": 2 * rules.limit,
             "arming": True,
             "instead": instead,
             **({"late": rules.max_skew} if rules.max_skew else {}),
         }
         name = booking_name(rules, group, one.number, place.part)
-        yield CoAllocationCall(place.cluster, "book", name, one.number, place.part, place.copy, body)
+        yield CoAllocationCall(place.cluster, "book", name, one.number, place.part, place.attempt, body)
         return
 
 
@@ -215,10 +215,10 @@ def _division_variables(group: CoAllocation, copy: ComponentJob) -> dict[str, st
 
 def observe_components(
     group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
-) -> list[CoAllocationEvent]:
+) -> list[FederationEvent]:
     """Return the events that follow from the clusters' statuses of the component jobs."""
-    found: list[CoAllocationEvent] = []
-    for copy in group.component_jobs:
+    found: list[FederationEvent] = []
+    for copy in group.attempts:
         look = looks.get(copy.cluster)
         seen = look.transfers.get(component_transfer_name(rules, group, copy)) if look is not None else None
         event = _observe_component(group, copy, seen, now) if seen is not None else None
@@ -229,31 +229,31 @@ def observe_components(
 
 def _observe_component(
     group: CoAllocation, copy: ComponentJob, seen: TransferStatus, now: int
-) -> CoAllocationEvent | None:
+) -> FederationEvent | None:
     job, number = group.id, copy.number
     match copy.phase:
         case "submitting" if seen.phase in ("refused", "withdrawn"):
-            return ComponentRefused(
-                job=job, time=now, copy=number, text=seen.text or "it was taken back there"
+            return AttemptRefused(
+                job=job, time=now, attempt=number, text=seen.text or "it was taken back there"
             )
         case "submitting" if seen.job:
-            return ComponentHeld(job=job, time=now, copy=number, server_job=seen.job)
+            return AttemptHeld(job=job, time=now, attempt=number, server_job=seen.job)
         case "held" if group.release_requested_at and (seen.state == "running" or seen.end == "ended"):
-            return ComponentStarted(job=job, time=now, copy=number)
+            return AttemptStarted(job=job, time=now, attempt=number)
         case "held" if seen.end:
-            return ComponentRefused(job=job, time=now, copy=number, text="somebody deleted it")
+            return AttemptRefused(job=job, time=now, attempt=number, text="somebody deleted it")
         case "held" if seen.phase in ("withdrawn", "withdrawing"):
-            return ComponentRefused(
-                job=job, time=now, copy=number, text=seen.text or "its cluster took it back"
+            return AttemptRefused(
+                job=job, time=now, attempt=number, text=seen.text or "its cluster took it back"
             )
         case "started" if seen.end:
-            return ComponentEnded(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
+            return AttemptEnded(job=job, time=now, attempt=number, how=seen.end, exit_status=seen.exit_status)
         case "started" if seen.phase == "withdrawn":
-            return ComponentEnded(job=job, time=now, copy=number, how="deleted")
+            return AttemptEnded(job=job, time=now, attempt=number, how="deleted")
         case "withdrawing" if seen.phase in ("withdrawn", "refused"):
-            return ComponentWithdrawn(job=job, time=now, copy=number)
+            return AttemptWithdrawn(job=job, time=now, attempt=number)
         case "withdrawing" if seen.end:
-            return ComponentEnded(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
+            return AttemptEnded(job=job, time=now, attempt=number, how=seen.end, exit_status=seen.exit_status)
     return None
 
 
@@ -262,14 +262,14 @@ def _observe_component(
 
 def decide(
     group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
-) -> list[CoAllocationEvent]:
+) -> list[FederationEvent]:
     """Return the next events for a co-allocation that is not over."""
     if group.over:
         return []
     if group.release_requested_at:
         return _decide_starting(group, rules, looks, now)
     if group.cancelled:
-        return [CoAllocationEnded(job=group.id, time=now, how="cancelled", text="it was taken back")]
+        return [ItemEnded(job=group.id, time=now, how="cancelled", text="it was taken back")]
     proposed = group.proposed
     if proposed is not None:
         return _decide_proposed(group, proposed, rules, now)
@@ -281,7 +281,7 @@ def decide(
 
 def _decide_proposed(
     group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, now: int
-) -> list[CoAllocationEvent]:
+) -> list[FederationEvent]:
     """Commit a booked round. Drop a round if its first bookings may expire before it is complete."""
     if all(place.part in one.plans for place in one.places):
         if now >= one.since + rules.expiry // 2:
@@ -300,7 +300,7 @@ def _decide_waiting(
     rules: CoAllocationRules,
     looks: Mapping[str, ClusterView],
     now: int,
-) -> list[CoAllocationEvent]:
+) -> list[FederationEvent]:
     """Decide about a committed round before its release."""
     why = _round_failure(group, one, rules, looks)
     if why:
@@ -347,29 +347,29 @@ def _unready_component(group: CoAllocation, one: PlacementRound, looks: Mapping[
 
 def _decide_starting(
     group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
-) -> list[CoAllocationEvent]:
+) -> list[FederationEvent]:
     """Decide after the release request: the co-allocation starts or is aborted."""
     one = group.committed
     assert one is not None, "a group that is let go keeps its round until it is over"
     if group.abort_reason:
-        if all(copy.phase in ("withdrawn", "refused", "ended") for copy in group.component_jobs):
-            return [CoAllocationEnded(job=group.id, time=now, how="failed", text=group.abort_reason)]
+        if all(copy.phase in ("withdrawn", "refused", "ended") for copy in group.attempts):
+            return [ItemEnded(job=group.id, time=now, how="failed", text=group.abort_reason)]
         return []
     places = [(place, group.component_job(place)) for place in one.places]
     if not group.armed_at:
         return _decide_releasing(group, one, rules, looks, now)
     if group.started_at:
         if all(copy.phase in ("withdrawn", "refused", "ended") for _, copy in places):
-            return [CoAllocationEnded(job=group.id, time=now, how="ended", text="")]
+            return [ItemEnded(job=group.id, time=now, how="ended", text="")]
         return []
     if group.cancelled:
         return [CoAllocationAborted(job=group.id, time=now, why="it was taken back")]
     missing = [(place, copy) for place, copy in places if not _has_started(copy)]
     must = [(place, copy) for place, copy in missing if not group.parts[place.part].optional]
     if not must and (not missing or now >= one.start + rules.limit):
-        back: list[CoAllocationEvent] = [
-            ComponentWithdrawalRequested(
-                job=group.id, time=now, copy=copy.number, why="it did not start with the others"
+        back: list[FederationEvent] = [
+            WithdrawalRequested(
+                job=group.id, time=now, attempt=copy.number, why="it did not start with the others"
             )
             for _, copy in missing
             if copy.phase == "held"
@@ -400,7 +400,7 @@ def _decide_releasing(
     rules: CoAllocationRules,
     looks: Mapping[str, ClusterView],
     now: int,
-) -> list[CoAllocationEvent]:
+) -> list[FederationEvent]:
     """Arm all components once every hold is released; otherwise drop the round, before any component
     starts.
     """
@@ -480,9 +480,9 @@ def excluded_placements(group: CoAllocation) -> frozenset[tuple[int, str]]:
     excluded for all components.
     """
     if group.options.units:
-        refused = {copy.cluster for copy in group.component_jobs if copy.phase == "refused"}
+        refused = {copy.cluster for copy in group.attempts if copy.phase == "refused"}
         return frozenset((i, cluster) for cluster in refused for i in range(len(group.parts)))
-    return frozenset((copy.part, copy.cluster) for copy in group.component_jobs if copy.phase == "refused")
+    return frozenset((copy.part, copy.cluster) for copy in group.attempts if copy.phase == "refused")
 
 
 def may_move(group: CoAllocation, rules: CoAllocationRules, now: int) -> bool:
@@ -505,14 +505,14 @@ def propose_round(
     """Return a proposal for the common start, or None if it does not change the current round."""
     before = group.committed
     places: list[ComponentPlace] = []
-    copies = len(group.component_jobs)
+    copies = len(group.attempts)
     for part, cluster in sorted(found.places.items()):
         units = found.units.get(part, 0)
         wanted = (part, cluster, found.length, units)
         known = next(
             (
                 copy
-                for copy in group.component_jobs
+                for copy in group.attempts
                 if (copy.part, copy.cluster, copy.length, copy.units) == wanted
                 and copy.phase in ("submitting", "held")
             ),

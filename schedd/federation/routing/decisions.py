@@ -9,6 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from schedd.federation.events import (
+    AttemptEnded,
+    AttemptHeld,
+    AttemptRefused,
+    AttemptReleased,
+    AttemptReleaseRequested,
+    AttemptWithdrawn,
+    ClusterChosen,
+    FederationEvent,
+    ItemEnded,
+    WithdrawalFailed,
+    WithdrawalRequested,
+)
 from schedd.federation.routing.candidates import (
     ClusterLoads,
     RoutingContext,
@@ -22,19 +35,6 @@ from schedd.federation.routing.cluster_status import (
     TransferStatus,
     attempt_status,
     transfer_name,
-)
-from schedd.federation.routing.events import (
-    AttemptEnded,
-    AttemptHeld,
-    AttemptRefused,
-    AttemptReleased,
-    AttemptReleaseRequested,
-    AttemptWithdrawn,
-    ClusterChosen,
-    JobEvent,
-    JobFailed,
-    WithdrawalFailed,
-    WithdrawalRequested,
 )
 from schedd.federation.routing.jobs import FederationJob, FederationJobs, TransferAttempt
 from schedd.federation.routing.policies import RoutingCandidate
@@ -89,7 +89,7 @@ def observe_transfers(
     seen: Mapping[str, TransferStatus],
     now: int,
     among: Iterable[str] | None = None,
-) -> list[JobEvent]:
+) -> list[FederationEvent]:
     """Return the events that follow from a cluster's transfer statuses.
 
     With ``among``, only these transfers and the attempts with pending steps are examined.
@@ -101,7 +101,7 @@ def observe_transfers(
         names = dict.fromkeys(
             (*(one for one in changed if one in there), *jobs.pending_steps.get(cluster, ()))
         )
-    found: list[JobEvent] = []
+    found: list[FederationEvent] = []
     for name, number in names:
         job = jobs[name]
         attempt = job.attempts[number - 1]
@@ -121,7 +121,7 @@ def _parse_transfer_name(rules: RoutingRules, name: str) -> tuple[str, int] | No
 
 def _observe_attempt(
     job: FederationJob, attempt: TransferAttempt, seen: TransferStatus, now: int
-) -> JobEvent | None:
+) -> FederationEvent | None:
     about: dict[str, Any] = {"job": job.id, "attempt": attempt.number, "time": now}
     match attempt.phase:
         case "submitting" if seen.phase == _REFUSED:
@@ -151,13 +151,13 @@ def decide(
     users: Mapping[str, Mapping[str, str]],
     among: Iterable[str] | None = None,
     load: ClusterLoads | None = None,
-) -> list[JobEvent]:
+) -> list[FederationEvent]:
     """Return the next decision for each job in ``among``, or for each open job.
 
     ``users`` maps owners to user names by cluster. ``load`` is updated with the choices; it is computed if
     not given.
     """
-    found: list[JobEvent] = []
+    found: list[FederationEvent] = []
     about = RoutingContext(
         clusters, users, load if load is not None else compute_loads(jobs, clusters, rules)
     )
@@ -173,7 +173,9 @@ def decide(
     return found
 
 
-def _decide_job(job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int) -> JobEvent | None:
+def _decide_job(
+    job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int
+) -> FederationEvent | None:
     newest, active = job.newest, job.active
     if job.over or job.cancelled:
         left = newest
@@ -201,7 +203,7 @@ def _decide_pending(
     rules: RoutingRules,
     clusters: Mapping[str, ClusterStatus],
     now: int,
-) -> JobEvent | None:
+) -> FederationEvent | None:
     """Decide about an attempt that is not released yet: release it once held, and first withdraw the previous
     attempt.
     """
@@ -258,7 +260,7 @@ def _is_better(
 
 def _move(
     job: FederationJob, active: TransferAttempt, rules: RoutingRules, about: RoutingContext, now: int
-) -> JobEvent | None:
+) -> FederationEvent | None:
     there = attempt_status(about.clusters, rules, job, active)
     if job.stays or active.phase != "released" or there is None or there.state not in _WAITS:
         return None
@@ -276,7 +278,7 @@ def _move(
 
 def _choose_for_bag_share(
     job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int
-) -> JobEvent | None:
+) -> FederationEvent | None:
     """A bag share goes to its assigned cluster or fails; the bag then reassigns its tasks."""
     (cluster,) = job.clusters
     seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
@@ -290,7 +292,7 @@ def _choose_for_bag_share(
             return None
         why = f"it does not answer: {seen.away}"
     if why or user is None:
-        return JobFailed(job=job.id, time=now, text=f"{cluster}: {why}")
+        return ItemEnded(how="refused", job=job.id, time=now, text=f"{cluster}: {why}")
     return ClusterChosen(
         job=job.id,
         attempt=1,
@@ -303,7 +305,7 @@ def _choose_for_bag_share(
     )
 
 
-def _choose_booking_cluster(job: FederationJob, about: RoutingContext, now: int) -> JobEvent | None:
+def _choose_booking_cluster(job: FederationJob, about: RoutingContext, now: int) -> FederationEvent | None:
     """A job in a booking goes to the booking's cluster, and waits while that is unreachable."""
     (cluster,) = job.clusters
     seen, user = about.clusters.get(cluster), about.users.get(job.owner, {}).get(cluster)
@@ -315,7 +317,7 @@ def _choose_booking_cluster(job: FederationJob, about: RoutingContext, now: int)
     elif not why and seen.away:
         return None
     if why or user is None:
-        return JobFailed(job=job.id, time=now, text=f"{cluster}: {why}")
+        return ItemEnded(how="refused", job=job.id, time=now, text=f"{cluster}: {why}")
     return ClusterChosen(
         job=job.id,
         attempt=len(job.attempts) + 1,
@@ -328,7 +330,9 @@ def _choose_booking_cluster(job: FederationJob, about: RoutingContext, now: int)
     )
 
 
-def _choose(job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int) -> JobEvent | None:
+def _choose(
+    job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int
+) -> FederationEvent | None:
     if job.bag:
         return _choose_for_bag_share(job, rules, about, now)
     if job.booking:
@@ -362,7 +366,7 @@ def _choose(job: FederationJob, rules: RoutingRules, about: RoutingContext, now:
     if here and not all(offer.never for offer in known.values()):
         return None  # a cluster may have room later
     text = "; ".join(f"{name}: {why}" for name, why in sorted(words.items()))
-    return JobFailed(job=job.id, time=now, text=text or "there is no such cluster")
+    return ItemEnded(how="refused", job=job.id, time=now, text=text or "there is no such cluster")
 
 
 def _beats_unanswered(

@@ -1,10 +1,10 @@
 """Jobs of a federation and their attempts, as a pure fold over events."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
-from schedd.federation.routing.events import (
+from schedd.federation.events import (
     AttemptEnded,
     AttemptEvent,
     AttemptHeld,
@@ -13,30 +13,17 @@ from schedd.federation.routing.events import (
     AttemptReleaseRequested,
     AttemptWithdrawn,
     ClusterChosen,
-    JobCancelled,
-    JobEvent,
-    JobFailed,
+    FederationEvent,
+    ItemCancelled,
+    ItemEnded,
     JobSubmitted,
     WithdrawalFailed,
     WithdrawalRequested,
 )
+from schedd.federation.items import Attempt, FederationItem, ItemOutcome, Items, Transitions
 
-__all__ = [
-    "AttemptPhase",
-    "FederationJob",
-    "FederationJobs",
-    "ImpossibleError",
-    "JobOutcome",
-    "PlanQuestion",
-    "TransferAttempt",
-    "count_array_tasks",
-]
+__all__ = ["FederationJob", "FederationJobs", "PlanQuestion", "TransferAttempt", "count_array_tasks"]
 
-AttemptPhase = Literal[
-    "submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused", "ended"
-]
-JobOutcome = Literal["", "ended", "deleted", "cancelled", "refused"]
-_LIVE: Final = ("submitting", "held", "releasing", "released")
 _SAFE: Final = ("withdrawn", "refused")
 """Phases of an attempt that has not run and never will."""
 _TO_DO: Final = ("submitting", "releasing", "withdrawing")
@@ -59,32 +46,16 @@ def count_array_tasks(array: str) -> int:
     return int(last) - int(first) + 1 if array else 0
 
 
-class ImpossibleError(Exception):
-    """An event that cannot follow the state: a defect, or a foreign log."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransferAttempt:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferAttempt(Attempt):
     """A transfer of a job to one cluster. ``start`` and ``end`` are the plan's answer when the cluster was
     chosen.
     """
 
-    number: int
-    cluster: str
-    user: str
-    phase: AttemptPhase
-    since: int
     start: int | None = None
     end: int | None = None
-    why: str = ""
     server_job: str = ""
     release_requested: bool = False
-    text: str = ""
-
-    @property
-    def live(self) -> bool:
-        """Whether the federation wants this attempt."""
-        return self.phase in _LIVE
 
     @property
     def may_run(self) -> bool:
@@ -92,23 +63,13 @@ class TransferAttempt:
         return self.release_requested and self.phase not in _SAFE
 
 
-@dataclass(frozen=True, slots=True)
-class FederationJob:
-    """One job of a user. Times are seconds since the epoch."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationJob(FederationItem[TransferAttempt]):
+    """One job of a user."""
 
-    id: str
-    owner: str
     submission: Mapping[str, Any]
-    submitted: int
-    clusters: tuple[str, ...] = ()
     deadline: int | None = None
-    key: str = ""
-    attempts: tuple[TransferAttempt, ...] = ()
-    over: JobOutcome = ""
-    over_at: int = 0
     exit_status: int | None = None
-    cancelled: bool = False
-    text: str = ""
     priority: int = 0
     """Priority among the federation's jobs by deadline, licences and user; fixed at submission."""
     resources: tuple[tuple[str, str], ...] = ()
@@ -117,6 +78,80 @@ class FederationJob:
     """Number of the bag; the job is an array of its tasks and stays at its cluster."""
     booking: str = ""
     """Number of the job's booking; the job runs at the booking's cluster."""
+
+    transitions: ClassVar[Transitions] = {
+        AttemptHeld: (("submitting",), "held"),
+        AttemptRefused: (("submitting", "held"), "refused"),
+        AttemptReleaseRequested: (("held",), "releasing"),
+        AttemptReleased: (("releasing",), "released"),
+        WithdrawalRequested: (("submitting", "held", "releasing", "released"), "withdrawing"),
+        AttemptWithdrawn: (("withdrawing",), "withdrawn"),
+        WithdrawalFailed: (("withdrawing",), "released"),
+        AttemptEnded: (("held", "releasing", "released", "withdrawing"), "ended"),
+    }
+
+    @classmethod
+    def create(cls, event: JobSubmitted) -> Self:
+        """Return the new job of a submission."""
+        return cls(
+            id=event.job,
+            owner=event.owner,
+            submitted=event.time,
+            clusters=tuple(event.clusters),
+            key=event.key,
+            submission=event.submission,
+            deadline=event.deadline,
+            priority=event.priority,
+            resources=tuple(sorted(event.submission.get("resources", {}).items())),
+            bag=event.bag,
+            booking=event.booking,
+        )
+
+    def apply(self, event: FederationEvent) -> Self:
+        """Return the job after the event. Raises ImpossibleError if the event cannot follow."""
+        match event:
+            case ItemCancelled():
+                over: ItemOutcome = "" if self.active is not None else "cancelled"
+                return replace(self, cancelled=True, over=self.over or over, over_at=event.time)
+            case ItemEnded():
+                self.require(self.active is None, event)
+                return replace(self, over=event.how, over_at=event.time, text=event.text)
+            case ClusterChosen():
+                free = not self.over and self.newest is None
+                self.require(free and event.attempt == len(self.attempts) + 1, event)
+                attempt = TransferAttempt(
+                    number=event.attempt,
+                    cluster=event.cluster,
+                    user=event.user,
+                    since=event.time,
+                    start=event.start,
+                    end=event.end,
+                    why=event.why,
+                )
+                return replace(self, attempts=(*self.attempts, attempt))
+            case AttemptReleaseRequested():
+                self.require(self.active is None and not self.over and not self.cancelled, event)
+                return self.advance_attempt(event, release_requested=True)
+            case AttemptWithdrawn():
+                job = self.advance_attempt(event)
+                if job.cancelled and job.active is None and not job.over:
+                    job = replace(job, over="cancelled", over_at=event.time)
+                return job
+            case AttemptEnded():
+                return self._end_attempt(event)
+            case AttemptEvent():
+                return self.advance_attempt(event)
+        self.require(False, event)
+        return self
+
+    def _end_attempt(self, event: AttemptEnded) -> Self:
+        released = any(one.number == event.attempt and one.release_requested for one in self.attempts)
+        # Without a release it was deleted before it could run.
+        job = self.advance_attempt(event, text=event.how, phase="ended" if released else "refused")
+        if job.over or not (released or job.active is None):
+            return job
+        over: ItemOutcome = "cancelled" if job.cancelled and event.how == "deleted" else event.how
+        return replace(job, over=over, over_at=event.time, exit_status=event.exit_status)
 
     @property
     def bound(self) -> bool:
@@ -166,20 +201,14 @@ class FederationJob:
         active = self.active
         return active is not None and active.phase == "released" and not self.cancelled and not self.over
 
-    @property
-    def settled(self) -> bool:
-        """Whether the job is over and every attempt has reached a final phase."""
-        return bool(self.over) and all(one.phase in (*_SAFE, "ended") for one in self.attempts)
 
-
-class FederationJobs:
+class FederationJobs(Items[FederationJob]):
     """All jobs, built from events."""
 
+    kind = FederationJob
+
     def __init__(self) -> None:
-        self.by_id: dict[str, FederationJob] = {}
-        self.by_key: dict[tuple[str, str], str] = {}
-        self.open: dict[str, None] = {}
-        """Jobs that are not settled, oldest first."""
+        super().__init__()
         self.unsettled: dict[str, None] = {}
         """Open jobs that are in transit; waiting and running jobs are not included."""
         self.attempts_at: dict[str, dict[tuple[str, int], None]] = {}
@@ -187,163 +216,25 @@ class FederationJobs:
         self.pending_steps: dict[str, dict[tuple[str, int], None]] = {}
         """Attempts with a request to send, by cluster."""
 
-    def __getitem__(self, job: str) -> FederationJob:
-        return self.by_id[job]
+    def is_old(self, item: FederationJob, before: int) -> bool:
+        """Return whether the job may be dropped. Bag shares are dropped with their bags."""
+        return not item.bag and super().is_old(item, before)
 
-    def apply(self, event: JobEvent) -> None:
-        """Apply one event. Raises ImpossibleError."""
-        match event:
-            case JobSubmitted():
-                self._submitted(event)
-            case JobCancelled():
-                job = self._find(event.job)
-                over: JobOutcome = "" if job.active is not None else "cancelled"
-                self._store(replace(job, cancelled=True, over=job.over or over, over_at=event.time))
-            case JobFailed():
-                job = self._find(event.job)
-                if job.active is not None:
-                    raise ImpossibleError(f"job {job.id} failed while it may run")
-                self._store(replace(job, over="refused", over_at=event.time, text=event.text))
-            case (
-                ClusterChosen()
-                | AttemptHeld()
-                | AttemptRefused()
-                | AttemptReleaseRequested()
-                | AttemptReleased()
-                | WithdrawalRequested()
-                | AttemptWithdrawn()
-                | WithdrawalFailed()
-                | AttemptEnded()
+    def store(self, item: FederationJob) -> None:
+        """Store the new state of a job."""
+        super().store(item)
+        resting = item.waits and all(one.phase in (*_SAFE, "released") for one in item.attempts)
+        if item.settled or resting:
+            self.unsettled.pop(item.id, None)
+        else:
+            self.unsettled[item.id] = None
+        for one in item.attempts:
+            name = (item.id, one.number)
+            for where, listed in (
+                (self.attempts_at, not one.final),
+                (self.pending_steps, one.phase in _TO_DO),
             ):
-                self._apply_to_attempt(event)
-            case _:
-                raise ImpossibleError(f"{event.type} is no event of a job")
-
-    def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
-        """Drop settled jobs in ``among`` that ended before that time, and return them. Bag shares are dropped
-        with their bags.
-        """
-        jobs = (job for name in among if (job := self.by_id.get(name)) is not None and not job.bag)
-        gone = tuple(job.id for job in jobs if job.settled and job.over_at < before)
-        self.drop(gone)
-        return gone
-
-    def drop(self, names: Iterable[str]) -> None:
-        """Drop these jobs."""
-        for name in names:
-            job = self.by_id.pop(name, None)
-            if job is not None:
-                self.by_key.pop((job.owner, job.key), None)
-
-    def _submitted(self, event: JobSubmitted) -> None:
-        if event.job in self.by_id:
-            raise ImpossibleError(f"job {event.job} came twice")
-        job = FederationJob(
-            event.job,
-            event.owner,
-            event.submission,
-            event.time,
-            tuple(event.clusters),
-            event.deadline,
-            event.key,
-            priority=event.priority,
-            resources=tuple(sorted(event.submission.get("resources", {}).items())),
-            bag=event.bag,
-            booking=event.booking,
-        )
-        if event.key:
-            self.by_key[event.owner, event.key] = event.job
-        self._store(job)
-
-    def _apply_to_attempt(self, event: AttemptEvent) -> None:
-        job = self._find(event.job)
-        if isinstance(event, ClusterChosen):
-            if event.attempt != len(job.attempts) + 1 or job.over or job.newest is not None:
-                raise ImpossibleError(f"job {job.id}: attempt {event.attempt} cannot be made now")
-            attempt = TransferAttempt(
-                event.attempt,
-                event.cluster,
-                event.user,
-                "submitting",
-                event.time,
-                event.start,
-                event.end,
-                event.why,
-            )
-            self._store(replace(job, attempts=(*job.attempts, attempt)))
-            return
-        if not 0 < event.attempt <= len(job.attempts):
-            raise ImpossibleError(f"job {job.id} has no attempt {event.attempt}")
-        attempt = job.attempts[event.attempt - 1]
-        allowed, change = _CHANGES[type(event)]
-        if attempt.phase not in allowed:
-            raise ImpossibleError(f"job {job.id}: {event.type} of attempt {attempt.number}, {attempt.phase}")
-        if isinstance(event, AttemptReleaseRequested) and (
-            job.active is not None or job.over or job.cancelled
-        ):
-            raise ImpossibleError(f"job {job.id}: attempt {attempt.number} must not run")
-        attempt = replace(change(attempt, event), since=event.time)
-        attempts = (*job.attempts[: event.attempt - 1], attempt, *job.attempts[event.attempt :])
-        job = replace(job, attempts=attempts)
-        if (
-            isinstance(event, AttemptEnded)
-            and not job.over
-            and (attempt.release_requested or job.active is None)
-        ):
-            over: JobOutcome = "cancelled" if job.cancelled and event.how == "deleted" else event.how
-            job = replace(job, over=over, over_at=event.time, exit_status=event.exit_status)
-        elif isinstance(event, AttemptWithdrawn) and job.cancelled and job.active is None and not job.over:
-            job = replace(job, over="cancelled", over_at=event.time)
-        self._store(job)
-
-    def _find(self, name: str) -> FederationJob:
-        job = self.by_id.get(name)
-        if job is None:
-            raise ImpossibleError(f"there is no job {name}")
-        return job
-
-    def _store(self, job: FederationJob) -> None:
-        self.by_id[job.id] = job
-        if job.settled:
-            self.open.pop(job.id, None)
-        else:
-            self.open[job.id] = None
-        if job.settled or (job.waits and all(one.phase in (*_SAFE, "released") for one in job.attempts)):
-            self.unsettled.pop(job.id, None)
-        else:
-            self.unsettled[job.id] = None
-        for one in job.attempts:
-            name = (job.id, one.number)
-            for where, phases in ((self.attempts_at, (*_LIVE, "withdrawing")), (self.pending_steps, _TO_DO)):
-                if one.phase in phases:
+                if listed:
                     where.setdefault(one.cluster, {})[name] = None
                 elif one.cluster in where:
                     where[one.cluster].pop(name, None)
-
-
-_Change = Callable[[TransferAttempt, Any], TransferAttempt]
-_CHANGES: Final[Mapping[type, tuple[Iterable[AttemptPhase], _Change]]] = {
-    AttemptHeld: (
-        ("submitting",),
-        lambda one, event: replace(one, phase="held", server_job=event.server_job),
-    ),
-    AttemptRefused: (
-        ("submitting", "held"),
-        lambda one, event: replace(one, phase="refused", text=event.text),
-    ),
-    AttemptReleaseRequested: (
-        ("held",),
-        lambda one, _: replace(one, phase="releasing", release_requested=True),
-    ),
-    AttemptReleased: (("releasing",), lambda one, _: replace(one, phase="released")),
-    WithdrawalRequested: (_LIVE, lambda one, event: replace(one, phase="withdrawing", text=event.why)),
-    AttemptWithdrawn: (("withdrawing",), lambda one, _: replace(one, phase="withdrawn")),
-    WithdrawalFailed: (("withdrawing",), lambda one, event: replace(one, phase="released", text=event.text)),
-    AttemptEnded: (
-        ("held", "releasing", "released", "withdrawing"),
-        lambda one, event: replace(
-            one, phase="ended" if one.release_requested else "refused", text=event.how
-        ),
-    ),
-}
-"""Allowed phases of each event, and its effect on the attempt."""

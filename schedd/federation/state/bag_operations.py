@@ -1,7 +1,6 @@
 """Operations on bags: submit, assign, cancel. Each operation is stored in full or not at all."""
 
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,14 +12,18 @@ from schedd.federation.bags.bags import (
     format_array,
     unassigned_tasks,
 )
-from schedd.federation.bags.events import BagCancelled, BagFailed, BagSpecification, BagSubmitted
 from schedd.federation.bags.issued_offers import BagOffer, IssuedOffers
-from schedd.federation.events import FederationEvent
+from schedd.federation.events import (
+    BagSpecification,
+    BagSubmitted,
+    FederationEvent,
+    ItemCancelled,
+    ItemEnded,
+    JobSubmitted,
+)
 from schedd.federation.routing.cluster_status import ClusterStatus, attempt_statuses
-from schedd.federation.routing.events import JobCancelled, JobSubmitted
 from schedd.federation.settings import FederationSettings
-from schedd.federation.state.logged_state import LoggedState
-from schedd.federation.state.priority_lock import PriorityLock
+from schedd.federation.state.item_operations import ItemOperations
 
 __all__ = ["BagOperations", "OffersOutdatedError"]
 
@@ -34,37 +37,26 @@ class OffersOutdatedError(Exception):
     """
 
 
-class BagOperations:
+class BagOperations(ItemOperations[Bag]):
     """Operations on bags. Thread-safe.
 
-    ``commit`` builds events from the current time and the first free number, and stores them atomically.
+    ``commit_new`` builds events from the current time and the first free number, and stores them atomically.
     """
 
     def __init__(
         self,
         settings: FederationSettings,
-        record: LoggedState,
-        lock: PriorityLock,
         clusters: Mapping[str, ClusterStatus],
-        commit: Callable[[Callable[[int, int], Sequence[FederationEvent]]], None],
-        now: Callable[[], int],
+        commit_new: Callable[[Callable[[int, int], Sequence[FederationEvent]]], None],
+        *shared: Any,
     ) -> None:
+        super().__init__(*shared)
         self._expiry = settings.bags.expiry
         self.array = settings.bags.array
         """Maximum tasks in one array."""
         self._rules = settings.rules
-        self._record = record
         self._clusters = clusters
-        self._lock = lock
-        self._commit = commit
-        self._now = now
-        self.notes: dict[str, str] = {}
-        """Reasons for unassigned tasks, by bag."""
-
-    @property
-    def wakeup(self) -> threading.Event:
-        """Set when a bag or a share has changed."""
-        return self._record.bag_wakeup
+        self._commit_new = commit_new
 
     @property
     def offers(self) -> IssuedOffers:
@@ -106,9 +98,9 @@ class BagOperations:
         made: list[str] = []
 
         def make(now: int, number: int) -> Sequence[FederationEvent]:
-            known = self._record.bags.by_key.get((owner, key)) if key else None
+            known = self._items.by_owner_key(owner, key)
             if known is not None:
-                made.append(known)
+                made.append(known.id)
                 return []
             if offer:
                 self.offers.find(offer, owner)
@@ -131,8 +123,8 @@ class BagOperations:
             parts = assign_tasks([(0, asked.tasks)], shares)
             return [bag, *_shares(self.array, bag.job, owner, submission, parts, ends, now, number + 1)]
 
-        self._commit(make)
-        return self._record.bags[made[0]]
+        self._commit_new(make)
+        return self._items[made[0]]
 
     def assign_unassigned(
         self, name: str, tasks: Sequence[TaskRange], shares: Mapping[str, int], ends: Mapping[str, int]
@@ -142,26 +134,26 @@ class BagOperations:
         """
 
         def make(now: int, number: int) -> Sequence[FederationEvent]:
-            bag = self._record.bags[name]
+            bag = self._items[name]
             if bag.cancelled or bag.failed or unassigned_tasks(bag, self._record.jobs) != tuple(tasks):
                 return []
             return _shares(
                 self.array, name, bag.owner, bag.submission, assign_tasks(tasks, shares), ends, now, number
             )
 
-        self._commit(make)
+        self._commit_new(make)
 
     def give_up(self, name: str, text: str) -> None:
         """Mark the bag as failed because no cluster takes its unassigned tasks. Raises StoreError."""
 
         def make(now: int, _: int) -> Sequence[FederationEvent]:
-            bag = self._record.bags[name]
+            bag = self._items[name]
             if bag.cancelled or bag.failed or not unassigned_tasks(bag, self._record.jobs):
                 return []
             left = count_tasks(unassigned_tasks(bag, self._record.jobs))
-            return [BagFailed(job=name, time=now, text=f"{left} tasks have no cluster: {text}")]
+            return [ItemEnded(how="failed", job=name, time=now, text=f"{left} tasks have no cluster: {text}")]
 
-        self._commit(make)
+        self._commit_new(make)
 
     def cancel(self, name: str, by: str) -> Bag:
         """Cancel the bag: waiting tasks are withdrawn, running tasks continue. Raises StoreError and
@@ -169,7 +161,7 @@ class BagOperations:
         """
 
         def make(now: int, _: int) -> Sequence[FederationEvent]:
-            bag = self._record.bags[name]
+            bag = self._items[name]
             if bag.cancelled:
                 return []
             jobs = (self._record.jobs[one] for one in bag.shares)
@@ -177,12 +169,12 @@ class BagOperations:
             if not left and not unassigned_tasks(bag, self._record.jobs):
                 return []
             return [
-                BagCancelled(job=name, time=now, by=by),
-                *(JobCancelled(job=one, time=now, by=by) for one in left),
+                ItemCancelled(job=name, time=now, by=by),
+                *(ItemCancelled(job=one, time=now, by=by) for one in left),
             ]
 
-        self._commit(make)
-        return self._record.bags[name]
+        self._commit_new(make)
+        return self._items[name]
 
     def _check_no_share_in_transit(self, clusters: Iterable[str], now: int) -> None:
         """Raise OffersOutdatedError if another bag's share is in transit to any of the clusters."""

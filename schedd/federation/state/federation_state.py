@@ -14,7 +14,14 @@ from typing import Any, Final
 import structlog
 
 from schedd.federation.event_log import FederationLog
-from schedd.federation.events import FederationEvent
+from schedd.federation.events import (
+    AttemptEvent,
+    AttemptReleased,
+    ClusterChosen,
+    FederationEvent,
+    ItemCancelled,
+    JobSubmitted,
+)
 from schedd.federation.routing.candidates import ClusterLoads, compute_loads, job_priority
 from schedd.federation.routing.cluster_status import (
     ClusterStatus,
@@ -23,13 +30,6 @@ from schedd.federation.routing.cluster_status import (
     attempt_statuses,
 )
 from schedd.federation.routing.decisions import TransferAction, decide, observe_transfers, pending_actions
-from schedd.federation.routing.events import (
-    AttemptEvent,
-    AttemptReleased,
-    ClusterChosen,
-    JobCancelled,
-    JobSubmitted,
-)
 from schedd.federation.routing.jobs import FederationJob, FederationJobs, PlanQuestion
 from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.routing.plan_queries import clusters_to_ask
@@ -122,14 +122,15 @@ class FederationState:
         }
         self.job_counts: dict[str, Mapping[str, int]] = {}
         self.wakeups = {name: threading.Event() for name in settings.clusters}
+        shared = (record, self._lock, self._commit, self._now)
         self.coallocation_operations = CoAllocationOperations(
-            settings.coallocation_rules, record, self._lock, self._commit, self._now
+            settings.coallocation_rules, record.coallocations, record.coallocation_wakeup, *shared
         )
         self.bag_operations = BagOperations(
-            settings, record, self._lock, self.clusters, self.commit_new, self._now
+            settings, self.clusters, self.commit_new, record.bags, record.bag_wakeup, *shared
         )
         self.booking_operations = BookingOperations(
-            settings.booking_rules, record, self._lock, self._commit, self._now
+            settings.booking_rules, record.bookings, record.booking_wakeup, *shared
         )
         self.licence_leases = LicenceLeases(record, self._lock, self.clusters, self._now)
         self._unwanted: dict[str, set[str]] = {name: set() for name in settings.clusters}
@@ -160,10 +161,9 @@ class FederationState:
         If all clusters have answered for an equal job, the job is routed before this method returns.
         """
         with self._lock.request():
-            key: str = more.get("key", "")
-            known = self.jobs.by_key.get((owner, key)) if key else None
+            known = self.jobs.by_owner_key(owner, more.get("key", ""))
             if known is not None:
-                return self.jobs[known]
+                return known
             now = self._now()
             level = job_priority(self.jobs, self._rules, owner, submission, more.get("deadline"), now)
             event = JobSubmitted(
@@ -184,7 +184,7 @@ class FederationState:
         """Cancel the job. Raises StoreError and KeyError."""
         with self._lock.request():
             if not self.jobs[job].over and not self.jobs[job].cancelled:
-                self._commit([JobCancelled(job=job, time=self._now(), by=by)])
+                self._commit([ItemCancelled(job=job, time=self._now(), by=by)])
                 self._settle([job])
             return self.jobs[job]
 
@@ -427,13 +427,11 @@ class FederationState:
         """
         taken = self._record.commit(events)
         for event in taken:
-            if isinstance(event, AttemptEvent):
-                number = event.attempt
-                cluster = self.jobs[event.job].attempts[number - 1].cluster
+            if isinstance(event, AttemptEvent) and event.job in self.jobs.by_id:
+                step = (event.job, event.attempt)
+                cluster = self.jobs[event.job].attempts[event.attempt - 1].cluster
                 self._outdated_loads.add(cluster)
-                if (event.job, number) in self.jobs.pending_steps.get(
-                    cluster, ()
-                ) and cluster in self.wakeups:
+                if step in self.jobs.pending_steps.get(cluster, ()) and cluster in self.wakeups:
                     self.wakeups[cluster].set()
             if isinstance(event, AttemptReleased):
                 self._next_check[event.job] = event.time

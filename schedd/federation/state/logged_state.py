@@ -9,18 +9,24 @@ from typing import Any, Final
 import structlog
 
 from schedd.federation.bags.bags import Bags
-from schedd.federation.bags.events import BagEvent, BagOffered, BagSubmitted
 from schedd.federation.bags.issued_offers import BagOffer, IssuedOffers, offer_from_event
 from schedd.federation.bookings.bookings import FederationBookings
-from schedd.federation.bookings.events import BookingEvent, BookingRequested
 from schedd.federation.cluster_users import ClusterUsers
 from schedd.federation.coallocation.coallocations import CoAllocations
-from schedd.federation.coallocation.events import CoAllocationEvent, CoAllocationSubmitted
 from schedd.federation.event_log import FederationLog
-from schedd.federation.events import FederationEvent
-from schedd.federation.licences import LicenceLeased, LicencePools
-from schedd.federation.routing.events import JobSubmitted
-from schedd.federation.routing.jobs import FederationJobs, ImpossibleError
+from schedd.federation.events import (
+    BagOffered,
+    BagSubmitted,
+    BookingSubmitted,
+    CoAllocationSubmitted,
+    FederationEvent,
+    JobSubmitted,
+    LicenceLeased,
+    SubmissionEvent,
+)
+from schedd.federation.items import FederationItem, ImpossibleError, Items
+from schedd.federation.licences import LicencePools
+from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.federation.settings import FederationSettings
 
 __all__ = ["LoggedState"]
@@ -44,8 +50,14 @@ class LoggedState:
         self.offers = IssuedOffers(clock)
         self.jobs = FederationJobs()
         self.coallocations = CoAllocations()
-        self.bags = Bags()
+        self.bags = Bags(self.jobs)
         self.bookings = FederationBookings()
+        self._kinds: Mapping[type[SubmissionEvent], Items[Any]] = {
+            JobSubmitted: self.jobs,
+            CoAllocationSubmitted: self.coallocations,
+            BagSubmitted: self.bags,
+            BookingSubmitted: self.bookings,
+        }
         self.licences = LicencePools(settings.licences, settings.clusters)
         self.users = ClusterUsers(settings)
         self.changed_owners: dict[str, None] = {}
@@ -55,6 +67,11 @@ class LoggedState:
         self.coallocation_wakeup = threading.Event()
         self.bag_wakeup = threading.Event()
         self.booking_wakeup = threading.Event()
+        self._wakeups: Mapping[Items[Any], threading.Event] = {
+            self.coallocations: self.coallocation_wakeup,
+            self.bags: self.bag_wakeup,
+            self.bookings: self.booking_wakeup,
+        }
         self._dropped_at = 0
         for event in log.read():
             if isinstance(event, LicenceLeased):
@@ -63,6 +80,7 @@ class LoggedState:
             if isinstance(event, BagOffered):
                 self.offers.add(offer_from_event(event))
                 continue
+            assert isinstance(event, FederationEvent)
             self.number = max(self.number, int(event.job))
             try:
                 self._apply(event)
@@ -107,18 +125,12 @@ class LoggedState:
             return
         self._dropped_at = now
         before = now - _KEPT_S
-        for names in _slices(self.bags.by_id, _BAG_DROP_BATCH):
-            self._forget(self.bags.forget(self.jobs, before, names))
-            yield
-        for names in _slices(self.coallocations.by_id, _DROP_BATCH):
-            self._forget(self.coallocations.forget(before, names))
-            yield
-        for names in _slices(self.bookings.by_id, _DROP_BATCH):
-            self._forget(self.bookings.forget(before, names))
-            yield
-        for names in _slices(self.jobs.by_id, _DROP_BATCH):
-            self._forget(self.jobs.forget(before, names))
-            yield
+        # Bags come before jobs, because shares are dropped with their bags.
+        for items in (self.bags, self.coallocations, self.bookings, self.jobs):
+            size = _BAG_DROP_BATCH if items is self.bags else _DROP_BATCH
+            for names in _slices(items.by_id, size):
+                self._forget(items.forget(before, names))
+                yield
         expired = self.offers.forget_expired(now - _DROP_INTERVAL_S)
         for names in _slices(expired, _DROP_BATCH):
             self._log.delete_events(names)
@@ -142,29 +154,15 @@ class LoggedState:
         An impossible event is a defect: it is logged as an error and not stored, because a log with such an
         event could not be replayed. The following events of the same job are left out, too.
         """
-        jobs, groups, bags, bookings, bad = (
-            FederationJobs(),
-            CoAllocations(),
-            Bags(),
-            FederationBookings(),
-            set[str](),
-        )
         found: list[FederationEvent] = []
+        trial: dict[str, tuple[Items[Any], FederationItem[Any]]] = {}
+        bad: set[str] = set()
         for event in events:
-            tried: FederationJobs | CoAllocations | Bags | FederationBookings = jobs
-            known: FederationJobs | CoAllocations | Bags | FederationBookings = self.jobs
-            if isinstance(event, CoAllocationEvent):
-                tried, known = groups, self.coallocations
-            elif isinstance(event, BagEvent):
-                tried, known = bags, self.bags
-            elif isinstance(event, BookingEvent):
-                tried, known = bookings, self.bookings
             if event.job in bad:
                 continue
-            if event.job in known.by_id:
-                tried.by_id.setdefault(event.job, known.by_id[event.job])  # type: ignore[arg-type]
             try:
-                tried.apply(event)  # type: ignore[arg-type]
+                items, before = trial.get(event.job) or self._find(event)
+                trial[event.job] = items, items.state_after(event, before)
             except ImpossibleError as error:
                 bad.add(event.job)
                 _log.error("an impossible event was left out", what=event.type, job=event.job, why=str(error))
@@ -172,40 +170,44 @@ class LoggedState:
                 found.append(event)
         return found
 
-    def _apply(self, event: FederationEvent) -> None:
-        if isinstance(event, JobSubmitted):
-            self._claim(event.owner, event.submission)
-        elif isinstance(event, CoAllocationSubmitted):
-            self._claim(event.owner, event.parts[0]["submission"])
-        elif isinstance(event, BagSubmitted):
-            self._claim(event.owner, event.submission)
-            if event.offer:
-                self.offers.mark_accepted(event.offer, event.job)
-        elif isinstance(event, BookingRequested):
-            self._claim(event.owner, {"users": event.users} if event.users is not None else {})
-        if isinstance(event, CoAllocationEvent):
-            self.coallocations.apply(event)
-            self.coallocation_wakeup.set()
-            return
-        if isinstance(event, BookingEvent):
-            self.bookings.apply(event)
-            self.booking_wakeup.set()
-            return
-        if isinstance(event, BagEvent):
-            self.bags.apply(event)
-        else:
-            self.jobs.apply(event)
-            job = self.jobs[event.job]
-            if isinstance(event, JobSubmitted) and job.bag:
-                self.bags.add_share(job)
-            if not job.bag:
-                return
-        self.bag_wakeup.set()
+    def _find(self, event: FederationEvent) -> tuple[Items[Any], FederationItem[Any] | None]:
+        """Return the event's item and its collection. Raises ImpossibleError."""
+        if isinstance(event, SubmissionEvent):
+            items = self._kinds[type(event)]
+            return items, items.by_id.get(event.job)
+        for items in self._kinds.values():
+            if event.job in items.by_id:
+                return items, items[event.job]
+        raise ImpossibleError(f"there is no {event.job}")
 
-    def _claim(self, owner: str, submission: Mapping[str, Any]) -> None:
+    def _apply(self, event: FederationEvent) -> None:
+        items, before = self._find(event)
+        item = items.state_after(event, before)
+        if isinstance(event, SubmissionEvent):
+            self._claim_users(event)
+            if isinstance(event, BagSubmitted) and event.offer:
+                self.offers.mark_accepted(event.offer, event.job)
+        items.store(item)
+        if isinstance(item, FederationJob) and item.bag:
+            if isinstance(event, JobSubmitted):
+                self.bags.add_share(item)
+            items = self.bags
+        if items in self._wakeups:
+            self._wakeups[items].set()
+
+    def _claim_users(self, event: SubmissionEvent) -> None:
         """Store the user names of a submission's ID token, if it has any."""
-        if "users" in submission and self.users.update_claim(owner, submission["users"]):
-            self.changed_owners[owner] = None
+        match event:
+            case BookingSubmitted():
+                users = event.users
+            case CoAllocationSubmitted():
+                users = event.parts[0]["submission"].get("users")
+            case JobSubmitted() | BagSubmitted():
+                users = event.submission.get("users")
+            case _:
+                users = None
+        if users is not None and self.users.update_claim(event.owner, users):
+            self.changed_owners[event.owner] = None
 
 
 def _slices(names: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from schedd.client import Client, ClientError, Refused
-from schedd.federation.bags.events import BagSpecification
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit, split_tasks
+from schedd.federation.events import BagSpecification
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
 

@@ -11,8 +11,8 @@ import structlog
 
 from schedd.client import ClientError
 from schedd.federation.bags.bags import Bag, bag_settled, count_tasks, unassigned_tasks
-from schedd.federation.bags.events import BagSpecification
 from schedd.federation.bags.offers import SharingRule
+from schedd.federation.events import BagSpecification
 from schedd.federation.routing.cluster_status import transfer_name
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.bag_offers import collect_offers, offered_task_counts, share_ends, split_offers

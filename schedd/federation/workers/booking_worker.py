@@ -27,12 +27,12 @@ from schedd.federation.bookings.decisions import (
     pending_calls,
     placement_events,
 )
-from schedd.federation.bookings.events import (
-    BookingConfirmed,
-    BookingDeclined,
-    BookingEvent,
-    BookingWithdrawalRequested,
-    BookingWithdrawn,
+from schedd.federation.events import (
+    AttemptConfirmed,
+    AttemptRefused,
+    AttemptWithdrawn,
+    FederationEvent,
+    WithdrawalRequested,
 )
 from schedd.federation.routing.policies import RoutingCandidate
 from schedd.federation.state.federation_state import FederationState
@@ -101,9 +101,9 @@ class BookingWorker(ThreadedWork):
                 rows = {
                     attempt.cluster: looks[attempt.cluster].get(booking_name(rules, one, attempt))
                     for attempt in one.attempts
-                    if attempt.active and attempt.cluster in looks
+                    if attempt.live and attempt.cluster in looks
                 }
-                gone = {it.cluster for it in one.attempts if it.active} - federation.settings.clusters.keys()
+                gone = {it.cluster for it in one.attempts if it.live} - federation.settings.clusters.keys()
                 rows |= dict.fromkeys(gone)
                 federation.booking_operations.commit(observe_booking(one, rules, rows, now))
                 self.process(one.id)
@@ -179,7 +179,9 @@ class BookingWorker(ThreadedWork):
 
     # ---- next cluster -----------------------------------------------------------------------------
 
-    def _next_event(self, booking: FederationBooking, answers: dict[str, WindowOffer]) -> BookingEvent | None:
+    def _next_event(
+        self, booking: FederationBooking, answers: dict[str, WindowOffer]
+    ) -> FederationEvent | None:
         """Return the next attempt or the refusal. Answers of the plans are stored in ``answers``."""
         rules, now = self._federation.booking_operations.rules, self._now()
         places = self._readiness(booking)
@@ -273,7 +275,7 @@ class BookingWorker(ThreadedWork):
             case "confirm":
                 row = client.do_with_booking(call.name, "confirm")
                 if row["confirmed"] and row["phase"] in LIVE:
-                    federation.booking_operations.commit([BookingConfirmed(**about)])
+                    federation.booking_operations.commit([AttemptConfirmed(**about)])
             case "freeze":
                 row = client.do_with_booking(call.name, "freeze")
                 federation.booking_operations.commit(
@@ -281,7 +283,7 @@ class BookingWorker(ThreadedWork):
                 )
             case "unbook":
                 client.cancel_booking(call.name)
-                federation.booking_operations.commit([BookingWithdrawn(**about)])
+                federation.booking_operations.commit([AttemptWithdrawn(**about)])
 
     def _handle_refusal(self, booking: FederationBooking, call: BookingCall, error: Refused) -> None:
         _log.info("refused", cluster=call.cluster, what=call.kind, name=call.name, why=error.detail)
@@ -291,24 +293,18 @@ class BookingWorker(ThreadedWork):
             self._handle_failure(call.cluster, call.kind, error)
         elif call.kind == "book":
             text = "; ".join(error.places) or error.detail
-            take([BookingDeclined(**about, text=text, options=parse_alternatives(error.options))])
+            take([AttemptRefused(**about, text=text, options=parse_alternatives(error.options))])
         elif call.kind == "unbook" and error.kind == "unknown-booking":
-            take([BookingWithdrawn(**about)])
+            take([AttemptWithdrawn(**about)])
         elif call.kind == "confirm" and error.kind in _GONE:
-            take(
-                [
-                    BookingWithdrawalRequested(
-                        **about, why=f"{call.cluster} gave it up before it was confirmed"
-                    )
-                ]
-            )
+            take([WithdrawalRequested(**about, why=f"{call.cluster} gave it up before it was confirmed")])
 
     def _settle_removed_cluster(self, booking: FederationBooking, call: BookingCall) -> None:
         """Complete the call for a cluster that is not in the settings any more."""
         take = self._federation.booking_operations.commit
         about: dict[str, Any] = {"job": booking.id, "time": self._now(), "attempt": call.attempt}
         if call.kind == "unbook":
-            take([BookingWithdrawn(**about)])
+            take([AttemptWithdrawn(**about)])
         elif call.kind == "book":
             words = f"{call.cluster} is not a cluster of the federation any more"
-            take([BookingWithdrawalRequested(**about, why=words)])
+            take([WithdrawalRequested(**about, why=words)])

@@ -32,15 +32,15 @@ from schedd.federation.coallocation.divided_components import (
     scale_unit,
     unit_cores,
 )
-from schedd.federation.coallocation.events import (
-    ComponentWithdrawn,
+from schedd.federation.events import (
+    AttemptWithdrawn,
     PlaceArmed,
     PlaceBooked,
     PlaceConfirmed,
     RoundCleared,
     RoundDropped,
 )
-from schedd.federation.routing.jobs import ImpossibleError
+from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.store import StoreError
@@ -162,7 +162,7 @@ class CoAllocationWorker(ThreadedWork):
         """Return the states of the co-allocation's clusters."""
         federation = self._federation
         committed = group.committed
-        wanted = {copy.cluster for copy in group.component_jobs}
+        wanted = {copy.cluster for copy in group.attempts}
         here = set(committed.clusters) if committed is not None and not group.release_requested_at else set()
         found = {}
         for name in wanted | here:
@@ -287,7 +287,7 @@ class CoAllocationWorker(ThreadedWork):
         ]
         refused = [
             f"{copy.cluster} refused part {copy.part + 1}: {copy.text}"
-            for copy in group.component_jobs
+            for copy in group.attempts
             if copy.phase == "refused"
         ]
         words = "; ".join([*refused, *away, *strangers, *self._too_few(group)])
@@ -456,7 +456,7 @@ class CoAllocationWorker(ThreadedWork):
             self._record_withdrawn_booking(group, call)
         elif call.kind == "submit" and error.kind in ("invalid", "bad-request", "too-large"):
             self._federation.coallocation_operations.refuse_component(
-                group.id, call.copy, "; ".join(error.places) or error.detail
+                group.id, call.attempt, "; ".join(error.places) or error.detail
             )
 
     def _record_withdrawn_booking(self, group: CoAllocation, call: CoAllocationCall) -> None:
@@ -475,7 +475,7 @@ class CoAllocationWorker(ThreadedWork):
             self._record_withdrawn_booking(group, call)
         elif call.kind == "withdraw":
             self._federation.coallocation_operations.commit(
-                [ComponentWithdrawn(job=group.id, time=self._now(), copy=call.copy)]
+                [AttemptWithdrawn(job=group.id, time=self._now(), attempt=call.attempt)]
             )
 
 
