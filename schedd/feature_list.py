@@ -29,6 +29,7 @@ FEATURES: Final = (
     Feature("limits", {}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
+    Feature("transfers", {}),
     Feature("bookings", {}),
 )
 """In the order in which the engine calls their components."""

@@ -15,6 +15,7 @@ from research.benchmarks.workload import BenchJob
 from research.federations.inside import Inside, Traffic
 from schedd.api.app import create_app
 from schedd.engine import EngineSettings
+from schedd.features.transfers.state import PublishedTransfers
 from schedd.federation.event_log import FederationLog
 from schedd.federation.events import (
     AttemptHeld,
@@ -236,7 +237,7 @@ def fill(
 def _until(loop: PlanLoop, phase: str, numbers: Iterable[int]) -> None:
     end = time.monotonic() + PATIENCE_S
     while True:
-        seen = loop.published.transfers
+        seen = loop.published.part(PublishedTransfers).transfers
         if all(
             (one := seen.get(f"fed.{number + 1}.1")) is not None and one.phase == phase for number in numbers
         ):

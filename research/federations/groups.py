@@ -11,10 +11,11 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from research.federations.field import ClusterSpec, Field, FieldJob, Place, Ran
 from research.federations.wires import EngineWire
-from schedd.api.transfers import transfer_view
 from schedd.client import Client
 from schedd.dialect import parse_walltime
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.transfers.api import transfer_view
+from schedd.features.transfers.state import PublishedTransfers
 from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.event_log import FederationLog
 from schedd.federation.events import LicenceLeased, LoggedEvent
@@ -311,7 +312,7 @@ class _Groups(Field):
             published = publish_snapshot(place.engine.state)
             seen = {}
             for transfer, (group, number) in self._copies.items():
-                record = published.transfers.get(transfer)
+                record = published.part(PublishedTransfers).transfers.get(transfer)
                 if (
                     self._at[number] == name
                     and record is not None

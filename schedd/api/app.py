@@ -32,7 +32,6 @@ from schedd.api import (
     run_times,
     searches,
     stream,
-    transfers,
     what_if,
 )
 from schedd.api import clusters as clusters_router
@@ -152,7 +151,6 @@ def create_app(
         searches,
         alternatives,
         exchange,
-        transfers,
         health,
         *feature_modules("api"),
     ):

@@ -39,7 +39,7 @@ __all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "read_settings", 
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 8
+FORMAT: Final = 9
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000

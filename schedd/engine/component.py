@@ -17,7 +17,7 @@ from schedd.policy.access import Access
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
 from schedd.policy.protocol import Breakdown
-from schedd.wire import JobFacts, NodeChanged, QueueFacts, Reserve, ServerFacts
+from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, QueueFacts, Reserve, ServerFacts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -48,6 +48,7 @@ __all__ = [
     "fork_parts",
     "is_known_reservation",
     "is_own_reservation",
+    "is_planned_on_hold",
     "last_place_checks",
     "lasting_fields",
     "leave_components",
@@ -220,8 +221,10 @@ class Component(Generic[_S]):
     """Called when a run ended, with the moment."""
     job_left_plan: Callable[["EngineState", str], None] | None = None
     """Called when a job, or a use by its key, has no place in the plan any more and does not run."""
-    job_gone: Callable[["EngineState", str, str], None] | None = None
-    """Called with the job and the event when the server has a job no longer, after what it held is free."""
+    job_gone: Callable[["EngineState", JobDeleted | JobEnded], None] | None = None
+    """Called when the server has a job no longer, after what it held is free."""
+    planned_on_hold: Callable[["EngineState", "JobRecord"], bool] | None = None
+    """Whether a job on hold has a place in the plan. It gets no promise, and starts after its release."""
     confinement: Callable[["EngineState", "JobRecord"], "Confinement | None"] | None = None
     """Returns where and when alone a job may run; None: anywhere. Such a job is not planned ahead."""
     restriction: Callable[["EngineState | PlanSnapshot", JobFacts], Restriction | None] | None = None
@@ -392,6 +395,17 @@ def unmovable_jobs(state: "EngineState") -> list[str]:
     return [
         job for one in components() if one.unmovable_jobs is not None for job in one.unmovable_jobs(state)
     ]
+
+
+@cache
+def _on_hold_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...]:
+    """The functions ``planned_on_hold`` of all components: they are called for each job that is placed."""
+    return tuple(one.planned_on_hold for one in components() if one.planned_on_hold is not None)
+
+
+def is_planned_on_hold(state: "EngineState", record: "JobRecord") -> bool:
+    """Whether a job that is on hold has a place in the plan all the same."""
+    return any(check(state, record) for check in _on_hold_checks())
 
 
 def leave_components(state: "EngineState", key: str) -> None:

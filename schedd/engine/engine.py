@@ -23,7 +23,6 @@ from schedd.engine.handlers import apply_all, apply_site_policy
 from schedd.engine.lasting_facts import load_lasting_facts
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.machine.reconcile import accept_loss, request_snapshot_again
-from schedd.engine.machine.transfers import end_kept_places, forget_old_transfers
 from schedd.engine.rank.promises import restore_promises
 from schedd.engine.recovery import apply_skipped_batches
 from schedd.engine.run.outcomes import note_adapter_contact
@@ -104,8 +103,6 @@ class Engine:
                 state.carried_jobs.clear()
         if state.to_reevaluate and state.starts_step("requests that read differently"):
             reevaluate_slice(state, first)
-        if state.kept_places:
-            end_kept_places(state, first)
         settle(state, first)
         if state.predictor is not None:
             state.predictor.advance_clock(state.now)
@@ -120,7 +117,6 @@ class Engine:
         state = self.state
         self.forgotten = state.now
         state.plan.forget_past(state.now)
-        forget_old_transfers(state)
         for one in components():
             if one.now_and_then is not None:
                 one.now_and_then(state)

@@ -13,7 +13,7 @@ from schedd.engine.facts.predictions import on_starts_expected
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine import nodes, reconcile, transfers
+from schedd.engine.machine import nodes, reconcile
 from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.placement import displace_in_lowered_pools
 from schedd.engine.place.slot_requests import refresh_request
@@ -24,7 +24,6 @@ from schedd.engine.run.reevaluation import follow_queue, limits_changed, reevalu
 from schedd.engine.run.running import hold_new_node
 from schedd.policy.site import site_policy
 from schedd.wire import (
-    BagEndReported,
     BatchSkipped,
     ClockSet,
     Event,
@@ -47,10 +46,6 @@ from schedd.wire import (
     ServerChanged,
     Snapshot,
     StartsExpected,
-    TransferRelease,
-    TransferRequest,
-    TransferStepDone,
-    TransferWithdrawal,
 )
 
 __all__ = ["apply_all", "apply_site_policy"]
@@ -293,12 +288,10 @@ def _queued_job(event: Event) -> str:
 
 def _end_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     jobs.on_job_gone(state, event)  # before all else: its resources are free
-    with Bookkeeping(state, event.job_id, "the end of what was handed over"):
-        transfers.note_end(state, event)
     for one in components():
         if one.job_gone is not None:
             with Bookkeeping(state, event.job_id, f"its end in the component {one.name}"):
-                one.job_gone(state, event.job_id, event.id)
+                one.job_gone(state, event)
 
 
 def _note_lost_log(state: EngineState, event: LogLost) -> None:
@@ -341,11 +334,6 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     PlanChosen: plan_improvements.on_plan_chosen,
     StartsExpected: on_starts_expected,
     LogLost: _note_lost_log,
-    TransferRequest: transfers.submit_held,
-    TransferRelease: transfers.release,
-    TransferWithdrawal: transfers.withdraw,
-    BagEndReported: transfers.bag_ends,
-    TransferStepDone: transfers.done,
     ClockSet: lambda state, event: None,  # noqa: ARG005  (taken before all others)
     BatchSkipped: lambda state, event: None,  # noqa: ARG005  (taken before all others)
 }

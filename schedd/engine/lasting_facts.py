@@ -19,7 +19,6 @@ from schedd.engine.component import Component, components, lasting_fields, rebui
 from schedd.engine.facts.carried_jobs import load_carried_job, save_carried_job
 from schedd.engine.facts.carry_over import carry_job
 from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
-from schedd.engine.facts.records import TransferRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
@@ -49,7 +48,7 @@ _FIELDS: Final = (
     *("paused", "foreign", "adapter_mode", "decision_number", "change_number", "generation", "breaches"),
     *("lost", "walltime_use", "aside", "lives"),
     "holds",
-    *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
+    "bag_ends",
 )
 """Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
 RUN_TIMES: Final = "run_times"
@@ -65,7 +64,6 @@ _SECTIONS: Final = (
     "nodes",
 )
 _KINDS: Final[Mapping[str, type[Any]]] = {
-    "transfers": TransferRecord,
     "holds": PlanningHeld,
 }
 """Sections that are lists of such: fields of another version's are left out."""

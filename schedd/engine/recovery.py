@@ -39,7 +39,7 @@ CARRIED: Final = frozenset(
         *("settings", "now", "policy", "site", "usage", "configured", "policy_version", "paused", "foreign"),
         *("adapter_mode", "aside", "skipped_steps", "generation", "decisions", "moves", "jobs_moved_by"),
         *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),
-        *("transfers", "transfer_by_job", "bag_ends", "kept_places"),
+        "bag_ends",
         *("diverged", "unsure_until", "unexplained_starts", "unresolved"),
         *("lives", "black_holes", "failures", "alerts", "frees", "at_event", "at_job", "at_step"),
         *("write_second", "writes_in_second", "start_second", "starts_in_second", "starts_by_node"),

@@ -10,10 +10,11 @@ import pytest
 
 from schedd.engine import handlers
 from schedd.engine.facts import state as state_module
-from schedd.engine.machine import transfers
 from schedd.engine.run import jobs, running
 from schedd.features.accounts import rules
 from schedd.features.accounts.state import AccountBook, account_book
+from schedd.features.transfers import rules as transfers
+from schedd.features.transfers.state import transfers_of
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
@@ -42,7 +43,7 @@ def _cluster() -> Cluster:
     cluster.send(AccountSet(id=server.event_id(), time=server.now, name="phys", amount=10**9))
     submission = SubmissionFacts("ann", "true", queue="batch", resources={"nodes": "1:ppn=4"})
     cluster.send(TransferRequest(id=server.event_id(), time=server.now, transfer="h", submission=submission))
-    cluster.engine.state.transfer_by_job["1.s"] = "h"
+    transfers_of(cluster.engine.state).by_job["1.s"] = "h"
     cluster.submit("1.s", walltime=1000, runtime=100, account="phys")
     cluster.submit("2.s", walltime=1000, account="phys")
     assert cluster.record("1.s").run.started == T
@@ -82,7 +83,7 @@ _STEPS: list[tuple[Any, str, str]] = [
     (jobs, "record_run_end", "how long it ran"),
     (RunTimePredictor, "forget", "that it is not predicted any more"),
     (jobs, "unblock_nodes", "that it blocks no node any more"),
-    (transfers, "note_end", "the end of what was handed over"),
+    (transfers, "_find_transfer", "its end in the component transfers"),
 ]
 
 

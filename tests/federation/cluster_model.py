@@ -10,7 +10,7 @@ from schedd.federation.routing.decisions import TransferAction
 
 @dataclass
 class RandomCluster:
-    """Transfers as ``schedd.engine.machine.transfers`` keeps them; jobs that may run do when chance will."""
+    """Transfers as ``schedd.features.transfers`` keeps them; jobs that may run do when chance will."""
 
     name: str
     chance: random.Random

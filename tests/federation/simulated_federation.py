@@ -14,11 +14,12 @@ from threading import RLock
 from typing import Any
 
 from research.federations.wires import EngineWire
-from schedd.api.transfers import transfer_view
 from schedd.client import Unreachable
 from schedd.dialect import family_of
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.bookings.state import bookings_of
+from schedd.features.transfers.api import transfer_view
+from schedd.features.transfers.state import PublishedTransfers
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.bookings.decisions import LIVE
 from schedd.federation.coallocation.coallocations import CoAllocation
@@ -153,7 +154,7 @@ class SimulatedCluster(Cluster):
     def report(self) -> ClusterReport:
         published = publish_snapshot(self.engine.state)
         found = {}
-        for name, record in published.transfers.items():
+        for name, record in published.part(PublishedTransfers).transfers.items():
             seen = transfer_view(published, record)
             found[name] = TransferStatus(**{one: getattr(seen, one) for one in SEEN})
         return ClusterReport(transfers=found, cpus=8, generation=published.generation)

@@ -8,7 +8,7 @@ added without a new format.
 import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, fields
+from dataclasses import astuple, fields
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
@@ -29,7 +29,6 @@ from schedd.engine.facts.records import (
     PlacementChoice,
     Risk,
     StartAttempt,
-    TransferRecord,
     UnresolvedStart,
 )
 from schedd.model import Never, Request, WaitingFor
@@ -64,7 +63,6 @@ __all__ = [
     "LIVES",
     "REREADING",
     "SERVER",
-    "TRANSFERS",
     "UNRESOLVED",
     "facts_by_name",
     "known_fields",
@@ -481,12 +479,6 @@ REREADING: Final = FieldRule(
 DOUBTED: Final = FieldRule(
     save=lambda value: [value[0], sorted(value[1])] if value is not None else None,
     load=lambda saved: (saved[0], frozenset(saved[1])) if saved is not None else None,
-)
-TRANSFERS: Final = FieldRule(
-    dict,
-    _values,
-    lambda saved: {one["transfer"]: TransferRecord(**one) for one in saved},
-    each=asdict,
 )
 LIVES: Final = FieldRule(
     dict,

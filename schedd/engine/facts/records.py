@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +28,6 @@ __all__ = [
     "RankingProgress",
     "Risk",
     "StartAttempt",
-    "TransferPhase",
-    "TransferRecord",
     "UnresolvedStart",
 ]
 
@@ -279,50 +276,3 @@ class JobRecord:
     def id(self) -> str:
         """The server's id of the job."""
         return self.facts.id
-
-
-TransferPhase = Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
-
-
-@dataclass(frozen=True, slots=True)
-class TransferRecord:
-    """State of one transfer. ``since`` is the time of its last change, ``decision`` the one with a pending
-    outcome.
-    """
-
-    transfer: str
-    user: str
-    by: str
-    phase: TransferPhase
-    since: int
-    decision: str = ""
-    server_job: str = ""
-    release_requested: bool = False
-    """Its release was asked for: it may have started."""
-    end: Literal["", "ended", "deleted"] = ""
-    exit_status: int | None = None
-    code: int = 0
-    text: str = ""
-    """Why the last step that was refused was refused; empty when none was."""
-    keep_until: int = 0
-    """Until then it has a place in the plan although it is on hold."""
-    booked: bool = False
-    """It starts in the booking that is made for it, and nowhere else."""
-    booking: str = ""
-    """The user's booking for this job, as if the job named it."""
-    forced: bool = False
-    """Its job is deleted even if it may be running."""
-    tasks: int = 0
-    """Number of jobs of an array; 0: not an array."""
-    first_task: int = 0
-    """The lowest of their indices."""
-    tasks_over: str = ""
-    """Bit set, in hexadecimal, of the jobs that are over: an end may be reported more than once."""
-    tasks_ended: int = 0
-    tasks_failed: int = 0
-    """Ended jobs with an exit status other than 0."""
-    tasks_deleted: int = 0
-    last_end: int = 0
-    """When the last of them ended."""
-    first_end: int = 0
-    """When the first of them ended; 0: none has."""

@@ -41,7 +41,6 @@ from schedd.engine.facts.encoding import (
     LIVES,
     REREADING,
     SERVER,
-    TRANSFERS,
     UNRESOLVED,
     facts_by_name,
 )
@@ -59,7 +58,6 @@ from schedd.engine.facts.records import (
     ChangeSet,
     JobRecord,
     RankingProgress,
-    TransferRecord,
     UnresolvedStart,
 )
 from schedd.engine.facts.settings import EngineSettings
@@ -282,13 +280,8 @@ class EngineState:
     """Time since which snapshots repeat a doubted loss, and the lost jobs and nodes."""
 
     # ---- jobs that a federation handed over ------------------------------------------------------
-    transfers: dict[str, TransferRecord] = declared(TRANSFERS, make=dict)
-    transfer_by_job: dict[str, str] = declared(NAMES, make=dict)
-    """By the id of the job at the server: its transfer."""
     bag_ends: dict[str, int] = declared(NAMES, make=dict)
     """By array that is a share of something larger: when that ends as a whole."""
-    kept_places: dict[str, int] = declared(NAMES, make=dict)
-    """Placements reserved for held jobs: end of the reservation, by job."""
 
     # ---- components -----------------------------------------------------------------------------
     parts: dict[type[Any], Any] = declared(FieldRule(fork_parts, saved=False), make=dict)

@@ -111,12 +111,12 @@ def with_expected_run_times(
 def _movable(state: EngineState) -> Bools:
     """Return by slot whether a planned job may move.
 
-    Jobs on a node that is down leave it after its grace. Held placements, jobs with a cost limit, and those
+    Jobs on a node that is down leave it after its grace. Jobs with a cost limit, and those
     that components keep in place stay.
     """
     plan = state.plan
     may: Bools = plan.jobs.states == PLANNED
-    for job in (*state.kept_places, *state.capped, *unmovable_jobs(state)):
+    for job in (*state.capped, *unmovable_jobs(state)):
         record = state.records.get(job)
         if record is not None and record.slot >= 0:
             may[record.slot] = False

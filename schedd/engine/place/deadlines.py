@@ -1,8 +1,8 @@
 """Removal of jobs that cannot meet their deadlines, if the site holds such jobs."""
 
+from schedd.engine.component import is_planned_on_hold
 from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.held_placements import has_held_placement
 from schedd.engine.place.placement import replan
 from schedd.engine.rank.deadlines import lost_deadline, lost_deadline_slots
 from schedd.engine.rank.quarantine import JobErrorGuard
@@ -17,6 +17,6 @@ def remove_lost_deadlines(state: EngineState, event: str) -> None:
         if record is None or record.phase is not Phase.WAITING or lost_deadline(state, record) is None:
             continue
         with JobErrorGuard(state, record.id, event):
-            if not has_held_placement(state, record):
+            if not is_planned_on_hold(state, record):
                 state.frees += state.plan.start(slot) >= 0
                 replan(state, record, event, Cause.ADMIN, "it can no longer end by its deadline")

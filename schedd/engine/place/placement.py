@@ -6,7 +6,12 @@ from itertools import accumulate
 
 import numpy as np
 
-from schedd.engine.component import component_wait, confinement_of_components, leave_components
+from schedd.engine.component import (
+    component_wait,
+    confinement_of_components,
+    is_planned_on_hold,
+    leave_components,
+)
 from schedd.engine.facts.job_requests import find_uncounted, first_waiting_reason, is_eligible
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -14,7 +19,6 @@ from schedd.engine.facts.reevaluation_queue import are_many, count_units, queue_
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import dependencies
 from schedd.engine.place.costs import place_affordably
-from schedd.engine.place.held_placements import has_held_placement
 from schedd.engine.place.missing_starts import explain_missing_start
 from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.engine.rank.deadlines import KIND, lost_deadline
@@ -202,7 +206,7 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
     too_much = state.limits.too_much(state.plan.pool_amounts(record.slot))
     if too_much is not None:
         return too_much
-    if has_held_placement(state, record):
+    if is_planned_on_hold(state, record):
         return None
     wait = first_waiting_reason(
         record.facts, state.queue_stop_reason(record.facts.queue), chained=bool(record.behind)

@@ -14,6 +14,7 @@ from schedd.engine.component import (
     Confinement,
     component_slots,
     confinement_of_components,
+    is_planned_on_hold,
     reason_to_replan,
 )
 from schedd.engine.facts.job_requests import slot_limited
@@ -22,7 +23,6 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.costs import over_limit
-from schedd.engine.place.held_placements import has_held_placement
 from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.place.placement import (
     jobs_on_same_rows,
@@ -137,7 +137,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
     if slot_limited(record.facts):
         _swap_with_sibling(state, record, event)
         return
-    conditional = record.behind or has_held_placement(state, record)
+    conditional = record.behind or is_planned_on_hold(state, record)
     if conditional and state.now < state.plan.start(slot) + _RELEASED_WITHIN:
         # the server releases it when it sees the end
         state.plan.set_ready(slot, min(state.now + 5, state.plan.start(slot) + _RELEASED_WITHIN))

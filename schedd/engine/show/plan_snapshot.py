@@ -21,7 +21,7 @@ from schedd.engine.component import (
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.job_numbers import JobNumbers
 from schedd.engine.facts.job_requests import queue_stop_reason
-from schedd.engine.facts.records import ChangeSet, JobRecord, TransferRecord
+from schedd.engine.facts.records import ChangeSet, JobRecord
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.missing_starts import describe_closed_node
@@ -91,8 +91,6 @@ class PlanSnapshot:
     """The site's."""
     policy_version: int
     holds: tuple[PlanningHeld, ...]
-    transfers: Mapping[str, TransferRecord]
-    """By name: jobs that a federation handed over."""
     parts: Mapping[type[Any], object]
     """What components publish, by its type: see ``part``."""
     measured_draws: Mapping[str, Draw]
@@ -252,7 +250,6 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         node_sets=state.site.node_sets,
         policy_version=state.policy_version,
         holds=tuple(state.holds.values()),
-        transfers=dict(state.transfers),
         parts=published_parts(state),
         measured_draws=measured_draws(state),
         node_details=node_details(state),

@@ -12,6 +12,7 @@ from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.bookings.placement import find_transfer_booking
 from schedd.features.bookings.state import LIVE, Booking
+from schedd.features.transfers.state import transfers_of
 from schedd.model import WaitingFor
 
 __all__ = ["bounds", "overdue"]
@@ -55,7 +56,7 @@ def _unarmed_until(booking: Booking) -> int:
 
 def _waits(state: EngineState, transfer: str) -> bool:
     """Whether its job has not started, and is not about to."""
-    transferred = state.transfers.get(transfer)
+    transferred = transfers_of(state).transfers.get(transfer)
     if transferred is None or transferred.end or transferred.phase in ("withdrawn", "refused"):
         return False
     job = state.records.get(transferred.server_job)
@@ -63,7 +64,7 @@ def _waits(state: EngineState, transfer: str) -> bool:
 
 
 def _why(state: EngineState, transfer: str) -> str:
-    transferred = state.transfers.get(transfer)
+    transferred = transfers_of(state).transfers.get(transfer)
     job = state.records.get(transferred.server_job) if transferred is not None else None
     if job is None:
         return "the server does not have it"

@@ -24,6 +24,7 @@ from schedd.features.bookings.state import (
     key_of,
     published_bookings,
 )
+from schedd.features.transfers.state import transfer_of_job, transfers_of
 from schedd.model import FOREVER, Chunk, Place, Request, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
 from schedd.plan.plan import Take
@@ -59,8 +60,8 @@ def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
     """
     if not bookings_of(state):
         return None
-    transfer = state.transfer_by_job.get(record.id)
-    transferred = state.transfers.get(transfer) if transfer is not None else None
+    transfer = transfers_of(state).by_job.get(record.id)
+    transferred = transfers_of(state).transfers.get(transfer) if transfer is not None else None
     if transfer is not None:
         its = find_transfer_booking(state, transfer)
         if its is not None or transferred is None or transferred.booked:
@@ -125,7 +126,7 @@ def wait_for_booking(state: EngineState, record: JobRecord) -> WaitingFor | None
 def _waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | None) -> WaitingFor | None:
     """Return why a job that may only run in a booking cannot start now; None: it can."""
     if booking is None:
-        transferred = state.transfers.get(state.transfer_by_job.get(record.id, ""))
+        transferred = transfer_of_job(state, record)
         if transferred is not None and transferred.booked:
             return WaitingFor("reservation", "the other components of its co-allocation")
         if transferred is not None and transferred.booking:

@@ -15,7 +15,6 @@ from schedd.engine.component import PricedUse, UseBegan, components, leave_compo
 from schedd.engine.facts.job_requests import ParsedRequest, find_uncounted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.machine.transfers import withdraw
 from schedd.engine.place.placement import displace_for, plan_job
 from schedd.features.bookings.coallocated import bounds, overdue
 from schedd.features.bookings.placement import (
@@ -26,10 +25,11 @@ from schedd.features.bookings.placement import (
     update_booking_slots,
 )
 from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, bookings_of, key_for
+from schedd.features.transfers.rules import withdraw_transfer
 from schedd.model import FOREVER, Request, WaitingFor
 from schedd.plan.plan import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
-from schedd.wire import Book, BookingStep, JobFacts, NodeChanged, TransferWithdrawal
+from schedd.wire import Book, BookingStep, JobDeleted, JobEnded, JobFacts, NodeChanged, TransferWithdrawal
 
 __all__ = [
     "advance",
@@ -345,12 +345,12 @@ def _option(window: Window, start: int) -> Option:
     return Option(start, start + window.duration, round(stretch(window, start), 4))
 
 
-def job_gone(state: EngineState, job: str, event: str) -> None:
+def job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """A job is over: what it had of a booking is the booking's again."""
     for name, booking in list(bookings_of(state).items()):
-        if booking.phase == "open" and job in booking.jobs:
+        if booking.phase == "open" and event.job_id in booking.jobs:
             update_booking_slots(state, name)
-            _wake(state, event, name)
+            _wake(state, event.id, name)
 
 
 # ---- time -----------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def _guard(state: EngineState, booking: Booking, event: str) -> None:
         return
     transfer = booking.event.transfer
     state.alert(event, "co_allocation", f"transfer {transfer} was deleted: {words}", transfer)
-    withdraw(
+    withdraw_transfer(
         state,
         TransferWithdrawal(
             id=event, time=state.now, transfer=booking.event.transfer, by=booking.event.by, forced=True

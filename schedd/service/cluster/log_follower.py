@@ -374,11 +374,8 @@ class LogFollower:
         """Whether a decision is still relevant: an open run, or a published start of a queued job."""
         if isinstance(decision, Alert):
             return True
-        if isinstance(decision, TransferDecision):
-            transferred = self.engine.state.transfers.get(decision.transfer)
-            return transferred is not None and transferred.decision == decision.id
         awaited = awaits(self.engine.state, decision)
-        if awaited is not None or isinstance(decision, Switch):
+        if awaited is not None or isinstance(decision, Switch | TransferDecision):
             return bool(awaited)
         if passed and isinstance(decision, Run) and decision.expires >= self.engine.state.now:
             return True

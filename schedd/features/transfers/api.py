@@ -19,9 +19,9 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine.facts.arrays import hash_array
-from schedd.engine.facts.records import TransferPhase, TransferRecord
 from schedd.engine.show.job_view import JobView, published_record, render_job
 from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.transfers.state import PublishedTransfers, TransferPhase, TransferRecord
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -266,7 +266,7 @@ def list_transfers(
     published = cluster.published
     found = (
         transfer_view(published, one)
-        for one in published.transfers.values()
+        for one in published.part(PublishedTransfers).transfers.values()
         if (caller.may("administer") or one.by == caller.name)
         and not ((one.phase in _FINAL_PHASES or one.end) and one.since < since)
         and (after is None or one.since >= since or _changed_since(published, one, after))
@@ -398,7 +398,7 @@ async def withdraw_transfer(
     """
     async with audit_act(cluster, caller.name, "withdraw", name):
         _check_sender(cluster.published, name, caller.name)
-        record = cluster.published.transfers.get(name)
+        record = cluster.published.part(PublishedTransfers).transfers.get(name)
         if forced and record is not None and not record.booked:
             raise ProblemError(
                 "not-allowed", f"transfer {name} is no part of a group: it is not deleted by force"
@@ -496,14 +496,14 @@ def _transfer_reply(
 
 
 def _find_transfer(cluster: PlanLoop, name: str, caller: str, *, all_of_them: bool = False) -> TransferRecord:
-    record = cluster.published.transfers.get(name)
+    record = cluster.published.part(PublishedTransfers).transfers.get(name)
     if record is None or not (all_of_them or record.by == caller):
         raise ProblemError("unknown-transfer", f"cluster {cluster.name} knows no transfer {name} of {caller}")
     return record
 
 
 def _check_sender(published: PlanSnapshot, name: str, caller: str) -> None:
-    known = published.transfers.get(name)
+    known = published.part(PublishedTransfers).transfers.get(name)
     if known is not None and known.by != caller:
         raise ProblemError("not-allowed", f"transfer {name} is not one of {caller}")
 

@@ -1,18 +1,19 @@
-"""Jobs handed over to this cluster by a federation: submitted on hold, then let run, or taken back.
+"""Steps of a transfer: the job is submitted on hold, then released or withdrawn.
 
-A transfer has a name that its sender chose. Asking for the same step again changes nothing, so every request
-may be repeated; a transfer that was taken back before it came never comes. A job on hold cannot start: who
-hands it over may do so at several clusters, and lets it run at one.
+The sender chooses the transfer's name. Requests are idempotent: a repeated request changes nothing, and a
+transfer that was withdrawn before its request arrives is never submitted. A job on hold cannot start, so a
+federation may submit it to several clusters and release it at one.
 """
 
 from dataclasses import replace
 from typing import Final
 
 from schedd.engine.facts.arrays import array_id, array_index, hash_array
-from schedd.engine.facts.records import Cause, Phase, TransferPhase, TransferRecord
+from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.held_placements import expired_placements
 from schedd.engine.place.placement import replan
+from schedd.features.transfers.held_placements import expired_placements
+from schedd.features.transfers.state import TransferPhase, TransferRecord, transfers_of
 from schedd.wire import (
     BagEndReported,
     JobDeleted,
@@ -27,24 +28,26 @@ from schedd.wire import (
 )
 
 __all__ = [
-    "bag_ends",
-    "done",
+    "awaits_step",
     "end_kept_places",
     "forget_old_transfers",
+    "jobs_in_place",
+    "note_bag_end",
     "note_end",
-    "release",
+    "note_step",
+    "release_transfer",
     "submit_held",
-    "withdraw",
+    "withdraw_transfer",
 ]
 
 _KEPT: Final = 7 * 86_400
-"""Seconds for which what became of a transfer can be asked after."""
+"""Seconds for which a transfer that is over is kept."""
 _OVER: Final = ("withdrawn", "refused")
 
 
 def submit_held(state: EngineState, event: TransferRequest) -> None:
     """A new job for the server; one that is known is not submitted again."""
-    if event.transfer in state.transfers:
+    if event.transfer in transfers_of(state).transfers:
         return
     record = TransferRecord(
         event.transfer,
@@ -61,21 +64,23 @@ def submit_held(state: EngineState, event: TransferRequest) -> None:
     _decide(state, event.id, record, "submit", event.submission)
 
 
-def release(state: EngineState, event: TransferRelease) -> None:
+def release_transfer(state: EngineState, event: TransferRelease) -> None:
     """The job may start: its hold is to be released."""
-    record = state.transfers.get(event.transfer)
+    record = transfers_of(state).transfers.get(event.transfer)
     if record is not None and record.phase == "held":
         _decide(state, event.id, replace(record, phase="releasing", release_requested=True), "release")
 
 
-def withdraw(state: EngineState, event: TransferWithdrawal, why: str = "") -> None:
-    """The job is not wanted any more; one that never came is remembered, so that it does not come late.
+def withdraw_transfer(state: EngineState, event: TransferWithdrawal, why: str = "") -> None:
+    """Withdraw the job. An unknown transfer is recorded as withdrawn: a late request does not submit it.
 
-    ``why`` is told to who handed it over.
+    ``why`` is the reason given to the sender.
     """
-    record = state.transfers.get(event.transfer)
+    record = transfers_of(state).transfers.get(event.transfer)
     if record is None:
-        state.transfers[event.transfer] = TransferRecord(event.transfer, "", event.by, "withdrawn", state.now)
+        transfers_of(state).transfers[event.transfer] = TransferRecord(
+            event.transfer, "", event.by, "withdrawn", state.now
+        )
     elif record.end == "ended" or (record.end and record.release_requested):
         return  # it has run, or may have: there is nothing left to take back
     elif record.phase == "refused" or record.end:
@@ -88,16 +93,16 @@ def withdraw(state: EngineState, event: TransferWithdrawal, why: str = "") -> No
         _decide(state, event.id, replace(record, phase="withdrawing"), "withdraw", text=why)
 
 
-def done(state: EngineState, event: TransferStepDone) -> None:
-    """What became of a step; of an earlier one than the last asked for, only the job's id is news."""
-    record = state.transfers.get(event.transfer)
+def note_step(state: EngineState, event: TransferStepDone) -> None:
+    """Note the outcome of a step. Of a step before the latest one, only the job's id is used."""
+    record = transfers_of(state).transfers.get(event.transfer)
     if record is None:
         return
     if event.server_job:
         record = replace(record, server_job=event.server_job)
-        state.transfer_by_job[event.server_job] = event.transfer
+        transfers_of(state).by_job[event.server_job] = event.transfer
     if event.decision_id != record.decision:
-        state.transfers[event.transfer] = record
+        transfers_of(state).transfers[event.transfer] = record
         return
     phase: TransferPhase
     match event.step:
@@ -117,21 +122,21 @@ def done(state: EngineState, event: TransferStepDone) -> None:
 
 
 def _keep_place(state: EngineState, record: TransferRecord, event: str) -> None:
-    """The job has a place from now on; one that the server has not shown yet, when it does."""
-    state.kept_places[record.server_job] = record.keep_until
+    """Give the job a place in the plan, or as soon as the server has reported the job."""
+    transfers_of(state).kept_places[record.server_job] = record.keep_until
     job = state.records.get(record.server_job)
     if job is not None and job.phase is Phase.BLOCKED:
         replan(state, job, event, Cause.ARRIVED, "a place is kept for it while it is on hold")
 
 
 def end_kept_places(state: EngineState, event: str) -> None:
-    """Places that were kept long enough are free again."""
+    """Remove jobs on hold from the plan whose time is over."""
     for job in expired_placements(state):
         if job.phase in (Phase.WAITING, Phase.BLOCKED):
             replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
 
 
-def bag_ends(state: EngineState, event: BagEndReported) -> None:
+def note_bag_end(state: EngineState, event: BagEndReported) -> None:
     """An array is a share of something larger, and that ends then: repairs rank its jobs by it, where the
     site has arrays repaired as wholes.
     """
@@ -140,9 +145,8 @@ def bag_ends(state: EngineState, event: BagEndReported) -> None:
 
 
 def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
-    """A job that was handed over is gone from the server."""
-    name = state.transfer_by_job.get(event.job_id) or state.transfer_by_job.get(array_id(event.job_id))
-    record = state.transfers.get(name) if name is not None else None
+    """Note that the server no longer has a job, if it was transferred."""
+    record = _find_transfer(state, event.job_id)
     if record is None or record.phase in _OVER:
         return
     if record.tasks:
@@ -151,6 +155,13 @@ def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
         _put(state, replace(record, end="ended", exit_status=event.exit_status))
     elif record.phase != "withdrawing":
         _put(state, replace(record, end="deleted"))
+
+
+def _find_transfer(state: EngineState, job: str) -> TransferRecord | None:
+    """Return the transfer of a job, or of the array to which it belongs."""
+    part = transfers_of(state)
+    name = part.by_job.get(job) or part.by_job.get(array_id(job))
+    return part.transfers.get(name) if name is not None else None
 
 
 def _task_gone(state: EngineState, record: TransferRecord, event: JobEnded | JobDeleted) -> None:
@@ -180,12 +191,23 @@ def _task_gone(state: EngineState, record: TransferRecord, event: JobEnded | Job
 
 
 def forget_old_transfers(state: EngineState) -> None:
-    """Drop those that were over long ago."""
-    for name, record in list(state.transfers.items()):
+    """Forget transfers that were over long ago."""
+    for name, record in list(transfers_of(state).transfers.items()):
         if (record.phase in _OVER or record.end) and record.since < state.now - _KEPT:
-            del state.transfers[name]
-            state.transfer_by_job.pop(record.server_job, None)
+            del transfers_of(state).transfers[name]
+            transfers_of(state).by_job.pop(record.server_job, None)
             state.bag_ends.pop(record.server_job, None)
+
+
+def awaits_step(state: EngineState, decision: TransferDecision) -> bool:
+    """Whether the outcome of this step is still awaited."""
+    record = transfers_of(state).transfers.get(decision.transfer)
+    return record is not None and record.decision == decision.id
+
+
+def jobs_in_place(state: EngineState) -> list[str]:
+    """Return the jobs on hold with a place in the plan."""
+    return list(transfers_of(state).kept_places)
 
 
 def _decide(
@@ -213,4 +235,4 @@ def _decide(
 
 
 def _put(state: EngineState, record: TransferRecord) -> None:
-    state.transfers[record.transfer] = replace(record, since=state.now)
+    transfers_of(state).transfers[record.transfer] = replace(record, since=state.now)

@@ -1,0 +1,48 @@
+"""What transfers add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import Component
+from schedd.features.transfers.held_placements import has_held_placement
+from schedd.features.transfers.rules import (
+    awaits_step,
+    end_kept_places,
+    forget_old_transfers,
+    jobs_in_place,
+    note_bag_end,
+    note_end,
+    note_step,
+    release_transfer,
+    submit_held,
+    withdraw_transfer,
+)
+from schedd.features.transfers.state import TransferState, publish_transfers
+from schedd.wire import (
+    BagEndReported,
+    TransferDecision,
+    TransferRelease,
+    TransferRequest,
+    TransferStepDone,
+    TransferWithdrawal,
+)
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="transfers",
+    state=TransferState,
+    handlers={
+        TransferRequest: submit_held,
+        TransferRelease: release_transfer,
+        TransferWithdrawal: withdraw_transfer,
+        TransferStepDone: note_step,
+        BagEndReported: note_bag_end,
+    },
+    planned_on_hold=has_held_placement,
+    unmovable_jobs=jobs_in_place,
+    job_gone=note_end,
+    time_passed=end_kept_places,
+    now_and_then=forget_old_transfers,
+    published=publish_transfers,
+    open_decisions={TransferDecision: awaits_step},
+)
