@@ -35,7 +35,7 @@ FIGURES: Final[Mapping[Figure, Told]] = {
     "fairness": Told("fairness", "fairness_nuwt_stddev"),
     "killed": Told("killed jobs", "killed_jobs"),
 }
-_TOLD_LATE: Final = Told("told late s", "told_late_s")
+_TOLD_LATE: Final = Told("told late s", "start_delay_s")
 
 
 @dataclass(frozen=True, slots=True)

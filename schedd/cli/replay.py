@@ -433,9 +433,9 @@ def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path 
     promises = promises_table(results)
     if promises is not None:
         console.print(promises)
-    for told in (start_estimate_table(results), coverage_parts_table(results)):
-        if told is not None:
-            console.print(told)
+    for table in (start_estimate_table(results), coverage_parts_table(results)):
+        if table is not None:
+            console.print(table)
     console.print(speed_table(results))
     try:
         if json is not None:

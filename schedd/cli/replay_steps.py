@@ -87,7 +87,7 @@ class _SteppedReplay:
     prepared: Prepared
     name: str
     simulation: Simulation
-    told: StartForecaster
+    forecaster: StartForecaster
     at: int
     shown: list[PlanAtTime] = field(default_factory=list)
 
@@ -95,7 +95,7 @@ class _SteppedReplay:
         """To that second, which is not before this one."""
         self.simulation.run_until(moment)
         self.at = moment
-        found = plan_at_time(self.simulation, self.prepared, self.name, moment, self.told)
+        found = plan_at_time(self.simulation, self.prepared, self.name, moment, self.forecaster)
         self.shown.append(found)
         return found
 
@@ -115,9 +115,9 @@ def step_through(
     """
     name, policy, how = run
     moments = sorted({parse_log_time(word, prepared) for word in stops.until})
-    told = StartForecaster(prepared)
-    simulation = walk(prepared, policy, **how, observer=told, validate=validate)
-    stepped = _SteppedReplay(prepared, name, simulation, told, min(0, prepared.jobs[0].submit))
+    forecaster = StartForecaster(prepared)
+    simulation = walk(prepared, policy, **how, observer=forecaster, validate=validate)
+    stepped = _SteppedReplay(prepared, name, simulation, forecaster, min(0, prepared.jobs[0].submit))
     for moment in moments:
         print(format_plan(stepped.advance_to(moment)))
     if stops.step is not None:
@@ -200,7 +200,7 @@ def _plan_lines(plan: PlanAtTime) -> Iterator[str]:
                 _format_moment(plan, moment)
                 for moment in (
                     one.started if one.started is not None else one.planned_start,
-                    one.told_start,
+                    one.estimated_start,
                     one.promised_start,
                     one.expected_start,
                     one.planned_end,

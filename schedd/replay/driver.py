@@ -94,7 +94,7 @@ def replay(
     ran = [jobs[i] for i in well.tolist()]
     submit, procs = [job.submit for job in ran], [job.procs for job in ran]
     start, end = schedule.start[well], schedule.end[well]
-    held, told_late = start_estimate_accuracy(schedule.told[well], start)
+    held, start_delay = start_estimate_accuracy(schedule.estimated_starts[well], start)
     late_jobs, tardiness = lateness([job.deadline for job in ran], end)
     plan = schedule.plan
     add_mean, add_p99 = plan.add_us if plan is not None else (None, None)
@@ -113,7 +113,7 @@ def replay(
         metrics=measure(submit, start, end, procs, [job.user for job in ran], capacity),
         promise_breaches=schedule.promise_breaches,
         held_share=held,
-        told_late_s=told_late,
+        start_delay_s=start_delay,
         late_jobs=late_jobs,
         tardiness_s=tardiness,
         killed_jobs=len(jobs) - len(ran),
@@ -128,7 +128,7 @@ def replay(
         repair_us_p99=plan.repair_us_p99 if plan is not None else None,
         unix_start_time=prepared.unix_start_time,
         limits=tuple(used),
-        told=schedule.told_figures,
+        accuracy=schedule.expected_figures,
         series=series(submit, start, end, procs, capacity),
     )
 
@@ -157,7 +157,7 @@ def run(
     ``boards``.
     """
     if boards is not None and (tell or outages):
-        raise ValueError("boards go with neither told starts nor outages")
+        raise ValueError("boards go with neither start estimates nor outages")
     settings = settings or _settings(site, slack, queue_slack, weights)
     settings = _simulated(settings, policy, validate=validate)
     simulation = Simulation(prepared, settings, searching, outages, boards=boards, improver=improver)
@@ -170,9 +170,9 @@ def run(
     again.run(on_progress)
     if (again.schedule().start != schedule.start).any():
         raise ReplayDefectError(
-            "a second run went differently: starts can be told only where searches are bounded by moves"
+            "a second run went differently: start estimates need searches bounded by moves"
         )
-    return replace(schedule, told_figures=teller.figures(schedule.killed))
+    return replace(schedule, expected_figures=teller.figures(schedule.killed))
 
 
 def _settings(

@@ -99,14 +99,14 @@ def _normalised_waits(
     return waited / np.bincount(at, weights=area)
 
 
-def start_estimate_accuracy(told: ArrayLike, start: ArrayLike) -> tuple[float | None, float | None]:
+def start_estimate_accuracy(estimated: ArrayLike, start: ArrayLike) -> tuple[float | None, float | None]:
     """Return the share of jobs that started by their estimated start, and the mean delay of the others in
     seconds (0 without any).
 
     The arrays have equal length and integer seconds; -1 means no estimate. None and None without any
     estimate.
     """
-    said, started = np.asarray(told, dtype=np.int64), np.asarray(start, dtype=np.int64)
+    said, started = np.asarray(estimated, dtype=np.int64), np.asarray(start, dtype=np.int64)
     started, said = started[said >= 0], said[said >= 0]
     if not said.size:
         return None, None

@@ -26,8 +26,8 @@ class JobAtTime:
     """A job that has arrived and has not ended. Times are the log's seconds, ``id`` is the log's.
 
     ``planned_start`` is None without a place: the policy plans nothing, or the job waits for ``waits_for``.
-    ``told_start`` is the start estimate at arrival, ``promised_start`` the promise, ``expected_start`` the
-    estimate by predicted run times.
+    ``estimated_start`` is the start estimate at arrival, ``promised_start`` the promise, ``expected_start``
+    the estimate by predicted run times.
     """
 
     id: str
@@ -39,7 +39,7 @@ class JobAtTime:
     started: int | None
     planned_start: int | None
     planned_end: int | None
-    told_start: int | None
+    estimated_start: int | None
     promised_start: int | None
     expected_start: int | None
     nodes: tuple[str, ...]
@@ -123,11 +123,11 @@ class StartForecaster:
 
 
 def plan_at_time(
-    simulation: Simulation, prepared: Prepared, policy: str, moment: int, told: StartForecaster
+    simulation: Simulation, prepared: Prepared, policy: str, moment: int, forecaster: StartForecaster
 ) -> PlanAtTime:
     """Return the plan at this second of the log, up to which the ``simulation`` has run."""
     state = simulation.state
-    expected = told.expected(state, max(state.now, moment + prepared.offset))
+    expected = forecaster.expected(state, max(state.now, moment + prepared.offset))
     jobs = [_job(simulation, prepared, record, expected) for record in state.records.values()]
     jobs.sort(key=_order)
     standing = Counter(one.standing for one in jobs)
@@ -176,7 +176,7 @@ def _job(
         started=simulation.started_at(i) if running else None,
         planned_start=start - offset if start >= 0 and not running else None,
         planned_end=state.plan.end(slot) - offset if start >= 0 else None,
-        told_start=simulation.estimated_start(i),
+        estimated_start=simulation.estimated_start(i),
         promised_start=promise - offset if promise < FOREVER and not running else None,
         expected_start=soon - offset if soon is not None and not running else None,
         nodes=tuple(dict.fromkeys(state.plan.node_names[take.row] for take in takes)),

@@ -101,21 +101,21 @@ def promises_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table
 
     Delays in seconds cover the jobs that started after their estimate.
     """
-    told = [result for result in results if result.held_share is not None]
-    if not told:
+    rows = [result for result in results if result.held_share is not None]
+    if not rows:
         return None
     table = _table(
         box, "log", "policy", "slack", "held %", "late mean [s]", "searches", "moves tried", "accepted",
         "too late", "search [s]",
     )  # fmt: skip
-    for result, log, last in _grouped(told):
+    for result, log, last in _grouped(rows):
         done = result.searched
         table.add_row(
             log,
             label(result),
             result.slack,
             "-" if result.held_share is None else f"{100 * result.held_share:.1f}",
-            "-" if result.told_late_s is None else f"{result.told_late_s:,.0f}",
+            "-" if result.start_delay_s is None else f"{result.start_delay_s:,.0f}",
             f"{done.searches:,}",
             f"{done.moves_tried:,}",
             f"{done.moves_accepted:,}",
@@ -131,27 +131,27 @@ def start_estimate_table(results: Sequence[ReplayResult], box: Box = ROUNDED) ->
 
     Seconds and shares cover waiting jobs, estimated at submission.
     """
-    told = [result for result in results if result.told is not None]
-    if not told:
+    rows = [result for result in results if result.accuracy is not None]
+    if not rows:
         return None
     table = _table(
-        box, "log", "policy", "jobs told", "P50 covers %", "P90 covers %", "at half the wait",
+        box, "log", "policy", "jobs with estimate", "P50 covers %", "P90 covers %", "at half the wait",
         "an hour before", "error [s]", "of walltimes'", "P90 / P50", "run times: P90 %", "error [s]",
     )  # fmt: skip
-    for result, log, last in _grouped(told):
-        figures = result.told
+    for result, log, last in _grouped(rows):
+        figures = result.accuracy
         assert figures is not None
         table.add_row(
             log,
             label(result),
-            _count(figures.told_jobs),
-            _percent(figures.told_p50_coverage),
-            _percent(figures.told_p90_coverage),
-            _percent(figures.told_half_p90_coverage),
-            _percent(figures.told_hour_p90_coverage),
-            _figures(figures.told_error_s),
-            _figures(figures.told_error_ratio),
-            _figures(figures.told_sharpness),
+            _count(figures.expected_jobs),
+            _percent(figures.expected_p50_coverage),
+            _percent(figures.expected_p90_coverage),
+            _percent(figures.expected_half_p90_coverage),
+            _percent(figures.expected_hour_p90_coverage),
+            _figures(figures.expected_error_s),
+            _figures(figures.expected_error_ratio),
+            _figures(figures.expected_sharpness),
             _percent(figures.runtime_p90_coverage),
             _figures(figures.runtime_median_error_s),
             end_section=last,
@@ -161,13 +161,13 @@ def start_estimate_table(results: Sequence[ReplayResult], box: Box = ROUNDED) ->
 
 def coverage_parts_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
     """P90 coverage of estimates at submission, by 30 days and by tenth of users; None without estimates."""
-    told = [result for result in results if result.told is not None and result.told.told_months]
-    if not told:
+    rows = [result for result in results if result.accuracy is not None and result.accuracy.expected_months]
+    if not rows:
         return None
-    table = _table(box, "log", "policy", "part", "jobs told", "P90 covers %")
-    for result, log, _ in _grouped(told):
-        assert result.told is not None
-        months, users = result.told.told_months or (), result.told.told_tenths or ()
+    table = _table(box, "log", "policy", "part", "jobs with estimate", "P90 covers %")
+    for result, log, _ in _grouped(rows):
+        assert result.accuracy is not None
+        months, users = result.accuracy.expected_months or (), result.accuracy.expected_tenths or ()
         days = [(f"days {30 * one.number - 29} to {30 * one.number}", one) for one in months]
         parts = [*days, *((f"users, tenth {one.number}", one) for one in users)]
         for at, (name, one) in enumerate(parts):

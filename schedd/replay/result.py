@@ -44,15 +44,16 @@ class ReplayResult:
 
     ``jobs`` ran on ``procs`` processors; ``skipped`` were wider than the machine. With ``kill`` jobs ended at
     their limit. ``slack`` belongs to the promises, empty without any. ``held_share`` is the share of jobs
-    that started by the estimate at their arrival, ``told_late_s`` the mean delay of the others; None without
-    estimates. ``late_jobs`` missed their deadlines, with a mean delay ``tardiness_s`` over all jobs with a
-    deadline; None without any. ``killed_jobs`` ended with their node and are in no other figure. ``wall_s``
-    is the real duration in seconds, ``cpu_s`` its processor time, ``events_per_s`` the rate by the wall
-    clock; ``plan_add_us_*`` are microseconds for placing one new job, ``repair_us_p99`` for one repair; None
-    if a policy plans or repairs nothing. ``inversions`` counts starts while a job of higher priority waited
-    that would have fit in the same place (no wider, no longer); None without priorities. ``unix_start_time``
-    is the epoch second of the log's time 0, if known. ``limits`` has the peak use of a site's limits.
-    ``told`` has the accuracy of start estimates, if computed. ``series`` is for pictures only.
+    that started by the estimate at their arrival, ``start_delay_s`` the mean delay of the others; None
+    without estimates. ``late_jobs`` missed their deadlines, with a mean delay ``tardiness_s`` over all jobs
+    with a deadline; None without any. ``killed_jobs`` ended with their node and are in no other figure.
+    ``wall_s`` is the real duration in seconds, ``cpu_s`` its processor time, ``events_per_s`` the rate by the
+    wall clock; ``plan_add_us_*`` are microseconds for placing one new job, ``repair_us_p99`` for one repair;
+    None if a policy plans or repairs nothing. ``inversions`` counts starts while a job of higher priority
+    waited that would have fit in the same place (no wider, no longer); None without priorities.
+    ``unix_start_time`` is the epoch second of the log's time 0, if known. ``limits`` has the peak use of a
+    site's limits. ``accuracy`` is the accuracy of start estimates, if computed. ``series`` is for pictures
+    only.
     """
 
     log: str
@@ -66,7 +67,7 @@ class ReplayResult:
     metrics: Metrics
     promise_breaches: int
     held_share: float | None = None
-    told_late_s: float | None = None
+    start_delay_s: float | None = None
     late_jobs: int | None = None
     tardiness_s: float | None = None
     killed_jobs: int = 0
@@ -81,7 +82,7 @@ class ReplayResult:
     repair_us_p99: float | None = None
     unix_start_time: int | None = None
     limits: tuple[LimitPeak, ...] = ()
-    told: StartEstimateFigures | None = None
+    accuracy: StartEstimateFigures | None = None
     series: Series | None = None
 
     @property
@@ -105,11 +106,11 @@ class ReplayResult:
             "inversions": self.inversions,
             "repairs": self.repairs,
             "held_share": self.held_share,
-            "told_late_s": self.told_late_s,
+            "start_delay_s": self.start_delay_s,
             "late_jobs": self.late_jobs,
             "tardiness_s": self.tardiness_s,
             "killed_jobs": self.killed_jobs,
-            **asdict(self.told or StartEstimateFigures()),
+            **asdict(self.accuracy or StartEstimateFigures()),
             **self.searched.counts(),
             "limits": [asdict(peak) for peak in self.limits],
             **{name: getattr(self, name) for name in TIMINGS},

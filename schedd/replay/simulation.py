@@ -61,13 +61,13 @@ class Progress:
 class Schedule:
     """Start and end of each selected job in the log's seconds, and engine statistics.
 
-    ``told`` is the start estimate of each job at arrival, or -1; ``killed`` marks jobs that ended with a
-    node; ``where`` are the nodes of each job; ``power`` is the energy use, if simulated.
+    ``estimated_starts`` is the start estimate of each job at arrival, or -1; ``killed`` marks jobs that ended
+    with a node; ``where`` are the nodes of each job; ``power`` is the energy use, if simulated.
     """
 
     start: Ints
     end: Ints
-    told: Ints
+    estimated_starts: Ints
     killed: Ints
     where: tuple[tuple[str, ...], ...]
     events: int
@@ -75,7 +75,7 @@ class Schedule:
     plan: TimedPlan | None
     searched: SearchTotals = SearchTotals()
     inversions: int | None = None
-    told_figures: StartEstimateFigures | None = None
+    expected_figures: StartEstimateFigures | None = None
     power: EnergyUse | None = None
 
 
@@ -134,7 +134,7 @@ class Simulation:
             self._engine.state.first_snapshot = first  # as after a snapshot: running jobs are known
         self._start = np.full(len(self._jobs), -1, np.int64)
         self._end = np.full(len(self._jobs), -1, np.int64)
-        self._told = np.full(len(self._jobs), -1, np.int64)
+        self._estimated = np.full(len(self._jobs), -1, np.int64)
         self._killed = np.zeros(len(self._jobs), np.int64)
         self._ends: list[tuple[int, int]] = []
         self._arrived = 0
@@ -185,7 +185,7 @@ class Simulation:
 
     def estimated_start(self, job: int) -> int | None:
         """Return the start estimate of a job at its arrival, in the log's seconds."""
-        return int(self._told[job]) - self._offset if self._told[job] >= 0 else None
+        return int(self._estimated[job]) - self._offset if self._estimated[job] >= 0 else None
 
     def run_until(
         self, moment: int | None = None, on_progress: Callable[[Progress], None] | None = None
@@ -220,7 +220,7 @@ class Simulation:
         return Schedule(
             start=self._start - self._offset,
             end=self._end - self._offset,
-            told=np.where(self._told < 0, -1, self._told - self._offset),
+            estimated_starts=np.where(self._estimated < 0, -1, self._estimated - self._offset),
             killed=self._killed,
             where=tuple(self._where),
             events=self._events,
@@ -340,7 +340,7 @@ class Simulation:
         for i in arrived:
             record = state.records.get(str(i))
             if record is not None and record.slot >= 0:
-                self._told[i] = state.plan.start(record.slot)
+                self._estimated[i] = state.plan.start(record.slot)
 
     def _starts(self, decisions: tuple[Decision, ...], t: int) -> list[Event]:
         """Carry out the engine's decisions."""

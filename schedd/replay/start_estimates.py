@@ -32,22 +32,22 @@ class StartEstimateFigures:
     """Accuracy of start and run time estimates; the first tenth of the jobs is excluded.
 
     Shares are between 0 and 1. Unless named otherwise, a figure refers to waiting jobs, estimated at
-    submission. ``told_error_ratio`` is the median of |wait - P50| over the median of |wait - wait by
-    walltimes|; ``told_sharpness`` is the median P90 over the median P50, of waits. None without such jobs.
-    ``told_months`` is the P90 coverage by 30 days since the first submission; ``told_tenths`` by tenth of the
-    users with enough estimates.
+    submission. ``expected_error_ratio`` is the median of |wait - P50| over the median of |wait - wait by
+    walltimes|; ``expected_sharpness`` is the median P90 over the median P50, of waits. None without such
+    jobs. ``expected_months`` is the P90 coverage by 30 days since the first submission; ``expected_tenths``
+    by tenth of the users with enough estimates.
     """
 
-    told_jobs: int | None = None
-    told_p90_coverage: float | None = None
-    told_p50_coverage: float | None = None
-    told_error_ratio: float | None = None
-    told_error_s: float | None = None
-    told_sharpness: float | None = None
-    told_half_p90_coverage: float | None = None
-    told_hour_p90_coverage: float | None = None
-    told_months: tuple[CoveragePart, ...] | None = None
-    told_tenths: tuple[CoveragePart, ...] | None = None
+    expected_jobs: int | None = None
+    expected_p90_coverage: float | None = None
+    expected_p50_coverage: float | None = None
+    expected_error_ratio: float | None = None
+    expected_error_s: float | None = None
+    expected_sharpness: float | None = None
+    expected_half_p90_coverage: float | None = None
+    expected_hour_p90_coverage: float | None = None
+    expected_months: tuple[CoveragePart, ...] | None = None
+    expected_tenths: tuple[CoveragePart, ...] | None = None
     runtime_p90_coverage: float | None = None
     runtime_median_error_s: float | None = None
 
@@ -187,9 +187,9 @@ class StartEstimator:
         ]
         found = replace(
             found,
-            told_jobs=int(of[0].sum()),
-            told_half_p90_coverage=covered[1],
-            told_hour_p90_coverage=covered[2],
+            expected_jobs=int(of[0].sum()),
+            expected_half_p90_coverage=covered[1],
+            expected_hour_p90_coverage=covered[2],
         )
         if not of[0].any():
             return found
@@ -201,13 +201,13 @@ class StartEstimator:
         error, of_plan = np.median(np.abs(start - p50)), np.median(np.abs(start - planned))
         return replace(
             found,
-            told_p90_coverage=covered[0],
-            told_months=by_time(held, submit - self._submit[0], _MONTH),
-            told_tenths=by_tenth(held, users, tenths(users)),
-            told_p50_coverage=_share(start <= p50),
-            told_error_s=float(error),
-            told_error_ratio=float(error / of_plan) if of_plan > 0 else None,
-            told_sharpness=float(np.median(p90 - submit) / np.median(p50 - submit)),
+            expected_p90_coverage=covered[0],
+            expected_months=by_time(held, submit - self._submit[0], _MONTH),
+            expected_tenths=by_tenth(held, users, tenths(users)),
+            expected_p50_coverage=_share(start <= p50),
+            expected_error_s=float(error),
+            expected_error_ratio=float(error / of_plan) if of_plan > 0 else None,
+            expected_sharpness=float(np.median(p90 - submit) / np.median(p50 - submit)),
         )
 
 

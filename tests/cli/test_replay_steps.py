@@ -60,7 +60,7 @@ def test_plan_after_each_moment_includes_its_events(plans: Plans) -> None:
     # The first ended early, and the second began in the same second.
     assert states_and_starts(third) == {"2": ("running", 100), "4": ("planned", 400)}
     one = next(one for one in first["jobs"] if one["id"] == "2")
-    assert (one["told_start"], one["planned_end"], one["procs"], one["walltime"]) == (200, 500, 4, 300)
+    assert (one["estimated_start"], one["planned_end"], one["procs"], one["walltime"]) == (200, 500, 4, 300)
     assert (one["user"], one["submitted"], one["nodes"]) == ("2", 1, ["machine"])
     assert first["unix_time"] is None
 

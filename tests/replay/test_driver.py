@@ -404,9 +404,9 @@ def test_deadlines_reach_the_engine_and_are_judged() -> None:
 def test_start_estimate_at_arrival_is_compared_with_the_real_start() -> None:
     jobs = [Job(0, 30, 2, 100), Job(1, 50, 2, 50)]
     found = run(prepared(jobs, 2), "conservative")
-    assert (found.told.tolist(), found.start.tolist()) == ([0, 100], [0, 30])
+    assert (found.estimated_starts.tolist(), found.start.tolist()) == ([0, 100], [0, 30])
     result = replay(prepared(jobs, 2), "conservative")
-    assert (result.held_share, result.told_late_s) == (1.0, 0.0)
+    assert (result.held_share, result.start_delay_s) == (1.0, 0.0)
     assert replay(prepared(jobs, 2), "easy").held_share is None
 
 

@@ -84,14 +84,14 @@ def test_table_names_each_log_once_and_marks_unmeasured_figures() -> None:
 
 def test_coverage_is_shown_by_30_days_and_user_tenth() -> None:
     told = StartEstimateFigures(
-        told_jobs=1234,
-        told_months=(CoveragePart(1, 1000, 0.91), CoveragePart(3, 234, 0.875)),
-        told_tenths=(CoveragePart(10, 77, 1.0),),
+        expected_jobs=1234,
+        expected_months=(CoveragePart(1, 1000, 0.91), CoveragePart(3, 234, 0.875)),
+        expected_tenths=(CoveragePart(10, 77, 1.0),),
     )
     runs = [
         result(),
-        replace(result(policy="tabu"), told=told),
-        replace(result(), told=StartEstimateFigures()),
+        replace(result(policy="tabu"), accuracy=told),
+        replace(result(), accuracy=StartEstimateFigures()),
     ]
     table = coverage_parts_table(runs, MARKDOWN)
     assert table is not None
@@ -104,8 +104,8 @@ def test_coverage_is_shown_by_30_days_and_user_tenth() -> None:
     ]
     assert coverage_parts_table([result()]) is None
     (row,) = json.loads(to_json([runs[1]]))
-    assert row["told_months"][1] == {"number": 3, "jobs": 234, "p90_coverage": 0.875}
-    assert row["told_tenths"] == [{"number": 10, "jobs": 77, "p90_coverage": 1.0}]
+    assert row["expected_months"][1] == {"number": 3, "jobs": 234, "p90_coverage": 0.875}
+    assert row["expected_tenths"] == [{"number": 10, "jobs": 77, "p90_coverage": 1.0}]
 
 
 def test_a_table_can_be_printed_for_a_document() -> None:

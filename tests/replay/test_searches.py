@@ -113,9 +113,9 @@ def test_searches_respect_estimates_and_slack(raw: list[tuple[int, int, int, int
     check_capacity(found.start, found.end, [job.procs for job in ready.jobs], PROCS)
     submit = np.array([job.submit for job in ready.jobs])
     assert (found.start >= submit).all()
-    assert (found.told >= submit).all()
-    allowed = slack.seconds + np.floor(slack.share * (found.told - submit))
-    assert (found.start <= found.told + allowed).all()
+    assert (found.estimated_starts >= submit).all()
+    allowed = slack.seconds + np.floor(slack.share * (found.estimated_starts - submit))
+    assert (found.start <= found.estimated_starts + allowed).all()
     assert found.promise_breaches == 0
 
 
@@ -135,7 +135,7 @@ def test_slack_enables_gains_and_delays_are_counted() -> None:
     # The long job is expected to wait 99 s: 30 % of it allows two of the short ones, like 25 s.
     assert waits["off"] < waits["some"] == waits["share"] < waits["none"]
     assert found["off"].held_share == pytest.approx(6 / 7)
-    assert found["off"].told_late_s == 50
+    assert found["off"].start_delay_s == 50
 
 
 @pytest.mark.parametrize("kind", list(MoveKind))

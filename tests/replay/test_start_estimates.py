@@ -33,71 +33,75 @@ def busy(n: int = 160, seed: int = 1, nodes: int = 0) -> Prepared:
 
 @pytest.mark.parametrize("policy", ["conservative", "easy", "sjf"])
 def test_start_estimates_beat_walltime_estimates(policy: str) -> None:
-    told = replay(busy(), policy, slack=Slack(3600, 0.5), tell=True).told
-    assert told is not None
-    assert told.told_jobs is not None
-    assert told.told_jobs > 100
-    assert told.told_error_ratio is not None
-    assert told.told_error_ratio < 0.3
-    assert told.told_p90_coverage is not None
-    assert 0.8 <= told.told_p90_coverage <= 0.98
-    assert told.told_p50_coverage is not None
-    assert told.told_p50_coverage <= told.told_p90_coverage
-    assert told.told_sharpness is not None
-    assert told.told_sharpness >= 1
-    assert told.runtime_p90_coverage == pytest.approx(0.9, abs=0.06)
-    assert told.runtime_median_error_s is not None
-    assert told.runtime_median_error_s < 600
+    accuracy = replay(busy(), policy, slack=Slack(3600, 0.5), tell=True).accuracy
+    assert accuracy is not None
+    assert accuracy.expected_jobs is not None
+    assert accuracy.expected_jobs > 100
+    assert accuracy.expected_error_ratio is not None
+    assert accuracy.expected_error_ratio < 0.3
+    assert accuracy.expected_p90_coverage is not None
+    assert 0.8 <= accuracy.expected_p90_coverage <= 0.98
+    assert accuracy.expected_p50_coverage is not None
+    assert accuracy.expected_p50_coverage <= accuracy.expected_p90_coverage
+    assert accuracy.expected_sharpness is not None
+    assert accuracy.expected_sharpness >= 1
+    assert accuracy.runtime_p90_coverage == pytest.approx(0.9, abs=0.06)
+    assert accuracy.runtime_median_error_s is not None
+    assert accuracy.runtime_median_error_s < 600
 
 
 def test_estimates_are_counted_by_30_days_and_user_tenth() -> None:
     jobs = busy(n=400)
     month = 30 * 86_400
     slow = [replace(job, submit=job.submit + month * (i >= 200)) for i, job in enumerate(jobs.jobs)]
-    told = replay(replace(jobs, jobs=tuple(slow)), "conservative", tell=True).told
-    assert told is not None
-    assert told.told_jobs is not None
-    assert told.told_p90_coverage is not None
-    months, users = told.told_months, told.told_tenths
+    accuracy = replay(replace(jobs, jobs=tuple(slow)), "conservative", tell=True).accuracy
+    assert accuracy is not None
+    assert accuracy.expected_jobs is not None
+    assert accuracy.expected_p90_coverage is not None
+    months, users = accuracy.expected_months, accuracy.expected_tenths
     assert months is not None
     assert users is not None
     assert [one.number for one in months] == [1, 2]
-    assert sum(one.jobs for one in months) == told.told_jobs
-    assert sum(one.jobs * one.p90_coverage for one in months) / told.told_jobs == pytest.approx(
-        told.told_p90_coverage
+    assert sum(one.jobs for one in months) == accuracy.expected_jobs
+    assert sum(one.jobs * one.p90_coverage for one in months) / accuracy.expected_jobs == pytest.approx(
+        accuracy.expected_p90_coverage
     )
     assert 1 <= len(users) <= 5, "there are five users"
     assert all(one.jobs >= 30 for one in users)
-    assert sum(one.jobs for one in users) <= told.told_jobs
+    assert sum(one.jobs for one in users) <= accuracy.expected_jobs
 
 
 def test_estimates_do_not_change_the_replay_and_are_deterministic() -> None:
     jobs = busy(100)
     plain = replay(jobs, "conservative").as_row()
     rows = [replay(jobs, "conservative", tell=True).as_row() for _ in range(2)]
-    told = StartEstimateFigures.__slots__
-    assert all(plain[name] is None for name in told)
-    apart = {*told, *TIMINGS}
+    accuracy = StartEstimateFigures.__slots__
+    assert all(plain[name] is None for name in accuracy)
+    apart = {*accuracy, *TIMINGS}
     assert {k: v for k, v in rows[0].items() if k not in apart} == {
         k: v for k, v in plain.items() if k not in apart
     }
-    assert [rows[0][name] for name in told] == [rows[1][name] for name in told]
+    assert [rows[0][name] for name in accuracy] == [rows[1][name] for name in accuracy]
 
 
 def test_starts_are_estimated_on_several_nodes_and_with_searches() -> None:
     searching = SearchSchedule(1800, SearchSettings(moves=20))
-    told = replay(
+    accuracy = replay(
         busy(100, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, tell=True
-    ).told
-    assert told is not None
-    assert told.told_jobs
+    ).accuracy
+    assert accuracy is not None
+    assert accuracy.expected_jobs
 
 
 def test_only_run_times_are_estimated_without_waiting_jobs() -> None:
     jobs = tuple(TraceJob(id=i, submit=i * 1000, run=10, procs=1, estimate=100) for i in range(30))
     prepared = prepare(select(Trace("idle", jobs, max_procs=4), estimates="user"), single_node_site(4))
-    told = replay(prepared, "conservative", tell=True).told
-    assert told is not None
-    assert (told.told_jobs, told.told_p90_coverage, told.told_error_ratio) == (0, None, None)
-    assert (told.told_months, told.told_tenths) == (None, None)
-    assert told.runtime_p90_coverage is not None
+    accuracy = replay(prepared, "conservative", tell=True).accuracy
+    assert accuracy is not None
+    assert (accuracy.expected_jobs, accuracy.expected_p90_coverage, accuracy.expected_error_ratio) == (
+        0,
+        None,
+        None,
+    )
+    assert (accuracy.expected_months, accuracy.expected_tenths) == (None, None)
+    assert accuracy.runtime_p90_coverage is not None

@@ -45,7 +45,7 @@ def small(curve: Any = "") -> Experiment:
 def row(wait: float, slowdown: float = 2.0, *, slack: str = "", searches: int = 0) -> dict[str, object]:
     return {
         "jobs": 9, "slack": slack, "searches": searches, "avg_wait_s": wait, "p999_wait_s": 50.0,
-        "avg_bounded_slowdown_10s": slowdown, "max_wait_s": 60, "held_share": None, "told_late_s": None,
+        "avg_bounded_slowdown_10s": slowdown, "max_wait_s": 60, "held_share": None, "start_delay_s": None,
         "bound_wait_s": 3.25, "promise_breaches": 0,
     }  # fmt: skip
 

@@ -86,7 +86,7 @@ def test_the_page_says_which_program_found_what_of_which_part() -> None:
 
 def test_the_page_says_whether_promises_were_kept() -> None:
     assert "promise" not in page(small(), found(), "", "")
-    told = [replace(each, row={**each.row, "held_share": 0.9, "told_late_s": 7.0}) for each in found()]
+    told = [replace(each, row={**each.row, "held_share": 0.9, "start_delay_s": 7.0}) for each in found()]
     text = page(replace(small(), figures=("wait", "held")), told, "", "")
     assert "*Held*: jobs that began by the start first told" in text
     assert "No promise was broken" in text
@@ -107,7 +107,7 @@ def windows() -> tuple[Experiment, list[Found]]:
             "avg_wait_s": wait, "avg_bounded_slowdown_10s": slowdown,
             "p999_wait_s": p999, "max_wait_s": longest,
         }  # fmt: skip
-        rows.append({**ROWS[0], **told, "searches": searches, "held_share": 0.97, "told_late_s": 7.0})
+        rows.append({**ROWS[0], **told, "searches": searches, "held_share": 0.97, "start_delay_s": 7.0})
     return experiment, [Found(cell, row, "abc") for cell, row in zip(experiment.cells, rows, strict=True)]
 
 
