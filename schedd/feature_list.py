@@ -25,6 +25,7 @@ class Feature(NamedTuple):
 FEATURES: Final = (
     Feature("formula", {}),
     Feature("reservations", {}),
+    Feature("node_trials", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
     Feature("limits", {}),
     Feature("licences", {}),

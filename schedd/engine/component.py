@@ -49,6 +49,7 @@ __all__ = [
     "is_known_reservation",
     "is_own_reservation",
     "is_planned_on_hold",
+    "judge_run",
     "last_place_checks",
     "lasting_fields",
     "leave_components",
@@ -56,6 +57,7 @@ __all__ = [
     "load_parts",
     "measured_draws",
     "node_details",
+    "note_dispatch",
     "published_parts",
     "ranks_of_components",
     "reason_to_replan",
@@ -185,6 +187,15 @@ class Component(Generic[_S]):
     """Whether a node is down on purpose, and comes back when a job needs it."""
     closed_because: Callable[["EngineState", str], str] | None = None
     """Why a node gets no new jobs, to follow "node n1 is"; empty where the component does not close it."""
+    node_closed: Callable[["EngineState", str], str] | None = None
+    """Called when a node is closed since jobs fail on it. Returns what opens it again, to follow "until";
+    empty: nothing."""
+    is_open_for_trial: Callable[["EngineState", str], bool] | None = None
+    """Whether a node that was closed since jobs fail on it may be used all the same, to try it."""
+    run_judged: Callable[["EngineState", "JobRecord", Sequence[str], str, bool], None] | None = None
+    """Called with a job, its nodes, an event, and whether the job failed early there or was refused."""
+    job_dispatched: Callable[["EngineState", "JobRecord", Sequence[str], str], None] | None = None
+    """Called with a job, its nodes and the event when a run decision was made for the job."""
     closing: Callable[["EngineState"], Mapping[str, str]] | None = None
     """Nodes that are up and get no new jobs, each with why."""
     site_changed: Callable[["EngineState"], None] | None = None
@@ -343,6 +354,22 @@ def confinement_of_components(state: "EngineState", record: "JobRecord") -> Conf
 def _confinements() -> tuple[Callable[["EngineState", "JobRecord"], Confinement | None], ...]:
     """The functions ``confinement`` of all components: they are called for each job that is placed."""
     return tuple(one.confinement for one in components() if one.confinement is not None)
+
+
+def judge_run(
+    state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str, *, failed: bool
+) -> None:
+    """Tell the components whether a job failed early on nodes, or was refused there."""
+    for one in components():
+        if one.run_judged is not None:
+            one.run_judged(state, record, nodes, event, failed)
+
+
+def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str) -> None:
+    """Tell the components that a run decision was made for a job on these nodes."""
+    for one in components():
+        if one.job_dispatched is not None:
+            one.job_dispatched(state, record, nodes, event)
 
 
 def restriction_of(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Restriction | None:

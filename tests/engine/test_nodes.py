@@ -220,10 +220,12 @@ def test_node_with_failing_jobs_of_two_users_gets_no_new_jobs() -> None:
     assert list(cluster.engine.state.black_holes) == ["n1"]
     assert len(cluster.alerts("black_hole")) == 1
     shown = publish_snapshot(cluster.engine.state)
-    assert shown.closed == {"n1": "not used, since jobs fail on it"}
+    assert list(shown.closed) == ["n1"]
+    assert shown.closed["n1"].startswith("not used, since jobs fail on it")
     assert (shown.nodes["n1"].state, shown.nodes["n2"].state) == ("drain", "up")
     cluster.submit("next", "n1:ppn=4")
-    assert cluster.view("next").why == "waiting for node n1, which is not used, since jobs fail on it"
+    waits = "waiting for node n1, which is not used, since jobs fail on it"
+    assert cluster.view("next").why.startswith(waits)
     cluster.submit("other", "1:ppn=4")
     assert cluster.planned_node_names("other") == ["n2"]
     cluster.node("n1", state="drain")

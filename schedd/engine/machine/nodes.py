@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import components, withdraw_nodes
+from schedd.engine.component import components, judge_run, withdraw_nodes
 from schedd.engine.facts.job_requests import planner_node
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import queue_if_many
@@ -117,7 +117,8 @@ def _planned_node(state: EngineState, name: str) -> Node:
     if state.gates:
         gates = tuple((gate, WHOLE) for gate in state.gates)
         node = replace(node, resources=(*node.resources, *gates))
-    shunned = name in state.black_holes and node.state is NodeState.UP
+    failing = name in state.black_holes and not _is_open_for_trial(state, name)
+    shunned = failing and node.state is NodeState.UP
     if name in state.blocked or ("node", name) in state.holds or shunned:
         return replace(node, state=NodeState.DRAIN)
     for one in components():
@@ -128,6 +129,11 @@ def _planned_node(state: EngineState, name: str) -> Node:
     if node.state is not NodeState.UP and is_to_return(state, name):
         return replace(node, state=NodeState.UP)
     return node
+
+
+def _is_open_for_trial(state: EngineState, name: str) -> bool:
+    checks = (one.is_open_for_trial for one in components())
+    return any(check(state, name) for check in checks if check is not None)
 
 
 def _is_away(state: EngineState, name: str) -> bool:
@@ -296,12 +302,14 @@ def note_run_end(state: EngineState, record: JobRecord, event: str, *, failed: b
     else:
         for name in names:
             state.failures.pop(name, None)
+        judge_run(state, record, names, event, failed=False)
 
 
 def note_failure(state: EngineState, record: JobRecord, names: Iterable[str], event: str) -> None:
     """Record an early failure of a job on these nodes, or a refusal by one of them. A job counts once."""
-    settings = state.settings
-    for name in dict.fromkeys(names):
+    settings, names = state.settings, list(dict.fromkeys(names))
+    judge_run(state, record, names, event, failed=True)
+    for name in names:
         if not settings.hole_failures or name not in state.plan.nodes:
             continue
         failures = state.failures.setdefault(name, deque(maxlen=2 * settings.hole_failures))
@@ -319,8 +327,8 @@ def _close_node(state: EngineState, name: str, event: str, failures: Iterable[tu
         return
     jobs = ", ".join(job for job, _ in failures)
     state.black_holes[name] = words = f"jobs fail on node {name} soon after they start: {jobs}"
-    state.alert(
-        event, "black_hole", f"{words}; it gets no new jobs until it has been set offline or was down", name
-    )
+    opens = [one.node_closed(state, name) for one in components() if one.node_closed is not None]
+    until = " or ".join([*filter(None, opens), "it has been set offline or was down"])
+    state.alert(event, "black_hole", f"{words}; it gets no new jobs until {until}", name)
     state.set_nodes([_planned_node(state, name)])
     replan_jobs(state, state.plan.jobs_on_node(name), event, Cause.NODE_LOST, words)

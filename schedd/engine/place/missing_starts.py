@@ -48,10 +48,10 @@ def describe_closed_node(state: EngineState, name: str) -> str:
     held = state.holds.get(("node", name))
     if held is not None:
         return f"held: {held.reason}"
-    if name in state.black_holes:
-        return "not used, since jobs fail on it"
     for one in components():
         if one.closed_because is not None and (reason := one.closed_because(state, name)):
             return reason
+    if name in state.black_holes:
+        return "not used, since jobs fail on it"
     facts = state.node_facts.get(name)
     return "offline" if facts is not None and facts.state == "drain" else "down"

@@ -15,6 +15,7 @@ from schedd.engine.component import (
     component_slots,
     confinement_of_components,
     is_planned_on_hold,
+    note_dispatch,
     reason_to_replan,
 )
 from schedd.engine.facts.job_requests import slot_limited
@@ -194,6 +195,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
     fix_until(state, record, state.plan.end(slot))
     # it keeps its placement beyond its end until its outcome is known
     heapq.heappush(state.ends, (state.plan.end(slot), slot, record.id))
+    note_dispatch(state, record, sorted(names), event)
 
 
 def _has_room(

@@ -51,6 +51,7 @@ _STEPS = [
         "deadlines",
         "dependencies",
         "accounts",
+        "node_trials",
     ),
     *("dispatch", "limits of cost", "late starts", "promises", "backfill", "repair", "priorities", "power"),
     *("told starts", "what is past", "the site's policy", "limits"),

@@ -36,3 +36,19 @@ async def test_a_reservation_is_for_the_groups_and_accounts_on_its_list(bench: B
     assert (await bench.planned(charged))["planned_start"] > bench.begin + 10 * HOUR
     bench.set_attribute(charged, "Account_Name", "course")
     await bench.planned(charged, at=0)
+
+
+async def test_a_job_that_names_a_reservation_runs_on_its_nodes_in_its_time_or_says_why_not(
+    bench: Bench,
+) -> None:
+    now = (await bench.planned(bench.submit("mia", "n1:ppn=1"), at=0))["as_of"]
+    begin = now + 5 * HOUR
+    window = {"nodes": ["n3"], "start": begin, "end": begin + HOUR, "users": ["tina"]}
+    await bench.house.request("/reservations/school", "PUT", window)
+    inside = bench.submit("tina", resources={"advres": "school"})
+    view = await bench.current_view(inside, lambda one: one["planned_start"] == begin)
+    assert [share["node"] for share in view["planned_nodes"]] == ["n3"]
+    outside = bench.submit("eve", resources={"advres": "school"})
+    assert "access list does not admit the job" in await bench.waits(outside, "reservation")
+    await bench.house.request("/reservations/school", "DELETE")
+    assert "which is over or was removed" in await bench.waits(inside, "reservation")

@@ -1,0 +1,34 @@
+"""What trials of nodes add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import Component
+from schedd.features.node_trials.rules import (
+    close_node,
+    closed_because,
+    follow_trials,
+    is_open_for_trial,
+    judge_run,
+    next_trial,
+    slot_names,
+    start_trial,
+    trial_slots,
+)
+from schedd.features.node_trials.state import NodeTrials, without_slots
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="node_trials",
+    state=NodeTrials,
+    node_closed=close_node,
+    is_open_for_trial=is_open_for_trial,
+    closed_because=closed_because,
+    job_dispatched=start_trial,
+    run_judged=judge_run,
+    time_passed=follow_trials,
+    next_wake=next_trial,
+    slots=trial_slots,
+    slot_names=slot_names,
+    without_plan=without_slots,
+)

@@ -1,0 +1,53 @@
+"""What the engine knows of trials: when each closed node is tried next, and by which job."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from schedd.engine.facts.state import EngineState
+from schedd.plan.schema import FieldRule, declared
+
+__all__ = ["NodeTrial", "NodeTrials", "trials_of", "without_slots"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTrial:
+    """The next or present trial of a closed node. Times are seconds since the epoch (UTC).
+
+    ``slot`` keeps jobs off the node that would end after the longest walltime of a trial; -1 while the node
+    is closed. ``job`` tries the node. ``passed``: it succeeded, and the node is to be opened.
+    """
+
+    node: str
+    again_at: int
+    pause: int
+    opened: int = -1
+    slot: int = -1
+    job: str = ""
+    passed: bool = False
+
+
+_TRIALS: Final = FieldRule(
+    dict,
+    lambda trials: list(trials.values()),
+    lambda saved: {one["node"]: NodeTrial(**one) for one in saved},
+    each=asdict,
+    kind=NodeTrial,
+)
+
+
+@dataclass(slots=True)
+class NodeTrials:
+    """The component's part of the engine's state."""
+
+    trials: dict[str, NodeTrial] = declared(_TRIALS, make=dict, carried=True)
+    """By node."""
+
+
+def trials_of(state: EngineState) -> dict[str, NodeTrial]:
+    """The trials by node."""
+    return state.part(NodeTrials).trials
+
+
+def without_slots(part: NodeTrials) -> None:
+    """Close nodes that are open for a trial: the plan is rebuilt without their slots."""
+    part.trials = {name: replace(one, opened=-1, slot=-1) for name, one in part.trials.items()}

@@ -1,0 +1,153 @@
+"""A node on which jobs failed is tried by one short job after a pause, and opened if that succeeds."""
+
+from typing import Any
+
+from schedd.engine import Engine
+from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.node_trials.state import trials_of
+from schedd.wire import JobEnded, NodeChanged, RunRefused
+from tests.engine.cluster import Cluster, T
+
+
+def closed_cluster(nodes: int = 1, **trials: Any) -> Cluster:
+    """A cluster in which n1 was closed at 25 s, since five jobs of two users failed there."""
+    cluster = Cluster(nodes=nodes, site={"node_trials": trials} if trials else {})
+    for number in range(5):
+        cluster.submit(f"f{number}", "n1:ppn=4", 1000, owner=f"{'ann' if number else 'bob'}@x")
+        end(cluster, f"f{number}", 5, status=1)
+    assert list(cluster.engine.state.black_holes) == ["n1"]
+    assert cluster.server.now == T + 25
+    return cluster
+
+
+def end(cluster: Cluster, job: str, after: int, status: int) -> None:
+    """A running job ends after so many seconds."""
+    cluster.server.now += after
+    cluster.server.jobs.pop(job, None)
+    cluster.tell(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))
+
+
+def closed_words(cluster: Cluster) -> str:
+    return publish_snapshot(cluster.engine.state).closed.get("n1", "")
+
+
+def test_one_short_job_tries_a_closed_node_after_the_pause_and_a_success_opens_it() -> None:
+    cluster = closed_cluster()
+    cluster.submit("long", "1:ppn=1", 3601)
+    cluster.submit("short", "1:ppn=1", 600)
+    cluster.submit("other", "1:ppn=1", 600)
+    assert [cluster.runs(job) for job in ("long", "short", "other")] == [[], [], []]
+    assert "one job of up to 3600 s may try it from 2023-11-14 22:23:45 UTC on" in closed_words(cluster)
+    cluster.at(625)
+    assert [cluster.runs(job) for job in ("long", "short", "other")] == [[], [625], []]
+    assert closed_words(cluster).endswith("job short tries it")
+    end(cluster, "short", 5, status=0)
+    assert closed_words(cluster) == ""
+    assert cluster.engine.state.black_holes == {}
+    assert not publish_snapshot(cluster.engine.state).alerts
+    assert [cluster.runs(job) for job in ("long", "other")] == [[630], [630]]
+
+
+def test_a_failed_trial_closes_the_node_for_twice_as_long() -> None:
+    cluster = closed_cluster()
+    for job in "abc":
+        cluster.submit(job, "n1:ppn=4", 600)
+    cluster.at(625)
+    assert [cluster.runs(job) for job in "abc"] == [[625], [], []]
+    end(cluster, "a", 5, status=1)
+    assert "job a tried node n1 and failed" in cluster.alerts("black_hole")[-1]
+    cluster.at(1829)
+    assert cluster.runs("b") == []
+    cluster.at(1830)
+    assert [cluster.runs(job) for job in "bc"] == [[1830], []]
+    end(cluster, "b", 5, status=1)
+    cluster.at(1835 + 2400)
+    assert cluster.runs("c") == [1835 + 2400]
+
+
+def test_the_pause_grows_to_the_longest_one() -> None:
+    cluster = closed_cluster(pause=600, longest_pause=700)
+    for job in "ab":
+        cluster.submit(job, "n1:ppn=4", 600)
+    cluster.at(625)
+    end(cluster, "a", 5, status=1)
+    cluster.at(630 + 700)
+    assert cluster.runs("b") == [1330]
+
+
+def test_a_job_that_runs_for_longer_than_an_early_failure_opens_the_node_while_it_runs() -> None:
+    cluster = closed_cluster()
+    cluster.submit("a", "1:ppn=1", 3000)
+    cluster.submit("b", "1:ppn=1", 3000)
+    cluster.at(625)
+    assert [cluster.runs(job) for job in "ab"] == [[625], []]
+    cluster.at(685)
+    assert cluster.runs("b") == []
+    cluster.at(686)
+    assert (cluster.runs("b"), closed_words(cluster)) == ([686], "")
+
+
+def test_a_node_that_refuses_the_job_of_a_trial_stays_closed() -> None:
+    cluster = closed_cluster()
+    cluster.obeys = False
+    cluster.submit("a", "n1:ppn=1", 600)
+    cluster.at(625)
+    (run,) = [one for one in cluster.decisions if getattr(one, "job_id", "") == "a"]
+    refused = RunRefused(
+        id="no", time=cluster.server.now, decision_id=run.id, job_id="a", code=15043, text="refused"
+    )
+    cluster.tell(refused)
+    assert trials_of(cluster.engine.state)["n1"].pause == 1200
+    assert "jobs fail on it" in closed_words(cluster)
+
+
+def test_a_job_of_a_trial_that_is_deleted_before_it_starts_lets_another_try() -> None:
+    cluster = closed_cluster()
+    cluster.obeys = False
+    cluster.submit("a", "1:ppn=1", 600)
+    cluster.submit("b", "1:ppn=1", 600)
+    cluster.at(625)
+    assert [cluster.runs(job) for job in "ab"] == [[625], []]
+    cluster.tell(*cluster.server.delete("a"))
+    assert cluster.runs("b") == [625]
+
+
+def test_a_node_that_stays_open_for_a_trial_is_tried_by_a_short_job_that_comes_late() -> None:
+    cluster = closed_cluster()
+    cluster.at(9000)
+    assert closed_words(cluster).endswith("may try it now")
+    cluster.submit("a", "1:ppn=1", 1800)
+    cluster.submit("b", "1:ppn=1", 1800)
+    assert [cluster.runs(job) for job in "ab"] == [[9000], []]
+
+
+def test_an_administrator_opens_a_node_that_waits_for_a_trial() -> None:
+    cluster = closed_cluster()
+    cluster.submit("a", "n1:ppn=4", 9000)
+    cluster.at(700)
+    facts = cluster.server.nodes["n1"]
+    for state in ("drain", "up"):
+        facts = facts.__class__(name="n1", cpus=4, state=state)
+        cluster.tell(NodeChanged(id=f"n1:{state}", time=cluster.server.now, node=facts))
+    assert cluster.runs("a") == [700]
+    assert trials_of(cluster.engine.state) == {}
+
+
+def test_without_a_pause_there_are_no_trials() -> None:
+    cluster = closed_cluster(pause=0)
+    assert cluster.alerts("black_hole")[-1].endswith("no new jobs until it has been set offline or was down")
+    cluster.submit("a", "n1:ppn=4", 600)
+    cluster.at(100_000)
+    assert cluster.runs("a") == []
+    assert closed_words(cluster) == "not used, since jobs fail on it"
+
+
+def test_a_restored_engine_goes_on_with_its_trials() -> None:
+    cluster = closed_cluster()
+    cluster.submit("a", "n1:ppn=4", 600)
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    cluster.at(625)
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    assert cluster.runs("a") == [625]
+    end(cluster, "a", 5, status=0)
+    assert cluster.engine.state.black_holes == {}
