@@ -24,7 +24,7 @@ def end(cluster: Cluster, job: str, after: int, status: int) -> None:
     """A running job ends after so many seconds."""
     cluster.server.now += after
     cluster.server.jobs.pop(job, None)
-    cluster.tell(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))
+    cluster.send(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))
 
 
 def closed_words(cluster: Cluster) -> str:
@@ -96,7 +96,7 @@ def test_a_node_that_refuses_the_job_of_a_trial_stays_closed() -> None:
     refused = RunRefused(
         id="no", time=cluster.server.now, decision_id=run.id, job_id="a", code=15043, text="refused"
     )
-    cluster.tell(refused)
+    cluster.send(refused)
     assert trials_of(cluster.engine.state)["n1"].pause == 1200
     assert "jobs fail on it" in closed_words(cluster)
 
@@ -108,7 +108,7 @@ def test_a_job_of_a_trial_that_is_deleted_before_it_starts_lets_another_try() ->
     cluster.submit("b", "1:ppn=1", 600)
     cluster.at(625)
     assert [cluster.runs(job) for job in "ab"] == [[625], []]
-    cluster.tell(*cluster.server.delete("a"))
+    cluster.send(*cluster.server.delete("a"))
     assert cluster.runs("b") == [625]
 
 
@@ -128,7 +128,7 @@ def test_an_administrator_opens_a_node_that_waits_for_a_trial() -> None:
     facts = cluster.server.nodes["n1"]
     for state in ("drain", "up"):
         facts = facts.__class__(name="n1", cpus=4, state=state)
-        cluster.tell(NodeChanged(id=f"n1:{state}", time=cluster.server.now, node=facts))
+        cluster.send(NodeChanged(id=f"n1:{state}", time=cluster.server.now, node=facts))
     assert cluster.runs("a") == [700]
     assert trials_of(cluster.engine.state) == {}
 
