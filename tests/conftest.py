@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 # No deadline: the first example may compile a kernel, and the machine may be busy. The same examples each
-# time, so that a change is judged by what it changed; HYPOTHESIS_PROFILE=explore looks for new ones.
+# time, so that results depend only on the change; HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("schedd", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "schedd"))
@@ -54,7 +54,7 @@ _LONG = ("features/", "federation/", "cli/", "server_adapter/bridge/", "store/",
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest files first, then those whose tests wait for processes."""
+    """Run the longest files first, then the files with tests that wait for processes."""
     longest, long = (tuple(f"tests/{name}" for name in names) for names in (_LONGEST, _LONG))
     items.sort(key=lambda item: (not item.nodeid.startswith(longest), not item.nodeid.startswith(long)))
 
@@ -91,7 +91,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def workloads() -> Path:
-    """The directory of real logs: $SCHEDD_WORKLOADS, else ../shared/workloads beside the repository."""
+    """The directory of real logs: $SCHEDD_WORKLOADS, else ../shared/workloads next to the repository."""
     folder = Path(os.environ.get("SCHEDD_WORKLOADS") or ROOT.parent / "shared" / "workloads")
     if not folder.is_dir():
         pytest.skip(f"no real logs in {folder} (set SCHEDD_WORKLOADS to their directory)")

@@ -3,7 +3,7 @@
     python -m tests.mutation_testing plan --sample 200 --seed 1
 
 A room is a package and the folders of tests that answer for it, but for tests that start programs, since a
-change is in this process alone. First its tests run once, and it is noted which functions each calls. Then
+change is only in this process. First its tests run once, and it is noted which functions each calls. Then
 mutants are drawn; for each a child of this process changes the function in place and runs the tests that call
 it, the quickest first, until one fails. Nothing is written to the sources.
 With ``--kernels`` the kernels of the plan run as Python, and are changed, too: that is slow.

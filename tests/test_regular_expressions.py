@@ -14,7 +14,7 @@ _ROOT: Final = Path(__file__).parents[1]
 _LONG: Final = 16
 """Repetitions beyond this count are treated as unbounded."""
 _SEPARATED: Final = {r"^(/[^/\s]+)*$"}
-"""What repeats a repetition, of which each round begins with what the last one cannot hold."""
+"""Nested repetitions with separators: each round begins with a character that the last one excludes."""
 
 
 def _expressions_in_the_source() -> Iterator[tuple[str, str | bytes]]:

@@ -77,7 +77,7 @@ def test_every_objective_has_a_value_and_unit() -> None:
     assert found[Objective.SLOWDOWN].value == pytest.approx((1500 / 500 + 1000 / 900) / 2)
 
 
-def test_non_utilisation_is_the_mean_idle_time_of_usable_nodes() -> None:
+def test_non_utilisation_is_the_mean_idle_time_over_usable_nodes() -> None:
     # n1: two of four cpus idle for 1000 s; n2: the first 100 s, then two of four for 900 s. n3 is down.
     assert PricedPlan().measure()[Objective.NON_UTILISATION].value == pytest.approx((500 + 100 + 450) / 2)
 
@@ -94,7 +94,7 @@ def test_lateness_grows_exponentially_after_the_deadline() -> None:
     assert priced.columns.due[priced.second] == FOREVER
 
 
-def test_energy_is_that_of_powered_nodes_and_their_jobs() -> None:
+def test_energy_covers_powered_nodes_and_their_jobs() -> None:
     nodes = (100 + 50 + 1) * 1500
     jobs = 5 * 2 * 1000 + 5 * 4 * 500 + (2 * 2 + 100) * 900
     assert PricedPlan().measure()[Objective.ENERGY].value == pytest.approx((nodes + jobs) / 3.6e6)
@@ -114,7 +114,7 @@ def test_cost_counts_from_now_and_overrun_is_the_mean_over_waiting_jobs() -> Non
     assert priced.measure()[Objective.COST_OVERRUN].value == pytest.approx((second - 0.5) / 2)
 
 
-def test_expected_loss_follows_the_failure_rates_of_the_nodes() -> None:
+def test_expected_loss_follows_the_nodes_failure_rates() -> None:
     assert PricedPlan().measure()[Objective.LOSS].value is None
     assert "nodes" in PricedPlan().measure()[Objective.LOSS].why
     assert PricedPlan(failing={"n1": 0.0}).measure()[Objective.LOSS].value == 0
@@ -125,7 +125,7 @@ def test_expected_loss_follows_the_failure_rates_of_the_nodes() -> None:
         survives = math.exp(-rate * left)
         return cores * ((1 - survives) / rate - left * survives + begun * (1 - survives)) / 3600
 
-    # Two cores run since 500 s for 1000 more; four cores follow for 500 s; what is on n2 is safe.
+    # Two cores run since 500 s for 1000 more; four cores follow for 500 s; n2 does not fail.
     assert found == pytest.approx(lost_core_hours(2, 500, 1000) + lost_core_hours(4, 0, 500))
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from schedd.alternatives.pareto_front import ObjectiveWeights, crowding_distance, pareto_front, select_spread
 
 
-def test_front_of_a_hand_made_set_has_the_undominated_vectors() -> None:
+def test_front_has_the_undominated_vectors_from_a_hand_made_set() -> None:
     vectors = np.array([[1.0, 5.0], [2.0, 2.0], [3.0, 3.0], [5.0, 1.0], [2.0, 2.0], [2.0, 4.0]])
     assert pareto_front(vectors).tolist() == [0, 1, 3], "3,3 and 2,4 are dominated; of equal ones the first"
     assert pareto_front(np.zeros((0, 2))).tolist() == []
@@ -45,7 +45,7 @@ def test_selected_vectors_are_spread_over_the_front() -> None:
     assert select_spread(vectors, 10).tolist() == list(range(6))
 
 
-def test_weights_apply_to_shares_of_the_reference() -> None:
+def test_weights_apply_to_values_relative_to_the_reference() -> None:
     balance = ObjectiveWeights({"wait": 1.0, "energy": 2.0}, {"wait": 100.0, "energy": 50.0})
     live = np.array([100.0, 50.0])
     assert balance.cost(live) == 3.0

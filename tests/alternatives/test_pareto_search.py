@@ -31,7 +31,7 @@ ECONOMY = Economy(
 
 
 class GrownPlan:
-    """A grown plan whose every second node is thrifty."""
+    """A grown plan; every second node is thrifty."""
 
     def __init__(self, jobs: int = 60, nodes: int = 8, seed: int = 1, slack: int = 6 * 3600) -> None:
         grower = Grower("metacentrum", nodes, jobs, seed)
@@ -103,7 +103,7 @@ def test_every_decoded_chromosome_is_a_valid_plan(
     assert (plan.starts(placed) >= grown.now).all()
 
 
-def test_stay_genes_keep_places_and_known_genes_restore_known_plans(
+def test_stay_genes_preserve_places_and_known_genes_restore_known_plans(
     grown: GrownPlan, pareto_set: ParetoSet
 ) -> None:
     known = {place.slot: place for place in pareto_set.plans[0].places}
@@ -127,7 +127,7 @@ def test_offered_plans_are_undominated_and_no_worse_by_the_weights(
         assert (np.array(one.values) / live).sum() <= len(AIMS) + 1e-6
         assert not (live <= np.array(one.values)).all(), "the live plan would do"
     assert pareto_set.tried == 120
-    # The reported values are those of the rebuilt plans.
+    # The rebuilt plans have the reported values.
     for one in pareto_set.plans[:3]:
         plan = grown.plan.fork()
         for place in one.places:
@@ -143,7 +143,7 @@ def test_some_alternative_uses_less_energy(pareto_set: ParetoSet) -> None:
     assert least < pareto_set.live[AIMS.index(Objective.ENERGY)]
 
 
-def test_weights_decide_which_plan_is_first(grown: GrownPlan) -> None:
+def test_weights_determine_the_first_plan(grown: GrownPlan) -> None:
     best = [
         grown.make_search(weights, evaluations=150, seed=1)[1].run().plans[0].values
         for weights in ((0.01, 0.01, 1.0, 0.01), (1.0, 0.01, 0.01, 0.01))
@@ -159,7 +159,7 @@ def test_seed_determines_the_set(grown: GrownPlan) -> None:
     assert first.plans != other.plans
 
 
-def test_search_ends_at_its_time_limit_and_when_stopped(grown: GrownPlan) -> None:
+def test_search_ends_at_its_time_limit_or_on_stop(grown: GrownPlan) -> None:
     pareto_set = grown.make_search(seconds=0.3)[1].run()
     assert not pareto_set.stopped
     assert pareto_set.tried > 0
@@ -178,7 +178,7 @@ def test_promise_at_the_planned_start_prevents_later_starts(grown: GrownPlan) ->
             assert place.start <= tight.plan.start(place.slot)
 
 
-def test_search_of_one_job_finds_nothing() -> None:
+def test_search_for_a_single_job_finds_nothing() -> None:
     lone = GrownPlan(jobs=60)
     lone.slots = lone.slots[:1]
     pareto_set = lone.make_search(evaluations=10)[1].run()

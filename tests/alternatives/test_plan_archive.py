@@ -53,7 +53,7 @@ def test_archived_plans_do_not_dominate_each_other_and_can_be_rebuilt() -> None:
         assert objective_values(again) == pytest.approx(value)
 
 
-def test_archive_does_not_change_the_result_of_a_search() -> None:
+def test_archive_does_not_change_the_search_result() -> None:
     plan, now = grow_plan()
     slots = np.flatnonzero(plan.jobs.states == PLANNED)
     archived = make_search(plan.fork(), now, PlanArchive(slots, objective_values)).run()
@@ -68,7 +68,7 @@ def test_archive_without_a_time_share_examines_only_the_first_plan() -> None:
     assert archive.examined == 1
 
 
-def test_hypervolume_is_the_dominated_share_of_the_box() -> None:
+def test_hypervolume_is_the_dominated_share_within_the_box() -> None:
     live = np.array([10.0, 2.0])
     box = 1.2 * 1.2
     assert hypervolume(live[None, :], live) == pytest.approx(0.2 * 0.2 / box)

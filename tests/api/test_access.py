@@ -125,7 +125,7 @@ def test_proxy_acts_only_for_the_user_that_it_names(app: FastAPI, send_as: As) -
     )
     problem(send_as("a b", MAIN), "no-token")
     with TestClient(app) as client:
-        # The header alone, or with another's token, is ignored.
+        # The header without a token, or with another's token, is ignored.
         problem(client.get(MAIN, headers={"X-Remote-User": "bob"}), "no-token")
         headers = {"X-Remote-User": "bob", "Authorization": f"Bearer {token('user')}"}
         problem(client.post(f"{MAIN}/resume", headers=headers), "not-allowed")

@@ -1,6 +1,6 @@
 """Runs the ten lines of docs/administrators/install.md: from settings to the first ``showq`` on a login node.
 
-The lines are those of the page, adapted by ``adapt_command``: other paths, and the daemon is started by
+The lines come from the page, adapted by ``adapt_command``: other paths, and the daemon is started by
 the test and not by systemd.
 """
 
@@ -29,7 +29,7 @@ PAGE = (ROOT / "docs" / "administrators" / "install.md").read_text(encoding="utf
 
 
 def page_commands(where: str) -> list[str]:
-    """Return the page's commands for one of the hosts."""
+    """Return the page's commands for a host."""
     found = re.search(rf"```sh\n# on {where}\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     return found[1].splitlines()

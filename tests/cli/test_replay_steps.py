@@ -13,7 +13,7 @@ from tests.cli.test_replay import swf_text
 
 DATED = "; MaxProcs: 4\n; UnixStartTime: 1000000000\n"
 JOBS = [(0, 100, 3, 200), (1, 100, 4, 300), (2, 50, 1, 60), (3, 10, 4, 20)]
-"""Submission, run time, processors, limit: the first runs, and the third beside it."""
+"""Submission, run time, processors, limit: the first runs, and the third next to it."""
 
 Plans = Callable[..., list[dict[str, Any]]]
 

@@ -11,7 +11,7 @@ from schedd.cli.user.throughput import measure_throughput
 
 
 def test_measuring_stops_at_a_steady_rate() -> None:
-    """Three seconds of start-up, then two per unit; the rates are those of increments."""
+    """Three seconds of start-up, then two per unit; the rates are computed from increments."""
     asked: list[Sequence[str]] = []
 
     def took(command: Sequence[str]) -> float:

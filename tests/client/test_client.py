@@ -50,7 +50,7 @@ def test_the_types_match_the_description() -> None:
     assert all(is_typeddict(getattr(answers, name)) for name in answers.__all__)
 
 
-def test_what_if_is_answered(client: Client) -> None:
+def test_questions_are_answered(client: Client) -> None:
     assert client.cluster()["name"] == "main"
     assert [one["name"] for one in client.clusters()] == ["main"]
     third = client.job("3")

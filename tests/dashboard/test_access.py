@@ -173,8 +173,8 @@ def test_cross_site_forms_and_forms_without_csrf_token_are_refused(site: Dashboa
             ({"reason": "x"}, {}),
             ({**form, "csrf": csrf[:-1]}, {}),
             (form, {"Origin": "http://evil.example"}),
-            (form, {"Sec-Fetch-DashboardSite": "cross-site"}),
-            (form, {"Sec-Fetch-DashboardSite": "same-site"}),
+            (form, {"Sec-Fetch-Site": "cross-site"}),
+            (form, {"Sec-Fetch-Site": "same-site"}),
         ):
             assert client.post("/main/admin/pause", data=data, headers=headers).status_code == 403
         assert site.get_json("")["paused"] == ""

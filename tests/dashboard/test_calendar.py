@@ -112,7 +112,7 @@ def test_month_uses_the_readers_time_zone_and_the_url_remembers_it(
     page.reload()
     expect(page.locator("#month")).to_have_text("December 2023")
     page.get_by_role("button", name="Month after").click()
-    expect(page.get_by_role("button", name="Month after")).to_be_disabled()  # the last one that is known
+    expect(page.get_by_role("button", name="Month after")).to_be_disabled()  # the last known one
     page.get_by_role("button", name="today").click()
     assert page.url.endswith("calendar")
     page.locator("#days .window", has_text="backup").first.click()

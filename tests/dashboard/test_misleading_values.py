@@ -78,7 +78,7 @@ def test_passed_expected_starts_are_now_and_tables_show_their_time(
     site: DashboardSite, client: httpx2.Client
 ) -> None:
     site.app.state.clusters.expected_start_workers["main"].stop()
-    # On a slow machine it has told something of each job by now: these expectations take the place of that.
+    # On a slow machine the worker has published expectations by now: these take the place of that.
     waiting = [one["id"] for one in site.get_json("/jobs?state=planned")["jobs"]]
     facts = [ExpectedFacts(job, T + 60, T + 3000, T + 3600, "submission") for job in waiting]
     site.submit(StartsExpected(id=event_id(), time=T, jobs=tuple(facts)))

@@ -1,4 +1,4 @@
-"""Every page in a real browser: its values equal those of the API and follow the plan."""
+"""Every page in a real browser: its values equal the API's values and follow the plan."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ PAGES = [
     "admin",
 ]
 OF_ONE = ["nodes/n1", "my-jobs?user=ann", "calendar?month=2023-12", "accounts"]
-"""More pages, of what not every cluster has."""
+"""Pages of features that not every cluster has."""
 AXE = {"resultTypes": ["violations"], "preload": False}  # preloading writes styles, which pages refuse
 SCREENS: dict[str, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1360, "height": 900}},

@@ -10,7 +10,7 @@ def _job(family: str, **resources: str) -> JobFacts:
     return JobFacts(id="1.s", owner="ann", queue="q", submitted=0, family=family, resources=resources)
 
 
-def test_error_number_of_a_busy_server_depends_on_the_family() -> None:
+def test_busy_error_number_depends_on_the_family() -> None:
     assert dialect_of("torque").is_busy(15046)
     assert not dialect_of("openpbs").is_busy(15046)
     assert dialect_of("openpbs").is_busy(15044)
@@ -34,7 +34,7 @@ def test_job_without_family_is_read_as_torque() -> None:
     assert dialect_of("openpbs").read(_job("openpbs", select="2:ncpus=4"), site).cpus == 8
 
 
-def test_job_of_an_unknown_family_is_refused() -> None:
+def test_job_from_an_unknown_family_is_refused() -> None:
     dialect = dialect_of("lsf")
     assert not dialect.is_busy(15046)
     with pytest.raises(RequestError, match="lsf"):

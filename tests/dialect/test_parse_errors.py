@@ -7,7 +7,7 @@ import pytest
 from schedd.dialect import RequestError, parse_torque, resource_list
 
 
-def test_error_has_fields_and_a_one_line_comment() -> None:
+def test_error_has_fields_and_a_single_line_comment() -> None:
     with pytest.raises(RequestError) as caught:
         parse_torque({"nodes": "2:ppn=zero"})
     error = caught.value

@@ -52,6 +52,6 @@ def test_example_gives_the_documented_result(server: str, text: str, lines: list
     assert read_example(server, text, settings) == says
 
 
-def test_page_has_examples_of_both_servers() -> None:
+def test_page_has_examples_for_both_servers() -> None:
     blocks = re.findall(r"^```(\w+)$", PAGE.read_text(), re.MULTILINE)
     assert blocks == ["torque", "openpbs"]

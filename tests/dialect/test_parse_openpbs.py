@@ -52,7 +52,7 @@ def test_name_in_nodes_is_a_known_host_or_else_a_property() -> None:
     assert canonical(request) == "1 x (1 cpu on n1) + 2 x (1 cpu on big=True); scatter; no walltime"
 
 
-def test_name_in_nodes_may_be_host_or_property_when_nodes_are_unknown() -> None:
+def test_name_in_nodes_may_be_host_or_property_if_nodes_are_unknown() -> None:
     request = parse_openpbs({"nodes": "n1:^old"})
     assert request.chunks[0].features == (frozenset({"!old=True"}), frozenset({"n1", "n1=True"}))
 

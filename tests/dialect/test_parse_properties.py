@@ -143,7 +143,7 @@ def test_long_repetitive_text_gives_a_request_or_a_request_error(piece: str) -> 
 
 
 @given(requests(torque_features, least_cpus=1, sizes=False))
-def test_request_written_for_torque_parses_back(request: Request) -> None:
+def test_written_torque_request_parses_to_the_same_request(request: Request) -> None:
     request = replace(request, place=Place.SCATTER if request.units > 1 else Place.FREE)
     nodes = torque_nodes(request)
     assert nodes is not None
@@ -156,7 +156,7 @@ def test_request_written_for_torque_parses_back(request: Request) -> None:
 
 
 @given(requests(pbs_features, least_cpus=0, sizes=True))
-def test_request_written_for_openpbs_parses_back(request: Request) -> None:
+def test_written_openpbs_request_parses_to_the_same_request(request: Request) -> None:
     written = openpbs_select(request)
     if written is None:  # a text with both kinds of quotes
         assert any("'" in name and '"' in name for chunk in request.chunks for (name,) in chunk.features)
@@ -214,6 +214,6 @@ def test_openpbs_select_keeps_its_total_cores_and_memory(parts: list[tuple[int, 
 
 
 @given(st.integers(1, 10_000), st.integers(0, 2**30))
-def test_every_core_of_procs_gets_its_share_of_memory(procs: int, mem: int) -> None:
+def test_every_core_in_procs_gets_its_memory_share(procs: int, mem: int) -> None:
     request = parse_torque({"procs": str(procs), "mem": f"{mem}kb"})
     assert request == Request((Chunk(procs, 1, -(-mem // procs)),))

@@ -21,9 +21,7 @@ def resources(words: str) -> dict[str, str]:
         ("mem=1gb walltime=30", "nodes=1 mem=4gb walltime=60", "1 x (1 cpu, 1gb); free; 00:00:30"),
     ],
 )
-def test_default_applies_only_where_the_job_names_no_alternative(
-    asked: str, defaults: str, meant: str
-) -> None:
+def test_default_applies_only_if_the_job_names_no_alternative(asked: str, defaults: str, meant: str) -> None:
     request = parse_torque(resources(asked), defaults=resources(defaults))
     assert canonical(request) == meant
     assert request.notes == ()
@@ -34,7 +32,7 @@ def test_pack_rule_lets_units_share_a_node() -> None:
     assert request == Request((Chunk(4, 2),), Place.FREE)
 
 
-def test_qsub_n_requests_whole_nodes() -> None:
+def test_qsub_n_requests_exclusive_nodes() -> None:
     request = parse_torque({"nodes": "2#shared"}, exclusive=True)
     assert request.exclusive
     assert request.notes == ("#shared was not followed: the job asks for whole nodes",)
@@ -66,7 +64,7 @@ def test_parts_that_name_the_same_node_are_merged() -> None:
     assert request.notes == ("n1 is named more than once: planned as one part with all its cores",)
 
 
-def test_node_locked_resources_are_amounts_of_each_unit() -> None:
+def test_node_locked_resources_are_amounts_per_unit() -> None:
     request = parse_torque(
         {"nodes": "2:mics=1+1:ppn=2:scratch=5", "scratch": "9gb", "fpga": "6"},
         generic=["Scratch", "fpga", "mics"],

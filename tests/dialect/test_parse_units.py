@@ -73,12 +73,12 @@ def test_size_above_the_maximum_is_refused(text: str) -> None:
 
 
 @given(st.integers(0, 2**50))
-def test_formatted_size_parses_back(kib: int) -> None:
+def test_formatted_size_parses_to_the_same_size(kib: int) -> None:
     assert parse_size(format_size(kib)) == kib
 
 
 @given(st.integers(0, 10**9))
-def test_formatted_walltime_parses_back(seconds: int) -> None:
+def test_formatted_walltime_parses_to_the_same_walltime(seconds: int) -> None:
     assert parse_walltime(format_walltime(seconds)) == seconds
 
 
@@ -104,7 +104,7 @@ def test_sizes_and_walltimes_are_written_in_the_servers_format() -> None:
         ((3 << 50) + 1, "3072.00pb"),
     ],
 )
-def test_size_in_words_has_a_readable_unit(kib: int, words: str) -> None:
+def test_spelled_size_has_a_readable_unit(kib: int, words: str) -> None:
     assert size_in_words(kib) == words
 
 

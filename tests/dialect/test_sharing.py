@@ -38,13 +38,13 @@ def test_nodes_without_sharing_attribute_have_no_kinds() -> None:
         ("ignore_excl", "free", False),
     ],
 )
-def test_sharing_of_equal_nodes_overrides_the_request(sharing: str, place: str, exclusive: bool) -> None:
+def test_common_sharing_overrides_the_request(sharing: str, place: str, exclusive: bool) -> None:
     request = parse_request("2:ncpus=2", place, node("a", sharing), node("b", sharing))
     assert request.exclusive is exclusive
     assert request.chunks[0].features == (), "any of them will do"
 
 
-def test_job_is_restricted_to_nodes_whose_sharing_fits_its_request() -> None:
+def test_job_is_restricted_to_nodes_with_suitable_sharing() -> None:
     nodes = (node("a"), node("g", "force_excl"))
     request = parse_request("1:ncpus=2", "free", *nodes)
     assert (request.exclusive, request.chunks[0].features) == (False, (frozenset({"!sharing=force_excl"}),))
@@ -70,13 +70,13 @@ def test_job_that_needs_both_kinds_is_exclusive_and_has_a_note() -> None:
     assert "only together" in request.notes[0]
 
 
-def test_reservation_of_a_node_does_not_change_its_kind() -> None:
+def test_reservation_does_not_change_a_nodes_kind() -> None:
     before = kinds_of([node("a", "force_excl"), node("b", "force_excl")])
     after = kinds_of([node("a", "force_excl", resv="R7"), node("b", "force_excl")])
     assert before == after
     assert parse_request("1:ncpus=1:resv=R7", "free", node("a", "force_excl", resv="R7"), node("b")).exclusive
 
 
-def test_names_of_equal_nodes_do_not_split_their_kind() -> None:
+def test_node_names_do_not_split_a_kind() -> None:
     [kind] = kinds_of([node("a", "force_excl"), node("b", "force_excl")])
     assert kind.names == {"a", "b", "host-a", "host-b"}

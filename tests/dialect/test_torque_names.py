@@ -225,7 +225,7 @@ def request_of(resources: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("name", sorted({*SERVER, *EXTENSIONS}))
-def test_each_known_name_is_in_exactly_one_table(name: str) -> None:
+def test_each_known_name_is_in_a_single_table(name: str) -> None:
     tables = [OBEYED, ADDED_BY_THE_SERVER, REFUSED.keys(), HARMLESS.keys()]
     assert sum(name in table for table in tables) == 1
     assert not any(one & other for one, other in combinations(map(set, tables), 2))
@@ -281,7 +281,7 @@ def test_requests_page_lists_each_name(name: str) -> None:
         ({"x.flags": "ADVRES"}, None),
     ],
 )
-def test_job_names_one_reservation_or_is_refused(resources: dict[str, str], name: str | None) -> None:
+def test_job_names_a_single_reservation_or_is_refused(resources: dict[str, str], name: str | None) -> None:
     if name is None:
         with pytest.raises(RequestError, match="reservation"):
             parse_torque(resources)

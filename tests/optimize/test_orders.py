@@ -1,4 +1,4 @@
-"""Orders in which all jobs of a small plan are placed again."""
+"""Orders for placing all jobs of a small plan again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +48,7 @@ def test_deadline_order_exists_only_with_deadlines() -> None:
     assert found[3] == [2, 1, 0]
 
 
-def test_smiths_rule_minimises_the_weighted_sum_of_ends() -> None:
+def test_smiths_rule_minimises_the_weighted_end_sum() -> None:
     jobs = ordering_columns(duration=[7, 3, 5, 2], slope=[1.0, 2.0, 8.0, 0.5])
 
     def cost(order: list[int]) -> float:
@@ -77,7 +77,7 @@ def select_rescued(
 
 
 def test_late_job_goes_before_jobs_with_slack() -> None:
-    # In a row on one node: no deadline, one that is kept with nothing to spare, much time, and two late ones.
+    # In sequence on one node: no deadline; a deadline without slack; one with much slack; two late jobs.
     jobs = ordering_columns(start=[0, 10, 20, 30, 40], duration=[10] * 5, due=[FOREVER, 20, 200, 35, 30])
     assert select_rescued(jobs) == ([4, 3], [2, 0])
 
@@ -86,7 +86,7 @@ def test_late_job_goes_before_jobs_with_slack() -> None:
     ("due", "latest", "found"),
     [
         ([FOREVER, FOREVER], [FOREVER, FOREVER], ([], [])),  # no job has a deadline
-        ([FOREVER, 20], [FOREVER, FOREVER], ([], [])),  # it is kept
+        ([FOREVER, 20], [FOREVER, FOREVER], ([], [])),  # its deadline is met
         ([FOREVER, 9], [FOREVER, FOREVER], ([], [])),  # nothing can keep it
         ([FOREVER, 19], [FOREVER, FOREVER], ([1], [0])),
         ([FOREVER, 19], [0, FOREVER], ([1], [])),  # the other may not start later
@@ -99,7 +99,7 @@ def test_displaced_job_keeps_its_bound_and_deadline(
     assert select_rescued(ordering_columns(start=[0, 10], duration=[10, 10], due=due, latest=latest)) == found
 
 
-def test_no_more_jobs_are_displaced_than_the_urgent_ones_need() -> None:
+def test_only_as_many_jobs_are_displaced_as_urgent_jobs_need() -> None:
     jobs = ordering_columns(start=[*range(0, 500, 10), 900], duration=[10] * 51, due=[FOREVER] * 50 + [600])
     urgent, displaced = select_rescued(jobs, 10, 100)
     assert urgent == [50]
@@ -117,14 +117,14 @@ def test_most_urgent_or_randomly_drawn_late_jobs_are_rescued() -> None:
     assert all(len(one) == 3 and list(one) == sorted(one, reverse=True) for one in drawn)
 
 
-def test_job_that_would_start_too_late_advances_half_way() -> None:
+def test_job_that_would_start_too_late_advances_by_half() -> None:
     order = np.array([4, 3, 2, 1, 0])
     assert advance_job(order, 4).tolist() == [4, 3, 0, 2, 1]
     assert advance_job(order, 1).tolist() == [3, 4, 2, 1, 0]
     assert advance_job(order, 0).tolist() == [4, 3, 2, 1, 0]
 
 
-def test_leading_jobs_are_those_ahead_in_the_order_or_the_plan() -> None:
+def test_leading_jobs_are_first_in_the_order_or_the_plan() -> None:
     keys = np.array([5, 4, 3, 2, 1, 0])
     planned = np.arange(6)  # the other way round
     assert leading_jobs(keys, planned, 4).tolist() == [5, 4, 1, 0]
@@ -135,7 +135,7 @@ ALIKE = st.lists(st.integers(0, 6), min_size=12, max_size=12)
 
 
 @given(ALIKE, ALIKE, st.integers(2, 11))
-def test_half_of_the_leading_jobs_lead_in_the_plan(keys: list[int], planned: list[int], most: int) -> None:
+def test_half_the_leading_jobs_lead_in_the_plan(keys: list[int], planned: list[int], most: int) -> None:
     found = leading_jobs(np.array(keys), np.array(planned), most).tolist()
     order, plan = (sorted(range(12), key=by.__getitem__) for by in (keys, planned))
     place = {job: min(order.index(job), plan.index(job)) for job in order}
@@ -146,7 +146,7 @@ def test_half_of_the_leading_jobs_lead_in_the_plan(keys: list[int], planned: lis
 
 
 @given(st.lists(st.integers(0, 6)), st.integers(1, 9))
-def test_smallest_keys_are_the_first_of_a_stable_sort(keys: list[int], n: int) -> None:
+def test_smallest_keys_come_first_in_a_stable_sort(keys: list[int], n: int) -> None:
     assert (
         smallest_keys(np.array(keys, np.int64), n).tolist()
         == sorted(range(len(keys)), key=keys.__getitem__)[:n]

@@ -137,7 +137,7 @@ def plan_queue(*durations: int) -> tuple[Plan, ScoringColumns, Any]:
     return plan, ScoringColumns.blank(slots), np.full(slots, FOREVER, np.int64)
 
 
-def test_rebase_does_not_use_a_place_taken_in_the_meantime() -> None:
+def test_rebase_does_not_use_a_place_occupied_meanwhile() -> None:
     plan, columns, free = plan_queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
     places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places
@@ -212,7 +212,7 @@ def test_rebase_places_a_late_job_again_and_takes_the_other_places() -> None:
     assert [starts[name, "b"] for name in ("long", "short")] == [60, 50]
 
 
-def test_job_moved_back_by_a_rebase_moves_into_capacity_freed_earlier() -> None:
+def test_job_delayed_by_a_rebase_moves_into_capacity_freed_earlier() -> None:
     plan = Plan([Node("a", 1), Node("b", 1)], 0)
     on = {name: Request((Chunk(cpus=1, features=(frozenset({name}),)),)) for name in "ab"}
     some = Request((Chunk(cpus=1),))
@@ -239,7 +239,7 @@ def test_job_moved_back_by_a_rebase_moves_into_capacity_freed_earlier() -> None:
     assert plan.node_names[plan.takes(long)[0].row] == "b"
 
 
-def test_single_places_are_taken_where_all_together_fail() -> None:
+def test_single_places_are_adopted_if_all_together_fail() -> None:
     plan, columns, free = plan_queue(1000, 10)
     settings = SearchSettings(weights=MEANS)
     places = PlanSearch(plan.fork(), columns, free, 0, settings).run().places

@@ -45,7 +45,7 @@ def stop_at(search: PlanSearch, plan: Plan, step: int) -> None:
     st.sampled_from([None, 1, 2]),
     st.none() | st.integers(1, 12),
 )
-def test_search_keeps_the_plan_consistent_and_promises_kept(
+def test_search_respects_promises_and_plan_consistency(
     random_plan: RandomPlan,
     settings: SearchSettings,
     patience: int,
@@ -88,7 +88,7 @@ def test_search_keeps_the_plan_consistent_and_promises_kept(
             assert (start - release - 1) // step <= (before[slot] - release - 1) // step, "its twelfth"
         if before[slot] == NOW:
             assert current_allocation(found.plan, slot) == current_allocation(random_plan.plan, slot)
-    # Never worse, and better by what the report says.
+    # The cost never increases and decreases by the reported gain.
     weights = CriterionWeights(settings.weights)
     then, now = (replace(plan, columns=expected) for plan in (random_plan, found))
     old, new = (cost_between(weights, plan, then, patience) for plan in (then, now))
@@ -163,7 +163,7 @@ def test_short_jobs_go_first_without_promises(kind: MoveKind, whole: int) -> Non
     assert report.gain > 0.5
 
 
-def test_long_waiting_job_is_delayed_only_within_its_twelfth_of_patience() -> None:
+def test_long_waiting_job_is_delayed_only_within_its_patience_step() -> None:
     plan, columns = plan_long_before_short()
     columns.release[1] = -260
     for _ in range(3):
@@ -184,7 +184,7 @@ def test_latest_start_within_a_twelfth_stays_while_time_passes(use: float) -> No
         assert planned == 280, "twelfths of 20 s, released at 0"
 
 
-def test_promise_bounds_the_delay_where_walltimes_are_too_long() -> None:
+def test_promise_bounds_the_delay_if_walltimes_are_too_long() -> None:
     """The ends of the twelfths move with the clock, as jobs use half of their walltime; promises do not."""
     patience, planned, promise = 240, 270, 300
     seen = []
@@ -199,7 +199,7 @@ def test_promise_bounds_the_delay_where_walltimes_are_too_long() -> None:
 
 
 @pytest.mark.parametrize(("use", "start", "longest"), [(1.0, 50, 460), (0.25, 1050, 1050)])
-def test_elapsed_wait_weighs_more_where_walltimes_are_too_long(use: float, start: int, longest: int) -> None:
+def test_elapsed_wait_weighs_more_if_walltimes_are_too_long(use: float, start: int, longest: int) -> None:
     """The short job has the longest planned wait; if jobs use a quarter of their walltime, the other has."""
     plan = Plan([Node("a", 1)], 0)
     one = Request((Chunk(cpus=1),))
@@ -248,7 +248,7 @@ def test_job_is_startable_if_it_needs_no_more_than_the_free_cores(random_plan: R
     ]
 
 
-def test_only_newcomers_are_tried_ahead_of_others() -> None:
+def test_only_newcomers_are_tried_before_others() -> None:
     plan, columns = plan_long_before_short()
     settings = SearchSettings(weights=MEANS)
     search = PlanSearch(plan, columns, no_promises(plan), 0, settings, newcomers=np.array([4, 2]))
@@ -291,7 +291,7 @@ def test_longest_wait_counts_in_full_only_beyond_the_patience() -> None:
     assert weights.cost(before, reference_values(before, 2180)) == 0.5
 
 
-def test_leading_jobs_of_a_long_queue_are_reordered() -> None:
+def test_leading_jobs_in_a_long_queue_are_reordered() -> None:
     plan, columns = plan_long_before_short(30)
     settings = SearchSettings(weights=MEANS, moves=2, whole=8)
     report = PlanSearch(plan, columns, no_promises(plan), 0, settings).run().report
@@ -299,7 +299,7 @@ def test_leading_jobs_of_a_long_queue_are_reordered() -> None:
     assert plan.start(1) >= 50 + 4 * 10, "the first half of the shortest go before the long one"
 
 
-def test_search_ends_when_it_has_moved_enough_jobs() -> None:
+def test_search_ends_after_moving_enough_jobs() -> None:
     plan, columns = plan_long_before_short(30)
     settings = SearchSettings(weights=MEANS, moves=500, lifted=2, whole=0, most_moved=2)
     report = PlanSearch(plan, columns, no_promises(plan), 0, settings).run().report
@@ -309,7 +309,7 @@ def test_search_ends_when_it_has_moved_enough_jobs() -> None:
     assert report.tried < 500
 
 
-def test_promise_limits_the_delay_of_a_job() -> None:
+def test_promise_limits_a_jobs_delay() -> None:
     plan, columns = plan_long_before_short()
     promised = no_promises(plan)
     promised[1] = 50 + 25
@@ -319,7 +319,7 @@ def test_promise_limits_the_delay_of_a_job() -> None:
     assert report.too_late > 0
 
 
-def test_long_waiting_job_is_not_moved_back() -> None:
+def test_long_waiting_job_is_not_delayed() -> None:
     plan, columns = plan_long_before_short()
     columns.release[1] = -100
     for patience, start in ((100, 50), (2000, 100)):
@@ -333,7 +333,7 @@ def test_long_waiting_job_is_not_moved_back() -> None:
     ("patience", "promised", "latest"),
     [
         (0, FOREVER, 50),  # no job is moved back
-        (40, FOREVER, 50),  # it has waited so long
+        (40, FOREVER, 50),  # its wait equals the patience
         (41, FOREVER, -40 + 90),  # the longest wait of the plan is its own: 90 s
         (60, FOREVER, -40 + 2 * 60),
         (60, 70, 70),
@@ -358,7 +358,9 @@ def test_capacity_freed_by_a_move_is_used_at_once() -> None:
     settings = SearchSettings(weights=MEANS, moves=100, lifted=2, whole=0)
     improvement = PlanSearch(plan, columns, no_promises(plan), 0, settings).run()
     assert [plan.start(slot) for slot in (1, 2, 3)] == [60, 50, 50]
-    assert improvement.report.pulled_left == 2  # the last job beside the one before it, then the wide one
+    assert (
+        improvement.report.pulled_left == 2
+    )  # the last job moves next to its predecessor, then the wide job moves
     assert [place.slot for place in improvement.places] == [2, 3, 1]
 
 
@@ -369,7 +371,7 @@ def test_search_without_moves_changes_nothing() -> None:
     assert improvement.report.why_ended is SearchEndReason.MOVES
 
 
-def test_search_of_one_waiting_job_has_nothing_to_do() -> None:
+def test_search_with_a_single_waiting_job_has_nothing_to_do() -> None:
     plan, columns = plan_long_before_short(0)
     improvement = PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings()).run()
     assert improvement.report.why_ended is SearchEndReason.NOTHING_TO_DO
@@ -377,7 +379,7 @@ def test_search_of_one_waiting_job_has_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize("whole", [0, 64])
-def test_search_ends_when_all_jobs_but_one_start_now(whole: int) -> None:
+def test_search_ends_if_all_jobs_except_a_single_job_start_now(whole: int) -> None:
     plan = Plan([Node("a", 2), Node("b", 1)], 0)
     for cpus, duration in ((1, 50), (1, 50), (2, 100), (1, 10)):
         plan.place(plan.add_job(Request((Chunk(cpus=cpus),)), duration, 0), 0)
@@ -414,7 +416,7 @@ def test_stop_ends_a_search_at_once() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 15, 31, 32, 45, 62])
-def test_search_stopped_in_the_middle_of_a_move_reports_the_accepted_plan(step: int) -> None:
+def test_search_stopped_during_a_move_reports_the_accepted_plan(step: int) -> None:
     plan, columns = plan_long_before_short(30)
     search = PlanSearch(plan, columns, no_promises(plan), 0, SearchSettings(weights=MEANS))
     stop_at(search, plan, step)
@@ -451,7 +453,7 @@ def test_late_jobs_are_rescued_under_that_criterion() -> None:
     assert (late.before, late.after, late.unit) == (5, 0, "jobs")
 
 
-def test_many_late_jobs_at_the_end_of_a_long_queue_are_rescued_in_few_moves() -> None:
+def test_many_late_jobs_at_a_long_queues_end_are_rescued_in_few_moves() -> None:
     """A quarter of the queue has to pass jobs far ahead of it; the search has only 40 moves."""
     plan = Plan([Node("a", 4)], 0)
     for _ in range(1200):
@@ -472,7 +474,7 @@ def test_invalid_search_settings_are_refused(wrong: dict[str, float | None]) -> 
         SearchSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_order_of_many_jobs_fits_into_the_tables() -> None:
+def test_tables_hold_an_order_with_many_jobs() -> None:
     """One timeline row holds all jobs: placing them in another order needs far more segments for a while."""
     plan = Plan([Node("a", 128)], 0)
     random = np.random.default_rng(5)

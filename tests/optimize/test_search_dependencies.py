@@ -93,7 +93,7 @@ def test_tabu_keeps_dependencies_while_moving_many_jobs(cluster: Cluster) -> Non
     ), "with only the promises as bounds, some jobs start too early"
 
 
-def test_alternative_plans_keep_dependencies(cluster: Cluster) -> None:
+def test_alternative_plans_respect_dependencies(cluster: Cluster) -> None:
     state = cluster.engine.state
     plans = decode_random_chromosomes(cluster, last_starts(state), range(40))
     assert len(plans) >= 10

@@ -30,7 +30,7 @@ def test_job_that_has_not_started_is_a_miss_without_an_error() -> None:
     assert measure_accuracy(outcome_table()) == AccuracyFigures(0)
 
 
-def test_coverage_is_the_share_of_the_latest_300_outcomes() -> None:
+def test_coverage_is_the_hit_rate_over_the_latest_300_outcomes() -> None:
     assert StartCalibration().coverage == (0, 0)
     one = StartCalibration()
     for i in range(400):

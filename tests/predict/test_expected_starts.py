@@ -38,7 +38,7 @@ def plan_in_order(*durations: int) -> Plan:
     return plan
 
 
-def test_shorter_run_times_give_earlier_starts_without_changing_the_plan() -> None:
+def test_shorter_run_times_advance_starts_without_changing_the_plan() -> None:
     plan = plan_in_order(100, 100, 100, 100)
     for slot in (0, 1):
         plan.fix_in_place(slot)
@@ -61,7 +61,7 @@ def test_job_past_its_expected_end_ends_in_a_second() -> None:
     assert decode_starts(plan, waiting_slots(plan, np.zeros(64, np.int64)), duration, 60).tolist() == [61]
 
 
-def test_no_start_is_expected_when_the_search_is_aborted() -> None:
+def test_aborted_search_gives_no_expected_start() -> None:
     plan = plan_in_order(100, 100, 100)
     plan.abort_searches()
     order = waiting_slots(plan, np.zeros(64, np.int64))
@@ -69,7 +69,7 @@ def test_no_start_is_expected_when_the_search_is_aborted() -> None:
     assert plan.starts(order).tolist() == [0, 0, 100]
 
 
-def test_unplanned_jobs_follow_the_planned_ones_by_age() -> None:
+def test_unplanned_jobs_follow_planned_jobs_by_age() -> None:
     plan = plan_in_order(100, 100, 100)
     for slot in (0, 1):
         plan.fix_in_place(slot)
@@ -102,7 +102,7 @@ def test_samples_match_the_quantiles_conditional_on_elapsed_time() -> None:
     quantiles = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130]
     assert sample_total(make_prediction(*quantiles), 0) == 70
     assert sample_total(make_prediction(*quantiles), 0, 0.9) == 110
-    # Of those that run longer than 70, half run no longer than 75 % do.
+    # Half of the runs longer than 70 end by the 75 % quantile.
     assert sample_total(make_prediction(*quantiles), 70) == 95
     # Jobs in one call are sampled independently.
     many = sample_run_times([make_prediction(*quantiles)] * 2, np.array([0, 70]), np.array([[0.5, 0.9]]))
@@ -118,7 +118,7 @@ def test_levels_are_evenly_spread_and_depend_only_on_the_job() -> None:
     assert len({tuple(row) for row in found.tolist()}) > 60, "jobs do not go together"
 
 
-def test_p50_and_p90_are_quantiles_of_the_drawn_starts() -> None:
+def test_p50_and_p90_are_quantiles_over_the_drawn_starts() -> None:
     starts = np.array([[10, 10, -1], [20, 20, -1], [30, 30, 5], [40, -1, -1], [50, 50, 5]])
     found = start_quantiles(starts)
     assert found.p50.tolist() == [30, 30, -1]
@@ -142,7 +142,7 @@ def issue_and_start(calibration: StartCalibration, n: int, factor: float, seed: 
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.5])
-def test_calibration_learns_a_systematic_error_of_the_plan(factor: float) -> None:
+def test_calibration_learns_a_systematic_plan_error(factor: float) -> None:
     held = issue_and_start(StartCalibration(), 2_000, factor)[200:]
     assert 0.88 <= sum(held) / len(held) <= 0.92
 
@@ -154,7 +154,7 @@ def test_p90_is_no_earlier_than_p50_and_both_are_after_now() -> None:
     assert 10**8 < quantiles.p50 <= quantiles.p90
 
 
-def test_waiting_job_past_its_p90_is_one_miss() -> None:
+def test_waiting_job_past_its_p90_is_a_single_miss() -> None:
     calibration = StartCalibration()
     quantiles = calibration.issue_estimate("x", 0, 1000, 1000, -1)
     calibration.advance_clock(quantiles.p90)
@@ -198,11 +198,11 @@ def test_jobs_waiting_through_an_outage_move_p90_by_a_bounded_factor() -> None:
     assert calibration.shift < 0
 
 
-def test_expected_start_is_at_most_ten_years_away() -> None:
+def test_expected_start_is_within_ten_years() -> None:
     calibration = StartCalibration(correction=3.0, shift=1.0)
     assert calibration.estimate(0, 1, 1 << 40, 1 << 40).p90 <= 10 * 366 * 86_400
 
 
-def test_saved_shift_out_of_bounds_is_bounded_on_load() -> None:
+def test_excessive_saved_shift_is_bounded_on_load() -> None:
     plain = StartCalibration().save() | {"shift": 27.5}
     assert StartCalibration.load(plain).shift == 1.0

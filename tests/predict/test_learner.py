@@ -25,7 +25,7 @@ def test_learner_predicts_from_ended_jobs() -> None:
     assert learner.run_times.ends == 30
 
 
-def test_job_that_outlives_its_p90_is_one_miss_at_that_moment() -> None:
+def test_job_that_outlives_its_p90_is_a_single_miss_at_that_moment() -> None:
     learners = Learner(), Learner()
     now = learn_one_minute_jobs(learners[0])
     learn_one_minute_jobs(learners[1])
@@ -44,7 +44,7 @@ def test_job_that_outlives_its_p90_is_one_miss_at_that_moment() -> None:
     assert after[0] == after[1]
 
 
-def test_job_killed_at_its_walltime_counts_as_a_run_of_the_walltime() -> None:
+def test_job_killed_at_its_walltime_counts_with_its_walltime() -> None:
     learner = Learner()
     for i in range(100):
         run_one(learner, str(i), JobFeatures("ann", HOUR, 1), i * 2 * HOUR, HOUR + 20)

@@ -25,7 +25,7 @@ ASKS = st.builds(
     st.lists(st.tuples(ASKS, st.integers(0, HOUR)), max_size=45),
     st.lists(ASKS, max_size=4),
 )
-def test_predictions_of_open_jobs_match_the_reference(
+def test_open_job_predictions_match_the_reference(
     ended: list[tuple[JobFeatures, int]], running: list[tuple[JobFeatures, int]], waiting: list[JobFeatures]
 ) -> None:
     run_times, oracle = RunTimes(), RunTimeReference()
@@ -59,7 +59,7 @@ def submit_bag(runs: list[int]) -> tuple[Learner, JobFeatures]:
     return learner, ask
 
 
-def test_first_ended_jobs_of_a_bag_predict_the_rest() -> None:
+def test_first_ended_jobs_in_a_bag_predict_the_rest() -> None:
     learner, ask = submit_bag([600] * 20)
     assert learner.prediction("29").p50 == ask.walltime, "nothing was known at the submission"
     assert learner.renew_predictions(700)["29"].p50 == 600
@@ -73,7 +73,7 @@ def test_many_running_jobs_outweigh_a_few_early_ends() -> None:
     assert all_of_them.renew_predictions(5 * HOUR)["29"].p90 == 60
 
 
-def test_no_open_jobs_give_no_predictions() -> None:
+def test_no_open_jobs_means_no_predictions() -> None:
     assert Learner().renew_predictions(0) == {}
 
 

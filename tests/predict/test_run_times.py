@@ -21,7 +21,7 @@ asks = st.builds(
 
 
 def draw_jobs(seed: int, n: int) -> list[tuple[JobFeatures, int]]:
-    """Draw jobs with run times whose distribution depends on the user."""
+    """Draw jobs with a run time distribution that depends on the user."""
     draw = random.Random(seed)
     jobs = []
     for _ in range(n):
@@ -87,12 +87,12 @@ def test_prediction_without_history_is_the_walltime() -> None:
     assert RunTimes().predict(JobFeatures("ann", 7200, 4)).quantiles.tolist() == [7200] * len(LEVELS)
 
 
-def test_walltime_of_zero_is_refused() -> None:
+def test_zero_walltime_is_refused() -> None:
     with pytest.raises(ValueError, match="walltime 0: at least 1 second"):
         JobFeatures("ann", 0, 1)
 
 
-def test_table_size_must_be_a_power_of_two() -> None:
+def test_table_size_must_be_a_binary_power() -> None:
     with pytest.raises(ValueError, match="12 templates: a power of two"):
         RunTimes(12)
 
@@ -107,7 +107,7 @@ def test_predict_changes_nothing() -> None:
     assert all((before[1][name] == after[1][name]).all() for name in before[1])
 
 
-def test_recent_jobs_of_the_user_outweigh_jobs_of_others() -> None:
+def test_recent_own_jobs_outweigh_other_users_jobs() -> None:
     run_times = RunTimes()
     learn_jobs(run_times, [(JobFeatures(f"u{i % 5}", 3600, 1), 3000) for i in range(200)])
     learn_jobs(run_times, [(JobFeatures("ann", 3600, 1), 60) for _ in range(20)])
@@ -116,7 +116,7 @@ def test_recent_jobs_of_the_user_outweigh_jobs_of_others() -> None:
 
 
 @pytest.mark.parametrize("seed", [4, 5])
-def test_nine_of_ten_jobs_run_no_longer_than_their_p90(seed: int) -> None:
+def test_ninety_percent_run_no_longer_than_their_p90(seed: int) -> None:
     """The same holds for each user, after a first tenth of the jobs as training."""
     run_times = RunTimes()
     covered: dict[str, list[bool]] = {}

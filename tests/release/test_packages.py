@@ -161,7 +161,7 @@ def test_debs_are_installed_upgraded_downgraded_and_removed(packages: Path, root
 
 
 def host_package(root: Root, folder: Path) -> Path:
-    """Build an rpm that declares the libraries of the root, as rpm does not know those of Debian."""
+    """Build an rpm that declares the libraries of the root, as rpm does not know Debian's libraries."""
     found = [path for path in (root.path / "usr/lib").rglob("lib*.so*") if path.is_file()]
     found += [path for path in (root.path / "lib").rglob("lib*.so*") if path.is_file()]
     names = {path.name for path in found}
@@ -198,7 +198,7 @@ def test_rpms_are_installed_upgraded_downgraded_and_removed(
         capture_output=True,
         text=True,
     )
-    # Nothing tells rpm which libraries a root of Debian has: it must miss them, and install nothing.
+    # rpm does not know the libraries of a root of Debian: it must miss them, and install nothing.
     assert needed.returncode != 0
     missing = set(re.findall(r"^\s+(\S+) is needed by (\S+?)-\d", needed.stderr, re.MULTILINE))
     for name in ("schedd", "pbs-adapter"):

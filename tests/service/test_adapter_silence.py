@@ -84,7 +84,7 @@ def test_silence_is_logged_at_its_start_and_end() -> None:
     ]
 
 
-def test_followers_are_woken_when_silence_begins_and_ends() -> None:
+def test_followers_are_woken_as_silence_begins_and_ends() -> None:
     with planner() as loop:
         rung: list[str] = []
         loop.feed.signal.notify = lambda: rung.append(loop.published.stale)  # type: ignore[method-assign]

@@ -190,7 +190,7 @@ def test_chain_has_the_running_job_then_earlier_jobs() -> None:
     )
 
 
-def test_jobs_of_other_users_are_shown_as_a_number() -> None:
+def test_other_users_jobs_are_shown_as_a_number() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         submit_queue(loop)
         found = get_explanation(loop, "5.s")
@@ -202,7 +202,7 @@ def test_jobs_of_other_users_are_shown_as_a_number() -> None:
     assert "2.s" not in seen.why
 
 
-def test_jobs_ahead_are_counted_by_right() -> None:
+def test_earlier_jobs_are_counted_by_right() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         high = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="high", priority=100))
         loop.submit([node("n1"), high, job("1"), job("2")]).result(WAIT)
@@ -261,7 +261,7 @@ def test_job_without_planned_start_has_no_chain(held: bool) -> None:
     assert (found.chain, found.ahead) == ((), ())
 
 
-def test_chain_of_a_loose_plan_ends_with_free_time() -> None:
+def test_loose_plan_has_a_chain_that_ends_with_free_time() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1", "1:ppn=4", walltime=600)
     cluster.submit("2", "1:ppn=4", walltime=600)

@@ -17,7 +17,7 @@ def clock_alerts(loop: PlanLoop) -> list[str]:
 
 
 def job_with_stamp(number: int, after: int) -> JobQueued:
-    """Return a new job whose server timestamp is ``after`` seconds later than the adapter's."""
+    """Return a new job with a server timestamp ``after`` seconds later than the adapter's."""
     one = job(str(number))
     return replace(one, job=replace(one.job, submitted=one.time + after))
 

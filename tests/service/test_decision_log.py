@@ -104,7 +104,7 @@ def test_poll_returns_with_the_first_decision() -> None:
     assert asyncio.run(read()) == ["d001"]
 
 
-def test_poll_returns_empty_at_its_timeout_or_when_the_daemon_stops() -> None:
+def test_poll_returns_empty_at_its_timeout_or_at_shutdown() -> None:
     log = DecisionLog()
     log.append([run(1)])
     assert asyncio.run(log.wait_for_page("d001", 0)).decisions == ()

@@ -33,7 +33,7 @@ def run_command(*command: str) -> tuple[int, str]:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 @pytest.mark.parametrize("name", ["schedd", "pbs-adapter"])
 def test_systemd_accepts_the_units(tmp_path: Path, name: str) -> None:
-    # The programs are not installed here; everything else is taken as it is.
+    # The programs are not installed here; everything else is unchanged.
     unit = tmp_path / f"{name}.service"
     text = (UNITS / unit.name).read_text()
     unit.write_text(re.sub(r"/opt/schedd/bin/[\w-]+", "/bin/true", text))
@@ -67,7 +67,7 @@ def settings_from_environment(monkeypatch: pytest.MonkeyPatch, values: dict[str,
     return read_settings_file(None)
 
 
-def test_environment_of_the_unit_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unit_environment_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dict(re.findall(r"^Environment=(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
     assert found.pop("SCHEDD_CONFIG") == str(DEFAULT_CONFIG)
     settings = settings_from_environment(monkeypatch, found)

@@ -169,7 +169,7 @@ def test_reservation_for_others_and_for_none_are_explained_differently() -> None
     assert (found.planned_start, found.earliest, found.without) == (T + 500, T, T)
 
 
-def test_all_conditions_of_a_job_are_named_with_its_later_start() -> None:
+def test_all_conditions_are_named_with_the_later_start() -> None:
     with planner(publish_starts=False) as loop:
         stopped = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch", started=False))
         loop.submit([node("n1"), job("1"), stopped]).result(WAIT)

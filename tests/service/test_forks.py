@@ -42,7 +42,7 @@ def test_job_that_needs_a_down_node_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize(("kinds", "nodes"), [(16, 1), (40, 4), (64, 8)])
-def test_what_if_with_many_chunk_types_has_an_answer(kinds: int, nodes: int) -> None:
+def test_question_with_many_chunk_types_is_answered(kinds: int, nodes: int) -> None:
     copy = make_fork(*(NodeFacts(name=f"n{i}", cpus=128, mem=1 << 30) for i in range(nodes)))
     select = "+".join(f"1:ncpus=1:mem={100 + i}mb" for i in range(kinds))
     resources = {"select": select, "walltime": "60"}

@@ -21,7 +21,7 @@ def collector_disabled() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("collector_disabled")
-def test_survivors_of_a_full_collection_are_frozen() -> None:
+def test_survivors_are_frozen_after_a_full_collection() -> None:
     garbage = GarbageCollectorTuning()
     garbage.begin()
     try:
@@ -39,7 +39,7 @@ def test_survivors_of_a_full_collection_are_frozen() -> None:
 
 
 @pytest.mark.usefixtures("collector_disabled")
-def test_frozen_cycles_are_freed_by_a_whole_collection() -> None:
+def test_complete_collection_frees_frozen_cycles() -> None:
     garbage = GarbageCollectorTuning(whole=0.0)  # every other collection is a whole one
     garbage.begin()
     try:

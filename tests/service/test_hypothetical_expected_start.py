@@ -67,7 +67,7 @@ def view(loop: PlanLoop, name: str) -> JobView:
     user=st.sampled_from(("ann", "bob")),
     backfill=st.sampled_from(("oldest", "shortest")),
 )
-def test_what_if_equals_the_answer_at_submission(
+def test_hypothetical_start_equals_the_start_at_submission(
     lengths: list[int], cpus: int, walltime: int, user: str, backfill: str
 ) -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True, backfill=backfill) as loop:
@@ -91,7 +91,7 @@ def test_what_if_equals_the_answer_at_submission(
         assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == new.promised_start
 
 
-def test_what_if_is_backfilled_like_jobs_of_equal_priority() -> None:
+def test_hypothetical_job_is_backfilled_like_jobs_with_equal_priority() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True, backfill="shortest") as loop:
         learn_one_minute_runs(loop, "ann")
         queue = QueueFacts(name="batch", priority=100)
@@ -131,7 +131,7 @@ def view_facts(loop: PlanLoop, name: str) -> JobFacts:
     return facts
 
 
-def test_expectations_of_immediate_impossible_and_unpredicted_jobs() -> None:
+def test_expectations_for_immediate_impossible_and_unpredicted_jobs() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
@@ -144,7 +144,7 @@ def test_expectations_of_immediate_impossible_and_unpredicted_jobs() -> None:
         assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == FOREVER
 
 
-def test_unavailable_prediction_falls_back_to_the_walltime() -> None:
+def test_walltime_replaces_an_unavailable_prediction() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
@@ -156,7 +156,7 @@ def test_unavailable_prediction_falls_back_to_the_walltime() -> None:
         assert found.start > T
 
 
-def test_no_promise_when_slack_is_off() -> None:
+def test_slack_off_gives_no_promise() -> None:
     with planner(end_allowance=0, publish_starts=False, slack=1 << 40) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         copy = loop.fork().result(WAIT)

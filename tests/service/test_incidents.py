@@ -39,7 +39,7 @@ def test_failed_call_is_written_as_an_incident_and_reruns(tmp_path: Path) -> Non
     assert [d.job_id for d in decisions if isinstance(d, Run)] == ["1"]
 
 
-def test_failing_job_writes_at_most_one_incident_a_minute(
+def test_failing_job_writes_an_incident_at_most_every_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Plan.place

@@ -88,7 +88,7 @@ def test_expired_altered_or_foreign_credential_is_refused(munged: Path) -> None:
         decode(short, munged)
 
 
-def test_missing_munged_is_an_error_of_this_host(munged: Path) -> None:
+def test_missing_munged_is_a_local_error(munged: Path) -> None:
     with pytest.raises(MungeError) as refused:
         decode(make_credential(munged), munged.with_name("gone"))
     assert refused.value.ours

@@ -93,7 +93,7 @@ def delete_first_job(loop: PlanLoop) -> None:
 # ---- the rule ------------------------------------------------------------------------------------
 
 
-def test_notices_due_for_moves_and_reminders() -> None:
+def test_notices_cover_moves_and_reminders() -> None:
     both = subscription(lead_s=900)
     # First sight: only what comes soon is news.
     assert decide_notice(both, None, "2", T + 5000, T) == (LastNotice(T + 5000), None)
@@ -195,7 +195,7 @@ def test_line_feed_in_a_job_id_cannot_inject_headers(
         assert {letter["Bcc"] for letter in mail_server.letters} == {None}
 
 
-def test_error_in_one_notice_or_job_does_not_delay_others(
+def test_failing_notice_or_job_does_not_delay_others(
     mail_relay: tuple[MailServer, str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mail_server, relay = mail_relay
@@ -321,7 +321,7 @@ def test_hourly_limit_postpones_notices_across_restarts(
         ]  # older ones are forgotten
 
 
-def test_hourly_limit_is_not_extended_by_a_clock_set_back(
+def test_clock_set_backwards_does_not_extend_the_hourly_limit(
     mail_relay: tuple[MailServer, str], store: Store
 ) -> None:
     mail_server, relay = mail_relay

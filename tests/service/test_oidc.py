@@ -65,7 +65,7 @@ def test_token_with_several_audiences_needs_our_authorized_party(
         (NOW, {"exp": None}, False),
     ],
 )
-def test_clock_difference_of_half_a_minute_is_tolerated(
+def test_half_a_minute_clock_difference_is_tolerated(
     provider: Any, moment: int, claims: dict[str, Any], counts: bool
 ) -> None:
     client = provider.make_client(moment)
@@ -98,7 +98,7 @@ def test_invalid_groups_claim_gives_no_groups(provider: Any, groups: Any) -> Non
     assert client.bearer(identity(client, provider.token(groups=groups))) is None
 
 
-def test_keys_of_unknown_types_are_skipped(provider: Any) -> None:
+def test_keys_with_unknown_types_are_skipped(provider: Any) -> None:
     strange: list[Any] = [
         {"kty": "OKP", "crv": "X1", "x": "AA", "kid": "new-curve"},
         {"kid": "without a kind"},

@@ -60,7 +60,7 @@ def test_subjobs_are_learned_under_the_array_name(tmp_path: Path) -> None:
     assert learn_past_runs(log).predict(ASK).p50 < 600
 
 
-def test_learning_is_independent_of_file_order(tmp_path: Path) -> None:
+def test_file_order_does_not_affect_learning(tmp_path: Path) -> None:
     lines = [accounting_record(NOW - DAY + 37 * i, 20 + i % 7 * 50) for i in range(200)]
     for name, order in (("a", lines), ("b", lines[::-1])):
         (tmp_path / name).write_text("".join(order))

@@ -116,7 +116,7 @@ def test_alternative_is_refused_after_too_many_plan_changes() -> None:
         loop.submit([JobDeleted(id=event_id(), time=T, job_id="10")]).result(WAIT)
 
 
-def test_ended_jobs_are_left_out_of_an_applied_plan() -> None:
+def test_applied_plan_omits_ended_jobs() -> None:
     with cluster_with_alternatives() as (loop, choices):
         gone = choices.search(HOW, None, "ann").plans[0].moves[0].job
         loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone)]).result(WAIT)
@@ -153,7 +153,7 @@ def test_site_weights_apply_unless_overridden() -> None:
         assert choices.search(HOW, None, "ann").weights == {"cost": 1, "wait_max": 2}
 
 
-def test_alternatives_keep_promises() -> None:
+def test_alternatives_respect_promises() -> None:
     with cluster_with_alternatives(slack=0) as (loop, choices):
         found = choices.search(HOW, None, "ann")
         before = planned_starts(loop)
@@ -185,7 +185,7 @@ def test_search_for_alternatives_is_exclusive_and_can_be_stopped() -> None:
 CHOOSE: dict[str, Any] = {"every": 600, "seconds": 1.0}
 
 
-def test_best_plan_is_applied_automatically_when_due() -> None:
+def test_best_plan_is_applied_automatically_on_schedule() -> None:
     site = {**SITE, "choose": CHOOSE}
     with cluster_with_alternatives(site=site) as (loop, choices):
         chooser = AutomaticAlternatives(loop, choices)

@@ -88,7 +88,7 @@ def test_late_reader_must_read_everything_again() -> None:
         assert found[1] == ["d"]
 
 
-def test_only_jobs_of_the_configured_users_are_posted() -> None:
+def test_only_configured_users_jobs_are_posted() -> None:
     with planner(publish_starts=False) as loop:
         loop.submit([node("n1")]).result(WAIT)
         first = loop.published.generation

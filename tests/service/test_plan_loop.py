@@ -53,14 +53,14 @@ def test_repeated_events_are_handled_once() -> None:
         assert {view.id for view in views(loop.published).rows} == {"1", "2", "3"}
 
 
-def test_repeated_event_in_one_delivery_is_a_duplicate() -> None:
+def test_repeated_event_within_a_delivery_is_a_duplicate() -> None:
     with planner() as loop:
         event = job("1")
         handled = loop.submit([event, event]).result(WAIT)
         assert (handled.accepted, handled.duplicates) == (1, (event.id,))
 
 
-def test_answer_follows_publication_of_the_events() -> None:
+def test_answer_follows_event_publication() -> None:
     with planner() as loop:
         handled = loop.submit([node("n1"), *(job(str(i)) for i in range(450))]).result(WAIT)
         assert handled.accepted == 451
@@ -96,7 +96,7 @@ def test_published_snapshot_is_immutable() -> None:
         assert job_view(loop.published, "2") != shown
 
 
-def test_snapshot_is_applied_in_the_order_of_the_events() -> None:
+def test_snapshot_is_applied_in_event_order() -> None:
     here = JobFacts(id="2", owner="ann", queue="batch", submitted=T, resources={"walltime": "60"})
     machine = node("n1").node
     whole = Snapshot(id=event_id(), time=T, jobs=(here,), nodes=(machine,))

@@ -61,7 +61,7 @@ def metrics_log(request: pytest.FixtureRequest) -> PlanMetricsLog:
     return StoredPlanMetricsLog(request.getfixturevalue("durable"), "main")
 
 
-def test_stored_searches_are_read_back_by_page(metrics_log: PlanMetricsLog) -> None:
+def test_stored_searches_are_read_by_page(metrics_log: PlanMetricsLog) -> None:
     assert (metrics_log.last_search(), metrics_log.searches(5).runs) == (0, ())
     for number in (1, 2, 3):
         metrics_log.record_search(search_run(number))
@@ -84,7 +84,7 @@ def test_plan_metrics_are_thinned_on_request(metrics_log: PlanMetricsLog) -> Non
     assert metrics_log.metrics(0, 1000, 10, 60) == [made[1], made[3], made[4]]
 
 
-def test_unreadable_reports_of_other_versions_are_left_out(durable: DaemonStore) -> None:
+def test_unreadable_reports_from_other_versions_are_left_out(durable: DaemonStore) -> None:
     metrics_log = StoredPlanMetricsLog(durable, "main")
     metrics_log.record_search(search_run(1))
     durable.store.save_search(1, SearchRecord(2, T, '{"kind": "of a later version"}'))

@@ -85,7 +85,7 @@ def test_equal_promise_to_another_job_in_a_reused_slot_is_reported() -> None:
     assert made == ["3.s"]
 
 
-def test_risk_rescue_and_breach_of_a_promise_are_each_reported_once() -> None:
+def test_promise_risk_rescue_and_breach_are_each_reported_once() -> None:
     engine = Engine(EngineSettings(slack=100), T)
     promised = PromiseTracker()
     promised.reset(engine)

@@ -57,7 +57,7 @@ def wait_for_a_run(searcher: SearchWorker) -> None:
         time.sleep(0.02)
 
 
-def test_search_moves_a_short_job_first_within_the_promise_of_a_long_job() -> None:
+def test_search_moves_a_short_job_first_within_a_long_jobs_promise() -> None:
     with running_searches(slack=300, search_seconds=0.2) as (loop, searcher):
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3600, T + 39600)
         run = searcher.search_now().result(WAIT)
@@ -95,7 +95,7 @@ def test_no_search_with_a_single_queued_job() -> None:
             searcher.search_now()
 
 
-def test_searches_start_when_the_plan_changed() -> None:
+def test_changed_plan_starts_searches() -> None:
     with running_searches(slack=300, search_every=1, search_pause=1, search_seconds=0.1) as (loop, searcher):
         wait_for_a_run(searcher)
         assert runs(searcher)[0].why == "periodic"
@@ -134,14 +134,14 @@ def test_search_starts_after_capacity_was_freed() -> None:
         assert runs(searcher)[0].why == "room was freed"
 
 
-def test_new_job_is_tried_before_others_ahead_of_the_next_search() -> None:
+def test_new_job_is_tried_first_before_the_next_search() -> None:
     how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1, "search_seconds": 600}
     with running_searches(slack=300, **how) as (loop, searcher):
         wait_for_a_run(searcher)
         run = runs(searcher)[0]
         assert (run.why, run.taken, run.report.why_ended) == ("jobs came", 2, SearchEndReason.NOTHING_LEFT)
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
-        # This job may not go first: it is tried, without a report.
+        # This job cannot go first: the attempt has no report.
         loop.submit([job("4", walltime="36000")]).result(WAIT)
         newest = searcher._history.newest
         end = time.monotonic() + WAIT
@@ -182,7 +182,7 @@ def test_newcomers_wait_for_the_next_search_if_configured() -> None:
         assert view(loop, "3").planned_start == T + 39600
 
 
-def test_no_search_starts_when_searches_are_off() -> None:
+def test_disabled_searches_do_not_start() -> None:
     with running_searches(search_every=0, search_pause=1) as (_, searcher):
         time.sleep(2.5)
         assert runs(searcher) == ()

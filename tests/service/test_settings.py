@@ -203,7 +203,7 @@ def test_rate_0_publishes_no_starts(tmp_path: Path) -> None:
     assert read_settings_file(path).clusters["main"].engine.silent
 
 
-def test_promises_of_a_cluster_can_be_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_can_disable_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 'off'")
     settings = read_settings_file(path)
     engine = settings.clusters["main"].engine

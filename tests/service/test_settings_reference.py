@@ -77,7 +77,7 @@ def is_table(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def test_first_25_settings_of_the_reference_exist() -> None:
+def test_first_25_reference_settings_exist() -> None:
     assert len(DECIDE) == 10
     assert len(NEEDED) == 25 == len(set(NEEDED))
     assert PAGE.index(needed(ADAPTER_SECTIONS)) < PAGE.index("### `[server]`")

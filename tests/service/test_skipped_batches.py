@@ -237,7 +237,7 @@ def check_failure_is_reported_until_it_ends(
     assert answers(loop, "1", "2", "3") == ["start_known"] * 3
 
 
-def test_plan_stays_correct_when_publication_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_publication_leaves_the_plan_correct(monkeypatch: pytest.MonkeyPatch) -> None:
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         publish = "schedd.service.cluster.publisher.publish"

@@ -67,7 +67,7 @@ print(sorted(name for name in after if after[name] != before.get(name)))
 """
 
 
-def test_all_kernels_are_compiled_when_the_daemon_is_ready() -> None:
+def test_ready_daemon_has_compiled_all_kernels() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, cwd=ROOT, timeout=190
     )

@@ -100,7 +100,7 @@ def test_other_addresses_are_public(address: str) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "localhost.", "127.1", "0x7f000001", "2130706433", "017700000001"]
 )
-def test_name_of_this_host_is_no_target_unless_allowed(host: str) -> None:
+def test_local_host_name_is_no_target_unless_allowed(host: str) -> None:
     with listening_server("127.0.0.1") as (port, asked):
         assert not post_webhook(f"http://{host}:{port}/hook")
         assert asked == []
@@ -194,7 +194,7 @@ def test_proxied_hosts_are_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None
     assert (target.url, target.extensions) == ("http://hook.test/x", {})
 
 
-def test_user_and_port_of_the_url_are_preserved() -> None:
+def test_url_user_and_port_are_preserved() -> None:
     async def six(_host: str, _port: int) -> Sequence[str]:
         return ["2606:4700::1111"]
 

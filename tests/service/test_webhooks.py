@@ -166,7 +166,7 @@ def test_moved_start_is_posted_with_cause_and_signature(loop: PlanLoop, receiver
     assert receiver.refused == 0
 
 
-def test_small_moves_are_posted_when_their_sum_exceeds_the_threshold(
+def test_small_moves_are_posted_once_their_sum_exceeds_the_threshold(
     loop: PlanLoop, receiver: WebhookReceiver
 ) -> None:
     short = [job(name, walltime="300") for name in ("a", "b")]
@@ -188,7 +188,7 @@ def planned_start(loop: PlanLoop, job_id: str) -> int:
     return view.planned_start
 
 
-def test_lost_or_found_start_is_reported(loop: PlanLoop, receiver: WebhookReceiver) -> None:
+def test_lost_or_regained_start_is_reported(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     with running_webhook(loop, receiver.url, threshold=100_000):
         loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
         assert [(one["job"], one["after"]) for one in receiver.moves(1)] == [("3", None)]
@@ -218,7 +218,7 @@ def wait_for_log(words: str, log: Callable[[], str]) -> None:
     raise AssertionError(log())
 
 
-def test_unreachable_webhook_gets_changes_when_it_returns(
+def test_unreachable_webhook_gets_changes_after_its_return(
     loop: PlanLoop, tmp_path: Path, log: Callable[[], str]
 ) -> None:
     """The hook is the example of docs/reference/api.md."""

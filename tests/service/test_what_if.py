@@ -43,7 +43,7 @@ def node_with_properties(name: str, cpus: int, *properties: str) -> NodeChanged:
     return NodeChanged(id=event_id(), time=T, node=facts)
 
 
-def test_smallest_sufficient_walltime_and_feature_change_are_found() -> None:
+def test_smallest_sufficient_walltime_and_feature_change_are_suggested() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         events: list[Event] = [
             node_with_properties("n1", 8, "fast"),
@@ -60,7 +60,7 @@ def test_smallest_sufficient_walltime_and_feature_change_are_found() -> None:
     assert set(found) == {"walltime", "feature"}
 
 
-def test_smaller_memory_cpus_and_nodes_are_each_found() -> None:
+def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit([node("n1", 8), node("n2", 8), job("1", nodes="n2:ppn=5", mem="3gb")]).result(WAIT)
         asked = fork(loop).what_if(
@@ -108,7 +108,7 @@ def test_smaller_requests_are_maximal(
         assert found.get(change) == (nearest * unit if others and nearest > 0 else None), change
 
 
-def test_what_if_for_a_queued_job_replaces_the_job() -> None:
+def test_hypothetical_change_replaces_the_queued_job() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit([node("n1"), job("1", walltime="600"), job("2"), job("3")]).result(WAIT)
         copy = fork(loop)
@@ -129,7 +129,7 @@ def test_windows_cover_all_possible_starts() -> None:
     assert asked.request == "1 x (2 cpus); free; 00:03:20"
 
 
-def test_what_if_respects_limits_and_suggests_smaller_requests() -> None:
+def test_limits_apply_and_smaller_requests_are_suggested() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         limited = ServerFacts(limits={"max_run_res.ncpus": "[u:PBS_GENERIC=6]"})
         change = ServerChanged(id=event_id(), time=T, server=limited)
@@ -144,7 +144,7 @@ def test_what_if_respects_limits_and_suggests_smaller_requests() -> None:
         assert [(one.change, one.enough) for one in never.changes] == [("cpus", "2")]
 
 
-def test_what_if_uses_the_site_placement_and_explains_it() -> None:
+def test_site_placement_is_used_and_explained() -> None:
     site = {
         "placement": "best_gap",
         "speeds": {"fast": 3.0},
@@ -211,7 +211,7 @@ def test_amount_held_for_the_replaced_job_is_available() -> None:
         assert answer_start(copy.what_if(wanted, T, instead_of="2")) == T + 1000
 
 
-def test_many_copies_are_placed_one_by_one_without_changing_the_plan() -> None:
+def test_many_copies_are_placed_singly_without_changing_the_plan() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         events: list[Event] = [node("n1", 8), job("1", nodes="1:ppn=4", walltime="1000")]
         loop.submit(events).result(WAIT)

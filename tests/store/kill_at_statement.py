@@ -21,7 +21,7 @@ __all__ = ["die_at", "perform_action"]
 
 
 def die_at(number: int) -> Callable[[], int]:
-    """Kill this process at its place ``number``; return a function for the number of places so far."""
+    """Kill this process at its place ``number``; return a function for the current number of places."""
     count = [0]
 
     def here(*_: Any) -> None:

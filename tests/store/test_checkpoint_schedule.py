@@ -38,7 +38,7 @@ def write_checkpoint(one: CheckpointWriter, took: float, monkeypatch: pytest.Mon
     assert one.finished(wait=True)
 
 
-def test_expensive_checkpoints_of_an_idle_engine_are_rare(
+def test_idle_engine_rarely_writes_expensive_checkpoints(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = CheckpointWriter(5.0)
@@ -53,7 +53,7 @@ def test_expensive_checkpoints_of_an_idle_engine_are_rare(
     one.close()
 
 
-def test_checkpoint_is_due_sooner_after_much_work(
+def test_much_work_makes_checkpoints_more_frequent(
     clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = CheckpointWriter(5.0)

@@ -20,9 +20,9 @@ from schedd.engine.facts.records import MAY_BREAK
 from schedd.store import Store
 from schedd.store.tables import breaches, decisions, events, promises, published_starts
 from schedd.wire import Decision
+from tests.store.cluster_simulation import ClusterSimulation, KnownJob, known_jobs
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
-from tests.store.simulated_cluster import KnownJob, SimulatedCluster, known_jobs
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
@@ -31,7 +31,7 @@ _ROUNDS = int(os.environ.get("SCHEDD_CRASH_ROUNDS", "10"))
 _SHORT = int(os.environ.get("SCHEDD_CRASH_KILLS", "6"))
 
 
-def kill_repeatedly(daemon: DaemonProcess, simulation: SimulatedCluster, kills: int) -> None:
+def kill_repeatedly(daemon: DaemonProcess, simulation: ClusterSimulation, kills: int) -> None:
     """Run the simulation, kill the daemon repeatedly, and compare its state after each start."""
     random = simulation.random
     known: dict[str, KnownJob] = {}
@@ -80,7 +80,7 @@ def kill_repeatedly(daemon: DaemonProcess, simulation: SimulatedCluster, kills: 
 
 
 def compare_with_known(
-    daemon: DaemonProcess, simulation: SimulatedCluster, known: dict[str, KnownJob]
+    daemon: DaemonProcess, simulation: ClusterSimulation, known: dict[str, KnownJob]
 ) -> None:
     """Compare jobs and promises with those known before the kill."""
     now = known_jobs(daemon)
@@ -93,7 +93,7 @@ def compare_with_known(
             simulation.counts["promises found again"] += 1
 
 
-def check_database(url: str, simulation: SimulatedCluster) -> None:
+def check_database(url: str, simulation: ClusterSimulation) -> None:
     """Assert that the database holds everything acknowledged, and each start once."""
     store = Store.open(url)
     cluster = store.register_cluster(simulation.cluster, 0)
@@ -167,7 +167,7 @@ def replay_log(url: str, name: str = "main") -> int:
 
 
 def run_simulation(daemon: DaemonProcess, url: str, kills: int, seed: int) -> Counter[str]:
-    simulation = SimulatedCluster(Random(seed))
+    simulation = ClusterSimulation(Random(seed))
     kill_repeatedly(daemon, simulation, kills)
     simulation.settle(daemon)
     jobs = {job["id"] for job in daemon.get("/v1/clusters/main/jobs", limit=1000)["jobs"]}
@@ -204,7 +204,7 @@ def test_two_clusters_lose_no_events(
     url = new_database()
     daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=_CHECKPOINT)
     daemon.add_cluster("east")
-    simulations = [SimulatedCluster(Random(_SEED)), SimulatedCluster(Random(_SEED + 1), cluster="east")]
+    simulations = [ClusterSimulation(Random(_SEED)), ClusterSimulation(Random(_SEED + 1), cluster="east")]
     for _ in range(2):
         daemon.start().await_ready()
         timer = threading.Timer(simulations[0].random.uniform(0.2, 0.9), daemon.signal, [signal.SIGKILL])

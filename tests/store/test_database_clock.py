@@ -94,7 +94,7 @@ def test_database_clock_set_forward_ends_the_leadership(two_daemons: TwoDaemons)
     assert not first.try_acquire() or first.term > 2
 
 
-def test_leader_continues_after_database_clock_set_back(two_daemons: TwoDaemons) -> None:
+def test_leader_continues_after_a_database_clock_decrease(two_daemons: TwoDaemons) -> None:
     store, first = two_daemons.add_daemon("a")
     _, second = two_daemons.add_daemon("b")
     assert first.try_acquire()
@@ -107,7 +107,7 @@ def test_leader_continues_after_database_clock_set_back(two_daemons: TwoDaemons)
     assert (first.is_leader, first.term, first.lost_reason) == (True, 1, "")
 
 
-def test_standby_takes_over_soon_after_a_clock_set_back_at_leader_death(two_daemons: TwoDaemons) -> None:
+def test_standby_takes_over_soon_after_a_clock_decrease_at_leader_death(two_daemons: TwoDaemons) -> None:
     store, first = two_daemons.add_daemon("a")
     _, second = two_daemons.add_daemon("b")
     assert first.try_acquire()

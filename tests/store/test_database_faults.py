@@ -22,11 +22,11 @@ from sqlalchemy import event, text
 
 from schedd.store import DurableJournal, Store
 from schedd.store.errors import DiskFull
+from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import TOKEN, DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.event_builders import queued
 from tests.store.postgres import PostgresServer
-from tests.store.simulated_cluster import SimulatedCluster
 from tests.store.socket_proxy import SocketProxy
 from tests.store.test_crash import check_database, replay_log
 
@@ -37,7 +37,7 @@ FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
 
 @contextmanager
 def failed_writes(daemon: DaemonProcess, seconds: float = 0) -> Iterator[None]:
-    """Check at the end of the block, in which writes fail, that the daemon reports it and answers reads.
+    """Run a block with failing writes; check at its end that the daemon reports it and answers reads.
 
     It answers reads for ``seconds`` more.
     """
@@ -74,7 +74,7 @@ def survive_fault(
     daemon = DaemonProcess(launcher, folder, url, checkpoint=0.3, lease=2.0)
     daemon.patience = 5.0
     daemon.skew = skew
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
         run_turns(simulation, daemon, 15)
@@ -98,7 +98,7 @@ def survive_fault(
         daemon.kill()
 
 
-def check_and_print(url: str, simulation: SimulatedCluster, daemon: DaemonProcess) -> None:
+def check_and_print(url: str, simulation: ClusterSimulation, daemon: DaemonProcess) -> None:
     """Check that nothing was lost, and print the counts (``pytest -rP``)."""
     check_database(url, simulation)
     simulation.counts["decisions made again from the log"] = replay_log(url)
@@ -107,7 +107,7 @@ def check_and_print(url: str, simulation: SimulatedCluster, daemon: DaemonProces
     )
 
 
-def run_turns(simulation: SimulatedCluster, daemon: DaemonProcess, times: int) -> None:
+def run_turns(simulation: ClusterSimulation, daemon: DaemonProcess, times: int) -> None:
     until = time.monotonic() + 120
     while times:
         assert time.monotonic() < until
@@ -118,7 +118,7 @@ def run_turns(simulation: SimulatedCluster, daemon: DaemonProcess, times: int) -
             time.sleep(0.05)
 
 
-def settle_simulation(simulation: SimulatedCluster, daemon: DaemonProcess) -> None:
+def settle_simulation(simulation: ClusterSimulation, daemon: DaemonProcess) -> None:
     until = time.monotonic() + 120
     while time.monotonic() < until:
         try:
@@ -293,7 +293,7 @@ def test_adapter_returns_after_an_absence_with_all_events(
 ) -> None:
     url = new_database()
     daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=0.3)
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
         run_turns(simulation, daemon, 15)
@@ -314,7 +314,7 @@ def test_adapter_returns_after_an_absence_with_all_events(
         daemon.kill()
 
 
-def test_daemon_survives_a_clock_set_back(
+def test_daemon_survives_a_clock_decrease(
     launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     skew = tmp_path / "skew"
@@ -328,7 +328,7 @@ def test_daemon_survives_a_clock_set_back(
     survive_fault(launcher, tmp_path, new_database(), set_back, skew=str(skew))
 
 
-def test_daemon_restarts_after_a_clock_set_back(
+def test_daemon_restarts_after_a_clock_decrease(
     launcher: DaemonLauncher, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     url = new_database()
@@ -336,7 +336,7 @@ def test_daemon_restarts_after_a_clock_set_back(
     skew.write_text("0")
     daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=0.3)
     daemon.skew = str(skew)
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
         run_turns(simulation, daemon, 15)
@@ -356,7 +356,7 @@ def test_pause_and_resume_survive_kills(
 ) -> None:
     url = new_database()
     daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=3600)
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
         run_turns(simulation, daemon, 10)
@@ -389,7 +389,7 @@ def test_clean_stop_writes_a_checkpoint_and_releases_the_lease(
 ) -> None:
     url = new_database()
     daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=3600)
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     run_turns(simulation, daemon, 10)
     daemon.kill(signal.SIGTERM)
@@ -406,7 +406,7 @@ def test_clean_stop_writes_a_checkpoint_and_releases_the_lease(
     assert '"level": "error"' not in daemon.log.read_text()
 
 
-def test_full_database_stores_nothing_of_a_batch_until_later(tmp_path: Path) -> None:
+def test_full_database_stores_no_partial_batch(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/a.sqlite")
     journal = DurableJournal(store, "c", 1000)
     pages = [10]

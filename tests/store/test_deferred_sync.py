@@ -75,7 +75,7 @@ def test_events_without_results_are_synced_once(store: Store, syncs: list[str]) 
     journal.close()
 
 
-def test_events_of_an_earlier_process_are_synced_before_acknowledgement(
+def test_events_from_an_earlier_process_are_synced_before_acknowledgement(
     store: Store, syncs: list[str]
 ) -> None:
     first = DurableJournal(store, "c", 1000)
@@ -89,7 +89,7 @@ def test_events_of_an_earlier_process_are_synced_before_acknowledgement(
     second.close()
 
 
-def test_watermark_is_never_ahead_of_the_disk(store: Store, tmp_path: Path) -> None:
+def test_watermark_never_precedes_the_disk(store: Store, tmp_path: Path) -> None:
     """Otherwise a crash of the host would look like a lost part of the log."""
     mark = LogWatermarkFile(tmp_path / "mark")
     journal = DurableJournal(store, "c", 1000, mark=mark)

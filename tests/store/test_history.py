@@ -100,7 +100,7 @@ def test_job_history_covers_arrival_to_end(store: Store, at_once: bool) -> None:
     assert store.job_history(2, "1.srv") is None
 
 
-def test_history_of_deleted_and_altered_jobs(store: Store) -> None:
+def test_history_covers_deleted_and_altered_jobs(store: Store) -> None:
     append_events(store, queued(1), queued(2))
     altered = replace(facts("1.srv"), name="new", resources={"procs": "7"})
     append_events(
@@ -285,7 +285,7 @@ def test_node_history_has_a_row_for_each_change(store: Store) -> None:
     assert store.node_history(1, "n2") == [NodeHistory(1100, "down", 8, 0, 0)]
 
 
-def test_node_alerts_include_black_hole_and_overrun_alerts_of_the_node(store: Store) -> None:
+def test_node_alerts_include_black_hole_and_overrun_alerts(store: Store) -> None:
     def alert(number: int, kind: str, text: str) -> Alert:
         return Alert(id=f"d{number}", cause="e", time=1000 + number, kind=kind, text=text)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.postgres import PostgresServer
-from tests.store.simulated_cluster import SimulatedCluster
 from tests.store.test_crash import check_database, replay_log
 from tests.store.test_database_faults import run_turns, settle_simulation
 from tests.store.test_standby import DaemonPair, leader
@@ -23,7 +23,7 @@ _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261123"))
 DAY = 86_400
 
 
-def set_clocks(skew: Path, simulation: SimulatedCluster, seconds: int) -> None:
+def set_clocks(skew: Path, simulation: ClusterSimulation, seconds: int) -> None:
     """Set the clock of the common host of daemon and server."""
     skew.write_text(str(seconds))
     simulation.set_clock(seconds)
@@ -65,7 +65,7 @@ def wait_until_not_ready(daemon: DaemonProcess, words: str) -> None:
             why = str(error)
 
 
-def check_contact_and_readiness(simulation: SimulatedCluster, daemon: DaemonProcess) -> None:
+def check_contact_and_readiness(simulation: ClusterSimulation, daemon: DaemonProcess) -> None:
     """The adapter has contact, and the daemon is ready. Raises UnavailableError otherwise."""
     settle_simulation(simulation, daemon)
     daemon.get("/readyz")
@@ -81,7 +81,7 @@ def check_planned_starts(daemon: DaemonProcess, seconds: int) -> None:
 
 
 def run_until_more_starts(
-    simulation: SimulatedCluster, turns: Callable[[], None], rest: Callable[[], None]
+    simulation: ClusterSimulation, turns: Callable[[], None], rest: Callable[[], None]
 ) -> None:
     """Run turns until another job is started; some random turns submit no job that can start."""
     started = simulation.accepted.total()
@@ -100,7 +100,7 @@ def test_clock_set_forward_a_day_then_corrected(
     skew.write_text("0")
     daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=0.3)
     daemon.skew = str(skew)
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
         run_turns(simulation, daemon, 12)
@@ -133,7 +133,7 @@ def test_clock_set_forward_a_day_then_corrected(
         daemon.kill()
 
 
-def test_standby_takes_over_after_both_clocks_were_set_back(
+def test_standby_takes_over_after_both_clocks_decreased(
     launcher: DaemonLauncher, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     url, skew = postgres.create("clocks"), tmp_path / "skew"
@@ -142,7 +142,7 @@ def test_standby_takes_over_after_both_clocks_were_set_back(
     first, second = pair.daemons
     for each in pair.daemons:
         each.skew = str(skew)
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     simulation.set_clock(3_600)
     try:
         first.start().await_ready()

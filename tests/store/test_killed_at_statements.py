@@ -139,7 +139,7 @@ def kill_migrations(url: str, stride: int, old: str = "0001") -> dict[str, Count
 
 
 @pytest.mark.usefixtures("next_version")
-def test_kill_at_any_statement_of_table_creation_is_atomic(url: str) -> None:
+def test_table_creation_killed_at_any_statement_is_atomic(url: str) -> None:
     assert kill_creation(url, _STRIDE)["kills"] >= 3
 
 

@@ -190,7 +190,7 @@ def test_renewal_extends_the_lease_and_detects_its_loss(postgres_daemons: Daemon
     assert (lead.is_leader, lead.lost_reason, lead.term) == (True, "", 3)
 
 
-def test_takeover_ends_the_transaction_of_a_disconnected_leader(
+def test_takeover_ends_a_disconnected_leaders_transaction(
     postgres_daemons: DaemonStores,
 ) -> None:
     _, first = postgres_daemons.add_daemon("a")

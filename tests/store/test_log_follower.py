@@ -125,7 +125,7 @@ def test_takeover_applies_own_settings_and_records_them(store: Store, settings: 
 
 
 @pytest.mark.parametrize("kept", ["", "before", "after"])
-def test_standby_follows_settings_changes_of_its_leader(store: Store, kept: str) -> None:
+def test_standby_follows_its_leaders_settings_changes(store: Store, kept: str) -> None:
     life = leader_with_history(store)
     beside = LogFollower(store, "c", OLD, T)
     if kept == "before":
@@ -152,7 +152,7 @@ def test_reloaded_site_limits_survive_a_kill(
     assert_equal_state(LogFollower(store, "c", SITE, T).engine, life.engine)
 
 
-def test_recorded_settings_of_another_version_are_replaced(store: Store) -> None:
+def test_recorded_settings_from_another_version_are_replaced(store: Store) -> None:
     life = leader_with_history(store)
     life.journal.use_settings('{"of a later version": 1}')
     life.run_jobs(range(30, 31))

@@ -168,7 +168,7 @@ def test_mutated_checkpoint_rows_are_detected(store_with_checkpoints: Store) -> 
     assert done.total() > 0.9 * _SHORT
 
 
-def test_checkpoints_of_mutated_files_are_detected(store_with_checkpoints: Store, tmp_path: Path) -> None:
+def test_mutated_files_are_detected(store_with_checkpoints: Store, tmp_path: Path) -> None:
     done = mutate_files(store_with_checkpoints, tmp_path, 60, 20)
     assert done["BadCheckpoint"]
     assert done["unharmed"]
@@ -199,7 +199,7 @@ def test_every_stored_byte_is_checked(store_with_checkpoints: Store) -> None:
         raise InterruptedError
 
 
-def test_checkpoint_of_the_first_format_is_readable(store: Store) -> None:
+def test_checkpoint_in_the_first_format_is_readable(store: Store) -> None:
     cluster = store.register_cluster("main", 1_000)
     body = zlib.compress(b"what a version before this one kept")
     digest = hashlib.sha256(struct.pack("<QQQ", 3, 4, len(body)) + body).digest()

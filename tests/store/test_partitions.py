@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.postgres import PostgresServer
-from tests.store.simulated_cluster import SimulatedCluster
 from tests.store.tcp_proxy import TcpProxy
 from tests.store.test_crash import check_database, replay_log
 from tests.store.test_standby import DaemonPair, leader
@@ -81,7 +81,7 @@ def start_pair(launcher: DaemonLauncher, folder: Path, url: str, wires: dict[str
 
 def partition_leader(
     pair: DaemonPair,
-    simulation: SimulatedCluster,
+    simulation: ClusterSimulation,
     url: str,
     wires: dict[str, TcpProxy],
     ways: tuple[str, ...],
@@ -126,10 +126,10 @@ def run_partitions(
     url: str,
     server: Path,
     cuts: Sequence[tuple[tuple[str, ...], bool]],
-) -> SimulatedCluster:
+) -> ClusterSimulation:
     wires = {"a": TcpProxy(server), "b": TcpProxy(server)}
     pair = None
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     try:
         pair = start_pair(launcher, folder, url, wires)
         for ways, lose in cuts:

@@ -34,7 +34,7 @@ class PurgeableLog:
         return self.store.purge(RetentionLimits(), BEGUN + int(day * DAY), self.cluster).get("batches", 0)
 
 
-def test_clock_one_year_ahead_purges_nothing_for_thirty_days(store: Store) -> None:
+def test_clock_a_year_fast_purges_nothing_for_thirty_days(store: Store) -> None:
     log = PurgeableLog(store)
     log.batch(0, 0.5, 1, 365.5)
     assert log.purge(366) == 0
@@ -57,13 +57,13 @@ def test_corrected_clock_keeps_all_and_purges_at_the_right_age(store: Store) -> 
     assert log.purge(33.5) == 4
 
 
-def test_earlier_step_back_does_not_offset_a_later_jump(store: Store) -> None:
+def test_earlier_clock_decrease_does_not_offset_a_later_jump(store: Store) -> None:
     log = PurgeableLog(store)
     log.batch(365, 0, 1, 2, 367)
     assert log.purge(367) == 0
 
 
-def test_clock_ahead_before_the_first_write_purges_nothing(store: Store) -> None:
+def test_fast_clock_before_the_first_write_purges_nothing(store: Store) -> None:
     log = PurgeableLog(store)
     log.batch(0, 1)
     assert log.purge(367) == 0
@@ -75,7 +75,7 @@ def test_time_without_clock_jumps_counts_in_full(store: Store) -> None:
     assert log.purge(39.5) == 10
 
 
-def test_clock_jump_of_one_cluster_applies_to_all(store: Store) -> None:
+def test_clock_jump_in_a_cluster_applies_to_all(store: Store) -> None:
     seen, quiet = PurgeableLog(store, "seen"), PurgeableLog(store, "quiet")
     quiet.batch(0, 1)
     seen.batch(0, 1, 366)

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
+from tests.store.cluster_simulation import ClusterSimulation, known_jobs
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.postgres import PostgresServer
-from tests.store.simulated_cluster import SimulatedCluster, known_jobs
 from tests.store.test_crash import check_database, print_counts
 from tests.store.test_standby import DaemonPair
 
@@ -43,7 +43,7 @@ def failures_by_function(switch: Path) -> Counter[str]:
 
 
 def run_turns_with_failures(
-    simulation: SimulatedCluster, asked: DaemonProcess | DaemonPair, turns: int, switches: list[Path]
+    simulation: ClusterSimulation, asked: DaemonProcess | DaemonPair, turns: int, switches: list[Path]
 ) -> float:
     """Run this many turns; return the longest time in seconds without progress."""
     longest, done, last = 0.0, 0, time.monotonic()
@@ -65,7 +65,7 @@ def run_turns_with_failures(
 
 
 def total_failures(switches: list[Path]) -> int:
-    """Return the number of errors and hangs so far."""
+    """Return the current number of errors and hangs."""
     return sum(failures_by_function(switch).total() for switch in switches)
 
 
@@ -79,7 +79,7 @@ def _failure_reason(asked: DaemonProcess | DaemonPair) -> str:
     return "\n".join(told)
 
 
-def check_recovery(simulation: SimulatedCluster, asked: DaemonProcess | DaemonPair) -> None:
+def check_recovery(simulation: ClusterSimulation, asked: DaemonProcess | DaemonPair) -> None:
     """Assert that after the failures all jobs are known and queued jobs start again."""
     until = time.monotonic() + _WITHIN_S
     while True:
@@ -106,7 +106,7 @@ def test_daemon_survives_random_engine_errors_and_hangs(
     url = new_database()
     daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=0.5)
     switch = enable_failures(daemon, tmp_path, _SEED, often=20_000, hangs=0.1)
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
         switch.write_text("on")
@@ -143,7 +143,7 @@ def test_leader_and_standby_survive_random_engine_errors_and_hangs(
         switches = [
             enable_failures(one, folder, seed + 10 * i, often, hangs) for i, one in enumerate(pair.daemons)
         ]
-        simulation = SimulatedCluster(random)
+        simulation = ClusterSimulation(random)
         first, second = pair.daemons
         longest = 0.0
         try:

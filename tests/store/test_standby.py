@@ -15,9 +15,9 @@ import pytest
 
 from schedd.store import Store
 from schedd.store.lease import current_leader
+from tests.store.cluster_simulation import ClusterSimulation, known_jobs
 from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.postgres import PostgresServer
-from tests.store.simulated_cluster import SimulatedCluster, known_jobs
 from tests.store.socket_proxy import SocketProxy
 from tests.store.test_crash import check_database, replay_log
 
@@ -85,7 +85,7 @@ class DaemonPair:
                 return time.monotonic() - begun
         raise AssertionError(f"nobody leads: {last}")
 
-    def run_rounds(self, simulation: SimulatedCluster, times: int) -> None:
+    def run_rounds(self, simulation: ClusterSimulation, times: int) -> None:
         """Run the simulation; requests find the leader themselves."""
         done = 0
         until = time.monotonic() + 90
@@ -124,7 +124,7 @@ def leader(url: str) -> tuple[str, int]:
 
 
 def test_standby_answers_reads_and_refuses_events(pair: DaemonPair) -> None:
-    simulation = SimulatedCluster(Random(_SEED))
+    simulation = ClusterSimulation(Random(_SEED))
     pair.run_rounds(simulation, 15)
     simulation.settle(pair)
     first, second = pair.daemons
@@ -144,10 +144,10 @@ def test_standby_answers_reads_and_refuses_events(pair: DaemonPair) -> None:
             assert there.get(job, found).promised == found.promised
 
 
-def test_standby_continues_when_leaders_are_killed_or_frozen(
+def test_standby_continues_after_leaders_are_killed_or_frozen(
     pair: DaemonPair, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    simulation = SimulatedCluster(Random(_SEED + 1))
+    simulation = ClusterSimulation(Random(_SEED + 1))
     times: list[float] = []
     for number, how in enumerate((signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL)):
         pair.run_rounds(simulation, 6)
@@ -188,7 +188,7 @@ def test_partitioned_leader_stops_and_the_standby_takes_over(
     try:
         first.start().await_ready()
         second.start().await_ready(leads=False)
-        simulation = SimulatedCluster(Random(_SEED + 2))
+        simulation = ClusterSimulation(Random(_SEED + 2))
         pair.run_rounds(simulation, 12)
         line.cut()
         second.await_ready()

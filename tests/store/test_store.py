@@ -46,7 +46,7 @@ def append_events(store: Store, cluster: int, *events: Event, now: int = 1000) -
     return batch
 
 
-def test_events_are_read_back_unchanged(store: Store) -> None:
+def test_stored_events_are_read_unchanged(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     first = append_events(store, cluster, queued(1), queued(2), snapshot(3, 300), now=1001)
     second = append_events(store, cluster, started(4, "1.srv", 1002), now=1003)
@@ -188,7 +188,7 @@ def test_requeued_job_keeps_its_first_start_with_its_estimate(store: Store) -> N
     assert store.accuracy(cluster).overall.mean == 50
 
 
-def test_newest_checkpoint_is_found_and_few_are_stored(store: Store) -> None:
+def test_newest_checkpoint_is_used_and_few_are_stored(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     assert store.latest_checkpoint(cluster) is None
     for n in range(1, 6):
@@ -318,7 +318,7 @@ def test_numbering_continues_after_all_events_were_purged(store: Store) -> None:
     assert append_events(store, cluster, queued(3)).last_event == 3
 
 
-def test_token_is_found_by_its_digest_until_revoked_or_expired(store: Store) -> None:
+def test_token_is_looked_up_by_its_digest_until_revoked_or_expired(store: Store) -> None:
     token = store.add_token("portal", "operator", 1000, 2000)
     found = store.find_token(token)
     assert found is not None

@@ -191,7 +191,7 @@ def test_exception_in_any_thread_or_task_is_reported_and_survived(
         }
 
         def own_tasks() -> set[str]:
-            """Names of the tasks that code of ours began; those of requests are the web server's."""
+            """Return the names of the tasks started by schedd, not those of the web server."""
             tasks = asyncio.all_tasks(one._events)
             codes = {task.get_name(): getattr(task.get_coro(), "cr_code", None) for task in tasks}
             ours = str(ROOT / "schedd")

@@ -289,7 +289,7 @@ def test_missing_run_time_facts_are_learned_from_accounting_logs(store: Store, t
     assert learned_run_times(follower).ends == 30
 
 
-def test_starts_of_another_version_are_not_foreign(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_by_another_version_are_not_foreign(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise all starts would stop after an upgrade until a resume."""
     before = start_busy_daemon(store)
     before.stop()
@@ -408,7 +408,7 @@ def test_every_record_type_and_state_format_has_a_schema_version() -> None:
     assert {*downgrade_checks.RECORDS, *downgrade_checks.STATE_FORMATS} <= versions
 
 
-def test_unknown_decision_of_a_newer_version_is_ignored(store: Store) -> None:
+def test_unknown_decision_from_a_newer_version_is_ignored(store: Store) -> None:
     daemon = start_busy_daemon(store)
     daemon.stop()
     with store.database.write() as connection:

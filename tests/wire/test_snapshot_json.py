@@ -82,7 +82,7 @@ def make_jobs(jobs: int) -> Iterator[JobFacts]:
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 99, 100, 101, 250])
-def test_incremental_snapshot_equals_the_whole_one(jobs: int) -> None:
+def test_incremental_snapshot_equals_the_complete_snapshot(jobs: int) -> None:
     snapshot = Snapshot(
         id='"jobs":[]',
         time=5,
@@ -95,7 +95,7 @@ def test_incremental_snapshot_equals_the_whole_one(jobs: int) -> None:
     assert read_snapshot(text.decode()) == snapshot
 
 
-def test_snapshot_of_an_older_version_gets_defaults() -> None:
+def test_snapshot_from_an_older_version_gets_defaults() -> None:
     assert read_snapshot('{"id":"s","time":1,"jobs":[],"nodes":[]}').complete
 
 

@@ -76,7 +76,7 @@ def test_job_holds_its_maximum_and_is_charged_its_actual_use() -> None:
     assert (line.amount, line.balance, line.cpu_seconds) == (-120, 880, 120)
 
 
-def test_job_waits_for_its_account_and_starts_when_the_amount_suffices() -> None:
+def test_job_waits_until_its_account_suffices() -> None:
     site = AccountCluster()
     site.set_account(amount=500)
     site.submit("1", "1:ppn=4", 100, account="phys", runtime=50)
@@ -141,7 +141,7 @@ def test_overdraft_is_available_up_to_its_limit() -> None:
     assert site.balance() == -300
 
 
-def test_jobs_of_an_empty_account_rank_last_if_configured() -> None:
+def test_jobs_with_an_empty_account_rank_last_if_configured() -> None:
     site = AccountCluster(nodes=1, empty="last")
     site.set_account(amount=0)
     site.submit("0", "1:ppn=4", 100)
@@ -154,7 +154,7 @@ def test_jobs_of_an_empty_account_rank_last_if_configured() -> None:
     assert (site.available(), site.balance()) == (600, 1000)
 
 
-def test_jobs_of_an_empty_account_give_way_within_their_slack() -> None:
+def test_jobs_with_an_empty_account_are_displaced_within_their_slack() -> None:
     site = AccountCluster(nodes=1, empty="last")
     site.engine.state.settings = replace(site.engine.state.settings, slack=1000)
     site.set_account(amount=0)
@@ -209,7 +209,7 @@ def test_new_period_starts_with_its_amount_minus_the_debt() -> None:
     assert [one.amount for one in account_book(site.engine.state).entries if one.kind == "period"] == [1000]
 
 
-def test_money_is_charged_by_prices_of_nodes_and_hours() -> None:
+def test_money_is_charged_by_node_and_hour_prices() -> None:
     prices = [
         {"core_hour": 36.0},
         {"core_hour": 72.0, "first": "2023-11-14T22:13:30", "last": "2023-11-14T23:00:00"},
@@ -222,7 +222,7 @@ def test_money_is_charged_by_prices_of_nodes_and_hours() -> None:
     assert site.balance() == 100_000_000 - round(2 * (10 * 0.01 + 10 * 0.02) * 1_000_000)
 
 
-def test_exclusive_job_is_charged_for_the_whole_node() -> None:
+def test_exclusive_job_is_charged_for_all_node_cores() -> None:
     site = AccountCluster()
     site.set_account(amount=1000)
     site.submit("1", "1:ppn=1", 100, account="phys", exclusive=True)
@@ -260,14 +260,14 @@ def test_run_from_the_logs_is_charged_once_and_wrong_charges_are_corrected() -> 
     assert site.balance() == 9488, "it ended before the account was created"
 
 
-def test_unit_of_an_account_cannot_change() -> None:
+def test_account_unit_cannot_change() -> None:
     site = AccountCluster()
     assert site.set_account(amount=1000) == 1
     assert site.set_account(amount=5, unit="money") == 0
     assert site.balance() == 1000
 
 
-def test_jobs_of_a_closed_account_wait_and_running_jobs_are_charged() -> None:
+def test_jobs_with_a_closed_account_wait_and_running_jobs_are_charged() -> None:
     site = AccountCluster(nodes=1)
     site.set_account(amount=10_000)
     site.submit("1", "1:ppn=4", 100, account="phys")

@@ -19,7 +19,7 @@ ASKED = {"request": "nodes=1:ppn=2", "duration": 3600, "ready": T + 100_000, "de
 
 @pytest.fixture
 def open_site(busy_cluster: TestClient) -> TestClient:
-    """A site whose policy permits bookings."""
+    """A site with a policy that permits bookings."""
     answer = busy_cluster.put(f"{MAIN}/policy", json={"bookings": {"most": 2}})
     assert answer.status_code == 200, answer.text
     return busy_cluster

@@ -30,7 +30,7 @@ HOUR = 3_600
 
 
 class BookingCluster(Cluster):
-    """A cluster whose policy permits bookings."""
+    """A cluster with a policy that permits bookings."""
 
     def __init__(self, nodes: int = 2, rules: dict[str, Any] | None = None, **more: Any) -> None:
         site = {"bookings": {"most": 10, **(rules or {})}, **more.pop("site", {})}
@@ -347,7 +347,7 @@ def test_job_moved_out_of_its_booking_still_starts_inside() -> None:
     assert state.plan.node_names[begun.row] == node
 
 
-def test_cores_unused_by_jobs_of_a_booking_stay_reserved() -> None:
+def test_cores_unused_inside_a_booking_stay_reserved() -> None:
     site = BookingCluster(nodes=1, cpus=8)
     site.book("b", "1:ppn=6", 1000, within=(0, 1000))
     site.submit("1", "1:ppn=4", 100, resources={"advres": "b"})
@@ -401,7 +401,7 @@ def test_flexible_booking_moves_to_a_later_start_if_its_node_is_drained() -> Non
     assert (site.booked_starts()["b"], site.booking("b").held[0][0]) == (700, other)
 
 
-def test_bookings_survive_a_checkpoint_and_a_clock_set_back() -> None:
+def test_bookings_survive_a_checkpoint_and_a_clock_decrease() -> None:
     site = BookingCluster(nodes=1)
     site.book("b", "1:ppn=3", 1000, within=(0, 5000))
     site.submit("1", "1:ppn=2", 100, resources={"advres": "b"})

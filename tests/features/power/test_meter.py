@@ -29,7 +29,7 @@ def test_linear_power_draw_is_estimated_exactly(idle: float, core: float, cores:
     assert found.core == pytest.approx(core, abs=0.05)
 
 
-def test_too_few_readings_give_no_estimate() -> None:
+def test_too_few_readings_yield_no_estimate() -> None:
     assert meter_with_readings([(0, 100.0), (8, 180.0), (0, 100.0), (8, 180.0)]).told(Draw(90, 5)) is None
 
 
@@ -55,14 +55,14 @@ def test_old_readings_weigh_less() -> None:
     assert found.idle == pytest.approx(100, abs=0.2)
 
 
-def test_clock_set_back_does_not_change_the_estimate() -> None:
+def test_clock_decrease_does_not_change_the_estimate() -> None:
     meter = meter_with_readings([(0, 100.0), (8, 140.0)] * 4).read(100.0, T - 10**6, 0, 0.0)
     assert meter.as_of == T + 60 * 7
     assert meter.told(None) == Draw(idle=100, core=5)
     assert meter.read_off(9.0, T - 10**6).as_of == T + 60 * 7
 
 
-def test_off_power_is_a_recent_mean_of_at_most_the_idle_power() -> None:
+def test_off_power_is_a_recent_mean_up_to_the_idle_power() -> None:
     meter = meter_with_readings([(0, 100.0), (8, 140.0)] * 4).read_off(12.0, T + 999)
     assert meter.told(None) == Draw(idle=100, core=5, off=12)
     assert meter.read_off(20.0, T + 1999).off == 14.0
@@ -84,7 +84,7 @@ def test_watts_are_rounded_to_tenths_and_per_core_to_hundredths() -> None:
     assert meter.told(None) == Draw(idle=100.3, core=5.01, off=12.3)
 
 
-def test_relevant_error_is_a_twentieth_of_the_nodes_draw() -> None:
+def test_relevant_error_is_five_percent_or_more() -> None:
     meter = meter_with_readings([(0, 100.0), (8, 140.0)] * 4)  # 140 W with 8 cores; a twentieth is 7 W
     assert meter.settled(Draw(107, 5), 8).draw is None
     assert meter.settled(Draw(107.1, 5), 8).draw == Draw(100, 5)

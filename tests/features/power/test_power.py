@@ -17,7 +17,7 @@ WATTS = {"*": {"idle": 100.0, "off": 10.0}}
 
 
 class PoweredCluster(Cluster):
-    """A cluster whose nodes obey orders: down ``stops`` seconds after an order, up after ``boots``."""
+    """A cluster with nodes that obey orders: down ``stops`` seconds after an order, up after ``boots``."""
 
     def __init__(
         self, nodes: int = 2, stops: int = 20, boots: int = 60, caps: Any = (), **saving: Any
@@ -73,7 +73,7 @@ class PoweredCluster(Cluster):
         )
 
 
-def test_idle_nodes_are_switched_off_and_on_ahead_of_the_next_job() -> None:
+def test_idle_nodes_are_switched_off_and_on_before_the_next_job() -> None:
     cluster = PoweredCluster()
     cluster.submit("1", walltime=1000)
     cluster.at(200)
@@ -202,7 +202,7 @@ def test_failed_switch_off_leaves_the_node_on_and_is_retried_later() -> None:
     assert len(cluster.orders()) == 2
 
 
-def test_outcome_of_an_older_order_changes_nothing() -> None:
+def test_outcome_for_an_older_order_changes_nothing() -> None:
     cluster = PoweredCluster(nodes=1)
     cluster.at(300)
     (off,) = [one for one in cluster.decisions if isinstance(one, Switch)]
@@ -246,7 +246,7 @@ def test_held_node_is_not_switched_by_the_plan() -> None:
     assert [on for _, _, on in cluster.orders()] == [False]
 
 
-def test_nodes_are_switched_on_when_power_saving_is_disabled() -> None:
+def test_disabling_power_saving_switches_nodes_on() -> None:
     cluster = PoweredCluster(nodes=2)
     cluster.at(300)
     settings = cluster.engine.state.settings

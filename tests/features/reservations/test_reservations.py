@@ -204,7 +204,7 @@ def test_planned_exclusive_jobs_on_the_access_list_keep_their_nodes(owner: str) 
     make_reservation(cluster, "r", 100, 1000, nodes=("n1",), users=("ann",))
     kept = (50, 150) if owner == "ann" else (1000, 1100)
     assert (cluster.start("1"), cluster.start("2")) == kept
-    # The list may change while they run, or are planned; whoever runs goes on.
+    # The list may change while jobs run or are planned; running jobs continue.
     cluster.at(60)
     make_reservation(cluster, "r", 100, 1000, nodes=("n1",), users=("eve",))
     assert cluster.start("2") == (1000 if owner == "ann" else 1100)

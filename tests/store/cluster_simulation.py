@@ -23,7 +23,7 @@ _MOST_JOBS = 24
 
 
 @dataclass
-class SimulatedCluster:
+class ClusterSimulation:
     """A server and its adapter, with all they have seen. ``skew``: seconds added to the server's clock."""
 
     random: Random
@@ -218,4 +218,4 @@ def known_jobs(daemon: DaemonProcess, cluster: str = "main") -> dict[str, KnownJ
         cursor = {"cursor": page["next"]}
 
 
-__all__ = ["KnownJob", "SimulatedCluster", "UnavailableError", "known_jobs"]
+__all__ = ["ClusterSimulation", "KnownJob", "UnavailableError", "known_jobs"]
