@@ -8,10 +8,7 @@ from time import thread_time_ns
 import numpy as np
 
 from research.benchmarks.workload import BenchJob
-from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts.records import Cause
-from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, Cause, Engine, EngineSettings, publish_snapshot
 from schedd.model import Node
 from schedd.wire import (
     Event,

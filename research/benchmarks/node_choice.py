@@ -17,9 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine import EngineSettings
+from schedd.engine import EngineSettings, EngineState
 from schedd.engine.facts.shares import planned_shares
-from schedd.engine.facts.state import EngineState
 from schedd.replay.lublin import generate
 from schedd.replay.prepared import prepare
 from schedd.replay.simulation import Simulation

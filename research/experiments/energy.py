@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine import EngineSettings
-from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, EngineSettings
 from schedd.policy.economy import Draw
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.node_power import PowerModel

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from research.experiments.cells import Cell, Part, Search, Workload
-from schedd.engine.facts.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.engine.facts.slack import Slack
 from schedd.replay.comparison import GROUPS
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY

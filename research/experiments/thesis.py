@@ -18,9 +18,8 @@ from schedd.alternatives.objectives import Objective, ObjectiveInput
 from schedd.alternatives.pareto_front import pareto_front
 from schedd.alternatives.pareto_search import ParetoSettings
 from schedd.dialect.cost_limit import read_cost_limit
-from schedd.engine import Engine, EngineSettings
+from schedd.engine import Engine, EngineSettings, EngineState
 from schedd.engine.facts.slack import Slack
-from schedd.engine.facts.state import EngineState
 from schedd.policy.site import parse_economy
 from schedd.replay.alternatives import AlternativeRuns, make_alternative_search
 from schedd.replay.driver import PLANNING_POLICY, run

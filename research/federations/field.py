@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from time import thread_time_ns
 from typing import Any, Final, Literal
 
-from schedd.engine import Engine, EngineSettings
+from schedd.engine import Engine, EngineSettings, publish_snapshot
 from schedd.engine.facts.slack import NONE, Slack
-from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import Backlog
 from schedd.model import StartKnown

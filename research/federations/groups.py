@@ -13,7 +13,7 @@ from research.federations.field import ClusterSpec, Field, FieldJob, Place, Ran
 from research.federations.wires import EngineWire
 from schedd.client import Client
 from schedd.dialect import parse_walltime
-from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.engine import publish_snapshot
 from schedd.features.transfers.api import transfer_view
 from schedd.features.transfers.state import PublishedTransfers
 from schedd.federation.coallocation.coallocations import CoAllocation

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 from schedd.client import Refused
 from schedd.dialect import family_of
-from schedd.engine import Engine
-from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.engine import Engine, publish_snapshot
 from schedd.features.bookings.api import BookingRequest, booking_view
 from schedd.features.bookings.state import LIVE, published_bookings
 from schedd.model import Never, StartKnown

@@ -9,7 +9,7 @@ from schedd.api.problems import problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.facts.alerts import OpenAlert
+from schedd.engine import OpenAlert
 from schedd.service.cluster.open_alerts import FOR_USERS
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility

@@ -20,7 +20,7 @@ from schedd.api.request_bodies import HoldRequest
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PlanningHeld, PlanningReleased
 

@@ -13,9 +13,7 @@ from schedd.api.question_runner import run_question
 from schedd.api.replies import parse_field_selection, reply, reply_rows, to_columns
 from schedd.api.routes import RouteTable
 from schedd.api.views import EndedJobView, JobColumns, JobMoment, JobPage, StartHistory, snapshot_fields
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import JobStatus, JobView, job_history, render_job
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import JobRecord, JobStatus, JobView, PlanSnapshot, job_history, render_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.explain import Explanation, explain

@@ -12,7 +12,7 @@ from schedd.api.replies import parse_field_selection, reply
 from schedd.api.reservations import reservation_view
 from schedd.api.routes import RouteTable
 from schedd.api.views import GapsView, NodePage, PlanPage, snapshot_fields
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import PlanSnapshot
 from schedd.service.read.gaps import find_gaps
 from schedd.service.read.plan_lists import Bar, NodeView, bars_in_window, node_views
 from schedd.wire.facts import NodeStateName

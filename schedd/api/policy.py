@@ -19,8 +19,7 @@ from schedd.api.result_views import SearchView, search_view
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine import Engine
-from schedd.engine.facts.settings import EngineSettings
+from schedd.engine import Engine, EngineSettings
 from schedd.engine.preview import ConflictingJob, Preview, PreviewedMove, preview
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.background.search_worker import trial_search

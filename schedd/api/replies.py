@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from schedd.api.problems import Fault, ProblemError
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import PlanSnapshot
 from schedd.service.read.pacing import yield_to_planner
 
 __all__ = [

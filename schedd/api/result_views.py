@@ -8,7 +8,7 @@ from pydantic import Field
 
 from schedd.api.replies import documented
 from schedd.api.views import ReservationView, SnapshotAnswer
-from schedd.engine.search_schedule import SearchReason
+from schedd.engine import SearchReason
 from schedd.plan.views import StartWindow
 from schedd.predict import AccuracyFigures
 from schedd.service.background.plan_metrics_log import SearchRun

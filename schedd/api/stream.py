@@ -13,8 +13,7 @@ from schedd.api.alerts import alerts_for
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.routes import RouteTable
 from schedd.api.views import PlanUpdate, snapshot_fields
-from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import OpenAlert, PlanSnapshot
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_feed import JobFilter, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop

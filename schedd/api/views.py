@@ -7,10 +7,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from schedd.api.replies import documented
-from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.facts.records import Breach, EndedPromise, Risk
-from schedd.engine.show.job_view import Change, JobView
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import Breach, Change, EndedPromise, JobView, OpenAlert, PlanSnapshot, Risk
 from schedd.service.cluster.plan_feed import JobSummary
 from schedd.service.questions.explain import BlockedResource, Blocker, Explanation
 from schedd.service.questions.explanation_chain import ChainJob, ChainLink, JobsAhead

@@ -20,10 +20,9 @@ from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
+from schedd.engine import JobRecord, Phase, PlanSnapshot
 from schedd.engine.component import slots_named
 from schedd.engine.facts.job_requests import queue_stop_reason
-from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.policy.site import parse_economy
 from schedd.service.access.roles import Bearer

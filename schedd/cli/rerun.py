@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from schedd.engine.checkpoint import CheckpointError
+from schedd.engine import CheckpointError
 from schedd.engine.incident import IncidentError, read, rerun
 
 __all__ = ["command"]

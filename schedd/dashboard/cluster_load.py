@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.read.plan_lists import node_views
 

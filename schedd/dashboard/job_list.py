@@ -8,9 +8,15 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import JobStatus, JobView, job_expected_start, job_status, render_job
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import (
+    JobRecord,
+    JobStatus,
+    JobView,
+    PlanSnapshot,
+    job_expected_start,
+    job_status,
+    render_job,
+)
 from schedd.model import FOREVER
 from schedd.service.read.job_visibility import JobVisibility
 

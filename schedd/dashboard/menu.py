@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from schedd.dashboard.viewer import Viewer
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import PlanSnapshot
 from schedd.feature_list import feature_modules
 
 __all__ = ["MenuPage", "menu_pages"]

@@ -13,9 +13,7 @@ import numpy.typing as npt
 
 from schedd.api.node_selection import match_nodes
 from schedd.dashboard.node_rows import ChartRow, build_rows
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import JobStatus, job_expected_start, job_status
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import JobRecord, JobStatus, PlanSnapshot, job_expected_start, job_status
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, Ints
 from schedd.store.records import JobHistory

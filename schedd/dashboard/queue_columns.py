@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from schedd.engine.show.job_view import JobView
+from schedd.engine import JobView
 
 __all__ = ["COLUMNS", "DEFAULT_COLUMNS", "Column", "shown_columns", "to_csv"]
 

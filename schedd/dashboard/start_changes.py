@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from schedd.engine.show.job_view import Change
+from schedd.engine import Change
 
 __all__ = ["StartChangeGroup", "group_changes"]
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from schedd.engine import EngineSettings
 from schedd.engine.facts.job_requests import RequestReader, planner_node
-from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Request
 from schedd.plan.plan import Plan
 from schedd.plan.views import find_unmet_requirement

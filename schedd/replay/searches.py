@@ -3,10 +3,18 @@
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
-from schedd.engine import Engine, EngineSettings, Outcome
+from schedd.engine import (
+    MOST_MOVED,
+    DueSearch,
+    Engine,
+    EngineSettings,
+    Outcome,
+    SearchHistory,
+    due_search,
+    improvement_event,
+    next_search,
+)
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.plan_improvements import improvement_event
-from schedd.engine.search_schedule import MOST_MOVED, DueSearch, SearchHistory, due_search, next_search
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
 from schedd.plan.evaluate import parse_criteria
 from schedd.replay.result import SearchTotals

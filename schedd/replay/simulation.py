@@ -13,9 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from schedd.dialect import KILLED
-from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts.state import EngineState
-from schedd.engine.search_schedule import SearchHistory
+from schedd.engine import Engine, EngineSettings, EngineState, SearchHistory
 from schedd.plan.columns import PLANNED, Ints
 from schedd.replay.dependencies import JobDependencies
 from schedd.replay.failures import Outage, check_outages

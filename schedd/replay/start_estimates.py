@@ -11,8 +11,7 @@ from typing import Final, overload
 
 import numpy as np
 
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.facts.state import EngineState
+from schedd.engine import EngineState, JobRecord
 from schedd.engine.place.backfilling import backfill_rule
 from schedd.plan.columns import Ints
 from schedd.predict import JobFeatures, Learner, StartCalibration, StartSampler, start_quantiles

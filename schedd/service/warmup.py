@@ -9,10 +9,8 @@ from dataclasses import replace
 
 import structlog
 
-from schedd.engine import Engine, EngineSettings
-from schedd.engine.plan_improvements import movable_slots
+from schedd.engine import Engine, EngineSettings, movable_slots, publish_snapshot
 from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
-from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, CriterionWeights
 from schedd.plan.kernel_status import count_compiled

@@ -15,7 +15,7 @@ from schedd.dashboard.cluster_load import measure_load
 from schedd.dashboard.ended_jobs import recently_ended
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
-from schedd.engine.show.job_view import JobView, render_job
+from schedd.engine import JobView, render_job
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters

@@ -16,8 +16,7 @@ from schedd.dashboard.queue_columns import COLUMNS, DEFAULT_COLUMNS, shown_colum
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.start_changes import group_changes
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
-from schedd.engine.facts.records import Phase
-from schedd.engine.show.job_view import job_history, render_job
+from schedd.engine import Phase, job_history, render_job
 from schedd.service.questions.explain import explain
 from schedd.service.read.plan_lists import find_record
 

@@ -18,7 +18,7 @@ from schedd.api.what_if import answer_what_if, stopped_queues
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.dialect.units import format_walltime
-from schedd.engine.show.job_view import JobView, render_job
+from schedd.engine import JobView, render_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 

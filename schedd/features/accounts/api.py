@@ -18,7 +18,7 @@ from schedd.api.request_bodies import AccountRequest, AccountTransfer
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import PlanSnapshot
 from schedd.features.accounts.background import AccountsWorker
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.policy.accounts import SCALE, Account, Period, Unit

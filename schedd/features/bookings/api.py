@@ -18,8 +18,7 @@ from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine import Engine
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import Engine, PlanSnapshot
 from schedd.features.bookings.order_figures import booking_order_figures
 from schedd.features.bookings.state import (
     LIVE,

@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import PlanSnapshot
 from schedd.features.power.state import PublishedPower
 
 __all__ = ["collect_metrics"]

@@ -16,10 +16,8 @@ from schedd.alternatives.pareto_front import ObjectiveWeights
 from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
 from schedd.alternatives.plan_archive import PlanArchive
 from schedd.alternatives.thrift_tiers import set_thrift_tiers
-from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine import JobRecord, Phase, PlanSnapshot, place_facts
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.plan_improvements import place_facts
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.columns import PLANNED, Ints

@@ -7,14 +7,13 @@ from typing import Final
 import numpy as np
 import structlog
 
-from schedd.engine import Engine
+from schedd.engine import Engine, PlanSnapshot
 from schedd.engine.show.expected_starts import (
     ExpectedStarts,
     ExpectedStartsInput,
     compute_expected_starts,
     expected_starts_input,
 )
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import Plan
 from schedd.predict import JobFeatures, Prediction

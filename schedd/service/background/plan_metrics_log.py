@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from schedd.engine.search_schedule import SearchReason
+from schedd.engine import SearchReason
 from schedd.optimize import SearchReport
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.questions.objectives import ObjectiveChange

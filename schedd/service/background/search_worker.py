@@ -10,13 +10,19 @@ from functools import partial
 
 import structlog
 
-from schedd.engine import Engine
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.facts.settings import EngineSettings
-from schedd.engine.facts.state import EngineState
+from schedd.engine import (
+    MOST_MOVED,
+    DueSearch,
+    Engine,
+    EngineSettings,
+    EngineState,
+    JobRecord,
+    SearchHistory,
+    due_search,
+    improvement_event,
+    requested_search,
+)
 from schedd.engine.place.dependencies import last_starts
-from schedd.engine.plan_improvements import improvement_event
-from schedd.engine.search_schedule import MOST_MOVED, DueSearch, SearchHistory, due_search, requested_search
 from schedd.optimize import Improvement, PlanSearch, SearchEndReason, SearchInput, SearchSettings
 from schedd.service.background.plan_metrics_log import PlanMetricsLog, SearchRun
 from schedd.service.cluster.errors import Overloaded, PlannerStopped

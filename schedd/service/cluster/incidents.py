@@ -6,8 +6,8 @@ from pathlib import Path
 
 import structlog
 
+from schedd.engine import Incident
 from schedd.engine.incident import dump
-from schedd.engine.log import Incident
 
 __all__ = ["IncidentFiles"]
 

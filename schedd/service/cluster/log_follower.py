@@ -11,11 +11,10 @@ from dataclasses import asdict, replace
 
 import structlog
 
-from schedd.engine import Engine, EngineSettings
+from schedd.engine import Engine, EngineSettings, Phase
 from schedd.engine.component import awaits
 from schedd.engine.facts import records
 from schedd.engine.facts.carried_jobs import CarriedJob
-from schedd.engine.facts.records import Phase
 from schedd.service.cluster.engine_calls import CallWatchdog, call_engine, restart_from_state
 from schedd.service.cluster.past_runs import past_runs
 from schedd.service.cluster.past_usage import past_usage

@@ -13,10 +13,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from schedd.alternatives.objectives import Objective, ObjectiveVector
-from schedd.engine import Engine
-from schedd.engine.facts.alerts import alert_kinds
-from schedd.engine.facts.records import Cause, ChangeSet
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import Cause, ChangeSet, Engine, PlanSnapshot, alert_kinds
 from schedd.predict import ESTIMATE_KINDS as TOLD
 from schedd.wire import Event, JobStarted, LogLost
 

@@ -7,8 +7,7 @@ from typing import Final
 
 import structlog
 
-from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import OpenAlert, PlanSnapshot
 from schedd.supervision import Supervisor
 
 __all__ = ["FOR_USERS", "AlertMonitor", "OpenAlerts"]

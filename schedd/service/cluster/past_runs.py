@@ -7,8 +7,8 @@ import structlog
 
 from schedd.dialect.accounting import EndedRun
 from schedd.dialect.units import parse_walltime
+from schedd.engine import EngineSettings
 from schedd.engine.facts.arrays import array_name
-from schedd.engine.facts.settings import EngineSettings
 from schedd.predict import JobFeatures, Learner, RunTimes
 from schedd.service.cluster.accounting_logs import ended_runs
 

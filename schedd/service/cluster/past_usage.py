@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from schedd.engine.facts.settings import EngineSettings
+from schedd.engine import EngineSettings
 from schedd.policy.fair_share import Held, Usage
 from schedd.policy.site import site_policy
 from schedd.service.cluster.accounting_logs import ended_runs

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import (
+from schedd.engine import (
+    JobRecord,
     JobStatus,
+    PlanSnapshot,
     job_displayed_start,
     job_expected_start,
     job_shares,
     job_status,
     published_record,
 )
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import UNPLACED, VACANT
 from schedd.service.cluster.thread_signal import ThreadSignal

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 import structlog
 
-from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import Engine, EngineSettings, PlanSnapshot
 from schedd.plan.plan import Plan
 from schedd.service.cluster.adapter_contact import AdapterContact
 from schedd.service.cluster.clock import ClusterClock

@@ -3,8 +3,7 @@
 import time
 from dataclasses import replace
 
-from schedd.engine import Engine
-from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
+from schedd.engine import Engine, PlanSnapshot, publish_snapshot
 from schedd.service.cluster.metrics import ClusterMetrics
 from schedd.service.cluster.plan_feed import PlanFeed
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.facts.records import JobRecord
+from schedd.engine import JobRecord
 from schedd.policy.priority import latest_start
 from schedd.store.records import LastNotice, NoticeSubscription
 

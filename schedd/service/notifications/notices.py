@@ -15,9 +15,7 @@ from typing import Final
 
 import structlog
 
-from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.show.job_view import job_displayed_start, published_record
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import JobRecord, Phase, PlanSnapshot, job_displayed_start, published_record
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.notice_rule import Notice, decide_notice, lost_deadline
 from schedd.service.notifications.notice_sender import NoticeSender

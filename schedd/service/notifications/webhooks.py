@@ -20,10 +20,14 @@ from urllib.parse import urlsplit
 import httpx2
 import structlog
 
-from schedd.engine.facts.alerts import OpenAlert
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import job_expected_start, job_promised_start, last_change
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import (
+    JobRecord,
+    OpenAlert,
+    PlanSnapshot,
+    job_expected_start,
+    job_promised_start,
+    last_change,
+)
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.plan_lists import matches_owner

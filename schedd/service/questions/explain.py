@@ -4,19 +4,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from schedd.engine.facts.explanations import explain_choice
-from schedd.engine.facts.job_requests import waiting_reasons
-from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.facts.state import HORIZON
-from schedd.engine.show.job_view import (
+from schedd.engine import (
+    HORIZON,
     Change,
+    JobRecord,
     JobStatus,
+    Phase,
+    PlanSnapshot,
     job_expected_start,
     job_status,
     last_change,
     published_record,
 )
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine.facts.explanations import explain_choice
+from schedd.engine.facts.job_requests import waiting_reasons
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan

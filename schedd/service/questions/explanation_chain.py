@@ -7,10 +7,8 @@ from typing import Final, Literal
 
 import numpy as np
 
+from schedd.engine import JobRecord, PlanSnapshot, job_status
 from schedd.engine.facts.explanations import format_moment
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import job_status
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan, Take
 from schedd.plan.views import BlockedInterval, blocking_chain

@@ -8,8 +8,7 @@ import numpy.typing as npt
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.alternatives.objectives import ObjectiveInput, ObjectiveVector, measure_objectives
 from schedd.dialect.cost_limit import read_cost_limit
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import JobRecord, PlanSnapshot
 from schedd.model import Placement
 from schedd.plan.columns import CPUS, GPUS, HeldEntries
 from schedd.policy.accounts import SCALE, Portion, paid

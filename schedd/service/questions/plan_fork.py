@@ -12,6 +12,7 @@ from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
+from schedd.engine import HORIZON, EngineState, PlanSnapshot, published_record
 from schedd.engine.component import Restriction, components, restriction_of
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
@@ -22,9 +23,6 @@ from schedd.engine.facts.job_requests import (
 )
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import planned_shares
-from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.show.job_view import published_record
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns, parse_criteria

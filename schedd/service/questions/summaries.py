@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import job_status
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import JobRecord, PlanSnapshot, job_status
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation
 from schedd.service.questions.plan_fork import PlanFork
 

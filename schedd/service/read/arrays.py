@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from schedd.engine import JobRecord, PlanSnapshot
 from schedd.engine.facts.arrays import hash_array
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED, VACANT
 from schedd.store.records import JobHistory
 

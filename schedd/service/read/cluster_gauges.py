@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from schedd import __version__
-from schedd.engine.facts.alerts import alert_kinds
+from schedd.engine import alert_kinds
 from schedd.feature_list import feature_modules
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters

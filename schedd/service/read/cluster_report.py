@@ -12,9 +12,8 @@ import numpy as np
 
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.shared import shared_amounts
+from schedd.engine import JobRecord, Phase, PlanSnapshot
 from schedd.engine.facts.job_requests import is_eligible
-from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.usage import Spans, measure_usage
 from schedd.service.cluster.plan_loop import PlanLoop

@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import job_displayed_start, job_expected_start, job_status
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import JobRecord, PlanSnapshot, job_displayed_start, job_expected_start, job_status
 from schedd.model import FOREVER
 from schedd.service.read.plan_lists import JobListing
 

@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from schedd.engine.facts.records import JobRecord
-from schedd.engine.show.job_view import Change, JobView
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import Change, JobRecord, JobView, PlanSnapshot
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.explain import Explanation
 from schedd.service.questions.explanation_chain import hide_other_jobs

@@ -8,9 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.show.job_view import JobStatus, job_shares, job_status, published_record
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import JobRecord, JobStatus, Phase, PlanSnapshot, job_shares, job_status, published_record
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED, Ints
 from schedd.service.questions.objectives import node_failure_rates

@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.throughput import Work, read_work
-from schedd.engine.facts.records import JobRecord
+from schedd.engine import JobRecord, PlanSnapshot
 from schedd.engine.facts.throughput import RatedNode, rate_on, run_time
 from schedd.engine.show.expected_starts import ExpectedStarts
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.policy.site import SitePolicy, site_policy
 from schedd.store.records import JobHistory
 

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from schedd.engine import EngineSettings
-from schedd.engine.facts.settings import (
+from schedd.engine import (
     SITE_PUBLISH_PAUSE,
     SITE_SLACK,
     SITE_SLACK_SHARE,
     SITE_START_RATE,
     SITE_START_RATE_NODE,
+    EngineSettings,
 )
 from schedd.engine.facts.slack import Slack
 from schedd.service.settings.site import SiteSettings
