@@ -48,7 +48,7 @@ class ServerConnection(HttpToolsProtocol):
         self.owner = ""
         self.local = self.trusted = self.privileged = False
         self._silent = True
-        self._patience = self._limits.patience
+        self._io_timeout = self._limits.io_timeout
         self._in_head = True
         self._ended = False
         self._head = 0
@@ -75,7 +75,7 @@ class ServerConnection(HttpToolsProtocol):
         self.owner = f"uid {uid}" if uid is not None else str(self.client[0] if self.client else "")
         self.privileged = uid in (0, os.geteuid()) or self.client in self._slots.own_addresses
         if self._slots.acquire(self, self._limits):
-            self._start_request_timer(min(self._patience, _FIRST_BYTE_TIMEOUT_S))
+            self._start_request_timer(min(self._io_timeout, _FIRST_BYTE_TIMEOUT_S))
         else:
             self.evict()
 
@@ -106,7 +106,7 @@ class ServerConnection(HttpToolsProtocol):
         if self._silent:
             self._silent = False
             self._cancel_timers()
-            self._start_request_timer(self._patience)
+            self._start_request_timer(self._io_timeout)
         super().data_received(data)
         # Of data that ends a request most is its body.
         if self._in_head and not self._ended and not self.transport.is_closing():
@@ -119,7 +119,7 @@ class ServerConnection(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head, self._head = True, 0
         if self._request_timer is None:
-            self._start_request_timer(self._patience)
+            self._start_request_timer(self._io_timeout)
 
     def on_headers_complete(self) -> None:
         """Its body may follow."""
@@ -138,7 +138,7 @@ class ServerConnection(HttpToolsProtocol):
         """The answer is not taken as quickly as it comes."""
         super().pause_writing()
         if self._response_timer is None:
-            self._response_timer = self.loop.call_later(self._patience, self.transport.abort)
+            self._response_timer = self.loop.call_later(self._io_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
         """It is."""

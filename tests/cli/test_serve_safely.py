@@ -68,7 +68,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def served(folder: Path) -> Iterator[ServedDaemon]:
-    found = start_daemon(folder, write_settings(folder, limits="patience = 0.5"))
+    found = start_daemon(folder, write_settings(folder, limits="io_timeout = 0.5"))
     try:
         _wait_until(found.process, lambda: found.client.get("/leadz").status_code == 200)
         yield found
@@ -114,7 +114,7 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: ServedDae
     assert before["promised_start"] == before["planned_start"]
     generation = served.get("")["generation"]
     # A bad file changes nothing, though other lines of it are good.
-    write_settings(folder, limits="patience = 0.5", main="start_rate = 40", log='level = "loud"')
+    write_settings(folder, limits="io_timeout = 0.5", main="start_rate = 40", log='level = "loud"')
     assert "log.level" in reload_settings(served, "the settings stay unchanged")["why"]
     served.events(job(3, now))
     assert served.get("/jobs/3.s")["promised_start"] == served.get("/jobs/3.s")["planned_start"]
@@ -122,13 +122,13 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: ServedDae
         f'tls_certificate = "{folder}/none.pem"',
         f'[[webhooks]]\nurl = "https://x/"\nsecret_file = "{folder}/none"',
     ):
-        write_settings(folder, limits="patience = 0.5", main="start_rate = 40", server=more)
+        write_settings(folder, limits="io_timeout = 0.5", main="start_rate = 40", server=more)
         assert f"{folder}/none" in reload_settings(served, "the settings stay unchanged")["why"]
     write_settings(folder)
     (folder / "tokens").chmod(0o644)
     assert "chmod 0600" in reload_settings(served, "the settings stay unchanged")["why"]
 
-    path = write_settings(folder, limits="patience = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
+    path = write_settings(folder, limits="io_timeout = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
     text = path.read_text().replace(SLACK, 'slack = 900\npolicy = "easy"')
     path.write_text(text.replace("port = 0", "port = 1"))
     said = reload_settings(served, "settings were read again")
@@ -317,7 +317,7 @@ def test_clients_that_read_no_response_are_disconnected(served: ServedDaemon) ->
 
 
 def test_connections_per_address_are_limited(served: ServedDaemon, folder: Path) -> None:
-    write_settings(folder, limits="patience = 30\nconnections_per_address = 20", auth='operators = ["bob"]')
+    write_settings(folder, limits="io_timeout = 30\nconnections_per_address = 20", auth='operators = ["bob"]')
     reload_settings(served, "settings were read again")
     poll = (
         f"GET {MAIN}/decisions?after=~&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
@@ -327,7 +327,7 @@ def test_connections_per_address_are_limited(served: ServedDaemon, folder: Path)
             open_ones.enter_context(open_connection(served)).sendall(poll.encode())
         _wait_until(served.process, lambda: is_refused(served))
         assert request_over_socket(folder, "GET", "/readyz")[0] == 200  # others are served
-    write_settings(folder, limits="patience = 0.5", auth='operators = ["bob"]')
+    write_settings(folder, limits="io_timeout = 0.5", auth='operators = ["bob"]')
     _wait_until(served.process, lambda: is_ready(served))
     reload_settings(served, "settings were read again")
 
@@ -340,7 +340,7 @@ def is_refused(served: ServedDaemon) -> bool:
 
 
 def test_idle_connections_of_strangers_do_not_block_the_adapter(served: ServedDaemon, folder: Path) -> None:
-    write_settings(folder, limits="patience = 30\nconnections = 40\nconnections_per_address = 10")
+    write_settings(folder, limits="io_timeout = 30\nconnections = 40\nconnections_per_address = 10")
     reload_settings(served, "settings were read again")
     port = int(served.url.rsplit(":", 1)[1])
     with contextlib.ExitStack() as open_ones:
@@ -353,7 +353,7 @@ def test_idle_connections_of_strangers_do_not_block_the_adapter(served: ServedDa
                 headers = {"Authorization": f"Bearer {TOKEN}"}
                 assert adapter.post(f"{MAIN}/events", json={"events": []}, headers=headers).status_code == 200
         assert request_over_socket(folder, "GET", "/readyz")[0] == 200
-    write_settings(folder, limits="patience = 0.5", auth='operators = ["bob"]')
+    write_settings(folder, limits="io_timeout = 0.5", auth='operators = ["bob"]')
     _wait_until(served.process, lambda: is_ready(served))
     reload_settings(served, "settings were read again")
 

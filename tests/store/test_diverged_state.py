@@ -213,7 +213,7 @@ def test_unreplayable_log_is_skipped_after_eight_failures(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Skipping batch after batch would stop the cluster for three attempts at each."""
-    durable = DaemonStore(StoreSettings(url=url, marks=tmp_path, checkpoint=3600))
+    durable = DaemonStore(StoreSettings(url=url, watermarks=tmp_path, checkpoint=3600))
     assert durable.open()
     loop = PlanLoop(
         "c",

@@ -217,7 +217,7 @@ def test_log_with_transient_failures_is_replayed_in_the_end(
 ) -> None:
     """The leader skips a batch that fails three times."""
     leader_with_history(store).journal.close()
-    durable = DaemonStore(StoreSettings(url=url, marks=tmp_path))
+    durable = DaemonStore(StoreSettings(url=url, watermarks=tmp_path))
     assert durable.open()
     assert durable.lead.try_acquire()
     calls, fails = 0, 13
@@ -257,7 +257,7 @@ def test_log_with_failures_in_every_batch_is_skipped_after_some_attempts(
     life.batch(life.server.ends(), life.server.now)
     assert life.runs
     life.journal.close()
-    durable = DaemonStore(StoreSettings(url=url, marks=tmp_path))
+    durable = DaemonStore(StoreSettings(url=url, watermarks=tmp_path))
     assert durable.open()
     assert durable.lead.try_acquire()
 

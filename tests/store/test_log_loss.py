@@ -139,7 +139,7 @@ HARM_TO_FILES: dict[str, Callable[[str], None]] = {
 def check_detection_and_repair(
     launcher: DaemonLauncher, folder: Path, url: str, harm: Callable[[str], None]
 ) -> None:
-    daemon = DaemonProcess(launcher, folder, url, checkpoint=3_600, marks=str(folder / "marks"))
+    daemon = DaemonProcess(launcher, folder, url, checkpoint=3_600, watermarks=str(folder / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0)
@@ -201,7 +201,7 @@ def test_missing_sqlite_files_are_detected_and_repaired(
 
 
 def test_killed_daemon_reports_no_log_loss(launcher: DaemonLauncher, tmp_path: Path, url: str) -> None:
-    daemon = DaemonProcess(launcher, tmp_path, url, marks=str(tmp_path / "marks"))
+    daemon = DaemonProcess(launcher, tmp_path, url, watermarks=str(tmp_path / "marks"))
     for life in range(4):
         daemon.start().await_ready()
         work(daemon, 10 * life, 10)
@@ -212,7 +212,7 @@ def test_killed_daemon_reports_no_log_loss(launcher: DaemonLauncher, tmp_path: P
 def test_log_tail_lost_under_the_leader_is_detected(
     launcher: DaemonLauncher, tmp_path: Path, url: str
 ) -> None:
-    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=3_600, marks=str(tmp_path / "marks"))
+    daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=3_600, watermarks=str(tmp_path / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0)
@@ -234,7 +234,7 @@ def test_adapter_with_later_decisions_reveals_a_loss(
     launcher: DaemonLauncher, tmp_path: Path, url: str
 ) -> None:
     """After the loss of the host, only the adapter knows the later decisions."""
-    daemon = DaemonProcess(launcher, tmp_path, url, marks=str(tmp_path / "marks"))
+    daemon = DaemonProcess(launcher, tmp_path, url, watermarks=str(tmp_path / "marks"))
     try:
         daemon.start().await_ready()
         work(daemon, 0, 2)

@@ -65,7 +65,7 @@ class SupervisedDaemon:
         monkeypatch.setenv("NOTIFY_SOCKET", str(folder / f"{name}.notify"))
         monkeypatch.setenv("WATCHDOG_USEC", "1000000")
         monkeypatch.delenv("WATCHDOG_PID", raising=False)
-        self.durable = DaemonStore(StoreSettings(url=url, holder=name, lease=LEASE, marks=folder))
+        self.durable = DaemonStore(StoreSettings(url=url, holder=name, lease=LEASE, watermarks=folder))
         site = {"licences": {"abaqus": {"command": ["/bin/true"], "every": 60}}}
         self.clusters = Clusters(
             {"main": EngineSettings(slack=60, site=site)},

@@ -282,7 +282,10 @@ class DaemonStore:
         """Return the watermark file of ``cluster``."""
         if cluster not in self._watermarks:
             database = self.store.database
-            folder, name = self.settings.marks, blake2b(database.name.encode(), digest_size=8).hexdigest()
+            folder, name = (
+                self.settings.watermarks,
+                blake2b(database.name.encode(), digest_size=8).hexdigest(),
+            )
             if database.path is not None:
                 folder, name = folder or database.path.parent, database.path.name
             self._watermarks[cluster] = LogWatermarkFile(

@@ -82,7 +82,7 @@ class LimitSettings(Section):
     admin."""
     refused_rate: float = Field(default=5, ge=0, le=1e6)
     """Requests per second of one address with a wrong token or none; beyond that not even 401 is sent."""
-    patience: FloatSeconds = Field(default=30, ge=0.1, le=3600)
+    io_timeout: FloatSeconds = Field(default=30, ge=0.1, le=3600)
     """Time for a request to arrive completely, and for a client to read more of its answer. A connection
     without any data is closed after 5 s."""
     streams: int = Field(default=50, ge=1, le=100_000)
@@ -196,10 +196,11 @@ class StoreSettings(Section):
     """Time without renewal after which another daemon may lead."""
     checkpoint: FloatSeconds = Field(default=5.0, ge=0.1, le=3600)
     """Time between two checkpoints of the plan."""
-    marks: Path | None = None
-    """Folder of the marks: files with the position of the event log, by which a database with lost data is
-    detected. Default: the folder of the SQLite file, else `marks` in the state directory. Best on another
-    disk."""
+    watermarks: Path | None = None
+    """Folder of the watermark files, which have the position of the event log, by which a database with
+    lost data is detected. Default: the folder of the SQLite file, else `marks` in the state directory.
+    Best on another disk.
+    """
     plan_metrics_every: FloatSeconds = Field(default=60.0, ge=0, le=86_400)
     """Time between two stored evaluations of the plan, while it changes; 0: none. With `memory` the last
     1,440 are kept."""
