@@ -199,7 +199,7 @@ waiting_most = "5d"
 
 
 def test_rate_0_publishes_no_starts(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\ntell_rate = 0\n")
+    path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\npublish_rate = 0\n")
     assert read_settings_file(path).clusters["main"].engine.silent
 
 

@@ -117,7 +117,7 @@ class DaemonProcess:
             f"[store]\n{''.join(f'{key} = {json.dumps(value)}{chr(10)}' for key, value in chosen.items())}"
             f'[[auth.tokens]]\nname = "tests"\nrole = "admin"\nsha256 = "{digest}"\n'
             "[clusters.main]\nslack = 5\nend_allowance = 5\nrefusal_wait = 1\nrefusal_most = 2\n"
-            "node_grace = 2\ndecision_expiry = 5\ntell_threshold = 0\nserver_grace = 1\n"
+            "node_grace = 2\ndecision_expiry = 5\npublish_threshold = 0\nserver_grace = 1\n"
         )
 
     def add_cluster(self, name: str) -> None:
