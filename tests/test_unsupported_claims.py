@@ -24,7 +24,7 @@ _RUNTIME = (
 """The code for planning and for reading servers; ``schedd import`` only names unsupported settings."""
 
 
-def _no_quality_of_service() -> bool:
+def _no_qos() -> bool:
     plain = parse_torque({"nodes": "1"})
     asked = parse_torque({"nodes": "1", "qos": "high"})
     return asked.chunks == plain.chunks and asked.notes == ("not planned: qos=high",)
@@ -43,8 +43,8 @@ def _no_soft_limits() -> bool:
 
 
 CHECKS: dict[str, Callable[[], bool]] = {
-    "-W x=QOS:…": _no_quality_of_service,
-    "-l qos": _no_quality_of_service,
+    "-W x=QOS:…": _no_qos,
+    "-l qos": _no_qos,
     "-W depend=syncwith": _no_common_starts,
     "syncwith": _no_common_starts,
     "synccount": _no_common_starts,
@@ -68,7 +68,7 @@ def claims() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def strings_of_the_runtime() -> frozenset[str]:
+def runtime_strings() -> frozenset[str]:
     """Every string of the code that plans or reads servers, without docstrings."""
     found: set[str] = set()
     for folder in _RUNTIME:
@@ -90,7 +90,7 @@ def is_mentioned(name: str) -> bool:
     word = SEEN_AS.get(name, name.partition("=")[0].strip().strip("$"))
     end = "" if word.endswith("*") else r"(?!\w)"
     pattern = re.compile(r"(?<!\w)" + re.escape(word.rstrip("*")) + end)
-    return any(pattern.search(text) for text in strings_of_the_runtime())
+    return any(pattern.search(text) for text in runtime_strings())
 
 
 def test_documented_unsupported_features_do_not_appear_in_the_code() -> None:

@@ -32,9 +32,7 @@ def send_as(app: FastAPI, busy_cluster: TestClient) -> Iterator[As]:
         yield ask
 
 
-def test_users_see_only_their_own_jobs_if_the_server_hides_others(
-    send_as: As, busy_cluster: TestClient
-) -> None:
+def test_users_see_only_own_jobs_if_the_server_hides_others(send_as: As, busy_cluster: TestClient) -> None:
     everything = send_as("ann", f"{MAIN}/jobs").json()["jobs"]
     assert len(everything) == 5
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
@@ -69,7 +67,7 @@ def test_blockers_owned_by_other_users_are_only_counted(send_as: As, busy_cluste
     assert send_as("ann", f"{MAIN}/jobs/2.server/explain").status_code == 404
 
 
-def test_the_plan_hides_the_owners_behind_used_cpus(send_as: As, busy_cluster: TestClient) -> None:
+def test_plan_hides_the_owners_using_cpus(send_as: As, busy_cluster: TestClient) -> None:
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
     full, own = (
         answer.json() for answer in (busy_cluster.get(f"{MAIN}/plan"), send_as("ann", f"{MAIN}/plan"))
@@ -85,7 +83,7 @@ def test_the_plan_hides_the_owners_behind_used_cpus(send_as: As, busy_cluster: T
 @pytest.mark.parametrize(
     ("others", "open_", "count"), [("all", False, 5), ("none", True, 3), ("server", True, 5)]
 )
-def test_the_site_can_override_the_visibility_of_jobs(
+def test_site_can_override_job_visibility(
     app: FastAPI, send_as: As, busy_cluster: TestClient, others: str, open_: bool, count: int
 ) -> None:
     event = {**CLOSED, "server": {"open": open_}}
@@ -101,7 +99,7 @@ def test_etags_differ_by_visibility(send_as: As, busy_cluster: TestClient) -> No
     assert len(tags) == 3
 
 
-def test_explanations_only_count_jobs_of_other_users(busy_cluster: TestClient, loop: PlanLoop) -> None:
+def test_explanations_only_count_other_users_jobs(busy_cluster: TestClient, loop: PlanLoop) -> None:
     ann = JobVisibility(Bearer("ann", "user"))
     for said, told in (
         ("job 2.server runs past its walltime", "another user's job runs past its walltime"),
@@ -173,13 +171,15 @@ def test_example_events_match_their_users() -> None:
     ] + ["ann@login"]
 
 
-def test_history_is_visible_only_to_users_that_may_see_the_job(send_as: As, busy_cluster: TestClient) -> None:
+def test_history_is_visible_only_to_users_with_access_to_the_job(
+    send_as: As, busy_cluster: TestClient
+) -> None:
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
     assert send_as("ann", f"{MAIN}/jobs/3.server/history").status_code == 200
     problem(send_as("ann", f"{MAIN}/jobs/2.server/history"), "unknown-job")
 
 
-def test_behind_a_proxy_cross_site_changes_are_refused(app: FastAPI, send_as: As) -> None:
+def test_proxied_cross_site_changes_are_refused(app: FastAPI, send_as: As) -> None:
     app.state.callers = Callers(tokens(), AuthSettings(operators=("bob",)))
     with TestClient(
         app, headers={"Authorization": f"Bearer {token('proxy')}", "X-Remote-User": "bob"}

@@ -56,7 +56,7 @@ def test_an_array_is_summarised_from_the_plan(client: TestClient) -> None:
     assert held["first_end"] == T + 3_600
 
 
-def test_unknown_arrays_and_hidden_arrays_are_not_found(client: TestClient) -> None:
+def test_unknown_and_hidden_arrays_do_not_exist(client: TestClient) -> None:
     send(client, [*TASKS, task(0, id="8.server", array="")])
     for name in ("8", "9[]", "7[].elsewhere"):
         answer = client.get(f"{MAIN}/arrays/{name}")

@@ -32,14 +32,14 @@ def test_a_new_connection_replaces_the_oldest_silent_connection() -> None:
     assert [one.closed for one in held] == [False, True] + [False] * 8
 
 
-def test_connections_with_pending_responses_are_kept() -> None:
+def test_connections_with_pending_responses_stay_open() -> None:
     slots = ConnectionSlots()
     assert all(slots.acquire(FakeConnection("a", idleness=0), LIMITS) for _ in range(10))
     assert not slots.acquire(FakeConnection("a"), LIMITS)
     assert slots.acquire(FakeConnection("b"), LIMITS)
 
 
-def test_a_quarter_of_the_slots_is_reserved_for_known_clients() -> None:
+def test_some_slots_are_reserved_for_known_clients() -> None:
     slots = ConnectionSlots()
     adapter = FakeConnection("known")
     assert slots.acquire(adapter, LIMITS)
@@ -72,7 +72,7 @@ def test_the_last_descriptors_are_reserved_for_known_clients_and_files() -> None
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2), st.integers(0, 9)), max_size=200))
-def test_the_number_of_slots_is_limited_and_all_are_released(
+def test_slots_are_limited_and_all_are_released(
     steps: list[tuple[str, int, int]],
 ) -> None:
     limits = LimitSettings(connections=8, connections_per_address=3)

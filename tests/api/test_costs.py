@@ -81,7 +81,7 @@ def test_user_over_the_cpu_budget_is_refused_temporarily_without_affecting_other
     assert request_with_token(users["ann"]).status_code == 200
 
 
-def test_a_response_rendered_in_pieces_is_identical(client: TestClient, loop: PlanLoop) -> None:
+def test_incrementally_rendered_response_is_identical(client: TestClient, loop: PlanLoop) -> None:
     loop.submit([node("n1"), *(job(f"{i}.s", name=f"x{i}") for i in range(120))]).result(WAIT)
     for more in ("", "&fields=id,why,planned_start,explanation_of", "&fields=id,why", "&state=planned"):
         large = client.get(f"{MAIN}/jobs?limit=1000{more}")

@@ -277,11 +277,11 @@ def test_a_body_that_is_too_large_is_refused(client: TestClient, loop: PlanLoop)
     found = problem(client.post(f"{MAIN}/events", content=text, headers=headers), "too-large")
     assert "1 MiB" in found["detail"]
 
-    def pieces() -> Iterator[bytes]:
+    def body_chunks() -> Iterator[bytes]:
         yield text[: MAX_BODY // 2]
         yield text[MAX_BODY // 2 :]
 
-    problem(client.post(f"{MAIN}/events", content=pieces(), headers=headers), "too-large")
+    problem(client.post(f"{MAIN}/events", content=body_chunks(), headers=headers), "too-large")
     assert loop.published.generation == 0
 
 
@@ -327,7 +327,7 @@ def test_a_silent_adapter_is_reported_by_responses_and_the_readiness_check(
     assert client.get(f"{MAIN}/jobs").json()["stale"] == ""
 
 
-def test_users_see_only_open_alerts_that_concern_them(client: TestClient, loop: PlanLoop) -> None:
+def test_users_get_only_open_alerts_that_concern_them(client: TestClient, loop: PlanLoop) -> None:
     stranger = {"type": "job_started", "time": T, "shares": [{"node": "n1", "cpus": 1}]}
     client.post(f"{MAIN}/events", json={"events": [{**stranger, "id": "x:1", "job_id": "9.server"}]})
     loop.adapter_contact.last -= 61

@@ -58,7 +58,7 @@ def test_the_history_tells_every_move_with_its_event_newest_first(busy_cluster: 
     assert get(busy_cluster, "/jobs/5/history", limit=1)["changes"] == [last]
 
 
-def test_the_history_has_the_cause_of_a_broken_promise(busy_cluster: TestClient) -> None:
+def test_history_has_the_cause_for_a_broken_promise(busy_cluster: TestClient) -> None:
     held = {"type": "job_held", "id": "e:51", "time": T, "job_id": "5.server", "holds": "u"}
     busy_cluster.post(f"{MAIN}/events", json={"events": [held]})
     found = get(busy_cluster, "/jobs/5/history")

@@ -39,7 +39,7 @@ def body(*, jobs: int = 950, events: int = 730) -> bytes:
     return TypeAdapter(Wire).dump_json(Wire(events=(*queued, snapshot, gone, snapshot, *queued[:3])))
 
 
-def test_a_delivery_parsed_in_pieces_is_identical() -> None:
+def test_incrementally_parsed_delivery_is_identical() -> None:
     sent = body()
     assert len(sent) > large_bodies.LARGE_BODY_BYTES
     found = large_bodies.parse_delivery(sent)

@@ -90,7 +90,7 @@ def test_invalid_notices_are_refused(
 
 
 @pytest.mark.usefixtures("site_with_notices")
-def test_users_cannot_subscribe_to_jobs_of_others(client: TestClient) -> None:
+def test_users_cannot_subscribe_to_other_users_jobs(client: TestClient) -> None:
     answer = client.post(NOTICES, json={"job": "2.srv", "ahead": 900}, headers=USER)
     assert answer.status_code in (403, 404)
     assert client.post(NOTICES, json={"job": "2.srv", "ahead": 900}).status_code == 200

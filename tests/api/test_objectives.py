@@ -218,18 +218,18 @@ def test_objectives_use_predicted_run_times_if_available(priced: TestClient) -> 
     assert all(one["expected"] == pytest.approx(one["value"]) for one in found["objectives"])
 
 
-def test_etags_of_objectives_change_with_the_expected_plan(priced: TestClient) -> None:
+def test_objective_etags_change_with_the_expected_plan(priced: TestClient) -> None:
     """No job of the live plan moves meanwhile: the tag covers the whole response."""
 
-    def ask(tag: str = "") -> Any:
+    def get_with_etag(tag: str = "") -> Any:
         return priced.get(f"{MAIN}/plan/objectives", headers={"If-None-Match": tag})
 
-    first = ask()
-    assert ask(first.headers["etag"]).status_code == 304
+    first = get_with_etag()
+    assert get_with_etag(first.headers["etag"]).status_code == 304
     assert isinstance(priced.app, FastAPI)
     priced.app.state.clusters.expected_start_workers["main"].run_once()
-    newer = ask(first.headers["etag"])
+    newer = get_with_etag(first.headers["etag"])
     assert (newer.status_code, newer.json()["expected_as_of"]) == (200, T)
     live = [[one["value"] for one in answer.json()["objectives"]] for answer in (first, newer)]
     assert live[0] == live[1]
-    assert ask(newer.headers["etag"]).status_code == 304
+    assert get_with_etag(newer.headers["etag"]).status_code == 304

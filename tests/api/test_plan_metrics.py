@@ -40,7 +40,7 @@ def test_users_are_counted(busy_cluster: TestClient) -> None:
         assert one["last_end"] == max(job["planned_end"] or 0 for job in own)
 
 
-def test_the_evaluation_includes_the_used_share_of_walltimes(busy_cluster: TestClient) -> None:
+def test_evaluation_includes_the_walltime_utilisation(busy_cluster: TestClient) -> None:
     assert get(busy_cluster, "/plan/evaluation")["walltime_use"] == 1.0
     started = {"type": "job_started", "time": T, "shares": [{"node": "n1", "cpus": 4}], "id": "s"}
     ended = {"type": "job_ended", "time": T + 360, "id": "e"}

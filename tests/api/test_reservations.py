@@ -11,7 +11,7 @@ from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import T
 
 
-def put(client: TestClient, name: str, **body: Any) -> Any:
+def put_reservation(client: TestClient, name: str, **body: Any) -> Any:
     answer = client.put(f"{MAIN}/reservations/{name}", json=body)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -19,7 +19,9 @@ def put(client: TestClient, name: str, **body: Any) -> Any:
 
 def test_a_reservation_keeps_its_nodes_free_until_it_is_lifted(busy_cluster: TestClient) -> None:
     before = get(busy_cluster, "/jobs/3")
-    made = put(busy_cluster, "repair", everywhere=True, start=T + 1000, end=T + 90_000, reason="new switch")
+    made = put_reservation(
+        busy_cluster, "repair", everywhere=True, start=T + 1000, end=T + 90_000, reason="new switch"
+    )
     assert made["reservation"]["reason"] == "new switch"
     assert made["at_risk"] == 3  # all that were promised a start before it is over
     assert get(busy_cluster, "/jobs/3")["planned_start"] == T + 90_000
@@ -35,14 +37,14 @@ def test_a_reservation_keeps_its_nodes_free_until_it_is_lifted(busy_cluster: Tes
 
 
 def test_a_reservation_replaces_its_namesake(busy_cluster: TestClient) -> None:
-    put(busy_cluster, "r", nodes=["n1"], end=T + 100)
-    made = put(busy_cluster, "r", nodes=["n2"])["reservation"]
+    put_reservation(busy_cluster, "r", nodes=["n1"], end=T + 100)
+    made = put_reservation(busy_cluster, "r", nodes=["n2"])["reservation"]
     assert (made["nodes"], made["start"], made["end"]) == (["n2"], T, None)
     assert len(get(busy_cluster, "/reservations")["reservations"]) == 1
 
 
 def test_those_named_may_use_the_nodes(busy_cluster: TestClient) -> None:
-    put(busy_cluster, "course", everywhere=True, start=T, users=["ann"])
+    put_reservation(busy_cluster, "course", everywhere=True, start=T, users=["ann"])
     assert get(busy_cluster, "/jobs/3")["planned_start"] is not None
     assert get(busy_cluster, "/jobs/4")["planned_start"] is None
 
@@ -70,7 +72,7 @@ def test_invalid_reservations_are_refused(
 
 
 def test_deleting_an_unknown_reservation_fails(busy_cluster: TestClient) -> None:
-    put(busy_cluster, "r", nodes=["n1"])
+    put_reservation(busy_cluster, "r", nodes=["n1"])
     found = problem(busy_cluster.delete(f"{MAIN}/reservations/x"), "unknown-reservation")
     assert found["hint"] == "there is r"
 

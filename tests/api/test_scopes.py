@@ -114,7 +114,7 @@ def _main_cluster_only(scrape: str) -> set[str]:
     return {line.rpartition(" ")[0] for line in scrape.splitlines() if 'cluster="main"' in line}
 
 
-def test_lists_of_clusters_are_limited_to_the_scope(scoped: TestClient) -> None:
+def test_cluster_lists_are_limited_to_the_scope(scoped: TestClient) -> None:
     for role in SCOPED:
         headers = bearing(f"main-{role}")
         listed = scoped.get("/v1/clusters", headers=headers).json()["clusters"]

@@ -95,7 +95,7 @@ def test_comparing_orders_needs_the_role_operator(run: Run, monkeypatch: pytest.
     assert (found["order"], len(found["orders"])) == ("edf", 4)
 
 
-def test_the_moves_of_a_booking_are_shown(run: Run) -> None:
+def test_booking_moves_are_shown(run: Run) -> None:
     whole = ("-l", "nodes=1:ppn=8", "--for", "60m")
     assert run("add", "a", *whole, "--at", "+2h")[0] == 0
     assert run("add", "b", *whole, "--after", "+2h", "--by", "+9h")[0] == 0

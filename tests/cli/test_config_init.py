@@ -140,7 +140,7 @@ def test_invalid_values_are_reported_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_existing_files_are_kept_without_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_files_remain_without_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "schedd.toml").write_text("# mine\n")
     assert init(tmp_path, *QUIET) == 2
     assert "is there already; --force overwrites" in capsys.readouterr().err

@@ -181,7 +181,7 @@ def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: Pl
     assert doctor()[1]["adapter"][0][0] == "good"
 
 
-def test_unusable_settings_database_and_token_are_found(
+def test_unusable_settings_database_and_token_are_reported(
     doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "schedd.toml"
@@ -213,7 +213,7 @@ def test_adapter_files_and_server_are_checked(doctor: Doctor, tmp_path: Path) ->
     assert doctor()[1]["adapter's settings"][0][0] == "bad"
 
 
-def test_an_unreachable_identity_provider_is_found(doctor: Doctor, tmp_path: Path) -> None:
+def test_unreachable_identity_provider_is_reported(doctor: Doctor, tmp_path: Path) -> None:
     pytest.importorskip("joserfc")
     config = tmp_path / "schedd.toml"
     about = {"authorization_endpoint", "token_endpoint", "jwks_uri"}
@@ -260,7 +260,7 @@ def test_missing_daemon_is_reported(doctor: Doctor, capsys: pytest.CaptureFixtur
         ('host = "0.0.0.0"', "good", "the adapter listens on 0.0.0.0, where", ""),
     ],
 )
-def test_an_adapter_on_a_wrong_address_is_found(
+def test_adapter_on_a_wrong_address_is_reported(
     listen: str,
     state: str,
     words: str,

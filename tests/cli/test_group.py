@@ -135,7 +135,7 @@ def run_grouped_jobs(out: Path, tmp_path: Path) -> None:
     subprocess.run(["sh", str(out / "submit.sh")], env=path, check=True, capture_output=True, timeout=60)
 
 
-def test_tasks_keep_their_results_and_successors_after_a_failure_are_skipped(
+def test_tasks_preserve_results_and_successors_after_a_failure_are_skipped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out = run_group(tmp_path, TASKS, "--at-once", "2")

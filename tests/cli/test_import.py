@@ -8,7 +8,7 @@ Which test has what once was translated wrongly, lost, or said in a misleading w
 | `fair_share_perc` is the fixed share | `test_sorting_by_shares_ignores_usage` |
 | `SRCFG` with `TIMELIMIT` or `TASKCOUNT` | `test_an_inexpressible_reservation_is_a_blocker` |
 | `FSWEIGHT` without fair share | `test_disabled_fair_share_stays_off_and_every_line_is_reported` |
-| `USERCFG[DEFAULT] FSTARGET` | `test_the_default_user_target_is_kept` |
+| `USERCFG[DEFAULT] FSTARGET` | `test_default_user_target_is_translated` |
 | `SYSCFG[base] PLIST=`, `HOSTLIST`, lists of users, soft limits, `MAXIJOB` | `test_lines_are_translated` |
 | `JOBNODEMATCHPOLICY` absent | `test_units_share_nodes_by_maui_default` |
 | queues' priorities with `CLASSWEIGHT` | `test_queues_that_maui_does_not_name_do_not_get_the_servers_priority` |

@@ -193,7 +193,7 @@ def test_disabled_fair_share_stays_off_and_every_line_is_reported(text: str, why
     assert any(why in finding.message for finding in done.with_verdict(Verdict.NO_MATTER))
 
 
-def test_the_default_user_target_is_kept() -> None:
+def test_default_user_target_is_translated() -> None:
     text = "FSPOLICY DEDICATEDPS\nFSWEIGHT 1\nFSUSERWEIGHT 10\nUSERCFG[DEFAULT] FSTARGET=12.5\n"
     done = import_maui(text)
     assert done.site["fair_share"]["unlisted"] == 12.5
@@ -329,7 +329,7 @@ def test_lines_are_translated(line: str, setting: str, said: str) -> None:
     assert [f"{one.verdict.value}: {one.message}"[: len(said)] for one in found] == [said], done.findings
 
 
-def test_node_speeds_are_kept_if_fair_share_uses_them() -> None:
+def test_node_speeds_are_translated_if_fair_share_uses_them() -> None:
     done = import_maui("USEMACHINESPEEDFORFS TRUE\nNODECFG[n1] SPEED=1.5\n")
     assert settings_in(done.toml("main"))["site"]["speeds"] == {"n1": 1.5}
 
@@ -400,7 +400,7 @@ def test_a_reservation_is_translated_without_its_trigger() -> None:
     assert "no program is run" in finding_text(done, "SRCFG[x]")
 
 
-def test_maui_node_sets_keep_jobs_together() -> None:
+def test_maui_node_sets_become_node_sets() -> None:
     done = import_maui(
         "NODESETPOLICY ONEOF\nNODESETATTRIBUTE FEATURE\nNODESETLIST rack1 rack2,rack3\n"
         "NODESETDELAY 0:10:00\nNODESETPRIORITYTYPE MINLOSS\n"

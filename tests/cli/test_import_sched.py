@@ -72,7 +72,7 @@ def test_repeated_options_are_reported_as_overridden() -> None:
 # ---- the order of jobs --------------------------------------------------------------------------
 
 
-def test_queues_precede_fair_share_which_is_the_only_key_in_torque() -> None:
+def test_queues_precede_fair_share_as_the_only_torque_key() -> None:
     assert import_directory(TORQUE).site["priority"] == {"queue": 10**9, "fair_share": 8e8}
 
 

@@ -162,7 +162,7 @@ _NAMES = {"queue_priority": ("queue", 1.0), "job_priority": ("wish", 1.0), "ncpu
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(_NAMES)), st.integers(-50, 50)), min_size=1, max_size=5))
-def test_translated_weights_keep_the_order_from_the_formula(parts: list[tuple[str, int]]) -> None:
+def test_translated_weights_preserve_the_formula_order(parts: list[tuple[str, int]]) -> None:
     formula = " + ".join(f"({times}) * {name}" for name, times in parts)
     weights = formula_weights(formula)
     for values in ({"queue_priority": 3, "job_priority": -5, "ncpus": 7}, dict.fromkeys(_NAMES, 11)):

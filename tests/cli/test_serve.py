@@ -271,7 +271,7 @@ def test_file_at_the_socket_path_is_named_and_left_unchanged(tmp_path: Path) -> 
     assert (tmp_path / "notes").read_text() == "of some use"
 
 
-def test_tables_of_another_version_stop_the_daemon_with_instructions(tmp_path: Path) -> None:
+def test_tables_from_another_version_stop_the_daemon_with_instructions(tmp_path: Path) -> None:
     file = tmp_path / "old.sqlite"
     with closing(Database(str(file))) as database:
         database.migrate()

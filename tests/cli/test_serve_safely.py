@@ -339,7 +339,7 @@ def is_refused(served: ServedDaemon) -> bool:
         return read_until_closed(last).startswith(b"HTTP/1.1 503 ")
 
 
-def test_idle_connections_of_strangers_do_not_block_the_adapter(served: ServedDaemon, folder: Path) -> None:
+def test_idle_foreign_connections_do_not_block_the_adapter(served: ServedDaemon, folder: Path) -> None:
     write_settings(folder, limits="io_timeout = 30\nconnections = 40\nconnections_per_address = 10")
     reload_settings(served, "settings were read again")
     port = int(served.url.rsplit(":", 1)[1])

@@ -36,7 +36,7 @@ def test_a_wrong_token_is_refused_with_a_message(open_window: Open, site: Dashbo
     window.wrong.clear()  # browsers complain of the status
 
 
-def test_jobs_of_other_users_are_anonymous(open_window: Open, site: DashboardSite) -> None:
+def test_other_users_jobs_are_anonymous(open_window: Open, site: DashboardSite) -> None:
     window = open_window("user")
     page = window.open_page("queue")
     expect(page.locator("#list tbody td:first-child")).to_have_text(["1.server", "3.server", "5.server"])
@@ -235,7 +235,7 @@ def test_many_logins_end_only_sessions_from_the_same_token() -> None:
     assert sessions.get(last[-21].id) is None
 
 
-def test_the_number_of_sessions_is_limited_by_token() -> None:
+def test_sessions_are_limited_by_token() -> None:
     sessions = Sessions()
     admins = [sessions.open(b"admin") for _ in range(3)]
     first = [sessions.open(str(number // 4).encode()) for number in range(9_997)]

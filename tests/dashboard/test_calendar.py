@@ -29,7 +29,7 @@ def make_standing_reservations(count: int) -> list[Reserve]:
     ]
 
 
-def test_a_standing_reservation_is_a_single_entry() -> None:
+def test_recurring_reservation_is_a_single_entry() -> None:
     late = make_reservation("repair", T + 40 * DAY, None, nodes=tuple(f"n{i}" for i in range(1, 9)))
     found = calendar_entries(
         [

@@ -195,13 +195,13 @@ def test_the_viewport_moves_to_the_requested_job(published) -> None:  # type: ig
 
 
 def test_exact_matches_precede_partial_matches(published) -> None:  # type: ignore[no-untyped-def]
-    def found(text: str) -> list[str]:
+    def matching_ids(text: str) -> list[str]:
         return [name for name, _ in plan_columns(published, lambda _: True, PlanViewport(find=text))["found"]]
 
-    assert found("1") == ["1.s"], "job 1, not 10 to 19"
-    assert len(found("user1")) == 13
-    assert len(found("user")) == 40
-    assert found("nobody") == []
+    assert matching_ids("1") == ["1.s"], "job 1, not 10 to 19"
+    assert len(matching_ids("user1")) == 13
+    assert len(matching_ids("user")) == 40
+    assert matching_ids("nobody") == []
     starts = [
         start for _, start in plan_columns(published, lambda _: True, PlanViewport(find="user"))["found"]
     ]

@@ -61,7 +61,7 @@ def test_the_chart_shows_expected_starts_for_all_jobs_or_the_selected_job(
     assert drawn_bands(page) == [SECONDS[1]]
 
 
-def test_users_see_only_bands_for_their_own_jobs(
+def test_users_get_only_bands_for_own_jobs(
     open_window: Open, site: DashboardSite, jobs_with_expected_starts: list[str]
 ) -> None:
     own = [one["id"] for one in site.get_json("/jobs?user=ann")["jobs"]]

@@ -105,7 +105,7 @@ def test_login_works_by_keyboard(open_window: Open, site: DashboardSite) -> None
     expect(page.get_by_role("heading", name="Queue")).to_be_visible()
 
 
-def test_updates_keep_the_keyboard_focus_in_the_queue(open_window: Open, site: DashboardSite) -> None:
+def test_updates_preserve_the_keyboard_focus_in_the_queue(open_window: Open, site: DashboardSite) -> None:
     page = open_window("reader").open_page("queue")
     tab_to(page, "link", "User")
     page.keyboard.press("Enter")

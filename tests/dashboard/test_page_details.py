@@ -67,7 +67,7 @@ def test_criteria_and_changes_are_formatted() -> None:
     assert format_criterion(1.23456, "slowdown", "1") == "1.235"
 
 
-def test_audit_uses_the_action_names_of_the_pages() -> None:
+def test_audit_uses_the_same_action_names_as_pages() -> None:
     assert format_act("hold", "node n1: repair") == ("drain", "n1: repair")
     assert format_act("hold", "queue batch: repair") == ("hold", "queue batch: repair")
     assert format_act("alternatives", "x") == ("alternatives", "x")
@@ -75,7 +75,7 @@ def test_audit_uses_the_action_names_of_the_pages() -> None:
     assert format_act("resume", "") == ("resume", "")
 
 
-def test_walltime_without_unit_is_refused_until_it_has_one(open_window: Open, site: DashboardSite) -> None:
+def test_walltime_is_refused_until_it_has_a_unit(open_window: Open, site: DashboardSite) -> None:
     window = open_window("reader")
     page = window.open_page("what-if?nodes=1&ppn=1&walltime=4")
     expect(page.get_by_role("alert")).to_contain_text("say the unit: 4h")

@@ -113,7 +113,7 @@ def test_new_job_appears_without_reload(open_window: Open, site: DashboardSite) 
     expect(page.locator("#list")).to_contain_text("No matching jobs")
 
 
-def test_updates_keep_unchanged_elements(open_window: Open, site: DashboardSite) -> None:
+def test_updates_preserve_unchanged_elements(open_window: Open, site: DashboardSite) -> None:
     page = open_window("reader").open_page("queue")
     row = page.locator("tr[data-key='2.server']")
     row.evaluate("row => { row.marked = true; }")

@@ -108,7 +108,7 @@ def test_groups_show_their_load_and_open(open_window: Open, large: DashboardSite
     assert row_labels(page)[1].startswith("▾")
 
 
-def test_a_job_page_links_to_its_bar_and_back(open_window: Open, large: DashboardSite) -> None:
+def test_job_page_and_bar_link_to_each_other(open_window: Open, large: DashboardSite) -> None:
     last = large.get_json("/plan?end=4000000000")["jobs"][-1]
     page = open_window("reader").open_page(f"jobs/{last['job']}")
     page.get_by_role("link", name="Show in the plan").click()

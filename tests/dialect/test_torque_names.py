@@ -219,7 +219,7 @@ ELSEWHERE = {"advres", "flags", "jobflags", "deadline", "cost_limit", "work_unit
 """Names that the engine follows; they are not part of the request."""
 
 
-def request_of(resources: dict[str, str]) -> str:
+def canonical_request(resources: dict[str, str]) -> str:
     request = parse_torque(resources, known_nodes=["n1"], generic=["mics", "scratch"])
     return f"{canonical(request)} {request.notes}"
 
@@ -234,15 +234,15 @@ def test_each_known_name_is_in_a_single_table(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(OBEYED - ELSEWHERE))
 @pytest.mark.parametrize("form", ["{}", "x.{}"])
 def test_obeyed_name_changes_the_request(name: str, form: str) -> None:
-    assert request_of({form.format(name): CHANGES[name]}) != request_of({})
-    assert "not planned" not in request_of({form.format(name): CHANGES[name]})
+    assert canonical_request({form.format(name): CHANGES[name]}) != canonical_request({})
+    assert "not planned" not in canonical_request({form.format(name): CHANGES[name]})
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 @pytest.mark.parametrize("form", ["{}", "x.{}"])
 def test_name_that_cannot_be_followed_is_refused_with_a_remedy(name: str, form: str) -> None:
     with pytest.raises(RequestError, match="is not planned, and without it the job would") as refusal:
-        request_of({form.format(name): "4"})
+        canonical_request({form.format(name): "4"})
     assert refusal.value.allowed
 
 
@@ -251,13 +251,13 @@ def test_name_that_cannot_be_followed_is_refused_with_a_remedy(name: str, form: 
 def test_harmless_name_has_a_reason_and_is_noted(name: str, form: str) -> None:
     assert HARMLESS[name]
     plain = canonical(parse_torque({}))
-    assert request_of({form.format(name): "4"}) == f"{plain} ('not planned: {name}=4',)"
+    assert canonical_request({form.format(name): "4"}) == f"{plain} ('not planned: {name}=4',)"
 
 
 def test_extension_that_contradicts_the_resource_is_refused() -> None:
-    assert request_of({"feature": "big", "x.feature": "big"}) == request_of({"feature": "big"})
+    assert canonical_request({"feature": "big", "x.feature": "big"}) == canonical_request({"feature": "big"})
     with pytest.raises(RequestError, match="contradict each other"):
-        request_of({"feature": "big", "x.feature": "old"})
+        canonical_request({"feature": "big", "x.feature": "old"})
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED.keys() | HARMLESS.keys() | OBEYED))

@@ -5,7 +5,7 @@ from schedd.predict import JobFeatures, Learner
 HOUR = 3600
 
 
-def run_one(learner: Learner, job: str, ask: JobFeatures, submit: int, run: int) -> None:
+def run_job(learner: Learner, job: str, ask: JobFeatures, submit: int, run: int) -> None:
     learner.predict_job(job, ask, submit)
     learner.record_start(job, submit)
     learner.record_end(job, submit + run)
@@ -14,7 +14,7 @@ def run_one(learner: Learner, job: str, ask: JobFeatures, submit: int, run: int)
 def learn_one_minute_jobs(learner: Learner, jobs: int = 30) -> int:
     """Run jobs that request an hour and take a minute; return the time after them."""
     for i in range(jobs):
-        run_one(learner, str(i), JobFeatures("ann", HOUR, 1), i * HOUR, 60)
+        run_job(learner, str(i), JobFeatures("ann", HOUR, 1), i * HOUR, 60)
     return jobs * HOUR
 
 
@@ -47,7 +47,7 @@ def test_job_that_outlives_its_p90_is_a_single_miss_at_that_moment() -> None:
 def test_job_killed_at_its_walltime_counts_with_its_walltime() -> None:
     learner = Learner()
     for i in range(100):
-        run_one(learner, str(i), JobFeatures("ann", HOUR, 1), i * 2 * HOUR, HOUR + 20)
+        run_job(learner, str(i), JobFeatures("ann", HOUR, 1), i * 2 * HOUR, HOUR + 20)
     assert learner.predict_job("x", JobFeatures("ann", HOUR, 1), 200 * HOUR).p90 == HOUR
 
 

@@ -261,7 +261,7 @@ def unpacked(package: Path, folder: Path) -> Path:
     return folder
 
 
-def test_bill_of_materials_lists_exactly_the_contents(packages: Path, tmp_path: Path) -> None:
+def test_package_inventory_lists_exactly_the_contents(packages: Path, tmp_path: Path) -> None:
     """Each distribution with version and licence, each library in a wheel, the interpreter; nothing else."""
     adapter, daemon = debs(packages, NEW)
     inside = {}
@@ -285,7 +285,7 @@ def test_bill_of_materials_lists_exactly_the_contents(packages: Path, tmp_path: 
     assert not {"numba", "numpy", "fastapi"} & inside["pbs-adapter"]
 
 
-def test_bill_of_materials_is_valid_cyclonedx(packages: Path) -> None:
+def test_package_inventory_is_valid_cyclonedx(packages: Path) -> None:
     reason = "needs cyclonedx-python-lib[json-validation]"
     validation = pytest.importorskip("cyclonedx.validation.json", reason=reason)
     schema = pytest.importorskip("cyclonedx.schema", reason=reason)

@@ -81,7 +81,7 @@ def test_no_round_without_prediction_or_queued_jobs() -> None:
         assert not ExpectedStartWorker(loop)._due(time.monotonic())
 
 
-def test_prediction_rounds_take_at_most_ten_percent() -> None:
+def test_prediction_rounds_take_at_most_a_tenth() -> None:
     with planner(predict=True) as loop:
         fill(loop)
         worker = ExpectedStartWorker(loop)

@@ -103,7 +103,7 @@ def app() -> Iterator[FastAPI]:
 
 
 def test_http_user_gets_the_configured_role(munged: Path, app: FastAPI) -> None:
-    def ask(auth: AuthSettings, made: str) -> tuple[int, str]:
+    def resume_with_credential(auth: AuthSettings, made: str) -> tuple[int, str]:
         app.state.callers = Callers(Tokens(()), auth)
         with TestClient(app) as client:
             answer = client.post(f"{MAIN}/resume", headers={"Authorization": f"Munge {made}"})
@@ -111,12 +111,14 @@ def test_http_user_gets_the_configured_role(munged: Path, app: FastAPI) -> None:
 
     on = AuthSettings(munge=True, munge_socket=munged)
     # root of another host has no special role
-    assert ask(on, make_credential(munged))[0] == 403
-    assert ask(on.model_copy(update={"operators": (ME,)}), make_credential(munged))[0] == 200
-    assert ask(on, "nonsense")[0] == 401
-    assert ask(AuthSettings(), make_credential(munged))[0] == 401
+    assert resume_with_credential(on, make_credential(munged))[0] == 403
+    assert (
+        resume_with_credential(on.model_copy(update={"operators": (ME,)}), make_credential(munged))[0] == 200
+    )
+    assert resume_with_credential(on, "nonsense")[0] == 401
+    assert resume_with_credential(AuthSettings(), make_credential(munged))[0] == 401
     away = AuthSettings(munge=True, munge_socket=munged.with_name("gone"))
-    status, said = ask(away, make_credential(munged))
+    status, said = resume_with_credential(away, make_credential(munged))
     assert (status, "MUNGE" in said) == (503, True)
 
 

@@ -408,7 +408,7 @@ def guarded_relay(tmp_path: Path) -> Iterator[tuple[MailServer, RelayLogins, dic
     controller.stop()
 
 
-def send_one_notice(store: Store, settings: NotifySettings) -> dict[str, float]:
+def send_notice(store: Store, settings: NotifySettings) -> dict[str, float]:
     with busy_planner() as loop:
         notifier = Notifier(loop, settings, lambda: store)
         notifier.add(subscription(lead_s=90_000, min_move_s=None))
@@ -421,7 +421,7 @@ def test_mail_goes_over_tls_with_a_password(
     guarded_relay: tuple[MailServer, RelayLogins, dict[str, Any]], store: Store
 ) -> None:
     mail_server, logins, settings = guarded_relay
-    assert send_one_notice(store, mail_settings(**settings)) == {"sent": 1}
+    assert send_notice(store, mail_settings(**settings)) == {"sent": 1}
     assert (len(mail_server.letters), logins.known) == (1, [b"schedd"])
 
 
@@ -432,7 +432,7 @@ def test_no_mail_goes_to_an_untrusted_or_unencrypted_relay(
     guarded_relay: tuple[MailServer, RelayLogins, dict[str, Any]], store: Store, other: dict[str, Any]
 ) -> None:
     mail_server, logins, settings = guarded_relay
-    assert send_one_notice(store, mail_settings(**settings | other)) == {"failed": 1}
+    assert send_notice(store, mail_settings(**settings | other)) == {"failed": 1}
     assert (mail_server.letters, logins.known) == ([], [])
 
 
@@ -442,7 +442,7 @@ def test_wrong_relay_password_is_logged_and_no_mail_sent(
     mail_server, _, settings = guarded_relay
     (tmp_path / "password").write_text("another")
     with structlog.testing.capture_logs() as said:
-        assert send_one_notice(store, mail_settings(**settings)) == {"failed": 1}
+        assert send_notice(store, mail_settings(**settings)) == {"failed": 1}
     (line,) = [one for one in said if one["event"].startswith("a notice was not taken")]
     assert "SMTPAuthenticationError" in line["why"]
     assert "another" not in str(said)

@@ -106,7 +106,7 @@ def test_snapshot_is_applied_in_event_order() -> None:
         assert {view.id for view in views(loop.published).rows} == {"2", "3"}
 
 
-def test_due_jobs_get_run_decisions_that_outcomes_close() -> None:
+def test_ready_jobs_get_run_decisions_that_outcomes_close() -> None:
     with planner(publish_starts=False) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         (run,) = loop.decisions.page_after("").decisions
@@ -117,7 +117,7 @@ def test_due_jobs_get_run_decisions_that_outcomes_close() -> None:
         assert loop.decisions.page_after("").decisions == ()
 
 
-def test_pause_stops_starts_and_resume_starts_due_jobs() -> None:
+def test_pause_stops_starts_and_resume_continues_them() -> None:
     with planner(publish_starts=False) as loop:
         loop.pause("the disks are full").result(WAIT)
         loop.submit([node("n1"), job("1")]).result(WAIT)

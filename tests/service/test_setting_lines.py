@@ -37,11 +37,11 @@ classes = { gold = { points = 1 } }
         ((), None),
     ],
 )
-def test_line_of_a_setting(path: tuple[str | int, ...], line: int | None) -> None:
+def test_setting_errors_name_their_line(path: tuple[str | int, ...], line: int | None) -> None:
     assert setting_line(TEXT, path) == line
 
 
-def test_errors_in_settings_of_features_name_the_line_and_the_reason(tmp_path: Path) -> None:
+def test_errors_in_feature_settings_name_the_line_and_the_reason(tmp_path: Path) -> None:
     file = tmp_path / "schedd.toml"
     file.write_text('[clusters.main.site.accounts]\n# which\nbye = "user"\ngpu = -1\n', encoding="utf-8")
     with pytest.raises(SettingsError) as error:

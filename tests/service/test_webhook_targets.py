@@ -130,7 +130,7 @@ def test_request_goes_to_the_checked_address_after_dns_changes() -> None:
         calls.append(f"{host}:{port}")
         return next(answers)
 
-    async def told() -> None:
+    async def send_to_targets() -> None:
         async with httpx2.AsyncClient(trust_env=False) as client:
             targets = await resolve_targets(url, ["127.0.0.1/32"], rebinding)
             answer = await _send(targets, client, b"{}", {})
@@ -142,7 +142,7 @@ def test_request_goes_to_the_checked_address_after_dns_changes() -> None:
         port, asked = stack.enter_context(listening_server("127.0.0.1"))
         _, other = stack.enter_context(listening_server("127.0.0.2", port))
         url = f"http://rebind.test:{port}/hook"
-        asyncio.run(told())
+        asyncio.run(send_to_targets())
         assert (asked, other) == ([f"rebind.test:{port}/hook"], [])
         assert len(calls) == 2  # once per request: the name is not resolved again
 
@@ -151,14 +151,14 @@ def test_only_allowed_addresses_are_tried_in_order() -> None:
     async def several(_host: str, _port: int) -> Sequence[str]:
         return ["127.0.0.3", "10.0.0.1", "127.0.0.1"]
 
-    async def told() -> None:
+    async def send_to_targets() -> None:
         targets = await resolve_targets(f"http://many.test:{port}/hook", ["127.0.0.0/8"], several)
         assert len(targets) == 2
         async with httpx2.AsyncClient(trust_env=False) as client:
             assert (await _send(targets, client, b"{}", {})).is_success
 
     with listening_server("127.0.0.1") as (port, asked):
-        asyncio.run(told())
+        asyncio.run(send_to_targets())
         assert asked == [f"many.test:{port}/hook"]
 
 
@@ -172,16 +172,16 @@ def test_certificate_is_checked_against_the_name(tmp_path: Path) -> None:
     async def here(_host: str, _port: int) -> Sequence[str]:
         return ["127.0.0.1"]
 
-    async def told(name: str) -> int:
+    async def send_to(name: str) -> int:
         trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
         targets = await resolve_targets(f"https://{name}:{port}/hook", ["127.0.0.1/32"], here)
         async with httpx2.AsyncClient(trust_env=False, verify=trusted) as client:
             return (await _send(targets, client, b"{}", {})).status_code
 
     with listening_server("127.0.0.1", certificate=tmp_path) as (port, asked):
-        assert asyncio.run(told("hook.test")) == 200
+        assert asyncio.run(send_to("hook.test")) == 200
         with pytest.raises(httpx2.ConnectError, match="certificate"):
-            asyncio.run(told("other.test"))
+            asyncio.run(send_to("other.test"))
         assert asked == [f"hook.test:{port}/hook"]
 
 

@@ -77,7 +77,7 @@ def survive_fault(
     simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(simulation, daemon, 15)
+        run_rounds(simulation, daemon, 15)
         pid = daemon.pid
         beside = DaemonProcess.beside(daemon)
         faulty = threading.Thread(target=fault, args=(beside,))
@@ -89,7 +89,7 @@ def survive_fault(
                 time.sleep(0.05)
         faulty.join()
         beside.hang_up()
-        run_turns(simulation, daemon, 15)
+        run_rounds(simulation, daemon, 15)
         settle_simulation(simulation, daemon)
         assert (daemon.pid, daemon.alive) == (pid, True)
         daemon.kill()
@@ -107,7 +107,7 @@ def check_and_print(url: str, simulation: ClusterSimulation, daemon: DaemonProce
     )
 
 
-def run_turns(simulation: ClusterSimulation, daemon: DaemonProcess, times: int) -> None:
+def run_rounds(simulation: ClusterSimulation, daemon: DaemonProcess, times: int) -> None:
     until = time.monotonic() + 120
     while times:
         assert time.monotonic() < until
@@ -296,7 +296,7 @@ def test_adapter_returns_after_an_absence_with_all_events(
     simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(simulation, daemon, 15)
+        run_rounds(simulation, daemon, 15)
         sent = len(simulation.acknowledged)
         until = time.monotonic() + 7  # run decisions are void after 5
         while time.monotonic() < until:
@@ -305,7 +305,7 @@ def test_adapter_returns_after_an_absence_with_all_events(
         assert len(simulation.acknowledged) == sent
         waiting = len(simulation.outbox)
         assert waiting > 10
-        run_turns(simulation, daemon, 15)
+        run_rounds(simulation, daemon, 15)
         settle_simulation(simulation, daemon)
         daemon.kill()
         simulation.counts["events that waited for the adapter"] = waiting
@@ -320,12 +320,12 @@ def test_daemon_survives_a_clock_decrease(
     skew = tmp_path / "skew"
     skew.write_text("0")
 
-    def set_back(daemon: DaemonProcess) -> None:
+    def decrease_clock(daemon: DaemonProcess) -> None:
         skew.write_text("-100")
         time.sleep(1)
         skew.write_text("-40")
 
-    survive_fault(launcher, tmp_path, new_database(), set_back, skew=str(skew))
+    survive_fault(launcher, tmp_path, new_database(), decrease_clock, skew=str(skew))
 
 
 def test_daemon_restarts_after_a_clock_decrease(
@@ -339,11 +339,11 @@ def test_daemon_restarts_after_a_clock_decrease(
     simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(simulation, daemon, 15)
+        run_rounds(simulation, daemon, 15)
         daemon.kill()
         skew.write_text("-3600")
         daemon.start().await_ready()
-        run_turns(simulation, daemon, 15)
+        run_rounds(simulation, daemon, 15)
         settle_simulation(simulation, daemon)
         daemon.kill()
         check_and_print(url, simulation, daemon)
@@ -359,20 +359,20 @@ def test_pause_and_resume_survive_kills(
     simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(simulation, daemon, 10)
+        run_rounds(simulation, daemon, 10)
         daemon.post("/v1/clusters/main/pause", {"reason": "lunch"})
         daemon.kill()
         daemon.start().await_ready()
         assert daemon.get("/v1/clusters/main")["paused"] == "lunch"
         settle_simulation(simulation, daemon)
         started = simulation.accepted.total()
-        run_turns(simulation, daemon, 10)
+        run_rounds(simulation, daemon, 10)
         assert simulation.accepted.total() == started
         daemon.post("/v1/clusters/main/resume", {})
         daemon.kill()
         daemon.start().await_ready()
         assert daemon.get("/v1/clusters/main")["paused"] == ""
-        run_turns(simulation, daemon, 10)
+        run_rounds(simulation, daemon, 10)
         settle_simulation(simulation, daemon)
         daemon.kill()
         check_and_print(url, simulation, daemon)
@@ -391,7 +391,7 @@ def test_clean_stop_writes_a_checkpoint_and_releases_the_lease(
     daemon = DaemonProcess(launcher, tmp_path, url, checkpoint=3600)
     simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
-    run_turns(simulation, daemon, 10)
+    run_rounds(simulation, daemon, 10)
     daemon.kill(signal.SIGTERM)
     store = Store.open(url)
     cluster = store.register_cluster("main", 0)

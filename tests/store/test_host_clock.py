@@ -16,7 +16,7 @@ from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check_database, replay_log
-from tests.store.test_database_faults import run_turns, settle_simulation
+from tests.store.test_database_faults import run_rounds, settle_simulation
 from tests.store.test_standby import DaemonPair, leader
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261123"))
@@ -103,16 +103,16 @@ def test_clock_set_forward_a_day_then_corrected(
     simulation = ClusterSimulation(Random(_SEED))
     daemon.start().await_ready()
     try:
-        run_turns(simulation, daemon, 12)
+        run_rounds(simulation, daemon, 12)
         for seconds in (1, 0):  # as at a leap second
             set_clocks(skew, simulation, seconds)
-            run_turns(simulation, daemon, 4)
+            run_rounds(simulation, daemon, 4)
         assert not any("clock" in one["event"] for one in log_lines(daemon))
         set_clocks(skew, simulation, DAY)
         # In whole seconds: a step that is seen between two of them may be one less.
         wait_for_clock_alert(daemon, rf"was set forward by ({DAY}|{DAY - 1}) s")
         settle_simulation(simulation, daemon)
-        run_turns(simulation, daemon, 12)
+        run_rounds(simulation, daemon, 12)
         set_clocks(skew, simulation, 0)
         wait_until_not_ready(daemon, "the clock was set back")
         wait_for_clock_alert(daemon, "the clock was set back by")
@@ -121,7 +121,7 @@ def test_clock_set_forward_a_day_then_corrected(
         check_planned_starts(daemon, 7_200)
         run_until_more_starts(
             simulation,
-            lambda: run_turns(simulation, daemon, 25),
+            lambda: run_rounds(simulation, daemon, 25),
             lambda: settle_simulation(simulation, daemon),
         )
         daemon.kill()

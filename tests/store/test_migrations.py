@@ -87,7 +87,7 @@ def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(url: str, 
         archive.extractall(installed)
     add_next_version(installed / "schedd" / "store" / "migrations")
 
-    def said(*words: str) -> str:
+    def run_command(*words: str) -> str:
         done = subprocess.run(
             [sys.executable, *words],
             cwd=tmp_path,
@@ -99,9 +99,9 @@ def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(url: str, 
         return done.stdout.strip()
 
     def migrated(*words: str) -> str:
-        return said("-m", "schedd.cli.main", "migrate", *words, "--database", url).partition(": ")[2]
+        return run_command("-m", "schedd.cli.main", "migrate", *words, "--database", url).partition(": ")[2]
 
-    where = said("-c", "from schedd.store import schema_version; print(schema_version.scripts())")
+    where = run_command("-c", "from schedd.store import schema_version; print(schema_version.scripts())")
     assert where == str(installed / "schedd" / "store" / "migrations")
     assert migrated() == f"from version none to {NEXT}"
     assert migrated("downgrade", "--to", FIRST) == f"from version {NEXT} to {FIRST}"

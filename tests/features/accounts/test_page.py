@@ -31,7 +31,7 @@ def account_event(name: str, hours: float, *users: str) -> AccountSet:
 
 
 @pytest.mark.parametrize("site", [SITE], indirect=True)
-def test_admin_sees_all_accounts_and_users_see_accessible_accounts(
+def test_admin_gets_all_accounts_and_users_get_accessible_accounts(
     open_window: Open, site: DashboardSite
 ) -> None:
     page = open_window("admin").open_page("plan")

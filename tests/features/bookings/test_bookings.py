@@ -55,7 +55,7 @@ class BookingCluster(Cluster):
         self.send(Book(id=self.server.event_id(), time=self.server.now, name=name, **wanted))
         return self.booking(name)
 
-    def take_step(self, name: str, act: Any, option: int = 0) -> Booking:
+    def perform_step(self, name: str, act: Any, option: int = 0) -> Booking:
         event = self.server.event_id()
         self.send(BookingStep(id=event, time=self.server.now, name=name, act=act, option=option, by="ann"))
         return self.booking(name)
@@ -117,7 +117,7 @@ def test_booking_beyond_the_site_rules_is_refused_with_a_reason(
     assert not found.slots
 
 
-def test_refused_booking_gets_the_nearest_offers_first_and_one_can_be_accepted() -> None:
+def test_refused_booking_gets_the_nearest_offers_first_and_can_accept_any() -> None:
     site = BookingCluster(nodes=1)
     site.book("a", within=(500, 600))
     refused = site.book("b", within=(450, 560))
@@ -126,7 +126,7 @@ def test_refused_booking_gets_the_nearest_offers_first_and_one_can_be_accepted()
     assert (600, 1.4) in offers
     assert [abs(phi) for _, phi in offers] == sorted(abs(phi) for _, phi in offers)
     assert site.booked_starts() == {"a": 500}
-    taken = site.take_step("b", "accept", 1)
+    taken = site.perform_step("b", "accept", 1)
     assert (taken.phase, site.booked_starts()) == ("flexible", {"a": 500, "b": 400})
 
 
@@ -135,12 +135,12 @@ def test_outdated_offer_is_refused_with_new_offers() -> None:
     site.book("a", within=(500, 600))
     site.book("b", within=(450, 560))
     site.book("c", within=(400, 500))
-    again = site.take_step("b", "accept", 1)
+    again = site.perform_step("b", "accept", 1)
     assert (again.phase, again.text) == ("refused", "there is no room for it in its window")
     assert all(one.start != T + 400 for one in again.options)
 
 
-def test_flexible_bookings_move_within_their_windows_for_a_new_one() -> None:
+def test_flexible_bookings_move_within_their_windows_for_a_new_booking() -> None:
     site = BookingCluster(nodes=1)
     site.book("a", within=(100, 1000))
     assert site.booked_starts() == {"a": 100}
@@ -162,7 +162,7 @@ def test_refused_booking_leaves_other_bookings_unchanged() -> None:
     # First: the nearer deadline (edf), the smaller flexibility (lff), the bigger booking (bjf).
     [("edf", "late"), ("lff", "late"), ("bjf", "big")],
 )
-def test_configured_order_decides_which_booking_is_replanned_first(order: str, first: str) -> None:
+def test_configured_order_determines_the_first_replanned_booking(order: str, first: str) -> None:
     site = BookingCluster(nodes=1, rules={"order": order})
     site.book("big", length=200, within=(100, 1000))
     site.book("late", length=100, within=(100, 850))
@@ -172,7 +172,7 @@ def test_configured_order_decides_which_booking_is_replanned_first(order: str, f
     assert min(others, key=lambda name: others[name]) == first
 
 
-def test_under_fifo_no_booking_moves_for_a_later_one() -> None:
+def test_under_fifo_no_booking_moves_for_a_later_booking() -> None:
     site = BookingCluster(nodes=1, rules={"order": "fifo"})
     site.book("a", within=(100, 1000))
     site.at(1)
@@ -180,7 +180,7 @@ def test_under_fifo_no_booking_moves_for_a_later_one() -> None:
     assert site.booked_starts() == {"a": 100}
 
 
-def test_booking_freezes_after_its_share_of_the_wait_and_stays() -> None:
+def test_booking_freezes_after_its_wait_percentage_and_stays() -> None:
     site = BookingCluster(nodes=1)
     site.book("a", within=(100, 1000), freeze=50)
     site.at(49)
@@ -195,7 +195,7 @@ def test_booking_can_be_frozen_at_once_or_on_request() -> None:
     site = BookingCluster()
     assert site.book("a", freeze=0, within=(100, 1000)).phase == "frozen"
     site.book("b", within=(100, 1000))
-    assert site.take_step("b", "freeze").phase == "frozen"
+    assert site.perform_step("b", "freeze").phase == "frozen"
 
 
 def test_jobs_start_inside_their_booking_and_others_wait() -> None:
@@ -267,7 +267,7 @@ def test_job_too_long_for_its_booking_runs_after_it() -> None:
 
 
 @pytest.mark.parametrize(("resumed", "runs"), [(55, [55]), (65, [160]), (130, [160])])
-def test_late_job_uses_no_cores_after_the_end_of_its_booking(resumed: int, runs: list[int]) -> None:
+def test_late_job_uses_no_cores_after_its_bookings_end(resumed: int, runs: list[int]) -> None:
     site = BookingCluster(nodes=1)
     site.book("b", length=110, within=(50, 160))
     site.engine.pause("upgrade")
@@ -324,11 +324,11 @@ def test_dependent_job_follows_its_predecessor_after_its_booking_is_cancelled() 
     site.book("b", length=1000, within=(0, 1000))
     site.submit("1", walltime=300)
     site.submit("2", walltime=100, depend="afterok:1", state="H", holds="s", resources={"advres": "b"})
-    site.take_step("b", "cancel")
+    site.perform_step("b", "cancel")
     assert site.start("2") == 300
 
 
-def test_job_moved_out_of_its_booking_still_starts_inside() -> None:
+def test_job_moved_outside_its_booking_still_starts_inside() -> None:
     site = BookingCluster(nodes=2)
     site.book("b", length=1000, within=(0, 1000))
     site.engine.pause("upgrade")
@@ -372,7 +372,7 @@ def test_unconfirmed_booking_is_cancelled_after_its_timeout() -> None:
     site = BookingCluster(nodes=1)
     site.book("b", within=(100, 200), until=T + 60)
     site.book("c", within=(300, 400), until=T + 60)
-    assert site.take_step("c", "confirm").confirmed
+    assert site.perform_step("c", "confirm").confirmed
     site.at(61)
     assert (site.booking("b").phase, site.booking("c").phase) == ("cancelled", "flexible")
     site.submit("1", walltime=200)
@@ -431,7 +431,7 @@ def test_booking_costs_a_share_and_is_charged_at_its_start() -> None:
     account = account_book(site.engine.state).accounts["ann"]
     assert (account.charged, account_book(site.engine.state).held) == (HOUR, {})
     site.book("d", "1:ppn=4", 1800, within=(3000, 9000))
-    site.take_step("d", "cancel")
+    site.perform_step("d", "cancel")
     assert account_book(site.engine.state).held == {}
 
 

@@ -75,7 +75,7 @@ def test_count_survives_a_checkpoint_and_ends_with_its_licence() -> None:
     assert other.state.limits.copies == {"ansys": 0, "told": 5}
 
 
-def test_outdated_count_opens_one_alert_until_the_next_count() -> None:
+def test_outdated_count_opens_a_single_alert_until_the_next_count() -> None:
     cluster = Cluster(site=POLLED)
     cluster.at(61)
     submit_count(cluster, 5)

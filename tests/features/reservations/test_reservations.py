@@ -110,7 +110,7 @@ def test_only_jobs_on_the_access_list_use_reserved_nodes(
     )
 
 
-def test_planned_jobs_on_the_access_list_keep_their_places() -> None:
+def test_planned_jobs_on_the_access_list_stay_in_place() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1", walltime=500)
     cluster.submit("2")
@@ -179,7 +179,7 @@ def test_lengthened_job_leaves_nodes_reserved_for_short_jobs() -> None:
 WHOLE = {"naccesspolicy": "singlejob"}
 
 
-def test_exclusive_jobs_on_the_access_list_get_whole_reserved_nodes() -> None:
+def test_exclusive_jobs_on_the_access_list_get_reserved_nodes() -> None:
     cluster = Cluster(nodes=2)
     make_reservation(cluster, "r", 0, 1000, nodes=("n1",), users=("ann",))
     cluster.submit("1", "1:ppn=1", resources=WHOLE)
@@ -196,7 +196,7 @@ def test_exclusive_jobs_on_the_access_list_get_whole_reserved_nodes() -> None:
 
 
 @pytest.mark.parametrize("owner", ["ann", "bob"])
-def test_planned_exclusive_jobs_on_the_access_list_keep_their_nodes(owner: str) -> None:
+def test_planned_exclusive_jobs_on_the_access_list_stay_on_their_nodes(owner: str) -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("0", walltime=50)
     cluster.submit("1", "1:ppn=2", resources=WHOLE, owner=owner)

@@ -54,7 +54,7 @@ def test_only_some_nodes_are_reserved() -> None:
     assert [share.node for share in cluster.view("2").planned_nodes] == ["n2"]
 
 
-def test_standing_reservations_survive_a_checkpoint_without_duplicates() -> None:
+def test_recurring_reservations_survive_a_checkpoint_without_duplicates() -> None:
     cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY"))
     again = Engine.restore(cluster.engine.checkpoint())
     before, made = reservation_names(again), again.state.change_number
@@ -63,7 +63,7 @@ def test_standing_reservations_survive_a_checkpoint_without_duplicates() -> None
     assert again.state.change_number == made
 
 
-def test_removed_site_reservation_is_lifted_and_manual_ones_stay() -> None:
+def test_removed_site_reservation_is_lifted_and_manual_reservations_stay() -> None:
     cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY"))
     cluster.reserve("mine", "n1", start=50 * HOUR, end=51 * HOUR)
     cluster.submit("1", walltime=3 * HOUR)
