@@ -75,9 +75,9 @@ _S = TypeVar("_S")
 
 @dataclass(frozen=True, slots=True)
 class AlertKind:
-    """A kind of alert: what it says in general, and whether the cause of such an alert is still there.
+    """Kind of alert: its meaning, and a check whether the cause is still present.
 
-    Without ``lasts`` the alert is of a moment, and over after a while.
+    Without ``lasts`` the alert is about a single event, and closes after a while.
     """
 
     text: str
@@ -120,10 +120,10 @@ class UseBegan:
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """The nodes on which alone a job may run, and when: it is planned ahead within that.
+    """Nodes and times to which a job is restricted; it is planned ahead within these.
 
-    ``pool`` is a pool of the plan that is full whenever the job may not run; empty: it may run at any time.
-    ``place`` names that place: "reservation school".
+    ``pool`` is a pool of the plan that is full at all other times; empty: no restriction of time. ``place``
+    is its name in texts: "reservation school".
     """
 
     place: str
@@ -132,7 +132,7 @@ class Restriction:
 
 
 class Confinement(Protocol):
-    """Where and when alone a job may run. It is placed when it may start, and not before."""
+    """The only place and time of a job. The job is placed when it may start, not ahead."""
 
     @property
     def missing_room(self) -> str:
@@ -165,7 +165,7 @@ class Component(Generic[_S]):
     ``lasting`` is kept even if the checkpoint cannot be read.
     """
     handlers: Mapping[type[Any], Callable[["EngineState", Any], None]] = field(default_factory=dict)
-    """By type of event: what it does. A type of event has one handler in the whole engine."""
+    """Handlers by type of event. A type of event has one handler in the whole engine."""
     begin: Callable[["EngineState"], None] | None = None
     """Called when the engine begins: with nothing, or with lasting facts of an earlier one."""
     before_events: Callable[["EngineState", str], None] | None = None
@@ -180,7 +180,7 @@ class Component(Generic[_S]):
     nodes_replaced: Callable[["EngineState"], None] | None = None
     """Called when the plan has other nodes than before."""
     planned_node: Callable[["EngineState", str, Node], Node] | None = None
-    """Returns the node as the plan is to see it, given as it would be without the component."""
+    """Returns the node for the plan, from the node without the component's effect."""
     will_return: Callable[["EngineState", str], bool] | None = None
     """Whether a node that cannot be used now is known to return: it is planned for."""
     is_away: Callable[["EngineState", str], bool] | None = None
@@ -201,15 +201,17 @@ class Component(Generic[_S]):
     site_changed: Callable[["EngineState"], None] | None = None
     """Called when another policy of the site is in force."""
     limits: Callable[["EngineState"], Iterable[tuple[Limit, ...]]] | None = None
-    """Limits by their source: within one, a limit that names a user goes before one of each user. The
-    component calls ``gather_limits`` of the state, and then ``limits_changed``, when they have changed."""
+    """Limits by source: within one, a limit of a named user precedes the limit of each user. After changes
+    the component calls ``gather_limits`` of the state, and then ``limits_changed``.
+    """
     queue_changed: Callable[["EngineState", QueueFacts | None, QueueFacts, str], None] | None = None
-    """Called with the queue as it was, the queue as it is, and the event."""
+    """Called with the former queue, the present queue, and the event."""
     server_changed: Callable[["EngineState", ServerFacts, str], None] | None = None
-    """Called with what the server said of itself before, and the event."""
+    """Called with the server's former facts, and the event."""
     must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | Never | None] | None = None
-    """Called before a job gets a place in the plan: what it must wait for, or why it can never run; None: it
-    may be planned."""
+    """Called before the placement of a job: the condition that it waits for, or the reason why it can never
+    run; None: it may be planned.
+    """
     must_wait_in_what_if: (
         Callable[["PlanSnapshot", JobFacts, "ParsedRequest", str], WaitingFor | None] | None
     ) = None
@@ -217,8 +219,7 @@ class Component(Generic[_S]):
     must_wait_if_named: (
         Callable[["PlanSnapshot", JobFacts, "ParsedRequest"], WaitingFor | Never | None] | None
     ) = None
-    """For a job that is only asked about: why what it names leaves it without a planned start; None: it does
-    not."""
+    """For a hypothetical job: why its named place leaves it without a planned start; None: no effect."""
     ranks: Callable[["EngineState", Sequence["JobRecord"]], Sequence[int] | None] | None = None
     """The ranks of these jobs, in place of the sum of weighted terms; None: the component ranks no jobs now.
     Called for one job, or for some hundred."""
@@ -227,17 +228,17 @@ class Component(Generic[_S]):
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
-    """Called when a job is dispatched or runs, and when what it holds is another amount."""
+    """Called when a job is dispatched or runs, and when its amounts change."""
     run_ended: Callable[["EngineState", "JobRecord", int], None] | None = None
     """Called when a run ended, with the moment."""
     job_left_plan: Callable[["EngineState", str], None] | None = None
     """Called when a job, or a use by its key, has no place in the plan any more and does not run."""
     job_gone: Callable[["EngineState", JobDeleted | JobEnded], None] | None = None
-    """Called when the server has a job no longer, after what it held is free."""
+    """Called when a job is gone from the server, after its resources were freed."""
     planned_on_hold: Callable[["EngineState", "JobRecord"], bool] | None = None
     """Whether a job on hold has a place in the plan. It gets no promise, and starts after its release."""
     confinement: Callable[["EngineState", "JobRecord"], "Confinement | None"] | None = None
-    """Returns where and when alone a job may run; None: anywhere. Such a job is not planned ahead."""
+    """Returns the only place and time of a job; None: any. Such a job is not planned ahead."""
     restriction: Callable[["EngineState | PlanSnapshot", JobFacts], Restriction | None] | None = None
     """Returns the nodes and times to which a job is restricted; None: to none."""
     knows_reservation: Callable[["EngineState | PlanSnapshot", str], bool] | None = None
@@ -253,11 +254,11 @@ class Component(Generic[_S]):
     use_began: Callable[["EngineState", "UseBegan"], None] | None = None
     """Called when such a use begins."""
     time_passed: Callable[["EngineState", str], None] | None = None
-    """Called at the end of each batch, before anything else: what time alone has changed."""
+    """Called at the end of each batch, before anything else: effects of time."""
     before_dispatch: Callable[["EngineState", str], None] | None = None
     """Called at the end of each batch, before jobs that are due are started."""
     now_and_then: Callable[["EngineState"], None] | None = None
-    """Called about once a minute, to forget what is past."""
+    """Called about once a minute, to drop past data."""
     settle: Callable[["EngineState", str], None] | None = None
     """Called at the end of each batch, after all jobs that are due were started."""
     next_wake: Callable[["EngineState"], int] | None = None
@@ -267,7 +268,7 @@ class Component(Generic[_S]):
     slot_names: Callable[["EngineState"], Mapping[int, str]] | None = None
     """By slot: its name for readers."""
     slots_named: Callable[["PlanSnapshot", str, str], Sequence[int] | None] | None = None
-    """The slots of what a caller has under a name, for a question without it; None: nothing of this name."""
+    """Slots of a caller's object with a name, for a question without it; None: unknown name."""
     node_blocks: Callable[["EngineState"], Iterable[Reserve]] | None = None
     """Nodes that are kept free, or for some jobs, for a time, as readers see them."""
     node_claims: Mapping[type[Any], Callable[["EngineState", Any], NodeClaim]] = field(default_factory=dict)
@@ -282,7 +283,7 @@ class Component(Generic[_S]):
     published: Callable[["EngineState"], object] | None = None
     """A frozen value that other threads may read, found again by its type."""
     measured_draws: Callable[["EngineState"], Mapping[str, Draw]] | None = None
-    """By node: the watts that were measured, which count before those of the settings."""
+    """By node: measured watts, which precede configured ones."""
     node_details: Callable[["EngineState"], Mapping[str, Mapping[str, Any]]] | None = None
     """By node and field of its view: a value that is not the default one."""
     open_decisions: Mapping[type[Any], Callable[["EngineState", Any], bool]] = field(default_factory=dict)
@@ -344,7 +345,7 @@ def breakdown_of_components(state: "EngineState", record: "JobRecord") -> Breakd
 
 
 def confinement_of_components(state: "EngineState", record: "JobRecord") -> Confinement | None:
-    """Where and when alone a job may run; None: anywhere."""
+    """Return the only place and time of a job; None: any."""
     for check in _confinements():
         found = check(state, record)
         if found is not None:
@@ -361,14 +362,14 @@ def _confinements() -> tuple[Callable[["EngineState", "JobRecord"], Confinement 
 def judge_run(
     state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str, *, failed: bool
 ) -> None:
-    """Tell the components whether a job failed early on nodes, or was refused there."""
+    """Report to the components whether a job failed early on nodes, or was refused there."""
     for one in components():
         if one.run_judged is not None:
             one.run_judged(state, record, nodes, event, failed)
 
 
 def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str) -> None:
-    """Tell the components that a run decision was made for a job on these nodes."""
+    """Report to the components a run decision for a job on these nodes."""
     for one in components():
         if one.job_dispatched is not None:
             one.job_dispatched(state, record, nodes, event)
@@ -411,7 +412,7 @@ def reason_to_replan(state: "EngineState", record: "JobRecord") -> "tuple[Cause,
 
 
 def slots_named(published: "PlanSnapshot", name: str, caller: str) -> Sequence[int] | None:
-    """The slots of what a caller has under a name; None: no component knows anything of this name."""
+    """Return the slots of a caller's object with a name; None: unknown to all components."""
     for one in components():
         found = one.slots_named(published, name, caller) if one.slots_named is not None else None
         if found is not None:
@@ -438,7 +439,7 @@ def is_planned_on_hold(state: "EngineState", record: "JobRecord") -> bool:
 
 
 def leave_components(state: "EngineState", key: str) -> None:
-    """Tell the components that a job or use has no place in the plan any more, and does not run."""
+    """Report to the components that a job or use left the plan and does not run."""
     for one in components():
         if one.job_left_plan is not None:
             one.job_left_plan(state, key)
@@ -450,14 +451,14 @@ def limits_of_components(state: "EngineState") -> tuple[tuple[Limit, ...], ...]:
 
 
 def rebuild_components(state: "EngineState") -> None:
-    """Let the components put back what they hold into a plan that was rebuilt."""
+    """Let the components restore their slots in a rebuilt plan."""
     for one in components():
         if one.plan_rebuilt is not None:
             one.plan_rebuilt(state)
 
 
 def withdraw_nodes(state: "EngineState", names: Sequence[str], event: str, words: str) -> None:
-    """Tell the components that nodes can be used no longer, and why."""
+    """Report to the components that nodes are no longer usable, and why."""
     for one in components():
         if one.nodes_withdrawn is not None:
             one.nodes_withdrawn(state, names, event, words)
@@ -498,7 +499,7 @@ def measured_draws(state: "EngineState") -> dict[str, Draw]:
 
 
 def node_details(state: "EngineState") -> dict[str, dict[str, Any]]:
-    """By node: what views of it show beside what the server says, by field."""
+    """By node: additional fields of its views."""
     found: dict[str, dict[str, Any]] = {}
     for one in components():
         for name, values in one.node_details(state).items() if one.node_details is not None else ():
@@ -549,12 +550,12 @@ def load_parts(plain: Mapping[str, Any], arrays: Arrays) -> dict[type[Any], Any]
 
 
 def lasting_fields(one: Component[Any]) -> list[str]:
-    """Names of the fields whose values outlive a checkpoint that cannot be read."""
+    """Return the names of the fields that are kept even if the checkpoint cannot be read."""
     return [each.name for each in fields(one.state) if each.metadata.get("lasting")]
 
 
 def rebuilt_part(one: Component[_S], before: _S) -> _S:
-    """The component's state for a plan that is rebuilt: fields that are not carried over begin anew."""
+    """Return the component's state for a rebuilt plan: fields that are not carried over are reset."""
     part = one.state()
     for each in fields(cast("Any", one.state)):
         if each.metadata.get("carried"):

@@ -240,7 +240,7 @@ def check_failure_is_reported_until_it_ends(
 def test_failed_publication_leaves_the_plan_correct(monkeypatch: pytest.MonkeyPatch) -> None:
     with planner() as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
-        publish = "schedd.service.cluster.publisher.publish"
+        publish = "schedd.service.cluster.publisher.publish_snapshot"
         check_failure_is_reported_until_it_ends(loop, monkeypatch, publish, "the plan cannot be shown")
 
 

@@ -80,7 +80,7 @@ class BookingResult(TypedDict):
 
 
 class BookingOrderView(TypedDict):
-    """The same bookings, booked anew in one order."""
+    """The same bookings under one order."""
 
     order: str
     asked: int

@@ -222,7 +222,7 @@ class BookingResult(SnapshotAnswer):
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingOrderView:
-    """The same bookings, booked anew in one order."""
+    """The same bookings under one order."""
 
     order: Order
     asked: int
@@ -396,10 +396,10 @@ async def act_on_booking(
     responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "too-hard"),
 )
 async def compare_booking_orders(request: Request, cluster: Cluster, _: Operator) -> Response:
-    """Which order of replanning bookings would use the cluster best? Needs the role `operator` or `admin`.
+    """Compare the orders of replanning bookings. Needs the role `operator` or `admin`.
 
-    On forks of the plan, all bookings that may still move, and those refused lately, are booked anew in each
-    order. Jobs and frozen bookings stay where they are, and nothing is changed.
+    On forks of the plan, all flexible bookings, and those refused lately, are booked again in each order.
+    Jobs and frozen bookings stay in place, and nothing is changed.
     """
     engine = await await_planner(
         cluster.call_between_batches(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment"

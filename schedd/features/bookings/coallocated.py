@@ -1,8 +1,8 @@
-"""Parts of groups: jobs of a federation that start when their booking begins, or not at all.
+"""Components of co-allocations: jobs of a federation that start with their booking, or not at all.
 
-The other parts are at other clusters: nobody here knows whether they started. So there are two bounds that
-hold though nobody says anything: how late a part may start, and for how long it runs on without word. A part
-that is to be armed does not start before.
+The other components are at other clusters, whose state is unknown here. Two bounds therefore hold without any
+message: the maximum delay of a start, and the maximum run without a confirmation. A component with arming
+does not start before it is armed.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ __all__ = ["bounds", "overdue"]
 
 
 def bounds(booking: Booking) -> Iterator[int]:
-    """The moments at which its job may have to be deleted."""
+    """Yield the times at which its job may have to be deleted."""
     event = booking.event
     if booking.phase in LIVE and event.transfer and not booking.kept:
         if event.late:

@@ -1,6 +1,6 @@
-"""What each order of replanning would make of the bookings that there are; found on copies of the state.
+"""Comparison of the orders of replanning for the present bookings, on copies of the state.
 
-Criterion by criterion as in Netto, *Adaptive co-allocation of distributed resources* (2009), 3.6.
+Criteria as in Netto, *Adaptive co-allocation of distributed resources* (2009), 3.6.
 """
 
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ __all__ = ["OrderFigures", "ordered"]
 
 @dataclass(frozen=True, slots=True)
 class OrderFigures:
-    """The bookings that may move, and those that were refused lately, booked anew under one order.
+    """Flexible bookings and recent refusals, booked again under one order.
 
-    ``asked`` there are; ``taken`` find a place. ``lost``: so many have a place now, and would have none;
-    ``won``: so many were refused, and would have one; ``moved``: so many would begin at another time.
-    ``core_hours`` are those of the ones taken; ``used`` is the share of all cores' time from now to
-    ``until``, the latest deadline, that running and planned jobs and all bookings hold then.
+    ``asked`` is their number; ``taken`` find a place. ``lost`` have a place now, but not then; ``won`` were
+    refused, but have one then; ``moved`` would start at another time. ``core_hours`` are those of the taken
+    ones; ``used`` is the share of all core time until ``until``, the latest deadline, that jobs and bookings
+    hold.
     """
 
     order: Order
@@ -40,8 +40,8 @@ class OrderFigures:
 
 
 def ordered(state: EngineState, order: Order) -> OrderFigures:
-    """Book them anew, in the order of asking, as if ``order`` had been the site's; ``state`` is a copy, of no
-    use afterwards. Jobs, and bookings that may not move, stay where they are. Raises WorkSpent.
+    """Book them again by time of request, as if ``order`` were the site's; ``state`` is a disposable copy.
+    Jobs and frozen bookings stay in place. Raises WorkSpent.
     """
     now = state.now
     known = [one for one in bookings_of(state).values() if one.phase == "flexible" or _may_still(one, now)]
@@ -79,7 +79,7 @@ def _may_still(one: Booking, now: int) -> bool:
 
 
 def _used(state: EngineState, until: int) -> float:
-    """The share of all cores' time until then that somebody holds."""
+    """Return the used share of all core time until then."""
     plan, now = state.plan, state.now
     starts, durations = plan.jobs.starts, plan.jobs.durations
     held = sum(

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _KEPT: Final = 86_400
-"""Seconds for which what became of a booking can be asked after."""
+"""Seconds for which the outcome of a booking is kept."""
 _REFUSED_KEPT: Final = 3_600
 _OPTIONS: Final = 5
 _TRIED: Final = 64
@@ -57,7 +57,7 @@ _MOVES: Final = 20
 
 
 def book(state: EngineState, event: Book) -> None:
-    """Somebody wants cores: they are booked, or refused with counter-offers. A user books a name once."""
+    """Book cores, or refuse with counter-offers. A user's name of a booking is unique."""
     key = key_for(bookings_of(state), event)
     known = bookings_of(state).get(key)
     if known is not None and known.phase in LIVE:
@@ -66,7 +66,7 @@ def book(state: EngineState, event: Book) -> None:
 
 
 def step(state: EngineState, event: BookingStep) -> None:
-    """Somebody takes a counter-offer, or fixes, confirms, arms, keeps or gives back a booking."""
+    """Accept a counter-offer, or freeze, confirm, arm, keep or cancel a booking."""
     booking = bookings_of(state).get(event.name)
     if booking is None:
         return
@@ -140,7 +140,7 @@ def _admit(state: EngineState, event: Book) -> None:
 
 
 def _facts(event: Book) -> JobFacts:
-    """What it asks for, as if it were a job."""
+    """Return the requested resources in the form of a job."""
     return JobFacts(
         id=f"booking {event.name}",
         owner=event.owner,
@@ -186,7 +186,7 @@ def _against_rules(state: EngineState, event: Book, cpus: int) -> str:
 
 
 def booking_key(name: str) -> str:
-    """The key by which components know a booking: no job has such an id."""
+    """Return the key of a booking in components: no job has such an id."""
     return f"booking {name}"
 
 
@@ -217,10 +217,10 @@ def _begin_in_components(state: EngineState, booking: Booking) -> None:
 
 
 def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> list[Booking] | None:
-    """Places for the new booking, and for those that have to move for it; None: there are none.
+    """Find places for the new booking and for those that must move for it; None: there are none.
 
-    Algorithm 1 of the thesis: those before the new one in the site's order stay; where one behind it finds
-    no place, the new one is tried in that one's stead, and those between keep their places.
+    Algorithm 1 of the thesis: bookings before the new one in the site's order stay; if one after it finds no
+    place, the new one is tried in its position, and those between keep their places.
     """
     before = bookings_of(state).get(new.event.instead)
     if before is not None and before.phase in LIVE and before.event.by == new.event.by:
@@ -265,8 +265,8 @@ def _planned(state: EngineState, ones: Sequence[Booking], asked: dict[str, Reque
 def _place_all(
     state: EngineState, ones: Sequence[Booking], asked: dict[str, Request]
 ) -> tuple[list[Booking], int | None]:
-    """Each in turn at its earliest place within its window; which one found none, or None. The plan is left
-    as it was but for pieces that the caller took out.
+    """Place each in turn at its earliest start within its window; returns the index of the first failure, or
+    None. The plan is unchanged, except for slots that the caller freed.
     """
     plan, now = state.plan, state.now
     slots: list[int] = []
@@ -315,14 +315,14 @@ def _options(state: EngineState, new: Booking, request: Request) -> tuple[Option
             after = start + window.duration
         found |= _before(state, slot, window)
     except WorkSpent:
-        pass  # what was found so far is offered
+        pass  # earlier offers are kept
     finally:
         state.drop_slot(slot)
     return nearest(found.values(), _OPTIONS)
 
 
 def _before(state: EngineState, slot: int, window: Window) -> dict[int, Option]:
-    """Starts before the window: those that end where something else begins, and the earliest of all."""
+    """Return starts before the window: at the ends of gaps, and the earliest of all."""
     plan, now = state.plan, state.now
     jobs = plan.jobs
     begins = np.unique(jobs.starts[jobs.starts >= 0]) - window.duration
@@ -346,7 +346,7 @@ def _option(window: Window, start: int) -> Option:
 
 
 def job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    """A job is over: what it had of a booking is the booking's again."""
+    """Return a finished job's cores to its booking."""
     for name, booking in list(bookings_of(state).items()):
         if booking.phase == "open" and event.job_id in booking.jobs:
             update_booking_slots(state, name)
@@ -380,7 +380,7 @@ def advance(state: EngineState, event: str) -> None:
             if booking.since + kept > now:
                 pass
             elif booking.phase != "refused" and names_booking(state, name):
-                _put(state, booking)  # its jobs run like any other, as long as it is known to be over
+                _put(state, booking)  # while the booking is known, its jobs run like any other
             else:
                 del bookings_of(state)[name]
             continue
@@ -405,7 +405,7 @@ def advance(state: EngineState, event: str) -> None:
 
 
 def _guard(state: EngineState, booking: Booking, event: str) -> None:
-    """A group's part that is late, or that nobody says to keep, is deleted: the others may not have begun."""
+    """Delete a component that is late or was not confirmed: the others may not have started."""
     words = overdue(state, booking)
     if not words:
         return
@@ -461,15 +461,15 @@ def _bound(state: EngineState, name: str) -> list[JobRecord]:
 
 
 def _wake(state: EngineState, event: str, name: str) -> None:
-    """Let jobs of the booking start that can, who was submitted first."""
+    """Start the possible jobs of the booking, by time of submission."""
     words = f"there is room in reservation {bookings_of(state)[name].shown}"
     for record in sorted(_bound(state, name), key=lambda one: (one.facts.submitted, one.id)):
         plan_job(state, record, event, Cause.RELEASED, words)
 
 
 def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str) -> None:
-    """Bookings to come leave these nodes where they find another place: others in their window, or, of one
-    that is frozen, other nodes at the same time. One that finds none stays, and the admin is told.
+    """Move future bookings off these nodes if possible: within their window or, if frozen, to other nodes at
+    the same time. Otherwise they stay, and an alert is raised.
     """
     names = frozenset(nodes)
     for name, booking in list(bookings_of(state).items()):

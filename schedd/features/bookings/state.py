@@ -31,13 +31,13 @@ __all__ = [
 
 BookingPhase = Literal["flexible", "frozen", "open", "over", "cancelled", "refused"]
 _OF: Final = "~"
-"""Between a name and its owner, in the key of a booking whose name another user's booking had first."""
+"""Separator of name and owner in the key of a booking with a name that another user had first."""
 LIVE: Final = ("flexible", "frozen", "open")
-"""Phases in which it holds cores."""
+"""Phases with held cores."""
 Share = tuple[str, tuple[int, ...]]
 """A node, and how much of each of its resources, in the order of the plan's columns."""
 Piece = tuple[int, int, tuple[Share, ...]]
-"""From when until when so much is kept for jobs to come."""
+"""Interval, and the cores reserved for future jobs in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """``start`` is where it is planned, ``held`` what it holds there; ``pieces`` are what of it is kept for
-    jobs to come, in ``slots`` of the plan; ``jobs`` are those that have the rest.
+    """``start`` is the planned start, ``held`` its cores; ``pieces`` are the part reserved for future jobs,
+    in ``slots`` of the plan; ``jobs`` use the rest.
 
-    ``moves`` are (when, start before, start after); ``options`` the counter-offers of one that was refused.
+    ``moves`` are (time, former start, new start); ``options`` the counter-offers after a refusal.
     """
 
     event: Book
@@ -75,7 +75,7 @@ class Booking:
 
     @property
     def name(self) -> str:
-        """Its key: unique in the cluster. Its owner's name of it where nobody else had that one before."""
+        """Its key, unique in the cluster: the owner's name of it, unless another user had that first."""
         return self.event.name
 
     @property
@@ -90,7 +90,7 @@ class Booking:
 
     @property
     def window(self) -> Window:
-        """What counts of it beside others."""
+        """Its properties for the comparison with others."""
         one = self.event
         return Window(one.time, one.ready, one.deadline, one.duration, self.cpus, one.name)
 
@@ -135,7 +135,7 @@ class BookingState:
     """The component's part of the engine's state."""
 
     bookings: dict[str, Booking] = declared(_BOOKINGS, make=dict, carried=True, lasting=True)
-    """By key: see ``key_of``. Those that are over are kept for a while."""
+    """By key: see ``key_of``. Finished ones are kept for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def key_of(bookings: Mapping[str, Booking], name: str, owner: str) -> str:
 
 
 def key_for(bookings: Mapping[str, Booking], event: Book) -> str:
-    """The key under which what is asked for is kept: that of the same booking, or one that is free."""
+    """Return the key for a request: that of the same booking, or a free one."""
     key = key_of(bookings, event.name, event.owner)
     if key not in bookings:
         return key
