@@ -24,14 +24,14 @@ class Feature(NamedTuple):
 
 FEATURES: Final = (
     Feature("formula", {}),
-    Feature("reservations", {}),
+    Feature("reservations", {"reservation": ("command", "Show, create or remove reservations.")}),
     Feature("node_trials", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
     Feature("limits", {}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
     Feature("transfers", {}),
-    Feature("bookings", {}),
+    Feature("bookings", {"book": ("command", "Book cores for a time within a window.")}),
 )
 """In the order in which the engine calls their components."""
 

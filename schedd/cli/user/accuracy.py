@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_duration, format_table, format_time
-from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError
 from schedd.client.answers import HorizonAccuracy
 

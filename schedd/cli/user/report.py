@@ -8,7 +8,7 @@ from typing import Any, Final
 from schedd.cli.user import federation_jobs
 from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code, show_json
 from schedd.cli.user.formatting import format_duration, format_table, format_time
-from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.time_arguments import parse_time
 from schedd.client import Client, ClientError, find_endpoint
 
 __all__ = ["make_parser", "run"]

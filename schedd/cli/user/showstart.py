@@ -16,7 +16,7 @@ from schedd.cli.user.job_text import (
     format_nodes,
     format_time_and_distance,
 )
-from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
     CheapestStart,

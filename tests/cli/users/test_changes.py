@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.time_arguments import parse_time
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.notices import Notifier
 from schedd.service.settings.file import NotifySettings

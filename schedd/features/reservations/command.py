@@ -1,19 +1,16 @@
 """``schedd reservation``: nodes that are kept free for a time, or kept for some: shown, made, lifted."""
 
 import argparse
-import re
 from collections.abc import Sequence
-from datetime import datetime
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
+from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError
 from schedd.client.answers import ReservationView
 
-__all__ = ["make_parser", "parse_time", "run"]
+__all__ = ["make_parser", "run"]
 
-_UNITS = {"m": 60, "h": 3_600, "d": 86_400}
-_AHEAD = re.compile(r"\+(\d+)([mhd])")
 _ACCESS = ("users", "groups", "accounts", "queues")
 
 
@@ -126,18 +123,3 @@ def _access_suffix(one: ReservationView) -> str:
     if one["shorter"]:
         names.append(f"jobs up to {format_duration(one['shorter'])}")
     return f" (for {shorten_list(names)})" if names else ""
-
-
-def parse_time(text: str, now: int) -> int:
-    """A moment as people write it. Raises ClientError."""
-    ahead = _AHEAD.fullmatch(text)
-    if ahead is not None:
-        return now + int(ahead[1]) * _UNITS[ahead[2]]
-    try:
-        if re.fullmatch(r"\d?\d:\d\d", text):
-            clock = datetime.strptime(text, "%H:%M")  # noqa: DTZ007  (of today, in local time)
-            today = datetime.fromtimestamp(now).astimezone()
-            return int(today.replace(hour=clock.hour, minute=clock.minute, second=0).timestamp())
-        return int(datetime.fromisoformat(text).astimezone().timestamp())
-    except ValueError:
-        raise ClientError(f"{text}: no time; write 2026-12-01T08:00, 08:00 or +2h") from None

@@ -18,7 +18,7 @@ from schedd.cli.user.command_session import (
 )
 from schedd.cli.user.federation_jobs import add_federation_option
 from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
-from schedd.cli.user.reservation import parse_time
+from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BookingOrdersView, BookingView
 
