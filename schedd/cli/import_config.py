@@ -31,6 +31,7 @@ class ConfigFormat(StrEnum):
     MAUI = "maui"
     MOAB = "moab"
     SCHED_CONFIG = "sched_config"
+    QMGR = "qmgr"
 
 
 def command(
@@ -38,8 +39,9 @@ def command(
         Path | None,
         typer.Argument(
             help="Maui's maui.cfg, Moab's moab.cfg, or the sched_config of pbs_sched (TORQUE, "
-            "OpenPBS). With the last, resource_group, holidays and dedicated_time in the same "
-            "folder are read, too."
+            "OpenPBS); with the last, resource_group, holidays and dedicated_time in the same "
+            "folder are read, too. Or the output of `qmgr -c 'print server'` and `qmgr -c "
+            "'print sched'` in one file."
         ),
     ] = None,
     server: Annotated[
@@ -100,13 +102,16 @@ def _read(file: Path) -> str:
 
 def _detect_format(file: Path, text: str) -> ConfigFormat:
     from schedd.cli.importing.maui_parameters import MOAB_ALONE  # noqa: PLC0415
+    from schedd.cli.importing.qmgr import QMGR_COMMAND  # noqa: PLC0415
 
+    if QMGR_COMMAND.search(text):
+        return ConfigFormat.QMGR
     maui, sched = bool(_MAUI.search(text)), bool(_SCHED.search(text))
     if maui == sched:
         maui, sched = file.name.startswith(("maui", "moab")), "sched_config" in file.name
     if maui == sched:
         _exit_with_error(
-            f"{file}: neither a maui.cfg nor a sched_config is to be seen in it; say which with --from"
+            f"{file}: it looks like no maui.cfg, no sched_config and no output of qmgr; say which with --from"
         )
     names = {word.upper() for word in re.findall(r"^\s*([A-Za-z]\w*)", text, re.MULTILINE)}
     if maui and (
@@ -122,6 +127,10 @@ def _translate(file: Path, text: str, kind: ConfigFormat) -> "ImportResult":
     from schedd.cli.importing.maui import import_maui  # noqa: PLC0415
     from schedd.cli.importing.sched_config import import_sched_config  # noqa: PLC0415
 
+    if kind is ConfigFormat.QMGR:
+        from schedd.cli.importing.qmgr import import_qmgr  # noqa: PLC0415
+
+        return import_qmgr(text)
     now, zone = datetime.now(), _local_time_zone()  # noqa: DTZ005  (the site's own day)
     if kind is not ConfigFormat.SCHED_CONFIG:
         return import_maui(text, now.date(), zone, moab=kind is ConfigFormat.MOAB)

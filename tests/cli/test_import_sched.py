@@ -261,7 +261,7 @@ def test_default_preemption_matters_only_with_express_queues() -> None:
         ("sort_by: largest_memory_first ALL", "sort_by largest_memory_first", "blocker: there is no"),
         ("key: high_priority_first", "key high_priority_first", "no matter: counts only with"),
         ("job_sort_key: \"ncpus\" ALL", "job_sort_key ncpus", "blocker: there is no priority by"),
-        ("job_sort_formula: \"ncpus*10\"", "job_sort_formula", "blocker: there are no formulas"),
+        ("job_sort_formula: \"ncpus*10\"", "job_sort_formula", "blocker: PBS reads it from the server"),
         ("peer_queue: \"workq workq@other\"", "peer_queue", "blocker: jobs are not taken"),
         ('server_dyn_res: "matlab"', "server_dyn_res", "blocker: matlab: not understood"),
         ('server_dyn_res: "mem !/bin/get_mem"', "server_dyn_res", "blocker: mem !/bin/get_mem: not"),

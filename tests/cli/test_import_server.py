@@ -4,14 +4,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from schedd.cli.importing.formula import UnsupportedFormulaError, formula_weights
+from schedd.cli.importing.qmgr import parse_qmgr
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.cli.importing.server_settings import ServerObject, import_server
 from schedd.cli.main import main
@@ -121,66 +119,106 @@ def test_every_attribute_on_a_real_server_has_a_finding() -> None:
 # ---- attribute by attribute ---------------------------------------------------------------------
 
 
-def test_a_formula_that_is_a_weighted_sum_becomes_a_priority() -> None:
-    done = import_objects(server(job_sort_formula="10*queue_priority + eligible_time/3600 - 2*ncpus + 7"))
-    assert done.site["priority"] == {"queue": 10.0, "waiting": 1.0, "size": -2.0}
+ALCF = (
+    "base_score + score_boost + enable_wfp * wfp_factor * (eligible_time**2 / min(max(walltime, 21600), "
+    "43200)**3 * project_priority * nodect / total_cpus) + enable_backfill * min(backfill_max, "
+    "eligible_time / backfill_factor) + enable_fifo * eligible_time / fifo_factor"
+)
+AQUA = (
+    "(48 * fairshare_factor) + ((6 * fairshare_factor) * ((mem/1048576/8) + ncpus + (ngpus*32))) + "
+    "(0.000278 * eligible_time) + (4 * log(max(fairshare_factor, 1e-7)))"
+)
+
+
+@pytest.mark.parametrize(
+    "formula", [ALCF, AQUA, f'"{AQUA}"', "walltime*ncpus", "1/ncpus if myresource else 0"]
+)
+def test_formulas_are_followed_as_they_are(formula: str) -> None:
+    done = import_objects(server(job_sort_formula=formula, job_sort_formula_threshold="5"))
     assert attribute_finding(done, "job_sort_formula")[0] is Verdict.TRANSLATED
-    assert settings_in(done.toml("main"))["site"]["priority"]["size"] == -2
+    assert attribute_finding(done, "job_sort_formula_threshold")[0] is Verdict.TRANSLATED
+    assert not done.with_verdict(Verdict.BLOCKER)
+    assert done.site == {}
 
 
 def test_the_formula_replaces_sort_keys_in_the_file() -> None:
     done = ImportResult()
     done.table("priority").update(queue=1_000_000_000, short=5.0)
     import_server([server(job_sort_formula="job_priority")], done, openpbs=True)
-    assert done.site["priority"] == {"queue": 0, "wish": 1.0}
+    assert "priority" not in done.site
 
 
 @pytest.mark.parametrize(
     ("formula", "why"),
     [
-        ("walltime*ncpus", "product of two terms"),
-        ("queue_priority + pow(ncpus, 2)", "no weighted sum"),
-        ("myresource", "no priority by myresource"),
-        ("1/ncpus", "no term divided by a number"),
-        ("ncpus/0", "no term divided by a number"),
-        ("queue_priority +", "cannot be read"),
-        ("(" * 500 + "ncpus" + ")" * 500, "cannot be read"),
-        ("-" * 5_000 + "ncpus", ""),
-        ("True*ncpus", "product of two terms"),
-        ("'a'*ncpus", "product of two terms"),
+        ("queue_priority +", "column 17"),
+        ("(" * 500 + "ncpus" + ")" * 500, "nested"),
+        ("'a'*ncpus", "a text has no number"),
+        ("__import__('os')", "no function"),
     ],
 )
-def test_unsupported_formulas_are_blockers_with_a_reason(formula: str, why: str) -> None:
+def test_formulas_that_cannot_be_used_are_blockers_with_a_reason(formula: str, why: str) -> None:
     done = import_objects(server(job_sort_formula=formula))
     verdict, words = attribute_finding(done, "job_sort_formula")
     assert verdict is Verdict.BLOCKER
     assert why in words
-    assert "priority" not in done.site
 
 
-_NAMES = {"queue_priority": ("queue", 1.0), "job_priority": ("wish", 1.0), "ncpus": ("size", 1.0)}
+QMGR = """#
+# Create resources and set their properties.
+#
+create resource base_score
+set resource base_score type = float
+set resource base_score flag = i
+#
+# Create queues and set their attributes.
+#
+create queue workq
+set queue workq queue_type = Execution
+set queue workq acl_users = ann
+set queue workq acl_users += bob
+set queue workq resources_default.walltime = 01:00:00
+set queue workq max_run = [u:PBS_GENERIC=4]
+set queue workq enabled = True
+#
+# Set server attributes.
+#
+set server scheduling = True
+set server job_sort_formula = "base_score +
+ eligible_time / 3600 + nosuch"
+set server eligible_time_enable = True
+frobnicate server x = 1
+create sched default
+set sched default job_sort_formula_threshold = 2.5
+set sched scheduler_iteration = 600
+"""
 
 
-@given(st.lists(st.tuples(st.sampled_from(sorted(_NAMES)), st.integers(-50, 50)), min_size=1, max_size=5))
-def test_translated_weights_preserve_the_formula_order(parts: list[tuple[str, int]]) -> None:
-    formula = " + ".join(f"({times}) * {name}" for name, times in parts)
-    weights = formula_weights(formula)
-    for values in ({"queue_priority": 3, "job_priority": -5, "ncpus": 7}, dict.fromkeys(_NAMES, 11)):
-        wanted = eval(formula, {}, values)
-        got = sum(weights.get(term, 0) * values[name] * of for name, (term, of) in _NAMES.items())
-        assert got == pytest.approx(wanted)
+def test_output_of_qmgr_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.txt"
+    file.write_text(QMGR, encoding="utf-8")
+    assert main(["import", str(file)]) == 3
+    report = capsys.readouterr().err
+    assert "frobnicate server x = 1" in report
+    assert "line 24" in report
+    assert "read from the server: jobs are ranked by it" in report
+    assert "jobs at or below it are not planned" in report
+    assert "nosuch in job_sort_formula" in report
+    file.write_text(QMGR.replace("frobnicate", "#"), encoding="utf-8")
+    assert main(["import", str(file)]) == 0
 
 
-@given(st.text(max_size=60))
-def test_malicious_formulas_are_harmless(text: str) -> None:
-    with suppress(UnsupportedFormulaError):
-        formula_weights(text)
-
-
-def test_huge_weights_are_scaled_down_together() -> None:
-    done = import_objects(server(job_sort_formula="1e12*queue_priority + 1e11*ncpus"))
-    assert done.site["priority"] == pytest.approx({"queue": 1e9, "size": 1e8})
-    settings_in(done.toml("main"))
+def test_objects_of_qmgr_have_all_their_attributes() -> None:
+    objects, unread = parse_qmgr(QMGR)
+    found = {(one.kind, one.name): one.values for one in objects}
+    assert found["queue", "workq"]["acl_users"] == "ann,bob"
+    assert found["server", ""]["job_sort_formula"] == "base_score +  eligible_time / 3600 + nosuch"
+    assert found["scheduler", "default"] == {
+        "job_sort_formula_threshold": "2.5",
+        "scheduler_iteration": "600",
+    }
+    assert found["resource", "base_score"] == {"type": "float", "flag": "i"}
+    assert [number for number, _ in unread] == [24]
 
 
 def test_node_groups_become_node_sets() -> None:

@@ -298,7 +298,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     ),
     "job_sort_formula": _note_handler(
         Verdict.BLOCKER,
-        "there are no formulas: see docs/administrators/policy.md for the terms of a priority there are",
+        "PBS reads it from the server, not from here: set it with qmgr, or as formula.expression",
     ),
     "peer_queue": _note_handler(Verdict.BLOCKER, "jobs are not taken from other servers"),
     "peer_translation": _note_handler(Verdict.BLOCKER, "jobs are not taken from other servers"),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from schedd.cli.importing.formula import UnsupportedFormulaError, formula_weights
 from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.feature_list import feature_modules
 from schedd.policy.limits import parse_server_limits
 from schedd.wire import ResourceFacts, ResourceTypes
 
@@ -67,8 +67,11 @@ def _translate_attribute(
 
     plain = name.partition(".")[0]
     off = value.lower() in ("false", "f", "0", "no", "n", "")
-    if name == "job_sort_formula":
-        _translate_formula(value, done, note)
+    of_features = {
+        key: one for module in feature_modules("importing") for key, one in module.SERVER_ATTRIBUTES.items()
+    }
+    if name in of_features:
+        of_features[name](value, types, done, note)
     elif name == "node_group_key":
         _translate_node_groups(value, server, one, done, note)
     elif plain in ("do_not_span_psets", "only_explicit_psets"):
@@ -96,25 +99,6 @@ def _translate_attribute(
         note(Verdict.NO_MATTER, "the server sees to it, with any scheduler")
     else:
         note(Verdict.DIFFERS, "not known to this import: look up whether a scheduler heeds it")
-
-
-def _translate_formula(text: str, done: ImportResult, note: _Note) -> None:
-    try:
-        weights = formula_weights(text)
-    except UnsupportedFormulaError as error:
-        note(Verdict.BLOCKER, f"{error}; docs/administrators/policy.md has the terms of a priority")
-        return
-    if largest := max((abs(weight) for weight in weights.values()), default=0.0):
-        scale = min(1.0, _MOST / largest)
-        weights = {term: weight * scale for term, weight in weights.items()}
-    priority = done.table("priority")
-    priority.clear()  # it takes the place of the keys of a sched_config
-    priority.update({"queue": 0, **weights})
-    note(
-        Verdict.TRANSLATED, ", ".join(f"priority.{term} = {weight:.10g}" for term, weight in weights.items())
-    )
-    if "waiting" in weights:
-        done.note(Verdict.DIFFERS, 0, "priority.waiting", "waiting counts up to waiting_most hours", "server")
 
 
 def _translate_node_groups(
@@ -174,7 +158,6 @@ def _int_or_none(text: str) -> int | None:
 
 
 _SHOWN: Final = 60
-_MOST: Final = 1e9
 _EXPRESS: Final = 150
 _RUN_LIMITS: Final = frozenset(
     {
@@ -187,9 +170,6 @@ _PREEMPTED: Final = (
     "running jobs are never stopped for others; it matters to express queues",
 )
 _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
-    "job_sort_formula_threshold": (
-        Verdict.BLOCKER, "jobs below it would run: hold them, or give their queue a limit of 0"
-    ),
     **dict.fromkeys(
         (
             "max_run_soft", "max_run_res_soft", "max_user_run_soft", "max_group_run_soft",

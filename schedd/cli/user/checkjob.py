@@ -10,7 +10,7 @@ from schedd.cli.user.formatting import format_duration, format_rows, format_time
 from schedd.cli.user.job_text import describe_blocker, describe_change, format_time_and_distance
 from schedd.cli.user.showstart import job_title, start_rows
 from schedd.client import Client, Refused
-from schedd.client.answers import Explanation, JobView, StartHistory
+from schedd.client.answers import Explanation, JobView, PriorityView, StartHistory
 
 __all__ = ["make_parser", "run"]
 
@@ -56,12 +56,13 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
             return _show_array(client, args.job, now, as_json=args.json)
         return show_ended_job(session, args.job, error, as_json=args.json)
     found, history = client.explain(job["id"]), client.history(job["id"], limit=_MOVES)
+    priority = _waiting_priority(client, job)
     if args.json:
-        show_json({"job": job, "explain": found, "history": history})
+        show_json({"job": job, "explain": found, "history": history, "priority": priority})
         return job["planned_start"] is not None
     print(job_title(job) + "\n")
     print(format_rows([*_request_rows(job, now), *start_rows(job, found, now), *_run_time_rows(client, job)]))
-    for text in (_blockers_text(found, now), _moves_text(history, now)):
+    for text in (_blockers_text(found, now), _formula_text(priority), _moves_text(history, now)):
         if text:
             print("\n" + text)
     return job["planned_start"] is not None
@@ -146,6 +147,39 @@ def _blockers_text(found: Explanation, now: int) -> str:
     lines += [wrap_indented(describe_blocker(one, now)) for one in found["blockers"]]
     if found["hidden"]:
         lines.append(f"  jobs of other users: {found['hidden']}")
+    return "\n".join(lines)
+
+
+def _waiting_priority(client: Client, job: JobView) -> PriorityView | None:
+    """The priority of a job that waits; None if it runs, or the daemon had no time to answer."""
+    if job["job_state"] not in ("Q", "H", "W"):
+        return None
+    try:
+        return client.priority(job["id"])
+    except Refused:
+        return None
+
+
+def _formula_text(priority: PriorityView | None) -> str:
+    """The value by a formula, with the share of each part and the value of each name."""
+    if priority is None or not priority["formula"]:
+        return ""
+    lines = [f"Its value by {priority['formula_source']} is {priority['total']:.6g}:"]
+    if priority["failing"]:
+        lines.append(
+            wrap_indented(f"the formula has no value, which counts as 0: {priority['failing']} has none")
+        )
+    lines += [wrap_indented(f"{one['points']:+.6g}  {one['name']}") for one in priority["terms"]]
+    values = [
+        f"{one['name']} = {value if isinstance(value := one['value'], str) else f'{value:.6g}'}"
+        for one in priority["values"]
+    ]
+    if values:
+        lines.append(wrap_indented(f"with {', '.join(values)}"))
+    if priority["threshold"] is not None:
+        lines.append(
+            wrap_indented(f"jobs with a value of {priority['threshold']:.6g} or less are not planned")
+        )
     return "\n".join(lines)
 
 

@@ -33,8 +33,10 @@ _FEW = 20
 _SETS = 2
 """Maximum number of sets of jobs that are tried, by time or by nodes."""
 _HIGHEST = 1 << 60
-_SLICE = 200
+_SLICE = 100
 """Ranks worked out between two looks for new events."""
+_BULK_SLICE = 500
+"""The same where a component works them out together."""
 _LONGEST_NAME = 60
 _WORDS = "it goes before jobs of lower priority"
 
@@ -66,18 +68,23 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         state.rank[record.slot] = max(-_HIGHEST, min(total, _HIGHEST))
 
 
-def _set_ranks(state: EngineState, slots: Sequence[int]) -> None:
-    """Set the ranks of the waiting jobs among these slots."""
-    records = [record for slot in slots if (record := state.by_slot[slot]) is not None]
-    records = [record for record in records if record.phase is Phase.WAITING]
-    plain = [record for record in records if not _goes_last(state, record.id)]
-    found = ranks_of_components(state, plain) if plain else None
-    if found is None:
+def _set_ranks(state: EngineState, slots: Sequence[int]) -> int:
+    """Set the ranks of the waiting jobs among the last of these slots; returns of how many slots."""
+    last = slots[: -_BULK_SLICE - 1 : -1]
+    found = [state.by_slot[slot] for slot in last]
+    records = [one for one in found if one is not None and one.phase is Phase.WAITING]
+    ranks = ranks_of_components(state, records) if records else None
+    if ranks is not None:
+        state.ranking.has_effect = True
+        state.rank[[record.slot for record in records]] = ranks
         for record in records:
-            set_rank(state, record)
-        return
-    state.ranking.has_effect = True
-    state.rank[[record.slot for record in plain]] = found
+            if _goes_last(state, record.id):
+                state.rank[record.slot] = -_HIGHEST
+        return len(last)
+    for one in found[:_SLICE]:
+        if one is not None and one.phase is Phase.WAITING:
+            set_rank(state, one)
+    return min(len(last), _SLICE)
 
 
 def advance_job(state: EngineState, slot: int, event: str, *, thorough: bool = False) -> bool:
@@ -152,8 +159,8 @@ def rank_all(state: EngineState, event: str) -> None:
         ]
         ranks.slots_to_rank.reverse()
     if ranks.slots_to_rank:
-        _set_ranks(state, ranks.slots_to_rank[: -_SLICE - 1 : -1])
-        del ranks.slots_to_rank[-_SLICE:]
+        done = _set_ranks(state, ranks.slots_to_rank)
+        del ranks.slots_to_rank[-done:]
         if not ranks.slots_to_rank:
             ranks.slots_to_try = _promotable_slots(state)
         return

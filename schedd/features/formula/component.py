@@ -24,6 +24,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="formula",
     state=FormulaState,
+    nodes_reported=forget_nodes,
     nodes_replaced=forget_nodes,
     site_changed=follow_site,
     server_changed=follow_server,

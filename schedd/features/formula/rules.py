@@ -15,7 +15,7 @@ from schedd.features.formula.state import (
     formula_faults,
     formula_in_force,
     formula_state,
-    job_row,
+    job_rows,
 )
 from schedd.features.formula.terms import Circumstances, JobRow, cluster_totals
 from schedd.model import FOREVER, WaitingFor
@@ -98,7 +98,7 @@ def _values(state: EngineState, formula: FormulaInForce, records: Sequence[JobRe
 
 def _columns(state: EngineState, formula: FormulaInForce, records: Sequence[JobRecord]) -> Columns:
     terms = formula.terms
-    rows = [job_row(state, terms, record) for record in records]
+    rows = job_rows(state, terms, records)
     predicted: list[float | None] = []
     if "predicted_run_time" in terms.expression.names and state.predictor is not None:
         predicted = [_predicted(state, record) for record in records]
@@ -116,7 +116,7 @@ def circumstances(state: EngineState, formula: FormulaInForce, rows: Sequence[Jo
     if part.totals is None:
         part.totals = cluster_totals(list(state.node_facts.values()))
     if formula.terms.needs_shares:
-        _refresh_shares(state, rows)
+        _refresh_shares(state, formula, rows)
     return Circumstances(
         now=state.now,
         types=state.limits.types,
@@ -125,27 +125,27 @@ def circumstances(state: EngineState, formula: FormulaInForce, rows: Sequence[Jo
         server=state.server,
         weights=state.site.weights,
         tree=state.site.fair_share,
-        shares=part.shares[2] if part.shares is not None else {},
+        shares=part.shares[1] if part.shares is not None else {},
         totals=part.totals,
     )
 
 
-def _refresh_shares(state: EngineState, rows: Sequence[JobRow]) -> None:
+def _refresh_shares(state: EngineState, formula: FormulaInForce, rows: Sequence[JobRow]) -> None:
     """Compute the fair-share tree again if it is older than the ranks, or has no place for some row."""
     part, tree = formula_state(state), state.site.fair_share
     if tree is None or state.usage is None:
         part.shares = None
         return
     known = part.shares
-    if known is not None and known[1] is tree and known[0] > state.now - state.settings.priority_every:
+    if known is not None and known[0] > state.now - state.settings.priority_every:
         if known[0] == state.now and not state.ranking.slots_to_rank:
             return
-        if all(row.path in known[2] for row in rows):
+        if all(row.path in known[1] for row in rows):
             return
     used = state.usage.decayed(tree, state.now, running_usage(state))
-    rated: set[Path] = {tree.path(record.facts) for record in state.records.values()}
+    rated: set[Path] = {row.path for row in job_rows(state, formula.terms, state.records.values())}
     rated.update(row.path for row in rows)
-    part.shares = state.now, tree, {row.path: row for row in share_rows(tree, used, rated)}
+    part.shares = state.now, {row.path: row for row in share_rows(tree, used, rated)}
 
 
 # ---- the threshold --------------------------------------------------------------------------------
@@ -259,8 +259,8 @@ def _report_faults(state: EngineState, event: str) -> None:
         state.alert(event, WAIT_KIND, fault, fault)
 
 
-def forget_nodes(state: EngineState) -> None:
-    """The cluster has other nodes."""
+def forget_nodes(state: EngineState, _: object = None) -> None:
+    """Nodes were changed: the totals of the cluster are computed again."""
     formula_state(state).totals = None
 
 

@@ -1,19 +1,19 @@
 """What the engine knows of the priority formula in force, and the values that its terms take from jobs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.features.formula.expression import FormulaError, parse_formula
 from schedd.features.formula.settings import FormulaSettings
 from schedd.features.formula.terms import FAIR_SHARE_TERMS, FormulaTerms, JobRow, unknown_names
-from schedd.plan.schema import FOUND, KEYS, MOMENT, NUMBER, declared
-from schedd.policy.fair_share import FairShare, Path, ShareRow
-from schedd.wire import ServerFacts
-from schedd.wire.resources import ResourceTypes
+from schedd.plan.schema import FOUND, KEYS, MOMENT, NUMBER, SHARED, FieldRule, declared
+from schedd.policy.fair_share import Path, ShareRow
+from schedd.wire import JobFacts, ServerFacts
 
 __all__ = [
     "SERVER_FORMULA",
@@ -24,20 +24,35 @@ __all__ = [
     "formula_faults",
     "formula_in_force",
     "formula_state",
-    "job_row",
+    "job_rows",
 ]
 
 SERVER_FORMULA = "job_sort_formula"
 SERVER_THRESHOLD = "job_sort_formula_threshold"
 
 
+def _save_shares(shares: tuple[int, Mapping[Path, ShareRow]] | None) -> Any:
+    return None if shares is None else [shares[0], [list(astuple(row)) for row in shares[1].values()]]
+
+
+def _load_shares(saved: Any) -> tuple[int, Mapping[Path, ShareRow]] | None:
+    if saved is None:
+        return None
+    rows = [ShareRow(tuple(path), *numbers) for path, *numbers in saved[1]]
+    return saved[0], {row.path: row for row in rows}
+
+
 @dataclass(slots=True)
 class FormulaState:
     """The component's state."""
 
-    rows: dict[str, tuple[tuple[object, ...], JobRow]] = declared(FOUND, make=dict)
-    """By job: what terms take from it, after what that depends on."""
-    shares: tuple[int, FairShare, Mapping[Path, ShareRow]] | None = declared(MOMENT, default=None)
+    rows: dict[str, tuple[JobFacts, ParsedRequest, JobRow]] = declared(FOUND, make=dict)
+    """By job: what terms take from it, after what that depends on beside ``basis``."""
+    basis: tuple[object, ...] = declared(SHARED, default=())
+    """What all rows depend on."""
+    shares: tuple[int, Mapping[Path, ShareRow]] | None = declared(
+        FieldRule(save=_save_shares, load=_load_shares), default=None
+    )
     """Fair-share tree as of a moment."""
     totals: Mapping[str, float] | None = declared(MOMENT, default=None)
     """Terms about the whole cluster."""
@@ -139,13 +154,21 @@ def formula_faults(state: EngineState) -> list[str]:
     return faults
 
 
-def job_row(state: EngineState, terms: FormulaTerms, record: JobRecord) -> JobRow:
-    """Return what terms take from the job, computed again when anything that it depends on changed."""
-    rows = formula_state(state).rows
-    types: ResourceTypes = state.limits.types
-    depends_on = (record.facts, record.understood, terms, state.limits.shared, types, state.site.fair_share)
-    known = rows.get(record.id)
-    if known is None or any(one is not other for one, other in zip(known[0], depends_on, strict=True)):
-        row = terms.row(record.facts, record.understood, types, state.limits.shared, state.site.fair_share)
-        known = rows[record.id] = (depends_on, row)
-    return known[1]
+def job_rows(state: EngineState, terms: FormulaTerms, records: Iterable[JobRecord]) -> list[JobRow]:
+    """Return what terms take from these jobs, computed again where anything that it depends on changed."""
+    part, types = formula_state(state), state.limits.types
+    shared, tree = state.limits.shared, state.site.fair_share
+    basis = (terms, types, shared, tree)
+    if len(part.basis) != len(basis) or any(
+        one is not other for one, other in zip(part.basis, basis, strict=True)
+    ):
+        part.basis, part.rows = basis, {}
+    rows, found = part.rows, []
+    for record in records:
+        facts, understood = record.facts, record.understood
+        known = rows.get(facts.id)
+        if known is None or known[0] is not facts or known[1] is not understood:
+            row = terms.row(facts, understood, types, shared, tree)
+            known = rows[facts.id] = (facts, understood, row)
+        found.append(known[2])
+    return found

@@ -25,6 +25,7 @@ from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFa
 
 __all__ = [
     "FAIR_SHARE_TERMS",
+    "REPLACEABLE",
     "TERMS",
     "TEXT_TERMS",
     "Circumstances",
@@ -80,6 +81,22 @@ TEXT_TERMS: Final[Mapping[str, Callable[[JobFacts], str]]] = {
     "queue": lambda facts: facts.queue,
     "user": lambda facts: facts.owner.partition("@")[0],
 }
+REPLACEABLE: Final = frozenset(
+    {
+        *(
+            "age",
+            "array",
+            "class_points",
+            "cpus",
+            "deadline_left",
+            "gpus",
+            "has_deadline",
+            "planned_walltime",
+        ),
+        *("predicted_run_time", "size", "total_cpus", "total_gpus", "total_mem", "total_nodes", "xfactor"),
+    }
+)
+"""Terms that OpenPBS does not have: a resource of the same name takes the place of the term."""
 FAIR_SHARE_TERMS: Final = frozenset(
     {"fairshare_perc", "fair_share_perc", "fairshare_tree_usage", "fairshare_factor"}
 )
@@ -105,24 +122,24 @@ class Circumstances:
 class JobRow(NamedTuple):
     """What terms take from one job. It stays as long as the job's request and attributes."""
 
-    since: float
-    """When it became eligible; infinite: it is not."""
-    submitted: int
-    planned_walltime: int
-    latest: float
-    """Latest start that meets the deadline; infinite without a deadline."""
     facts: JobFacts
     path: Path
     numbers: tuple[float, ...]
-    """By ``FormulaTerms.fixed``."""
+    """When it became eligible (infinite: it is not), its submission, its planned walltime, the latest start
+    that meets its deadline (infinite without one); then by ``FormulaTerms.fixed``."""
     texts: tuple[str, ...]
     """By ``FormulaTerms.texts``."""
+    own: tuple[tuple[str, float], ...]
+    """Resources of the job that have the name of a term, and take its place: see ``REPLACEABLE``."""
+
+
+_TIMES_OF_ROW: Final = 4
 
 
 class FormulaTerms:
     """The terms of one formula: finds their values for jobs."""
 
-    __slots__ = ("_changing", "expression", "fixed", "needs_shares", "texts")
+    __slots__ = ("_changing", "_replaceable", "expression", "fixed", "needs_shares", "texts")
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
@@ -131,6 +148,7 @@ class FormulaTerms:
         )
         self.fixed = tuple(sorted(expression.names.difference(self._changing)))
         """Names whose values depend only on the job's request and attributes."""
+        self._replaceable = tuple(sorted(REPLACEABLE & expression.names))
         self.texts = tuple(sorted(expression.text_names))
         self.needs_shares = not FAIR_SHARE_TERMS.isdisjoint(expression.names)
 
@@ -148,14 +166,23 @@ class FormulaTerms:
         texts = {name.lower(): text for name, text in facts.resources.items()}
         amounts = claim_of(facts, understood, shared, types).amounts
         return JobRow(
-            since=since if is_eligible(facts, FOREVER) else inf,
-            submitted=facts.submitted,
-            planned_walltime=understood.walltime,
-            latest=deadline - understood.walltime if deadline is not None else inf,
             facts=facts,
             path=tree.path(facts) if tree is not None and self.needs_shares else (),
-            numbers=tuple([_fixed(name, facts, understood, amounts, texts, types) for name in self.fixed]),
+            numbers=(
+                since if is_eligible(facts, FOREVER) else inf,
+                facts.submitted,
+                understood.walltime,
+                deadline - understood.walltime if deadline is not None else inf,
+                *(_fixed(name, facts, understood, amounts, texts, types) for name in self.fixed),
+            ),
             texts=tuple([_text(name, facts, texts) for name in self.texts]),
+            own=tuple(
+                [
+                    (name, _resource_number(name, texts[name], types))
+                    for name in self._replaceable
+                    if name in texts
+                ]
+            ),
         )
 
     def columns(
@@ -163,12 +190,16 @@ class FormulaTerms:
     ) -> Columns:
         """Return the values of all terms for these jobs. ``predicted`` are their predicted run times."""
         numbers: dict[str, Floats | float] = {}
-        fixed = np.array([row.numbers for row in rows], np.float64).reshape(len(rows), len(self.fixed))
-        for place, name in enumerate(self.fixed):
-            numbers[name] = fixed[:, place]
-        times = _Times(rows, around, predicted)
+        table = np.array([row.numbers for row in rows], np.float64).reshape(
+            len(rows), _TIMES_OF_ROW + len(self.fixed)
+        )
+        for place, name in enumerate(self.fixed, _TIMES_OF_ROW):
+            numbers[name] = table[:, place]
+        times = _Times(rows, table[:, :_TIMES_OF_ROW], around, predicted)
         for name in self._changing:
             numbers[name] = _CHANGING[name](times) if name in _CHANGING else _attribute(name, times)
+        if self._replaceable:
+            numbers |= _replaced(numbers, rows)
         texts = {name: [row.texts[place] for row in rows] for place, name in enumerate(self.texts)}
         return Columns(len(rows), numbers, texts)
 
@@ -197,6 +228,17 @@ def unknown_names(expression: Expression, types: ResourceTypes) -> Iterator[str]
 
 
 # ---- values that stay -----------------------------------------------------------------------------
+
+
+def _replaced(numbers: Mapping[str, Floats | float], rows: Sequence[JobRow]) -> dict[str, Floats | float]:
+    """Columns in which some jobs have resources with the names of terms."""
+    found: dict[str, Floats | float] = {}
+    for place, row in enumerate(rows):
+        for name, value in row.own:
+            if name not in found:
+                found[name] = np.array(np.broadcast_to(numbers[name], (len(rows),)), np.float64)
+            np.asarray(found[name])[place] = value
+    return found
 
 
 def _text(name: str, facts: JobFacts, texts: Mapping[str, str]) -> str:
@@ -271,19 +313,21 @@ def _resource_number(name: str, text: str, types: ResourceTypes) -> float:
 class _Times:
     """Rows of jobs, with columns of their times."""
 
-    __slots__ = ("around", "eligible", "planned", "predicted", "rows")
+    __slots__ = ("around", "eligible", "latest", "planned", "predicted", "rows", "since", "submitted")
 
     def __init__(
-        self, rows: Sequence[JobRow], around: Circumstances, predicted: Sequence[float | None]
+        self,
+        rows: Sequence[JobRow],
+        times: Floats,
+        around: Circumstances,
+        predicted: Sequence[float | None],
     ) -> None:
         self.rows, self.around, self.predicted = rows, around, predicted
-        since = np.array([row.since for row in rows], np.float64)
-        self.eligible = np.maximum(0.0, around.now - since)
-        self.planned = np.array([row.planned_walltime for row in rows], np.float64)
-
-    def each(self, find: Callable[[JobRow], float]) -> Floats:
-        """A column of the values for each row."""
-        return np.array([find(row) for row in self.rows], np.float64)
+        self.since: Floats = times[:, 0]
+        self.submitted: Floats = times[:, 1]
+        self.planned: Floats = times[:, 2]
+        self.latest: Floats = times[:, 3]
+        self.eligible: Floats = np.maximum(0.0, around.now - self.since)
 
     def by_queue(self, find: Callable[[str], float]) -> Floats:
         """A column of values for each row's queue."""
@@ -293,17 +337,18 @@ class _Times:
 
     def share(self, find: Callable[[ShareRow], float]) -> Floats:
         """A column of values for each row's place in the fair-share tree; 0 without a tree."""
+        paths = [row.path for row in self.rows]
         shares = self.around.shares
-        return self.each(lambda row: find(shares[row.path]) if row.path in shares else 0.0)
+        found = {path: find(shares[path]) if path in shares else 0.0 for path in set(paths)}
+        return np.array([found[path] for path in paths], np.float64)
 
 
 def _eligible(times: _Times) -> Floats:
-    since = times.each(lambda row: row.since)
-    return np.where(since <= times.around.now, 2.0, 1.0)
+    return np.where(times.since <= times.around.now, 2.0, 1.0)
 
 
 def _age(times: _Times) -> Floats:
-    return np.maximum(0.0, times.around.now - times.each(lambda row: row.submitted))
+    return np.maximum(0.0, times.around.now - times.submitted)
 
 
 def _queue_priority(times: _Times) -> Floats:
@@ -323,36 +368,38 @@ def _expansion(times: _Times) -> Floats:
 def _predicted(times: _Times) -> Floats:
     if not times.predicted:
         return times.planned
-    pairs = zip(times.predicted, times.rows, strict=True)
-    return np.array([row.planned_walltime if one is None else one for one, row in pairs], np.float64)
+    predicted = np.array([np.nan if one is None else one for one in times.predicted], np.float64)
+    return np.where(np.isnan(predicted), times.planned, predicted)
 
 
 def _deadline(times: _Times) -> Floats:
     weights, now = times.around.weights, times.around.now
 
-    def pressure(row: JobRow) -> float:
-        if row.latest == inf:
+    def pressure(latest: float, walltime: float) -> float:
+        if latest == inf:
             return 0.0
         return deadline_value(
             now,
-            int(row.latest) + row.planned_walltime,
-            row.planned_walltime,
+            int(latest + walltime),
+            int(walltime),
             lead=weights.deadline_lead,
             least=weights.deadline_least,
             most=weights.deadline_most,
             keep_lost=weights.deadline_lost == "keep",
         )
 
-    return times.each(pressure)
+    pairs = zip(times.latest.tolist(), times.planned.tolist(), strict=True)
+    return np.array([pressure(latest, walltime) for latest, walltime in pairs], np.float64)
 
 
 def _deadline_left(times: _Times) -> Floats:
-    return np.minimum(times.each(lambda row: row.latest) - times.around.now, _NO_DEADLINE_S)
+    return np.minimum(times.latest - times.around.now, _NO_DEADLINE_S)
 
 
 def _class_points(times: _Times) -> Floats:
     classes = times.around.weights.classes.values()
-    return times.each(lambda row: max((one.points for one in classes if one.takes(row.facts)), default=0.0))
+    found = [max((one.points for one in classes if one.takes(row.facts)), default=0.0) for row in times.rows]
+    return np.array(found, np.float64)
 
 
 def _total(name: str) -> Callable[[_Times], Floats | float]:
@@ -370,7 +417,7 @@ _CHANGING: Final[Mapping[str, Callable[[_Times], Floats | float]]] = {
     "fair_share_perc": lambda times: times.share(lambda row: row.target),
     "fairshare_tree_usage": lambda times: times.share(lambda row: row.effective_usage),
     "fairshare_factor": lambda times: times.share(lambda row: row.factor),
-    "has_deadline": lambda times: times.each(lambda row: float(row.latest != inf)),
+    "has_deadline": lambda times: np.asarray(times.latest != inf, np.float64),
     "predicted_run_time": _predicted,
     "queue_priority": _queue_priority,
     "xfactor": _expansion,

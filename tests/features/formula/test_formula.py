@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from schedd.engine import Engine
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
+from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.formula.what_if import wait_in_what_if
 from schedd.model import WaitingFor
 from schedd.policy.protocol import Breakdown
 from schedd.policy.ranks import rank_of_values, value_of_rank
@@ -277,6 +279,13 @@ def test_a_restored_engine_goes_on_with_formula_and_threshold() -> None:
     assert site.start("1") == 700
 
 
+def test_a_resource_of_the_site_takes_the_place_of_a_term_of_the_same_name() -> None:
+    site = Site("total_cpus", nodes=2)
+    site.submit("1")
+    site.submit("2", resources={"total_cpus": "640"})
+    assert [site.breakdown(job).total for job in "12"] == [8, 640]
+
+
 def test_nodes_that_are_down_do_not_count_in_totals() -> None:
     site = Site("total_cpus", nodes=2)
     site.server.nodes["n3"] = NodeFacts(name="n3", cpus=64, state="down")
@@ -300,3 +309,17 @@ def test_ranks_keep_the_order_of_values(a: float, b: float) -> None:
         assert value_of_rank(first) == pytest.approx(a, rel=1e-11)
     if b > a and min(abs(a), abs(b)) > 1e-300 and b - a > 1e-11 * max(abs(a), abs(b)):
         assert first < second
+
+
+def test_what_if_waits_for_the_threshold_as_the_job_would() -> None:
+    shares = {"fair_share": {"levels": ["user"], "shares": {"ann": 1, "bob": 1}}}
+    site = Site("walltime / 100 + 0 * fairshare_factor", formula={"threshold": 5}, site=shares)
+    site.submit("1", walltime=1000)
+    snapshot, state = publish_snapshot(site.engine.state), site.engine.state
+    for walltime, waits in (("501", False), ("500", True)):
+        facts = replace(site.record("1").facts, id="", owner="bob@x", resources={"walltime": walltime})
+        parsed = state.requests.read(facts, None, {})
+        found = wait_in_what_if(snapshot, facts, parsed, "")
+        assert (found is not None) is waits
+        if found is not None:
+            assert found.what.endswith("threshold 5 (it is 5)")

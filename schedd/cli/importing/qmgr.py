@@ -1,0 +1,98 @@
+"""The output of `qmgr -c 'print server'` and `qmgr -c 'print sched'` as objects of a server."""
+
+import re
+from typing import Final
+
+from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.cli.importing.server_settings import ServerObject, import_server
+
+__all__ = ["QMGR_COMMAND", "import_qmgr", "parse_qmgr"]
+
+_KINDS: Final = "server|queue|sched|resource|node|hook|pbshook"
+QMGR_COMMAND: Final = re.compile(rf"^\s*(?:create|set)\s+(?:{_KINDS})\b", re.MULTILINE)
+_CREATE: Final = re.compile(rf"create\s+({_KINDS})\s+(\S+)\s*(.*)")
+_SET: Final = re.compile(rf"set\s+({_KINDS})\s+(?:([^\s=]+)\s+)?([^\s=+-]+)\s*(\+=|-=|=)\s*(.*)", re.DOTALL)
+_NO_OBJECTS: Final = frozenset({"node", "hook", "pbshook"})
+_OPENPBS_ONLY: Final = frozenset(
+    {"job_sort_formula", "eligible_time_enable", "resv_enable", "flatuid", "max_array_size", "backfill_depth"}
+)
+
+
+def import_qmgr(text: str) -> ImportResult:
+    """Translate the commands that `qmgr` prints."""
+    done = ImportResult()
+    objects, unread = parse_qmgr(text)
+    for number, line in unread:
+        done.note(Verdict.BLOCKER, number, line[:60], "no command of qmgr as `print server` writes them")
+    kinds = {one.kind for one in objects}
+    attributes = {name.partition(".")[0] for one in objects for name in one.values}
+    openpbs = bool(kinds & {"scheduler", "resource"} or attributes & _OPENPBS_ONLY)
+    import_server(objects, done, openpbs=openpbs)
+    return done
+
+
+def parse_qmgr(text: str) -> tuple[list[ServerObject], list[tuple[int, str]]]:
+    """Return the objects with their attributes, and the lines that cannot be read, with their numbers.
+
+    Commands about nodes and hooks are skipped. A value in quotes may go on over several lines.
+    """
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    unread: list[tuple[int, str]] = []
+    for number, line in _commands(text):
+        created = _CREATE.fullmatch(line)
+        if created is not None:
+            kind, name, rest = created.groups()
+            values = _object(found, kind, name)
+            for pair in rest.split(","):  # create resource x type=long, flag=hnq
+                key, equals, value = pair.partition("=")
+                if equals:
+                    values[key.strip()] = value.strip()
+            continue
+        given = _SET.fullmatch(line)
+        if given is None:
+            unread.append((number, line))
+            continue
+        kind, name, attribute, operator, value = given.groups()
+        values, value = _object(found, kind, name or ""), _unquoted(value)
+        if operator == "=":
+            values[attribute] = value
+        elif operator == "+=":
+            values[attribute] = ",".join(filter(None, (values.get(attribute, ""), value)))
+    objects = [
+        ServerObject("scheduler" if kind == "sched" else kind, name, values)
+        for (kind, name), values in found.items()
+        if kind not in _NO_OBJECTS
+    ]
+    return objects, unread
+
+
+def _object(found: dict[tuple[str, str], dict[str, str]], kind: str, name: str) -> dict[str, str]:
+    names = {"server": "", "sched": name or "default"}
+    return found.setdefault((kind, names.get(kind, name)), {})
+
+
+def _commands(text: str) -> list[tuple[int, str]]:
+    """The commands with their first lines, without comments."""
+    commands: list[tuple[int, str]] = []
+    opened = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if opened:
+            first, before = commands.pop()
+            commands.append((first, f"{before}\n{line.rstrip()}"))
+            if line.rstrip().endswith(opened):
+                opened = ""
+            continue
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        commands.append((number, stripped.removeprefix("Qmgr: ")))
+        value = stripped.partition("=")[2].strip()
+        if value[:1] in ("'", '"') and (len(value) == 1 or not value.endswith(value[0])):
+            opened = value[0]
+    return commands
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    quoted = len(value) > 1 and value[0] in "'\"" and value[-1] == value[0]
+    return " ".join(value[1:-1].split("\n")) if quoted else value
