@@ -36,34 +36,34 @@ __all__ = [
     "Restriction",
     "UseBegan",
     "awaits",
-    "blocks_of_components",
-    "breakdown_of_components",
-    "claim_of_components",
+    "component_blocks",
+    "component_breakdown",
+    "component_claim",
+    "component_confinement",
     "component_handlers",
+    "component_limits",
+    "component_ranks",
     "component_slots",
     "component_wait",
     "components",
-    "confinement_of_components",
     "empty_parts",
     "fork_parts",
     "is_known_reservation",
     "is_own_reservation",
     "is_planned_on_hold",
+    "job_restriction",
     "judge_run",
     "last_place_checks",
     "lasting_fields",
     "leave_components",
-    "limits_of_components",
     "load_parts",
     "measured_draws",
     "node_details",
     "note_dispatch",
     "published_parts",
-    "ranks_of_components",
     "reason_to_replan",
     "rebuild_components",
     "rebuilt_part",
-    "restriction_of",
     "save_parts",
     "slots_named",
     "unmovable_jobs",
@@ -326,7 +326,7 @@ def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Ne
     return None
 
 
-def ranks_of_components(state: "EngineState", records: Sequence["JobRecord"]) -> Sequence[int] | None:
+def component_ranks(state: "EngineState", records: Sequence["JobRecord"]) -> Sequence[int] | None:
     """The ranks of these jobs by the first component that ranks jobs now; None: none does."""
     for one in components():
         found = one.ranks(state, records) if one.ranks is not None else None
@@ -335,7 +335,7 @@ def ranks_of_components(state: "EngineState", records: Sequence["JobRecord"]) ->
     return None
 
 
-def breakdown_of_components(state: "EngineState", record: "JobRecord") -> Breakdown | None:
+def component_breakdown(state: "EngineState", record: "JobRecord") -> Breakdown | None:
     """How the rank of a job comes about by the first component that ranks jobs now; None: none does."""
     for one in components():
         found = one.priority_breakdown(state, record) if one.priority_breakdown is not None else None
@@ -344,7 +344,7 @@ def breakdown_of_components(state: "EngineState", record: "JobRecord") -> Breakd
     return None
 
 
-def confinement_of_components(state: "EngineState", record: "JobRecord") -> Confinement | None:
+def component_confinement(state: "EngineState", record: "JobRecord") -> Confinement | None:
     """Return the only place and time of a job; None: any."""
     for check in _confinements():
         found = check(state, record)
@@ -375,7 +375,7 @@ def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str
             one.job_dispatched(state, record, nodes, event)
 
 
-def restriction_of(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Restriction | None:
+def job_restriction(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Restriction | None:
     """The nodes and times to which a job is restricted; None: to none."""
     for restricts in _restrictions():
         found = restricts(known, facts)
@@ -445,7 +445,7 @@ def leave_components(state: "EngineState", key: str) -> None:
             one.job_left_plan(state, key)
 
 
-def limits_of_components(state: "EngineState") -> tuple[tuple[Limit, ...], ...]:
+def component_limits(state: "EngineState") -> tuple[tuple[Limit, ...], ...]:
     """The limits of all components, by their source."""
     return tuple(limits for one in components() if one.limits is not None for limits in one.limits(state))
 
@@ -464,12 +464,12 @@ def withdraw_nodes(state: "EngineState", names: Sequence[str], event: str, words
             one.nodes_withdrawn(state, names, event, words)
 
 
-def blocks_of_components(state: "EngineState") -> list[Reserve]:
+def component_blocks(state: "EngineState") -> list[Reserve]:
     """Nodes that components keep free, or for some jobs, for a time."""
     return [block for one in components() if one.node_blocks is not None for block in one.node_blocks(state)]
 
 
-def claim_of_components(state: "EngineState", event: Any) -> NodeClaim | None:
+def component_claim(state: "EngineState", event: Any) -> NodeClaim | None:
     """The nodes that an event of a component takes from jobs; None: of no component."""
     for one in components():
         claim = one.node_claims.get(type(event))

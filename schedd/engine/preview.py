@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from schedd.engine.component import NodeClaim, claim_of_components
+from schedd.engine.component import NodeClaim, component_claim
 from schedd.engine.engine import Engine
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -63,7 +63,7 @@ def preview(
     engine.handle((), now)
     _rest(engine, now, go_on)
     before = {record.id: _starts(state, record) for record in _waiting(state)}
-    claims = [claim for event in events if (claim := claim_of_components(state, event)) is not None]
+    claims = [claim for event in events if (claim := component_claim(state, event)) is not None]
     claims += [_claim_of_hold(event) for event in events if isinstance(event, PlanningHeld)]
     running = tuple(one for claim in claims for one in _conflicting_jobs(state, claim))
     decisions = engine.handle(events, now).decisions

@@ -59,14 +59,14 @@ class SearchHistory:
         whole = self.whole + min(settings.search_pause, every)
         return min(whole, self.tried + newcomers) if newcomers else whole
 
-    def begun(self, search: "DueSearch") -> "SearchHistory":
+    def after_begin(self, search: "DueSearch") -> "SearchHistory":
         """As ``search`` begins."""
         seen = replace(self, newest=search.change, tried_frees=search.frees)
         if search.newcomers is not None:
             return seen
         return replace(seen, change=search.change, frees=search.frees, unfinished=False)
 
-    def ended(self, search: "DueSearch", now: float, *, unfinished: bool = False) -> "SearchHistory":
+    def after_end(self, search: "DueSearch", now: float, *, unfinished: bool = False) -> "SearchHistory":
         """As ``search`` ended at ``now``; ``unfinished``: it moved as many jobs as one search may."""
         if search.newcomers is not None:
             return replace(self, tried=now)

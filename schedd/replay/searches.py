@@ -119,7 +119,7 @@ class PeriodicSearches:
         search = due_search(state, self.seen, state.now)
         if search is None:
             return None
-        self.seen = self.seen.begun(search)
+        self.seen = self.seen.after_begin(search)
         settings = replace(
             self.search, seed=self.search.seed * 1_000_003 + len(self.reports), most_moved=MOST_MOVED
         )
@@ -147,7 +147,7 @@ class PeriodicSearches:
             return
         moved_enough = self.reports[-1].why_ended is SearchEndReason.MOVED_ENOUGH
         unfinished = moved_enough and self.moved > 0
-        self.seen = self.seen.ended(search, engine.state.now, unfinished=unfinished)
+        self.seen = self.seen.after_end(search, engine.state.now, unfinished=unfinished)
 
     def totals(self) -> SearchTotals:
         """Return the totals."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedd.engine.facts.job_requests import ParsedRequest
-from schedd.engine.facts.pools import binding, claim_of
+from schedd.engine.facts.pools import binding, make_claim
 from schedd.model import Chunk, Request
 from schedd.wire import JobFacts, ShareFacts
 
@@ -36,11 +36,11 @@ def test_claim_has_the_amounts_that_limits_count() -> None:
         Chunk(1, cpus=4, resources=(("fpga", 1), ("lic", 1))),
     )
     facts = JobFacts(id="1", owner="ann@x", queue="q", submitted=1, resources={"lic": "5"})
-    found = claim_of(facts, ParsedRequest(Request(chunks), 60, assumed=False), ("lic",)).amounts
+    found = make_claim(facts, ParsedRequest(Request(chunks), 60, assumed=False), ("lic",)).amounts
     assert found == {
         "jobs": 1, "lic": 5, "cpus": 10, "nodes": 3, "gpus": 2, "mem": 20, "fpga": 5,
         "walltime": 60, "cpu_seconds": 600,
     }  # fmt: skip
     held = replace(facts, shares=(ShareFacts("n1", 4), ShareFacts("n2", 2)))
-    found = claim_of(held, ParsedRequest(None, 60, assumed=False), ()).amounts
+    found = make_claim(held, ParsedRequest(None, 60, assumed=False), ()).amounts
     assert found == {"jobs": 1, "cpus": 6, "nodes": 2, "walltime": 60, "cpu_seconds": 360}

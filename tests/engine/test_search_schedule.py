@@ -24,7 +24,7 @@ def cluster() -> Cluster:
 def searched(cluster: Cluster, search: DueSearch | None = None) -> SearchHistory:
     search = search or requested_search(cluster.engine.state)
     assert search is not None
-    return HISTORY.begun(search).ended(search, NOW)
+    return HISTORY.after_begin(search).after_end(search, NOW)
 
 
 def reasons(cluster: Cluster, seen: SearchHistory) -> list[tuple[float, str]]:
@@ -55,7 +55,7 @@ def test_new_job_is_tried_soon_and_the_full_search_follows_after_the_period(clus
     assert search.newcomers.tolist() == [cluster.record("4").slot]
     assert search.seconds == pytest.approx(0.1 * cluster.engine.state.settings.search_seconds)
     # It was tried: only the search of the whole plan is left.
-    seen = seen.begun(search).ended(search, NOW + 6)
+    seen = seen.after_begin(search).after_end(search, NOW + 6)
     assert reasons(cluster, seen) == [(300, "periodic")]
 
 
@@ -69,9 +69,9 @@ def test_capacity_freed_early_starts_a_search_after_the_pause(cluster: Cluster) 
 def test_a_search_that_moved_as_many_jobs_as_one_may_goes_on_after_the_pause(cluster: Cluster) -> None:
     search = requested_search(cluster.engine.state)
     assert search is not None
-    seen = HISTORY.begun(search).ended(search, NOW, unfinished=True)
+    seen = HISTORY.after_begin(search).after_end(search, NOW, unfinished=True)
     assert reasons(cluster, seen) == [(30, "not at its end")]
-    assert not seen.begun(search).unfinished
+    assert not seen.after_begin(search).unfinished
 
 
 def test_searches_may_be_off_wholly_or_for_newcomers() -> None:

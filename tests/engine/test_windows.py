@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.facts.pools import PLENTY, room_of
+from schedd.engine.facts.pools import PLENTY, free_amounts
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.policy.limits import Limit
@@ -119,7 +119,7 @@ def test_room_as_readers_see_it_is_that_of_the_plan() -> None:
     state = cluster.engine.state
     (pool,) = state.limits.pools
     published = publish_snapshot(state)
-    moments, free = room_of(
+    moments, free = free_amounts(
         state.limits.pools[pool], *published.pool_use(state.plan.pools[pool]), T, T + 10 * HOUR
     )
     found = dict(zip((moments - T).tolist(), free.tolist(), strict=True))

@@ -29,7 +29,7 @@ from schedd.policy.limits import (
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, ResourceTypes
 
-__all__ = ["Drawn", "LimitBook", "binding", "caps_of", "claim_of", "room_of"]
+__all__ = ["Drawn", "LimitBook", "binding", "free_amounts", "make_claim", "power_cap_limits"]
 
 _KNOWN = 20_000
 _AHEAD = 60 * 86_400
@@ -40,7 +40,7 @@ PLENTY = 1 << 44
 """What there is of a pool outside its windows, beside its amount."""
 
 
-def claim_of(
+def make_claim(
     facts: JobFacts,
     understood: ParsedRequest,
     shared: Collection[str] = (),
@@ -91,7 +91,7 @@ class Drawn(NamedTuple):
         return ceil(max(parts, amounts.get("nodes", 0) * self.node if whole else 0.0))
 
 
-def caps_of(economy: Economy, nodes: Iterable[NodeFacts]) -> tuple[tuple[Limit, ...], Drawn]:
+def power_cap_limits(economy: Economy, nodes: Iterable[NodeFacts]) -> tuple[tuple[Limit, ...], Drawn]:
     """What the power caps leave for jobs, all nodes being on; and what jobs can draw. Nodes without watts
     draw nothing, as far as is known.
     """
@@ -184,7 +184,7 @@ class LimitBook:
         any_limit = self.caps or "" in self._limited or facts.queue in self._limited
         if not any_limit and facts.slot_limit is None:
             return {}
-        claim = claim_of(facts, understood, self.shared, self.types)
+        claim = make_claim(facts, understood, self.shared, self.types)
         if self.caps:
             request = understood.request
             whole = facts.exclusive or (request is not None and request.exclusive)
@@ -251,7 +251,7 @@ class LimitBook:
         return None
 
 
-def room_of(limit: Limit, times: Ints, used: Ints, begin: int, end: int) -> tuple[Ints, Ints]:
+def free_amounts(limit: Limit, times: Ints, used: Ints, begin: int, end: int) -> tuple[Ints, Ints]:
     """(n,) moments, and how much of a limit's pool is free from each on, over ``[begin, end)`` at least.
 
     ``used`` is what is in use from each of ``times`` on.

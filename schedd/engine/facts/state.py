@@ -14,12 +14,12 @@ import numpy as np
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component import (
+    component_limits,
     components,
     empty_parts,
     fork_parts,
-    limits_of_components,
+    job_restriction,
     measured_draws,
-    restriction_of,
 )
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import hash_array
@@ -52,7 +52,7 @@ from schedd.engine.facts.job_requests import (
     holds_resources,
     queue_stop_reason,
 )
-from schedd.engine.facts.pools import LimitBook, caps_of
+from schedd.engine.facts.pools import LimitBook, power_cap_limits
 from schedd.engine.facts.predictions import update_prediction
 from schedd.engine.facts.records import (
     ChangeSet,
@@ -453,7 +453,7 @@ class EngineState:
     def pools_for(self, facts: JobFacts, understood: ParsedRequest) -> dict[str, int]:
         """What a job needs of the pools of its limits, and of the one to which it is restricted."""
         found = self.limits.needs(self.plan, facts, understood, self.now)
-        restriction = restriction_of(self, facts)
+        restriction = job_restriction(self, facts)
         return {**found, restriction.pool: 1} if restriction is not None and restriction.pool else found
 
     def set_site(self, site: SitePolicy, plain: Mapping[str, Any]) -> None:
@@ -489,17 +489,17 @@ class EngineState:
         """Know what power caps leave for jobs on the nodes there are; returns whether that is other than
         before.
         """
-        return self.limits.set_power(*caps_of(self.economy, self.node_facts.values()))
+        return self.limits.set_power(*power_cap_limits(self.economy, self.node_facts.values()))
 
     def planned_request(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates open to the job, the site's sets of nodes, and the job's restriction."""
-        restriction = restriction_of(self, facts)
+        restriction = job_restriction(self, facts)
         nodes = restriction.nodes if restriction is not None else None
         return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes)
 
     def gather_limits(self) -> None:
         """Collect the limits of all components."""
-        self.limits.set_sources(limits_of_components(self))
+        self.limits.set_sources(component_limits(self))
 
     def refit(self, record: JobRecord) -> bool:
         """Let a job's slot need what its limits say now; returns whether that was something else before."""

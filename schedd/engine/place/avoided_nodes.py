@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.component import confinement_of_components
+from schedd.engine.component import component_confinement
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.model import Request
@@ -33,7 +33,7 @@ def with_avoided(state: EngineState, record: JobRecord, wanted: Request) -> Requ
     starts, or only the latest. Return it unchanged where the other nodes allow no start soon enough.
     """
     failed = tuple(name for name in record.back_off.failed_on if name in state.plan.nodes)
-    if not failed or confinement_of_components(state, record) is not None:
+    if not failed or component_confinement(state, record) is not None:
         return wanted
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     pools = state.pools_for(record.facts, record.understood)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine.facts.job_requests import is_eligible
-from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.model import FOREVER, WaitingFor
@@ -40,7 +40,7 @@ def _limit(state: "EngineState", record: JobRecord) -> float | None:
     most = read_cost_limit(record.facts.resources)
     if most is None:
         return None
-    amounts = claim_of(record.facts, record.understood).amounts
+    amounts = make_claim(record.facts, record.understood).amounts
     seconds = record.understood.walltime
     if not request.exclusive:
         upper = dearest("money", amounts["cpus"], amounts.get("gpus", 0), seconds, site.economy, 0.0)

@@ -1,6 +1,6 @@
 """Reasons why an eligible job has no start: unusable nodes, or a request that can never be met."""
 
-from schedd.engine.component import components, restriction_of
+from schedd.engine.component import components, job_restriction
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.model import Never, WaitingFor
@@ -14,7 +14,7 @@ _NAMED = 3
 def explain_missing_start(state: EngineState, record: JobRecord) -> WaitingFor | Never:
     """Return the answer for a job without a start although each part of its request fits some node."""
     request = record.understood.request
-    restriction = restriction_of(state, record.facts)
+    restriction = job_restriction(state, record.facts)
     if restriction is not None:
         return WaitingFor("reservation", f"room in {restriction.place}")
     if state.bare is None:

@@ -7,8 +7,8 @@ from itertools import accumulate
 import numpy as np
 
 from schedd.engine.component import (
+    component_confinement,
     component_wait,
-    confinement_of_components,
     is_planned_on_hold,
     leave_components,
 )
@@ -117,7 +117,7 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
     links = dependencies.find_dependencies(state, record)
-    confined = confinement_of_components(state, record)
+    confined = component_confinement(state, record)
     # A confined job is placed only when it may start; until then it stays unplanned.
     behind = links if isinstance(links, tuple) and state.policy is None and confined is None else ()
     if behind != record.behind:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import breakdown_of_components
+from schedd.engine.component import component_breakdown
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
-from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.rank.fair_use import running_usage
 from schedd.model import FOREVER
@@ -40,7 +40,7 @@ def _applicant(
     shared: frozenset[str],
     types: ResourceTypes,
 ) -> Applicant:
-    amounts = claim_of(facts, understood, shared, types).amounts
+    amounts = make_claim(facts, understood, shared, types).amounts
     since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
     return Applicant(
         id=facts.id,
@@ -84,7 +84,7 @@ def depends_on_demand(weights: SiteWeights) -> bool:
 
 def priority_breakdown(state: "EngineState", record: JobRecord, shares: Demand) -> Breakdown:
     """Return the present priority of a job and its terms."""
-    return breakdown_of_components(state, record) or priority(
+    return component_breakdown(state, record) or priority(
         make_applicant(state, record), state.now, shares, state.site.weights
     )
 

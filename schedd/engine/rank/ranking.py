@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schedd.engine.component import last_place_checks, ranks_of_components
+from schedd.engine.component import component_ranks, last_place_checks
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.rank.priorities import (
@@ -51,7 +51,7 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         state.ranking.has_effect = True
         state.rank[record.slot] = -_HIGHEST
         return
-    found = ranks_of_components(state, [record]) if record.slot >= 0 else None
+    found = component_ranks(state, [record]) if record.slot >= 0 else None
     if found is not None:
         state.ranking.has_effect = True
         state.rank[record.slot] = found[0]
@@ -73,7 +73,7 @@ def _set_ranks(state: EngineState, slots: Sequence[int]) -> int:
     last = slots[: -_BULK_SLICE - 1 : -1]
     found = [state.by_slot[slot] for slot in last]
     records = [one for one in found if one is not None and one.phase is Phase.WAITING]
-    ranks = ranks_of_components(state, records) if records else None
+    ranks = component_ranks(state, records) if records else None
     if ranks is not None:
         state.ranking.has_effect = True
         state.rank[[record.slot for record in records]] = ranks

@@ -12,8 +12,8 @@ import numpy as np
 
 from schedd.engine.component import (
     Confinement,
+    component_confinement,
     component_slots,
-    confinement_of_components,
     is_planned_on_hold,
     note_dispatch,
     reason_to_replan,
@@ -154,7 +154,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
     if reason is not None:
         replan(state, record, event, *reason)
         return
-    confined = confinement_of_components(state, record)
+    confined = component_confinement(state, record)
     if state.policy is None and not state.keeps_speed and confined is None:
         move_to_better_nodes(state, record, placed_now=False)
     names = {state.plan.node_names[take.row] for take in state.plan.takes(slot)}

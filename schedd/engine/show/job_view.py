@@ -10,7 +10,7 @@ import numpy as np
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.facts.displayed_start import displayed_start
 from schedd.engine.facts.explanations import explain_job, job_notes
-from schedd.engine.facts.pools import binding, room_of
+from schedd.engine.facts.pools import binding, free_amounts
 from schedd.engine.facts.records import Breach, ChangeSet, JobRecord, Phase, Risk
 from schedd.engine.facts.shares import merge_shares
 from schedd.engine.show.node_sets import find_node_sets, required_node_sets
@@ -303,7 +303,7 @@ def _limited_by(published: PlanSnapshot, record: JobRecord) -> tuple[str, ...]:
         limit = published.limits.get(entry.row)
         if not entry.is_pool or limit is None:
             continue
-        times, free = room_of(limit, *published.pool_use(entry.row), earliest, end)
+        times, free = free_amounts(limit, *published.pool_use(entry.row), earliest, end)
         if binding(times, free, start, end, entry.amounts[0], earliest):
             found.append(format_limit(limit))
     return tuple(found)

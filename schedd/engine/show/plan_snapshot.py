@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from schedd.engine.component import (
-    blocks_of_components,
+    component_blocks,
     components,
     measured_draws,
     node_details,
@@ -245,7 +245,7 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         nodes=_nodes(state, closed),
         closed=closed,
         queues=dict(state.queues),
-        node_blocks=tuple(blocks_of_components(state)),
+        node_blocks=tuple(component_blocks(state)),
         gates=dict(state.gates),
         node_sets=state.site.node_sets,
         policy_version=state.policy_version,

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from schedd.dialect.accounting import EndedRun, shares_of
-from schedd.features.accounts.rules import account_of
+from schedd.features.accounts.rules import find_account
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import LedgerLine, PublishedAccounts, account_book
 from schedd.policy.site import site_policy
@@ -238,7 +238,7 @@ class AccountsWorker:
             found = ended_runs(Path(rules.logs), begin - _BACK, loop.name, "what ran")
             # A run lost to a rerun was charged as it happened; its end in the log may differ by seconds.
             for one in (_run_facts(run) for run in found if not run.lost):
-                account = book.accounts.get(account_of(rules, one))
+                account = book.accounts.get(find_account(rules, one))
                 if account is not None and account.created < one.end <= until and _differs(known, one):
                     runs.append(one)
         for first in range(0, max(len(runs), 1), _MOST):

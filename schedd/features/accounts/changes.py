@@ -6,7 +6,7 @@ from typing import Final
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
-from schedd.features.accounts.rules import account_of, hold_for_run, wait_for_funds
+from schedd.features.accounts.rules import find_account, hold_for_run, wait_for_funds
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import account_book
 from schedd.model import FOREVER, WaitingFor
@@ -44,7 +44,7 @@ def follow_changes(state: EngineState, event: str) -> None:
     records = [
         record
         for record in state.records.values()
-        if record.id not in book.holds and (everybody or account_of(rules, record.facts) in due)
+        if record.id not in book.holds and (everybody or find_account(rules, record.facts) in due)
     ]
     records.sort(key=lambda one: (-state.rank[one.slot] if one.slot >= 0 else 0, one.facts.submitted, one.id))
     for record in records:

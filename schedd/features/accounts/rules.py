@@ -10,7 +10,7 @@ from typing import Final
 
 from schedd.engine.component import PricedUse, UseBegan
 from schedd.engine.facts.job_requests import ParsedRequest
-from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.ranking import set_rank
@@ -31,11 +31,11 @@ from schedd.wire import (
 )
 
 __all__ = [
-    "account_of",
     "charge_run",
     "charge_use",
     "drop_stored_lines",
     "examine_all",
+    "find_account",
     "forget_old_runs",
     "goes_last",
     "hold_for_run",
@@ -55,7 +55,7 @@ _REREAD_S: Final = 86_400
 """How long before the last reading of the logs runs are remembered: logs are read again from then on."""
 
 
-def account_of(rules: AccountSettings, facts: JobFacts | RunFacts) -> str:
+def find_account(rules: AccountSettings, facts: JobFacts | RunFacts) -> str:
     """The account that a job uses; empty: none."""
     if rules.by == "user":
         named = facts.owner.partition("@")[0]
@@ -77,7 +77,7 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
     book, rules = account_book(state), state.site.part(AccountSettings)
     if not book.accounts and rules.unknown == "run":
         return None
-    job, name = record.id, account_of(rules, record.facts)
+    job, name = record.id, find_account(rules, record.facts)
     account = book.accounts.get(name)
     if account is None:
         book.release(job)
@@ -90,7 +90,7 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
     if not account.lets(user):
         book.release(job)
         return WaitingFor("account", f"account {name} to be open to {user}")
-    most = _most_of_job(state, account, record)
+    most = _maximum_job_cost(state, account, record)
     was_poor = job in book.poor
     if not account.closed and book.available(name, job) >= most:
         book.hold(job, name, most)
@@ -119,7 +119,7 @@ def most_expensive(
     understood: ParsedRequest,
 ) -> int:
     """The most that a waiting job can cost, in the account's smallest unit."""
-    amounts = claim_of(facts, understood).amounts
+    amounts = make_claim(facts, understood).amounts
     cpus = amounts["cpus"]
     request = understood.request
     if request is not None and (request.exclusive or facts.exclusive):
@@ -137,7 +137,7 @@ def missing_funds(account: Account, available: int, most: int, currency: str) ->
     return WaitingFor("budget", f"account {account.name}: {left} are left, and it may take {needed}")
 
 
-def _most_of_job(state: EngineState, account: Account, record: JobRecord) -> int:
+def _maximum_job_cost(state: EngineState, account: Account, record: JobRecord) -> int:
     return most_expensive(state.site, state.node_facts, account, record.facts, record.understood)
 
 
@@ -157,7 +157,7 @@ def examine_all(state: EngineState) -> None:
 def hold_for_use(state: EngineState, use: PricedUse) -> str:
     """Hold what a use costs; returns why that cannot be, or an empty string."""
     book, rules, facts = account_book(state), state.site.part(AccountSettings), use.facts
-    account = book.accounts.get(account_of(rules, facts))
+    account = book.accounts.get(find_account(rules, facts))
     if account is None:
         return "" if rules.unknown == "run" else "it costs something, and there is no account for it"
     if not account.lets(facts.owner.partition("@")[0]):
@@ -202,12 +202,12 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
     funds.
     """
     book = account_book(state)
-    account = book.accounts.get(account_of(state.site.part(AccountSettings), record.facts))
+    account = book.accounts.get(find_account(state.site.part(AccountSettings), record.facts))
     if account is None:
         book.release(record.id)
         return
     if record.phase is not Phase.RUNNING:
-        book.hold(record.id, account.name, _most_of_job(state, account, record))
+        book.hold(record.id, account.name, _maximum_job_cost(state, account, record))
         return
     start = record.run.started
     amount = _cost(state, account, _portions(state, record), start, start + record.understood.walltime)
@@ -219,7 +219,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
     """Charge the use of a finished run, once."""
     book = account_book(state)
-    account = book.accounts.get(account_of(state.site.part(AccountSettings), record.facts))
+    account = book.accounts.get(find_account(state.site.part(AccountSettings), record.facts))
     book.release(record.id)
     if account is not None:
         _charge(state, account, record.facts, _portions(state, record), record.run.started, end)
@@ -229,7 +229,7 @@ def note_logged_runs(state: EngineState, event: RunsRead) -> None:
     """Charge the runs in the server's accounting logs that were not charged, and correct other charges."""
     rules, book = state.site.part(AccountSettings), account_book(state)
     for run in event.runs:
-        account = book.accounts.get(account_of(rules, run))
+        account = book.accounts.get(find_account(rules, run))
         if account is not None and run.end > account.created:
             _charge(state, account, run, _portions_of_shares(state, run.shares), run.start, run.end)
     book.read = max(book.read, event.until)

@@ -3,7 +3,7 @@
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.accounts.rules import account_of, missing_funds, most_expensive
+from schedd.features.accounts.rules import find_account, missing_funds, most_expensive
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.model import WaitingFor
@@ -23,7 +23,7 @@ def wait_in_what_if(
     if not book.accounts:
         return None
     site = site_policy(published.settings.site)
-    account = book.accounts.get(account_of(site.part(AccountSettings), facts))
+    account = book.accounts.get(find_account(site.part(AccountSettings), facts))
     user = facts.owner.partition("@")[0]
     if account is None or site.part(AccountSettings).empty != "wait":
         return None  # it may be planned, or its owner is unknown
@@ -32,7 +32,11 @@ def wait_in_what_if(
     available = account.balance + account.overdraft - book.held.get(account.name, 0)
     other = published_record(published, instead_of) if instead_of else None
     planned = other is not None and other.slot >= 0 and published.starts[other.slot] >= 0
-    if other is not None and planned and account_of(site.part(AccountSettings), other.facts) == account.name:
+    if (
+        other is not None
+        and planned
+        and find_account(site.part(AccountSettings), other.facts) == account.name
+    ):
         available += most_expensive(site, published.nodes, account, other.facts, other.understood)
     most = most_expensive(site, published.nodes, account, facts, understood)
     if not account.closed and available >= most:

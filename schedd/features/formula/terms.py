@@ -16,7 +16,7 @@ from schedd.dialect.deadline import read_deadline
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import parse_size, parse_walltime
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
-from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.pools import make_claim
 from schedd.features.formula.expression import Columns, Expression, Floats
 from schedd.model import FOREVER
 from schedd.policy.fair_share import FairShare, Path, ShareRow
@@ -164,7 +164,7 @@ class FormulaTerms:
         since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
         deadline = read_deadline(facts.resources, facts.submitted)
         texts = {name.lower(): text for name, text in facts.resources.items()}
-        amounts = claim_of(facts, understood, shared, types).amounts
+        amounts = make_claim(facts, understood, shared, types).amounts
         return JobRow(
             facts=facts,
             path=tree.path(facts) if tree is not None and self.needs_shares else (),

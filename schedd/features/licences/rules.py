@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from schedd.engine.facts.pools import claim_of
+from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.run.reevaluation import limits_changed
@@ -37,7 +37,7 @@ def note_count(state: EngineState, event: ResourceCounted) -> None:
     if event.free:
         for record in state.records.values():
             if record.phase is Phase.RUNNING:
-                claim = claim_of(record.facts, record.understood, {event.name}, state.limits.types)
+                claim = make_claim(record.facts, record.understood, {event.name}, state.limits.types)
                 held += claim.amounts.get(event.name, 0)
     amount = event.amount + held
     before = counts.counted.get(event.name)

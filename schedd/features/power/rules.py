@@ -55,7 +55,7 @@ _DAY: Final = 86_400
 # ---- how long switching takes -------------------------------------------------------------------
 
 
-def _kind_of(state: EngineState, name: str) -> str:
+def _node_kind(state: EngineState, name: str) -> str:
     """The node's kind, by its cores and properties without values: nodes of a kind boot alike."""
     kinds = power_of(state).kinds
     kind = kinds.get(name)
@@ -70,7 +70,7 @@ def boot_time(state: EngineState, name: str) -> int:
     """Seconds from the order until the server shows the node up: the longest of the latest boots of its kind,
     or ``boot_time`` of the settings.
     """
-    boots = power_of(state).boots.get(_kind_of(state, name))
+    boots = power_of(state).boots.get(_node_kind(state, name))
     return max(boots) if boots else state.site.power_saving.boot_time
 
 
@@ -298,7 +298,7 @@ def note_reported_nodes(state: EngineState, events: Sequence[NodeChanged]) -> No
             power.nodes[one.node] = replace(settled, phase="off")
         elif one.phase in ("off", "booting", "failed") and event.node.state == "up":
             if one.phase == "booting" and one.node in state.node_facts:
-                boots = power.boots.setdefault(_kind_of(state, one.node), [])
+                boots = power.boots.setdefault(_node_kind(state, one.node), [])
                 boots.append(max(1, state.now - one.since))
                 del boots[:-_COUNTED_BOOTS]
             state.frees += 1

@@ -129,7 +129,7 @@ class SearchWorker:
         if copied is None:
             return None
         search = copied.search
-        self._history = self._history.begun(search)
+        self._history = self._history.after_begin(search)
         unfinished = False
         try:
             self._number = max(self._number, self._track.last_search()) + 1
@@ -142,7 +142,7 @@ class SearchWorker:
                 taken, changes = self._apply_and_measure(copied, found)
             unfinished = taken > 0 and found.report.why_ended is SearchEndReason.MOVED_ENOUGH
         finally:  # whatever came of it: where the planner is too busy, the next one waits, too
-            self._history = self._history.ended(search, time.monotonic(), unfinished=unfinished)
+            self._history = self._history.after_end(search, time.monotonic(), unfinished=unfinished)
         report, why = found.report, search.why
         run = SearchRun(self._number, copied.start.now, why, copied.generation, taken, report, changes)
         if (

@@ -13,7 +13,7 @@ from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import HORIZON, EngineState, PlanSnapshot, published_record
-from schedd.engine.component import Restriction, components, restriction_of
+from schedd.engine.component import Restriction, components, job_restriction
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
     RequestReader,
@@ -245,7 +245,7 @@ class PlanFork:
         return _Trial(
             plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
             self.columns, CriterionWeights(parse_criteria(criteria)) if best else None,
-            restriction=restriction_of(self.published, facts),
+            restriction=job_restriction(self.published, facts),
         )  # fmt: skip
 
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
@@ -292,7 +292,7 @@ class PlanFork:
         return None
 
     def _no_start(self, facts: JobFacts, request: Request) -> Answer:
-        restriction = restriction_of(self.published, facts)
+        restriction = job_restriction(self.published, facts)
         if restriction is not None:
             return WaitingFor("reservation", f"room in {restriction.place}")
         if self._bare is None:
