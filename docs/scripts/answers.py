@@ -11,6 +11,8 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from schedd.api.app import create_app
+from schedd.api.federation import create_app as create_federation_app
+from schedd.api.federation_daemon import FEDERATION_ROUTES
 from schedd.api.views import PlanUpdate
 from schedd.service.access.callers import Callers
 from schedd.service.access.tokens import Tokens
@@ -63,6 +65,14 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Accuracy of start estimates; users, priorities, fair shares, licences.",
         ("AccuracyView", "UsersView", "PriorityView", "FairShareView", "LicencesView", "ClusterReports"),
     ),
+    "federation": (
+        "Federation: jobs, co-allocations, bags, bookings, clusters and reports.",
+        (
+            *("FederatedJobsView", "FederatedWhatIfResult", "CoAllocationsView", "BagsView", "BagOfferView"),
+            *("FederatedBookingsView", "FederatedClustersView", "FederatedLicencesView", "FederationReport"),
+            *("BalanceView", "FederationHealth", "FederationReadiness"),
+        ),
+    ),
 }
 """By module: its subject and its answers; types of fields are in the module of their first use."""
 
@@ -98,7 +108,11 @@ def _schemas() -> dict[str, Any]:
     news = TypeAdapter(PlanUpdate).json_schema(ref_template="#/components/schemas/{model}")
     found.update(news.pop("$defs"))
     found["PlanUpdate"] = news
-    return found
+    federation = create_federation_app(Tokens([], None))
+    for add_routes in FEDERATION_ROUTES:
+        add_routes(federation)
+    own: dict[str, Any] = federation.openapi()["components"]["schemas"]
+    return own | found
 
 
 def _place(name: str, room: str, known: dict[str, Any], placed: dict[str, str], names: list[str]) -> None:

@@ -1,8 +1,9 @@
 """Rows of bags: state of their tasks, by cluster and in total, and whether deadlines are kept."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from schedd.api.federation_answers import BagShareView, BagView
 from schedd.federation.bags.bags import Bag, bag_outcome, count_tasks, unassigned_tasks
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState
@@ -11,41 +12,45 @@ from schedd.service.read.arrays import compute_spread
 __all__ = ["bag_row"]
 
 
-def bag_row(federation: FederationState, bag: Bag) -> dict[str, Any]:
+def bag_row(federation: FederationState, bag: Bag) -> BagView:
     """A bag as its owner sees it."""
     shares = [_share_row(federation, federation.jobs[name]) for name in bag.shares]
     over = bag_outcome(bag, federation.jobs)
-    there = [one for one in shares if one["over"] != "refused"]
-    if over == "ended" and any(one["deleted"] for one in there):
+    there = [one for one in shares if one.over != "refused"]
+    if over == "ended" and any(one.deleted for one in there):
         over = "incomplete"
     left = 0 if bag.cancelled or bag.failed else count_tasks(unassigned_tasks(bag, federation.jobs))
-    ends = [one["end"] for one in there]
-    end = max(ends) if ends and not left and None not in ends else None
-    firsts = [one["first_end"] for one in there if one["first_end"] is not None]
+    ends = [one.end for one in there if one.end is not None]
+    end = max(ends) if ends and not left and len(ends) == len(there) else None
+    firsts = [one.first_end for one in there if one.first_end is not None]
     spread = compute_spread(bag.submitted, min(firsts, default=None), end)
-    return {
-        "id": bag.id,
-        "owner": bag.owner,
-        "name": bag.submission.get("attributes", {}).get("Job_Name", ""),
-        "resources": bag.submission["resources"],
-        "submitted": bag.submitted,
-        "tasks": bag.tasks,
-        "deadline": bag.deadline,
-        "published_end": bag.offered_end,
-        "end": end,
-        "first_end": min(firsts, default=None),
-        "stretch_s": spread.seconds if spread is not None else None,
-        "stretch": spread.share if spread is not None else None,
-        "deadline_kept": _deadline_kept(bag, over, end),
-        "without_cluster": left,
-        **{name: sum(one[name] for one in there) for name in _TASK_COUNTS},
-        "state": _bag_state(over, there, left),
-        "over": over,
-        "over_at": max((federation.jobs[one].over_at for one in bag.shares), default=None) if over else None,
-        "cancelled": bag.cancelled,
-        "text": bag.failed or federation.bag_operations.notes.get(bag.id, ""),
-        "shares": shares,
-    }
+    return BagView(
+        id=bag.id,
+        owner=bag.owner,
+        name=bag.submission.get("attributes", {}).get("Job_Name", ""),
+        resources=bag.submission["resources"],
+        submitted=bag.submitted,
+        tasks=bag.tasks,
+        deadline=bag.deadline,
+        published_end=bag.offered_end,
+        end=end,
+        first_end=min(firsts, default=None),
+        stretch_s=spread.seconds if spread is not None else None,
+        stretch=spread.share if spread is not None else None,
+        deadline_kept=_deadline_kept(bag, over, end),
+        without_cluster=left,
+        waiting=sum(one.waiting for one in there),
+        running=sum(one.running for one in there),
+        ended=sum(one.ended for one in there),
+        failed=sum(one.failed for one in there),
+        deleted=sum(one.deleted for one in there),
+        state=_bag_state(over, there, left),
+        over=over,
+        over_at=max((federation.jobs[one].over_at for one in bag.shares), default=None) if over else None,
+        cancelled=bag.cancelled,
+        text=bag.failed or federation.bag_operations.notes.get(bag.id, ""),
+        shares=shares,
+    )
 
 
 def _deadline_kept(bag: Bag, over: str, end: int | None) -> bool | None:
@@ -55,18 +60,15 @@ def _deadline_kept(bag: Bag, over: str, end: int | None) -> bool | None:
     return None if end is None or bag.cancelled else end <= bag.deadline
 
 
-_TASK_COUNTS: Final = ("waiting", "running", "ended", "failed", "deleted")
-
-
-def _bag_state(over: str, shares: list[dict[str, Any]], left: int) -> str:
+def _bag_state(over: str, shares: Sequence[BagShareView], left: int) -> str:
     if over:
         return over
     if left:
         return "seeking a cluster"
-    return "running" if any(one["running"] or one["ended"] for one in shares) else "waiting"
+    return "running" if any(one.running or one.ended for one in shares) else "waiting"
 
 
-def _share_row(federation: FederationState, job: FederationJob) -> dict[str, Any]:
+def _share_row(federation: FederationState, job: FederationJob) -> BagShareView:
     """One array: where it is, and how its tasks stand."""
     array: str = job.submission["array"]
     first, _, last = array.partition("-")
@@ -88,24 +90,24 @@ def _share_row(federation: FederationState, job: FederationJob) -> dict[str, Any
     elif job.over:
         end = known.get("last_end") or None
     first_end: int | None = known.get("first_end") if shown or ended else None
-    return {
-        "job": job.id,
-        "cluster": cluster,
-        "server_job": attempt.server_job if attempt is not None else "",
-        "array": array,
-        "tasks": tasks,
-        "phase": attempt.phase if attempt is not None else "",
-        "state": seen.state if seen is not None else "",
-        "planned_start": seen.planned_start if seen is not None and shown else None,
-        "published_end": told,
-        "end": end,
-        "first_end": first_end,
-        "stretch_s": end - first_end if end is not None and first_end is not None else None,
-        "waiting": 0 if job.over else tasks - known.get("running", 0) - ended - deleted,
-        "running": 0 if job.over else known.get("running", 0),
-        "ended": ended,
-        "failed": known.get("failed", 0),
-        "deleted": deleted if job.over != "cancelled" or known.get("ended") else tasks,
-        "over": job.over,
-        "text": job.text or (attempt.text if attempt is not None else ""),
-    }
+    return BagShareView(
+        job=job.id,
+        cluster=cluster,
+        server_job=attempt.server_job if attempt is not None else "",
+        array=array,
+        tasks=tasks,
+        phase=attempt.phase if attempt is not None else "",
+        state=seen.state if seen is not None else "",
+        planned_start=seen.planned_start if seen is not None and shown else None,
+        published_end=told,
+        end=end,
+        first_end=first_end,
+        stretch_s=end - first_end if end is not None and first_end is not None else None,
+        waiting=0 if job.over else tasks - known.get("running", 0) - ended - deleted,
+        running=0 if job.over else known.get("running", 0),
+        ended=ended,
+        failed=known.get("failed", 0),
+        deleted=deleted if job.over != "cancelled" or known.get("ended") else tasks,
+        over=job.over,
+        text=job.text or (attempt.text if attempt is not None else ""),
+    )

@@ -4,15 +4,15 @@ back.
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import FastAPI
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
 
 from schedd.api.bag_rows import bag_row
 from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
+from schedd.api.federation_answers import BagOfferView, BagsView, BagView, ClusterOfferView, TaskSplitView
 from schedd.api.federation_requests import BagRequest, JobScript
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.federation.bags.bags import Bag
@@ -78,7 +78,7 @@ def add_bag_routes(app: FastAPI) -> None:
 # ---- offers ---------------------------------------------------------------------------------------
 
 
-async def _make_offer(federation: LeadingFederation, caller: Caller, body: BagRequest) -> dict[str, Any]:
+async def _make_offer(federation: LeadingFederation, caller: Caller, body: BagRequest) -> BagOfferView:
     """How would a bag of tasks be shared, to end by its deadline or as early as can be? Nothing is submitted.
 
     Each cluster's plan says by when it would have ended how many tasks. `POST /v1/federation/bags` takes the
@@ -137,18 +137,18 @@ def _request_offers(
     )
 
 
-def offer_row(one: BagOffer) -> dict[str, Any]:
+def offer_row(one: BagOffer) -> BagOfferView:
     """An offer as shown to the caller."""
-    return {
-        "id": one.id,
-        "expires": one.expires,
-        "tasks": one.asked.tasks,
-        "deadline": one.asked.deadline,
-        "offers": [asdict(offer) for offer in one.offers],
-        "split": asdict(one.split) if one.split is not None else None,
-        "plans": dict(one.plans),
-        "why": dict(one.whys or {}),
-    }
+    return BagOfferView(
+        id=one.id,
+        expires=one.expires,
+        tasks=one.asked.tasks,
+        deadline=one.asked.deadline,
+        offers=[ClusterOfferView(**asdict(offer)) for offer in one.offers],
+        split=TaskSplitView(**asdict(one.split)) if one.split is not None else None,
+        plans=dict(one.plans),
+        why=dict(one.whys or {}),
+    )
 
 
 # ---- bags -----------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def offer_row(one: BagOffer) -> dict[str, Any]:
 
 async def _submit_bag(
     federation: LeadingFederation, caller: Caller, body: AcceptedBagOffer | NewBag
-) -> Response:
+) -> BagView:
     """Submit a bag to the federation, by an issued `offer` or with an offer made and accepted at once. Each
     cluster gets its share as job arrays. The response comes when the bag is durable.
     """
@@ -166,7 +166,7 @@ async def _submit_bag(
     else:
         owner = resolve_owner(federation, caller, body)
         bag = await run_in_threadpool(_request_and_accept, federation, caller, owner, body)
-    return JSONResponse(bag_row(federation, bag), 201)
+    return bag_row(federation, bag)
 
 
 def _accepting_owner(caller: Bearer, body: AcceptedBagOffer) -> str:
@@ -240,7 +240,7 @@ def _request_and_accept(federation: FederationState, caller: Bearer, owner: str,
             "no-room",
             f"the tasks end {offer.split.end - body.deadline} s after the deadline",
             hint=f"take offer {offer.id}, say late, or move the deadline to {offer.split.end}",
-            options=[offer_row(offer)],
+            options=[asdict(offer_row(offer))],
         )
     return _create_bag(federation, caller, owner, body, offer.asked, offer.split, offer.ends)
 
@@ -280,20 +280,20 @@ def _create_bag(
 
 def _list_bags(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
-) -> dict[str, Any]:
+) -> BagsView:
     """Bags of the caller; of all, for a reader or an admin."""
     rows = [
         bag_row(federation, one) for one in list(federation.bags.by_id.values()) if _may_see_bag(caller, one)
     ]
-    return {"bags": [row for row in rows if state == "all" or not row["over"]]}
+    return BagsView(bags=[row for row in rows if state == "all" or not row.over])
 
 
-def _get_bag(federation: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
+def _get_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView:
     """One bag: how its tasks stand, by cluster and in all, and whether its deadline is kept."""
     return bag_row(federation, _find_bag(federation, caller, bag))
 
 
-async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -> dict[str, Any]:
+async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView:
     """Cancel a bag: waiting tasks are deleted. Running tasks go on; `qdel` at each cluster ends them."""
     found = _find_bag(federation, caller, bag)
     if caller.role == "reader":

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.federation import Caller, LeadingFederation
+from schedd.api.federation_answers import BalanceView, ClusterBalance
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.client import ClientError
 from schedd.federation.report import job_figures
@@ -44,7 +44,7 @@ async def _get_balance(
     until: Annotated[
         int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MAX_TIME)
     ] = None,
-) -> dict[str, Any]:
+) -> BalanceView:
     """Each cluster over a period, as its daemon reports it: deadlines, slowdown, use of processors and
     licences, and its share of the work and of the cpus.
 
@@ -59,10 +59,10 @@ async def _get_balance(
         fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
         raise ProblemError("invalid", what, errors=[fault])
     rows = await run_in_threadpool(_balance_rows, federation, begin, end)
-    return {"since": begin, "until": end, "clusters": rows}
+    return BalanceView(since=begin, until=end, clusters=rows)
 
 
-def _balance_rows(federation: FederationState, since: int, until: int) -> list[dict[str, Any]]:
+def _balance_rows(federation: FederationState, since: int, until: int) -> list[ClusterBalance]:
     names = list(federation.settings.clusters)
     with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:
         reports = dict(
@@ -75,13 +75,15 @@ def _balance_rows(federation: FederationState, since: int, until: int) -> list[d
     work, cpus = (sum(one.get(what) or 0 for one in reports.values()) for what in ("work", "cpus"))
     jobs = [job for job in list(federation.jobs.by_id.values()) if since <= job.over_at < until]
     return [
-        {
-            **one,
-            "cluster": name,
-            "share": one["work"] / work if work and one["work"] is not None else None,
-            "optimal": one["cpus"] / cpus if cpus and one["cpus"] is not None else None,
-            "ours": asdict(job_figures(_jobs_at(name, jobs))),
-        }
+        ClusterBalance(
+            **{
+                **one,
+                "cluster": name,
+                "share": one["work"] / work if work and one["work"] is not None else None,
+                "optimal": one["cpus"] / cpus if cpus and one["cpus"] is not None else None,
+            },
+            ours=job_figures(_jobs_at(name, jobs)),
+        )
         for name, one in reports.items()
     ]
 

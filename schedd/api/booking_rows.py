@@ -5,6 +5,12 @@ from dataclasses import dataclass
 from time import gmtime, strftime
 from typing import Any, Final
 
+from schedd.api.federation_answers import (
+    BookingAttemptView,
+    CounterOfferView,
+    FederatedBookingMove,
+    FederatedBookingView,
+)
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.state.federation_state import FederationState
 from schedd.policy.bookings import Window, nearest, stretch
@@ -53,7 +59,7 @@ def jobs_by_booking(federation: FederationState, bookings: Iterable[str]) -> dic
 
 def booking_row(
     federation: FederationState, one: FederationBooking, jobs: Mapping[str, list[str]] | None = None
-) -> dict[str, Any]:
+) -> FederatedBookingView:
     """A booking as its owner sees it; ``jobs``: of all bookings, where they were looked for."""
     attempt = one.placed or one.active or next(iter(reversed(one.attempts)), None)
     shown = attempt is not None and (attempt.live or attempt.phase in ("withdrawing", "ended"))
@@ -62,69 +68,67 @@ def booking_row(
     away = seen.away if seen is not None and not one.over else ""
     live = one.placed is not None and not one.over
     spare = one.deadline - max(one.ready, federation.now) - one.duration
-    return {
-        "id": one.id,
-        "name": one.name,
-        "owner": one.owner,
-        "state": _booking_state(one),
-        "cluster": cluster,
-        "away": away,
-        "resources": dict(one.resources),
-        "cpus": one.cpus or None,
-        "duration": one.duration,
-        "ready": one.ready,
-        "deadline": one.deadline,
-        "start": one.start,
-        "end": one.start + one.duration if one.start is not None else None,
-        "spare": (max(0, spare) if one.phase == "flexible" else 0) if live else None,
-        "freezes": one.freezes if live else None,
-        "clusters": list(one.clusters),
-        "submitted": one.submitted,
-        "jobs": (jobs if jobs is not None else jobs_by_booking(federation, [one.id])).get(one.id, []),
-        "moves": [{"time": at, "before": before, "after": after} for at, before, after in one.moves],
-        "attempts": [
-            {
-                "number": it.number,
-                "cluster": it.cluster,
-                "user": it.user,
-                "name": f"{federation.booking_operations.rules.name}.{one.id}.{it.number}",
-                "phase": it.phase,
-                "since": it.since,
-                "ready": it.ready,
-                "deadline": it.deadline,
-                "why": it.why,
-                "text": it.text,
-            }
+    return FederatedBookingView(
+        id=one.id,
+        name=one.name,
+        owner=one.owner,
+        state=_booking_state(one),
+        cluster=cluster,
+        away=away,
+        resources=dict(one.resources),
+        cpus=one.cpus or None,
+        duration=one.duration,
+        ready=one.ready,
+        deadline=one.deadline,
+        start=one.start,
+        end=one.start + one.duration if one.start is not None else None,
+        spare=(max(0, spare) if one.phase == "flexible" else 0) if live else None,
+        freezes=one.freezes if live else None,
+        clusters=list(one.clusters),
+        submitted=one.submitted,
+        jobs=(jobs if jobs is not None else jobs_by_booking(federation, [one.id])).get(one.id, []),
+        moves=[FederatedBookingMove(time=at, before=before, after=after) for at, before, after in one.moves],
+        attempts=[
+            BookingAttemptView(
+                number=it.number,
+                cluster=it.cluster,
+                user=it.user,
+                name=f"{federation.booking_operations.rules.name}.{one.id}.{it.number}",
+                phase=it.phase,
+                since=it.since,
+                ready=it.ready,
+                deadline=it.deadline,
+                why=it.why,
+                text=it.text,
+            )
             for it in one.attempts
         ],
-        "options": [
-            {"option": i, "cluster": it.cluster, "start": it.start, "end": it.end, "stretch": it.stretch}
+        options=[
+            CounterOfferView(option=i, cluster=it.cluster, start=it.start, end=it.end, stretch=it.stretch)
             for i, it in enumerate(counter_offers(one), 1)
         ],
-        "cancelled": one.cancelled,
-        "over": one.over,
-        "over_at": one.over_at or None,
-        "text": _booking_text(one, cluster, away),
-    }
+        cancelled=one.cancelled,
+        over=one.over,
+        over_at=one.over_at or None,
+        text=_booking_text(one, cluster, away),
+    )
 
 
 def booking_page_rows(federation: FederationState) -> list[dict[str, Any]]:
     """Open bookings by start, for the page; without names, since the page needs no token."""
     rows = [booking_row(federation, federation.bookings[name], {}) for name in list(federation.bookings.open)]
-    rows = sorted(
-        (row for row in rows if not row["over"]), key=lambda row: (row["start"] is None, row["start"] or 0)
-    )
+    rows = sorted((row for row in rows if not row.over), key=lambda row: (row.start is None, row.start or 0))
     return [
         {
-            "id": row["id"],
-            "state": row["state"],
-            "cluster": row["cluster"],
-            "away": row["away"],
-            "cpus": row["cpus"],
-            "begins": _format_time(row["start"]),
-            "ends": _format_time(row["end"]),
-            "spare": row["spare"] or 0,
-            "moves": sum(one["before"] is not None for one in row["moves"]),
+            "id": row.id,
+            "state": row.state,
+            "cluster": row.cluster,
+            "away": row.away,
+            "cpus": row.cpus,
+            "begins": _format_time(row.start),
+            "ends": _format_time(row.end),
+            "spare": row.spare or 0,
+            "moves": sum(one.before is not None for one in row.moves),
         }
         for row in rows
     ]

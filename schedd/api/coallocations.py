@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
 
 from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.api.federation_answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
 from schedd.api.federation_requests import FederatedRequest, TextMap
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
@@ -134,19 +134,19 @@ def add_coallocation_routes(app: FastAPI) -> None:
 
 def _list_coallocations(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
-) -> dict[str, Any]:
+) -> CoAllocationsView:
     """Groups of the caller; of all, for a reader or an admin."""
     rows = [
         coallocation_row(federation, one)
         for one in list(federation.coallocations.by_id.values())
         if _may_see_coallocation(caller, one)
     ]
-    return {"coallocations": [row for row in rows if state == "all" or not row["over"]]}
+    return CoAllocationsView(coallocations=[row for row in rows if state == "all" or not row.over])
 
 
 async def _submit_coallocation(
     federation: LeadingFederation, caller: Caller, body: CoAllocationRequest
-) -> Response:
+) -> CoAllocationView:
     """Submit a co-allocation to the federation. The response comes when it is durable. Its start is published
     when all components are booked; it is moved only to end earlier.
     """
@@ -175,15 +175,15 @@ async def _submit_coallocation(
     group = await run_in_threadpool(
         partial(federation.coallocation_operations.submit, owner, tuple(parts), options, body.key)
     )
-    return JSONResponse(coallocation_row(federation, group), 201)
+    return coallocation_row(federation, group)
 
 
-def _get_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> dict[str, Any]:
+def _get_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> CoAllocationView:
     """One group: when it starts, where its parts are, each move, and what went wrong."""
     return coallocation_row(federation, _find_coallocation(federation, caller, group))
 
 
-async def _cancel_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> dict[str, Any]:
+async def _cancel_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> CoAllocationView:
     """Cancel a co-allocation: its jobs are deleted. A started one goes on; `qdel` at each cluster ends it."""
     found = _find_coallocation(federation, caller, group)
     if caller.role == "reader":
@@ -204,7 +204,7 @@ def _find_coallocation(federation: FederationState, caller: Bearer, name: str) -
     return group
 
 
-def coallocation_row(federation: FederationState, group: CoAllocation) -> dict[str, Any]:
+def coallocation_row(federation: FederationState, group: CoAllocation) -> CoAllocationView:
     """A group as its owner sees it."""
     one = group.committed or (group.rounds[-1] if group.over and group.rounds else None)
     placed = {place.part: place for place in one.places} if one is not None else {}
@@ -217,32 +217,32 @@ def coallocation_row(federation: FederationState, group: CoAllocation) -> dict[s
             group.component_job(place) if place is not None and place.attempt <= len(group.attempts) else None
         )
         parts.append(
-            {
-                "part": i + 1,
-                "resources": scale_unit(part.submission.get("resources", {}), place.units if place else 0),
-                "optional": part.optional,
-                "cluster": place.cluster if place is not None else "",
-                **_component_row(federation, group, copy),
-            }
+            ComponentView(
+                part=i + 1,
+                resources=scale_unit(part.submission.get("resources", {}), place.units if place else 0),
+                optional=part.optional,
+                cluster=place.cluster if place is not None else "",
+                **_component_values(federation, group, copy),
+            )
         )
-    return {
-        "id": group.id,
-        "owner": group.owner,
-        "submitted": group.submitted,
-        "state": _coallocation_state(group),
-        "start": one.start if one is not None else None,
-        "end": one.end if one is not None else None,
-        "displayed_start": group.promised[0] if group.promised is not None else None,
-        "published_end": group.promised[1] if group.promised is not None else None,
-        "moves": group.moves,
-        "cores": _total_cores(group),
-        "parts": parts if placed or not group.options.units else parts[:1],
-        "rounds": [_round_row(one) for one in group.rounds],
-        "over": group.over,
-        "over_at": group.over_at or None,
-        "cancelled": group.cancelled,
-        "text": group.text or group.abort_reason or _waiting_reason(federation, group),
-    }
+    return CoAllocationView(
+        id=group.id,
+        owner=group.owner,
+        submitted=group.submitted,
+        state=_coallocation_state(group),
+        start=one.start if one is not None else None,
+        end=one.end if one is not None else None,
+        displayed_start=group.promised[0] if group.promised is not None else None,
+        published_end=group.promised[1] if group.promised is not None else None,
+        moves=group.moves,
+        cores=_total_cores(group),
+        parts=parts if placed or not group.options.units else parts[:1],
+        rounds=[_round_row(one) for one in group.rounds],
+        over=group.over,
+        over_at=group.over_at or None,
+        cancelled=group.cancelled,
+        text=group.text or group.abort_reason or _waiting_reason(federation, group),
+    )
 
 
 def _total_cores(group: CoAllocation) -> int | None:
@@ -251,11 +251,11 @@ def _total_cores(group: CoAllocation) -> int | None:
     return units * unit_cores(group.parts[0].submission.get("resources", {})) if units else None
 
 
-def _component_row(
+def _component_values(
     federation: FederationState, group: CoAllocation, copy: ComponentJob | None
 ) -> dict[str, Any]:
     if copy is None:
-        return {"job": "", "phase": "", "state": "", "started": None, "exit_status": None, "text": ""}
+        return {}
     seen = federation.clusters[copy.cluster].transfers if copy.cluster in federation.clusters else {}
     there = seen.get(component_transfer_name(federation.coallocation_operations.rules, group, copy))
     return {
@@ -268,19 +268,19 @@ def _component_row(
     }
 
 
-def _round_row(one: PlacementRound) -> dict[str, Any]:
-    return {
-        "number": one.number,
-        "start": one.start,
-        "end": one.end,
-        "clusters": {str(place.part + 1): place.cluster for place in one.places},
-        "units": {str(place.part + 1): place.units for place in one.places if place.units},
-        "phase": one.phase,
-        "since": one.since,
-        "why": one.why,
-        "plans": {str(part + 1): plan for part, plan in one.plans.items()},
-        "text": one.text,
-    }
+def _round_row(one: PlacementRound) -> RoundView:
+    return RoundView(
+        number=one.number,
+        start=one.start,
+        end=one.end,
+        clusters={str(place.part + 1): place.cluster for place in one.places},
+        units={str(place.part + 1): place.units for place in one.places if place.units},
+        phase=one.phase,
+        since=one.since,
+        why=one.why,
+        plans={str(part + 1): plan for part, plan in one.plans.items()},
+        text=one.text,
+    )
 
 
 def _coallocation_state(group: CoAllocation) -> str:

@@ -3,17 +3,18 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from pydantic import Field, model_validator
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
 
 from schedd.api.booking_requests import BookingName, BookingTerms, OptionChoice
 from schedd.api.booking_rows import booking_row, counter_offers, jobs_by_booking
 from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.api.federation_answers import FederatedBookingsView, FederatedBookingView
 from schedd.api.federation_requests import parse_request
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.dialect import RequestError
@@ -66,37 +67,43 @@ def add_booking_routes(app: FastAPI) -> None:
     )
     one = "/v1/federation/bookings/{name}"
     route(one, _get_booking, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-booking"))
-    route(one, _book_cores, methods=["PUT"], responses=problem_responses(*_READ_PROBLEMS, *_BODY_PROBLEMS))
+    pending: dict[int | str, dict[str, Any]] = {202: {"model": FederatedBookingView}}
+    route(
+        one,
+        _book_cores,
+        methods=["PUT"],
+        responses=problem_responses(*_READ_PROBLEMS, *_BODY_PROBLEMS) | pending,
+    )
     route(one, _cancel_booking, methods=["DELETE"], responses=problem_responses(*_ACT_PROBLEMS))
     route(
         f"{one}/accept",
         _accept_counter_offer,
         methods=["POST"],
-        responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "no-room"),
+        responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "no-room") | pending,
     )
     route(f"{one}/freeze", _freeze_booking, methods=["POST"], responses=problem_responses(*_ACT_PROBLEMS))
 
 
 def _list_bookings(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
-) -> dict[str, Any]:
+) -> FederatedBookingsView:
     """Bookings of the caller; of all, for a reader or an admin. By their start."""
     found = [one for one in list(federation.bookings.by_id.values()) if _may_see_booking(caller, one)]
     chosen = [one for one in found if state == "all" or not one.over]
     jobs = jobs_by_booking(federation, [one.id for one in chosen])
     rows = [booking_row(federation, one, jobs) for one in chosen]
-    rows.sort(key=lambda row: (row["start"] is None, row["start"] or 0, int(row["id"])))
-    return {"bookings": rows}
+    rows.sort(key=lambda row: (row.start is None, row.start or 0, int(row.id)))
+    return FederatedBookingsView(bookings=rows)
 
 
-def _get_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
+def _get_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> FederatedBookingView:
     """One booking: its cluster and start, its moves, counter-offers."""
     return booking_row(federation, find_visible_booking(federation, caller, name))
 
 
 async def _book_cores(
-    federation: LeadingFederation, caller: Caller, name: BookingName, body: FederatedBooking
-) -> Response:
+    federation: LeadingFederation, caller: Caller, name: BookingName, body: FederatedBooking, reply: Response
+) -> FederatedBookingView:
     """Book cores at some cluster. The same name again, until that booking is over, is the same booking.
 
     The clusters' plans are asked; it is booked where it begins first, or as the policy of routing says. Each
@@ -125,12 +132,12 @@ async def _book_cores(
         "users": claimed_users(caller, owner).get("users"),
     }
     booking = await run_in_threadpool(federation.booking_operations.request, owner, name, terms)
-    return await _booking_outcome(federation, booking.id)
+    return await _booking_outcome(federation, booking.id, reply)
 
 
 async def _accept_counter_offer(
-    federation: LeadingFederation, caller: Caller, name: BookingName, body: OptionChoice
-) -> Response:
+    federation: LeadingFederation, caller: Caller, name: BookingName, body: OptionChoice, reply: Response
+) -> FederatedBookingView:
     """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
     booking = _find_own_booking(federation, caller, name)
     options = counter_offers(booking)
@@ -143,21 +150,25 @@ async def _accept_counter_offer(
     await _run_step(
         partial(federation.booking_operations.accept, booking.id, caller.name, option.cluster, option.start)
     )
-    return await _booking_outcome(federation, booking.id)
+    return await _booking_outcome(federation, booking.id, reply)
 
 
-async def _freeze_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
+async def _freeze_booking(
+    federation: LeadingFederation, caller: Caller, name: BookingName
+) -> FederatedBookingView:
     """Let it stay where it is planned. Where its cluster does not answer, it is done once that does."""
     booking = _find_own_booking(federation, caller, name)
     if booking.over or booking.cancelled or booking.phase != "flexible":
-        raise ProblemError("not-now", f"booking {name} is {booking_row(federation, booking)['state']}")
+        raise ProblemError("not-now", f"booking {name} is {booking_row(federation, booking).state}")
     if not booking.freeze_requested:
         await _run_step(partial(federation.booking_operations.freeze, booking.id, caller.name))
     await _wait_until(lambda: federation.bookings[booking.id].phase != "flexible", _CLUSTER_REPLY_S)
     return booking_row(federation, federation.bookings[booking.id])
 
 
-async def _cancel_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> dict[str, Any]:
+async def _cancel_booking(
+    federation: LeadingFederation, caller: Caller, name: BookingName
+) -> FederatedBookingView:
     """Cancel a booking; if its cluster does not answer, as soon as it does. Running jobs in it go on; waiting
     ones are planned like any other.
     """
@@ -175,8 +186,8 @@ async def _run_step(act: Callable[[], FederationBooking]) -> None:
         raise ProblemError("not-now", str(error)) from None
 
 
-async def _booking_outcome(federation: FederationState, number: str) -> Response:
-    """The outcome once it is known; 202 until then."""
+async def _booking_outcome(federation: FederationState, number: str, reply: Response) -> FederatedBookingView:
+    """The outcome once it is known; the status of ``reply`` is 202 until then."""
 
     def known() -> bool:
         one = federation.bookings[number]
@@ -186,9 +197,12 @@ async def _booking_outcome(federation: FederationState, number: str) -> Response
     booking = federation.bookings[number]
     if booking.over == "refused":
         row = booking_row(federation, booking)
-        hint = "POST …/accept accepts one of the options; nothing is booked yet" if row["options"] else None
-        raise ProblemError("no-room", booking.text, hint=hint, options=row["options"])
-    return JSONResponse(booking_row(federation, booking), 200 if known() else 202)
+        options = [asdict(one) for one in row.options]
+        hint = "POST …/accept accepts one of the options; nothing is booked yet" if options else None
+        raise ProblemError("no-room", booking.text, hint=hint, options=options)
+    if not known():
+        reply.status_code = 202
+    return booking_row(federation, booking)
 
 
 async def _wait_until(reached: Callable[[], bool], seconds: float) -> None:

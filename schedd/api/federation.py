@@ -11,7 +11,7 @@ import jinja2
 from fastapi import Depends, FastAPI, Path, Request
 from fastapi_offline import FastAPIOffline
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from schedd import __version__
 from schedd.api import problems
@@ -19,7 +19,24 @@ from schedd.api.app import Lifespan
 from schedd.api.bag_rows import bag_row
 from schedd.api.body_limit import BodyLimit
 from schedd.api.booking_rows import booking_page_rows
-from schedd.api.federation_requests import FederatedJobRequest, FederatedWhatIf, NewFederatedJob
+from schedd.api.federation_answers import (
+    ClusterWhatIf,
+    CoAllocationSearches,
+    FederatedClustersView,
+    FederatedClusterView,
+    FederatedJobsView,
+    FederatedJobView,
+    FederatedLicencesView,
+    FederatedLicenceView,
+    FederatedWhatIfResult,
+    FederationHealth,
+    FederationReadiness,
+    FederationReport,
+    LicenceShareView,
+    TaskCounts,
+    TransferAttemptView,
+)
+from schedd.api.federation_requests import FederatedWhatIf, NewFederatedJob
 from schedd.api.federation_users import FederationUser, FederationUsers
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.security_headers import SecurityHeaders
@@ -134,12 +151,12 @@ def create_app(
     return app
 
 
-def _get_health() -> dict[str, str]:
+def _get_health() -> FederationHealth:
     """The process answers."""
-    return {"status": "ok", "version": __version__}
+    return FederationHealth(status="ok", version=__version__)
 
 
-def _get_readiness(federation: LeadingFederation) -> dict[str, Any]:
+def _get_readiness(federation: LeadingFederation) -> FederationReadiness:
     """The federation is in office and accepts jobs. ``trouble``: by cluster, an error in its settings here.
     ``background``: background work that failed recently and was restarted; empty if there is none.
     """
@@ -147,15 +164,15 @@ def _get_readiness(federation: LeadingFederation) -> dict[str, Any]:
         raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})
     background = "; ".join(one.text for one in federation.supervisor.records if one.recent)
     trouble = {name: seen.trouble for name, seen in federation.clusters.items() if seen.trouble}
-    return {"status": "ready", "trouble": trouble, "background": background}
+    return FederationReadiness(status="ready", trouble=trouble, background=background)
 
 
-def _list_clusters(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
+def _list_clusters(federation: LeadingFederation, _: Caller) -> FederatedClustersView:
     """The clusters, whether they answer, and what of them is shown."""
-    return {"clusters": cluster_rows(federation)}
+    return FederatedClustersView(clusters=cluster_rows(federation))
 
 
-def cluster_rows(federation: FederationState) -> list[dict[str, Any]]:
+def cluster_rows(federation: FederationState) -> list[FederatedClusterView]:
     """Shown of each cluster."""
     found = []
     for name, chosen in federation.settings.clusters.items():
@@ -163,50 +180,50 @@ def cluster_rows(federation: FederationState) -> list[dict[str, Any]]:
         backlog = federation.backlog(name)
         ours = [one for one in seen.transfers.values() if not one.end and one.phase == "released"]
         found.append(
-            {
-                "name": name,
-                "away": seen.away,
-                "since": seen.since,
-                "trouble": seen.trouble,
-                "disclosure": chosen.disclosure,
-                "cpus": seen.cpus or None,
-                "jobs": federation.job_counts.get(name) or None,
-                "ours": len(ours),
-                "running": sum(one.state == "running" for one in ours),
-                "load": [round(one) for one in backlog.load],
-                "count": list(backlog.count),
-            }
+            FederatedClusterView(
+                name=name,
+                away=seen.away,
+                since=seen.since,
+                trouble=seen.trouble,
+                disclosure=chosen.disclosure,
+                cpus=seen.cpus or None,
+                jobs=federation.job_counts.get(name) or None,
+                ours=len(ours),
+                running=sum(one.state == "running" for one in ours),
+                load=[round(one) for one in backlog.load],
+                count=list(backlog.count),
+            )
         )
     return found
 
 
-def _get_report(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
+def _get_report(federation: LeadingFederation, _: Caller) -> FederationReport:
     """Outcomes of kept jobs, co-allocations, bags and bookings, and which gap searches led to moves."""
-    groups = asdict(coallocation_figures(list(federation.coallocations.by_id.values())))
+    searches = federation.coallocation_operations.gap_searches
+    groups = coallocation_figures(list(federation.coallocations.by_id.values()))
     jobs = list(federation.jobs.by_id.values())
 
     def counts(job: FederationJob) -> dict[str, Any] | None:
-        return _array_counts(_last_status(federation, job))
+        seen = _last_status(federation, job)
+        return dict(seen.tasks) if seen is not None and seen.tasks is not None else None
 
-    return {
-        "jobs": asdict(job_figures(jobs)),
-        "arrays": asdict(array_figures(jobs, counts)),
-        "coallocations": {
-            **groups,
-            "gap_searches": federation.coallocation_operations.gap_searches["asked"],
-            "gaps_found": federation.coallocation_operations.gap_searches["found"],
-        },
-        "bags": asdict(bag_figures(list(federation.bags.by_id.values()), federation.jobs, counts)),
-        "bookings": asdict(booking_figures(list(federation.bookings.by_id.values()))),
-    }
+    return FederationReport(
+        jobs=job_figures(jobs),
+        arrays=array_figures(jobs, counts),
+        coallocations=CoAllocationSearches(
+            **asdict(groups), gap_searches=searches["asked"], gaps_found=searches["found"]
+        ),
+        bags=bag_figures(list(federation.bags.by_id.values()), federation.jobs, counts),
+        bookings=booking_figures(list(federation.bookings.by_id.values())),
+    )
 
 
-def _list_licences(federation: LeadingFederation, _: Caller) -> dict[str, Any]:
+def _list_licences(federation: LeadingFederation, _: Caller) -> FederatedLicencesView:
     """Floating licences that the clusters share: how many copies each may use, uses and waits for."""
-    return {"licences": licence_rows(federation)}
+    return FederatedLicencesView(licences=licence_rows(federation))
 
 
-def licence_rows(federation: FederationState) -> list[dict[str, Any]]:
+def licence_rows(federation: FederationState) -> list[FederatedLicenceView]:
     """Shown of each licence; null if the cluster does not disclose it, or reported it before it was lost."""
     found = []
     for name, pool in federation.licences.pools.items():
@@ -214,31 +231,31 @@ def licence_rows(federation: FederationState) -> list[dict[str, Any]]:
         for cluster in federation.settings.clusters:
             told = pool.answers.get(cluster)
             places.append(
-                {
-                    "cluster": cluster,
-                    "most": pool.bounds.get(cluster, 0),
-                    "copies": told.copies if told is not None else None,
-                    "held": told.held if told is not None else None,
-                    "wanted": told.wanted if told is not None else None,
-                    "why": pool.refusals.get(cluster, ""),
-                }
+                LicenceShareView(
+                    cluster=cluster,
+                    most=pool.bounds.get(cluster, 0),
+                    copies=told.copies if told is not None else None,
+                    held=told.held if told is not None else None,
+                    wanted=told.wanted if told is not None else None,
+                    why=pool.refusals.get(cluster, ""),
+                )
             )
         free = federation.licences.free_copies(name)
-        found.append({"name": name, "copies": pool.copies, "free": free, "clusters": places})
+        found.append(FederatedLicenceView(name=name, copies=pool.copies, free=free, clusters=places))
     return found
 
 
 def _list_jobs(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
-) -> dict[str, Any]:
+) -> FederatedJobsView:
     """Jobs of the caller; of all, for a reader or an admin."""
     rows = [
         job_row(federation, job) for job in list(federation.jobs.by_id.values()) if _may_see_job(caller, job)
     ]
-    return {"jobs": [row for row in rows if state == "all" or not row["over"]]}
+    return FederatedJobsView(jobs=[row for row in rows if state == "all" or not row.over])
 
 
-def job_row(federation: FederationState, job: FederationJob) -> dict[str, Any]:
+def job_row(federation: FederationState, job: FederationJob) -> FederatedJobView:
     """A job as its owner sees it."""
     standing = federation.attempt_statuses(job)
     attempts = []
@@ -247,35 +264,35 @@ def job_row(federation: FederationState, job: FederationJob) -> dict[str, Any]:
         seen = standing.get(one.number)
         shown = seen is not None and chosen is not None and chosen.discloses("plan")
         attempts.append(
-            asdict(one)
-            | {
-                "state": seen.state if seen is not None else "",
-                "planned_start": seen.planned_start if shown and seen else None,
-                "planned_end": seen.planned_end if shown and seen else None,
-                "promised_start": seen.promised_start if shown and seen else None,
-            }
+            TransferAttemptView(
+                **asdict(one),
+                state=seen.state if seen is not None else "",
+                planned_start=seen.planned_start if shown and seen else None,
+                planned_end=seen.planned_end if shown and seen else None,
+                promised_start=seen.promised_start if shown and seen else None,
+            )
         )
     where = job.active or job.newest
-    return {
-        "id": job.id,
-        "owner": job.owner,
-        "name": job.submission.get("attributes", {}).get("Job_Name", ""),
-        "resources": job.submission.get("resources", {}),
-        "submitted": job.submitted,
-        "cluster": where.cluster if where is not None else "",
-        "server_job": where.server_job if where is not None else "",
-        "over": job.over,
-        "over_at": job.over_at or None,
-        "exit_status": job.exit_status,
-        "cancelled": job.cancelled,
-        "moves": job.moves,
-        "bag": job.bag,
-        "booking": _booking_name(federation, job.booking),
-        "tasks": job.array,
-        "standing": _array_counts(_last_status(federation, job)),
-        "text": job.text,
-        "attempts": attempts,
-    }
+    return FederatedJobView(
+        id=job.id,
+        owner=job.owner,
+        name=job.submission.get("attributes", {}).get("Job_Name", ""),
+        resources=job.submission.get("resources", {}),
+        submitted=job.submitted,
+        cluster=where.cluster if where is not None else "",
+        server_job=where.server_job if where is not None else "",
+        over=job.over,
+        over_at=job.over_at or None,
+        exit_status=job.exit_status,
+        cancelled=job.cancelled,
+        moves=job.moves,
+        bag=job.bag,
+        booking=_booking_name(federation, job.booking),
+        tasks=job.array,
+        standing=_array_counts(_last_status(federation, job)),
+        text=job.text,
+        attempts=attempts,
+    )
 
 
 def _last_status(federation: FederationState, job: FederationJob) -> TransferStatus | None:
@@ -284,9 +301,9 @@ def _last_status(federation: FederationState, job: FederationJob) -> TransferSta
     return federation.attempt_statuses(job).get(where.number) if where is not None else None
 
 
-def _array_counts(seen: TransferStatus | None) -> dict[str, Any] | None:
+def _array_counts(seen: TransferStatus | None) -> TaskCounts | None:
     """Numbers of tasks of an array by state; None if it is no array, or they are unknown."""
-    return dict(seen.tasks) if seen is not None and seen.tasks is not None else None
+    return TaskCounts(**seen.tasks) if seen is not None and seen.tasks is not None else None
 
 
 def _booking_name(federation: FederationState, booking: str) -> str:
@@ -306,12 +323,14 @@ def _find_job(federation: FederationState, caller: Bearer, name: str) -> Federat
     return job
 
 
-def _get_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> dict[str, Any]:
+def _get_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
     """One job: where it is, and each attempt to put it somewhere."""
     return job_row(federation, _find_job(federation, caller, job))
 
 
-async def _submit_job(federation: LeadingFederation, caller: Caller, body: NewFederatedJob) -> Response:
+async def _submit_job(
+    federation: LeadingFederation, caller: Caller, body: NewFederatedJob
+) -> FederatedJobView:
     """Hand a job to the federation. The answer comes when it cannot be lost any more."""
     owner = resolve_owner(federation, caller, body)
     submission = {
@@ -335,7 +354,7 @@ async def _submit_job(federation: LeadingFederation, caller: Caller, body: NewFe
         submission["booking"] = name
         more |= {"clusters": (cluster,), "booking": booking}
     job = await run_in_threadpool(partial(federation.submit, owner, submission, **more))
-    return JSONResponse(job_row(federation, job), 201)
+    return job_row(federation, job)
 
 
 def _find_open_booking(federation: FederationState, owner: str, name: str) -> tuple[str, str, str]:
@@ -351,7 +370,7 @@ def _find_open_booking(federation: FederationState, owner: str, name: str) -> tu
     return booking.id, placed.cluster, booking_name(federation.booking_operations.rules, booking, placed)
 
 
-async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> dict[str, Any]:
+async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
     """Take a job back: deleted unless it runs. Its owner and an admin may."""
     found = _find_job(federation, caller, job)
     if caller.role == "reader":
@@ -361,7 +380,7 @@ async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobNa
 
 async def _answer_what_if(
     federation: LeadingFederation, caller: Caller, body: FederatedWhatIf
-) -> dict[str, Any]:
+) -> FederatedWhatIfResult:
     """Where would it start first? Each cluster's plan is asked; the earliest end stands first.
 
     With a `deadline`, `fits` says whether one ends it by then, and `late_by` by how many seconds later the
@@ -370,30 +389,26 @@ async def _answer_what_if(
     owner = resolve_owner(federation, caller, body)
     users = resolve_users(federation, caller, owner)
     rows = await run_in_threadpool(query_clusters, federation, owner, users, body)
-    for row in rows:
-        late = row["end"] is not None and body.deadline is not None
-        row["late_by"] = max(0, row["end"] - body.deadline) if late else None
-    least = min((row["late_by"] for row in rows if row["late_by"] is not None), default=None)
+    least = min((row.late_by for row in rows if row.late_by is not None), default=None)
     fits = least == 0 if body.deadline is not None else None
-    return {"clusters": rows, "deadline": body.deadline, "fits": fits, "late_by": least}
+    return FederatedWhatIfResult(clusters=rows, deadline=body.deadline, fits=fits, late_by=least)
 
 
 def query_clusters(
-    federation: FederationState, owner: str, users: Mapping[str, str], body: FederatedJobRequest
-) -> list[dict[str, Any]]:
+    federation: FederationState, owner: str, users: Mapping[str, str], body: FederatedWhatIf
+) -> list[ClusterWhatIf]:
     """The start and end by each cluster's plan, earliest end first; ``users``: the owner's name at each."""
     names = [name for name in federation.settings.clusters if not body.clusters or name in body.clusters]
     tokens: Mapping[str, str] = federation.cluster_tokens
     tasks = count_array_tasks(body.array)
     sizes = (tasks,) if tasks else ()
 
-    def ask(name: str) -> dict[str, Any]:
+    def ask(name: str) -> ClusterWhatIf:
         chosen = federation.settings.clusters[name]
-        found: dict[str, Any] = {"cluster": name, "start": None, "end": None, "cost": None, "why": ""}
         if name not in users:
-            return found | {"why": f"{owner} has no user there"}
+            return ClusterWhatIf(cluster=name, why=f"{owner} has no user there")
         if cannot := federation.unsupported_reason(name, body.requested_resources):
-            return found | {"why": cannot}
+            return ClusterWhatIf(cluster=name, why=cannot)
         try:
             with connect_cluster(chosen, tokens[name]) as client:
                 answer = client.what_if(
@@ -403,18 +418,21 @@ def query_clusters(
                     tasks=sizes,
                 )
         except ClientError as error:
-            return found | {"why": str(error)}
+            return ClusterWhatIf(cluster=name, why=str(error))
         start, end = answer["planned_start"], answer["planned_end"]
         if start is not None and end is not None:
             last = max([end, *(one["end"] for one in answer["tasks"] if tasks)])
             end = last - (end - start) + int((end - start) / chosen.speed)
-        return found | {"start": start, "end": end, "cost": answer.get("cost"), "why": answer["why"]}
+        late = max(0, end - body.deadline) if end is not None and body.deadline is not None else None
+        return ClusterWhatIf(
+            cluster=name, start=start, end=end, cost=answer.get("cost"), why=answer["why"], late_by=late
+        )
 
     if not names:
         return []
     with ThreadPoolExecutor(min(32, len(names))) as pool:
         rows = list(pool.map(ask, names))
-    return sorted(rows, key=lambda row: (row["end"] is None, row["end"] or 0, row["cluster"]))
+    return sorted(rows, key=lambda row: (row.end is None, row.end or 0, row.cluster))
 
 
 class FederationRequest(Protocol):
@@ -481,7 +499,7 @@ def _get_page(request: Request) -> Response:
     bags = [
         row
         for name in open_ones
-        if federation and not (row := bag_row(federation, federation.bags[name]))["over"]
+        if federation and not (row := bag_row(federation, federation.bags[name])).over
     ]
     bookings = booking_page_rows(federation) if federation is not None else []
     text = _TEMPLATES.get_template("federation.html").render(
@@ -504,7 +522,7 @@ def _count_jobs(federation: FederationState) -> dict[str, int]:
     """Numbers of jobs, without a lookup per job, since there may be many and the page needs no token."""
     jobs = federation.jobs
     choosing = sum(jobs[name].active is None for name in list(jobs.unsettled))
-    running = sum(row["running"] for row in cluster_rows(federation))
+    running = sum(row.running for row in cluster_rows(federation))
     return {
         "open": len(jobs.open),
         "choosing": choosing,

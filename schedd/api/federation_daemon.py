@@ -6,9 +6,10 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import structlog
 import uvicorn
@@ -30,11 +31,18 @@ from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 from schedd.supervision import Supervisor, run_in_thread
 
-__all__ = ["load_member_tokens", "load_tokens", "run_federation"]
+__all__ = ["FEDERATION_ROUTES", "load_member_tokens", "load_tokens", "run_federation"]
 
 _log = structlog.get_logger(__name__)
 _POLL_S = 0.5
 _JOIN_TIMEOUT_S = 5.0
+FEDERATION_ROUTES: Final[tuple[Callable[[FastAPI], None], ...]] = (
+    balance.add_balance_route,
+    coallocations.add_coallocation_routes,
+    bags.add_bag_routes,
+    federated_bookings.add_booking_routes,
+)
+"""Functions that add the routes besides those of jobs and clusters."""
 
 
 def load_tokens(settings: FederationSettings) -> Tokens:
@@ -97,10 +105,8 @@ def run_federation(
         await asyncio.wrap_future(worker)
 
     app = create_app(tokens, life, federation_users)
-    balance.add_balance_route(app)
-    coallocations.add_coallocation_routes(app)
-    bags.add_bag_routes(app)
-    federated_bookings.add_booking_routes(app)
+    for add_routes in FEDERATION_ROUTES:
+        add_routes(app)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
     )

@@ -12,7 +12,6 @@ from schedd.federation.events import (
     AttemptEvent,
     AttemptHeld,
     AttemptRefused,
-    EndReason,
     FederationEvent,
     SubmissionEvent,
     WithdrawalFailed,
@@ -45,7 +44,7 @@ AttemptPhase = Literal[
 ]
 FINAL_PHASES: Final = ("withdrawn", "refused", "ended")
 """Phases of an attempt without a further request to its cluster."""
-ItemOutcome = Literal[""] | EndReason
+ItemOutcome = Literal["", "ended", "deleted", "cancelled", "lost", "refused", "failed"]
 Transitions = Mapping[type[AttemptEvent], tuple[tuple[AttemptPhase, ...], AttemptPhase | None]]
 """By event of an attempt: the phases in which it may come, and the next phase; None if it stays."""
 _AttemptT = TypeVar("_AttemptT", bound="Attempt")

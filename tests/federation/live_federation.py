@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from schedd.client import ClientError, Endpoint, Refused
-from schedd.client.federation import BagRow, FederatedBookingRow, FederationClient, JobRow
+from schedd.client.answers import BagView, CoAllocationView, FederatedBookingView, FederatedJobView
+from schedd.client.federation import FederationClient
 from schedd.federation.bookings.decisions import LIVE
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import ProcessHarness, Program, _says_yes, free_port
@@ -90,7 +91,7 @@ class CuttableProxy:
         sink.close()
 
 
-def _booked(client: FederationClient, name: str, asked: dict[str, Any]) -> FederatedBookingRow:
+def _booked(client: FederationClient, name: str, asked: dict[str, Any]) -> FederatedBookingView:
     try:
         return client.book(name, asked)
     except Refused as error:
@@ -194,7 +195,7 @@ class LiveFederation:
     def client(self, token: str = ALICE) -> FederationClient:
         return FederationClient(Endpoint(f"http://127.0.0.1:{self.port}", token))
 
-    async def submit(self, key: str, **body: Any) -> JobRow:
+    async def submit(self, key: str, **body: Any) -> FederatedJobView:
         """Repeat until the job is accepted, like a careful sender."""
         asked = {"script": "sleep 0.3", "request": "nodes=1:ppn=2,walltime=60", "key": key, **body}
         while True:
@@ -203,11 +204,11 @@ class LiveFederation:
             except ClientError:
                 await asyncio.sleep(0.2)
 
-    def _submit(self, body: dict[str, Any]) -> JobRow:
+    def _submit(self, body: dict[str, Any]) -> FederatedJobView:
         with self.client() as client:
             return client.submit(body)
 
-    async def submit_coallocation(self, key: str, *parts: dict[str, Any], **body: Any) -> dict[str, Any]:
+    async def submit_coallocation(self, key: str, *parts: dict[str, Any], **body: Any) -> CoAllocationView:
         """Repeat until the bag is accepted."""
         asked = {
             "parts": [
@@ -217,7 +218,7 @@ class LiveFederation:
             **body,
         }
 
-        def request() -> dict[str, Any]:
+        def request() -> CoAllocationView:
             with self.client() as client:
                 return client.submit_coallocation(asked)
 
@@ -254,26 +255,26 @@ class LiveFederation:
         for house in self.houses.values():
             await house.request("/policy", "PUT", {"bookings": {"most": 50}})
 
-    async def book(self, name: str, **body: Any) -> FederatedBookingRow:
+    async def book(self, name: str, **body: Any) -> FederatedBookingView:
         """Repeat until the outcome of the booking is known."""
         asked = {"request": "nodes=2:ppn=4", "duration": 60, **body}
         return await self._careful(lambda client: _booked(client, name, asked))
 
-    async def accept(self, name: str, option: int) -> FederatedBookingRow:
+    async def accept(self, name: str, option: int) -> FederatedBookingView:
         """Takes an offer."""
 
-        def request() -> FederatedBookingRow:
+        def request() -> FederatedBookingView:
             with self.client() as client:
                 return client.accept_option(name, option)
 
         return await asyncio.to_thread(request)
 
-    async def cancel_booking(self, name: str) -> FederatedBookingRow:
+    async def cancel_booking(self, name: str) -> FederatedBookingView:
         """Repeat until the cancellation is accepted."""
         return await self._careful(lambda client: client.cancel_booking(name))
 
-    async def _careful(self, ask: Callable[[FederationClient], FederatedBookingRow]) -> FederatedBookingRow:
-        def once() -> FederatedBookingRow:
+    async def _careful(self, ask: Callable[[FederationClient], FederatedBookingView]) -> FederatedBookingView:
+        def once() -> FederatedBookingView:
             with self.client() as client:
                 return ask(client)
 
@@ -283,10 +284,10 @@ class LiveFederation:
             except ClientError:
                 await asyncio.sleep(0.2)
 
-    async def bookings(self) -> dict[str, FederatedBookingRow]:
+    async def bookings(self) -> dict[str, FederatedBookingView]:
         """By name."""
 
-        def request() -> list[FederatedBookingRow]:
+        def request() -> list[FederatedBookingView]:
             with self.client(CAROL) as client:
                 return client.bookings()
 
@@ -319,14 +320,14 @@ class LiveFederation:
                     found.setdefault(number, []).append((name, one["owner"], one["start"]))
         return found
 
-    async def bags_over(self, count: int, seconds: float = 120) -> list[BagRow]:
+    async def bags_over(self, count: int, seconds: float = 120) -> list[BagView]:
         """Return all bags, once this number exists and all are over."""
 
-        def request() -> list[BagRow]:
+        def request() -> list[BagView]:
             with self.client(CAROL) as client:
                 return client.bags()
 
-        rows: list[BagRow] = []
+        rows: list[BagView] = []
         try:
             async with asyncio.timeout(seconds):
                 while len(rows) < count or not all(row["over"] for row in rows):
@@ -348,8 +349,8 @@ class LiveFederation:
                     found.setdefault(mark.group(1), Counter())[job.index] += cluster.runs[name]
         return found
 
-    async def groups(self) -> list[dict[str, Any]]:
-        def request() -> list[dict[str, Any]]:
+    async def groups(self) -> list[CoAllocationView]:
+        def request() -> list[CoAllocationView]:
             with self.client(CAROL) as client:
                 return client.coallocations()
 
@@ -358,9 +359,9 @@ class LiveFederation:
         except ClientError:
             return []
 
-    async def groups_over(self, count: int, seconds: float = 120) -> list[dict[str, Any]]:
+    async def groups_over(self, count: int, seconds: float = 120) -> list[CoAllocationView]:
         """Return all co-allocations, once this number exists and all are over."""
-        rows: list[dict[str, Any]] = []
+        rows: list[CoAllocationView] = []
         try:
             async with asyncio.timeout(seconds):
                 while len(rows) < count or not all(row["over"] for row in rows):
@@ -380,8 +381,8 @@ class LiveFederation:
                     found.setdefault(mark.group(1), []).append(job.started)
         return found
 
-    async def jobs(self) -> list[JobRow]:
-        def request() -> list[JobRow]:
+    async def jobs(self) -> list[FederatedJobView]:
+        def request() -> list[FederatedJobView]:
             with self.client(CAROL) as client:
                 return client.jobs()
 
@@ -390,9 +391,9 @@ class LiveFederation:
         except ClientError:
             return []
 
-    async def until_over(self, count: int, seconds: float = 90) -> list[JobRow]:
+    async def until_over(self, count: int, seconds: float = 90) -> list[FederatedJobView]:
         """Return all jobs, once this number exists and all are over."""
-        rows: list[JobRow] = []
+        rows: list[FederatedJobView] = []
         try:
             async with asyncio.timeout(seconds):
                 while len(rows) < count or not all(row["over"] for row in rows):

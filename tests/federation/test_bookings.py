@@ -226,7 +226,7 @@ def test_job_runs_in_its_booking(simulation: SimulatedFederation) -> None:
     assert not simulation.federation.jobs[free.id].attempts, "no plan was asked here"
     simulation.go(400, 2)
     assert simulation.clusters["b"].started()[f"fed.{job.id}.1"] == T + 200
-    assert booking_row(simulation.federation, simulation.booking(number))["jobs"] == [job.id]
+    assert booking_row(simulation.federation, simulation.booking(number)).jobs == [job.id]
 
 
 def test_job_in_booking_waits_for_its_unreachable_cluster(simulation: SimulatedFederation) -> None:
@@ -258,11 +258,11 @@ def test_unreachable_cluster_keeps_its_booking(simulation: SimulatedFederation) 
     simulation.go(200, 5)
     assert simulation.booked() == {name: [("a", 500)]}
     row = booking_row(simulation.federation, simulation.booking(name))
-    assert (row["state"], row["cluster"], row["away"]) == ("flexible", "a", "it does not answer")
-    assert row["text"] == "a does not answer, the booking stays: it does not answer"
+    assert (row.state, row.cluster, row.away) == ("flexible", "a", "it does not answer")
+    assert row.text == "a does not answer, the booking stays: it does not answer"
     simulation.cut = set()
     simulation.go(2)
-    assert booking_row(simulation.federation, simulation.booking(name))["away"] == ""
+    assert booking_row(simulation.federation, simulation.booking(name)).away == ""
 
 
 def test_cancellation_reaches_the_cluster_after_reconnection(
@@ -275,8 +275,8 @@ def test_cancellation_reaches_the_cluster_after_reconnection(
     simulation.federation.booking_operations.cancel(name, "ann@org")
     simulation.go(20)
     row = booking_row(simulation.federation, simulation.booking(name))
-    assert (row["state"], row["over"], simulation.booked()) == ("being given back", "", {name: [("a", 500)]})
-    assert row["text"] == "taken back by ann@org; it is given back once a answers: it does not answer"
+    assert (row.state, row.over, simulation.booked()) == ("being given back", "", {name: [("a", 500)]})
+    assert row.text == "taken back by ann@org; it is given back once a answers: it does not answer"
     simulation.begin()  # the federation is killed meanwhile
     simulation.cut = set()
     simulation.go(8)
@@ -332,7 +332,7 @@ def test_unconfirmed_booking_moves_to_another_cluster(simulation: SimulatedFeder
     simulation.go(5)
     assert simulation.booking(name).attempts[0].phase == "booked"
     assert not simulation.booking(name).booked
-    assert booking_row(simulation.federation, simulation.booking(name))["state"] == "being booked"
+    assert booking_row(simulation.federation, simulation.booking(name)).state == "being booked"
     simulation.go(40)
     simulation.lost = ""
     simulation.go(10)

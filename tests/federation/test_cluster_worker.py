@@ -166,10 +166,10 @@ def test_only_disclosed_cluster_data_are_used(
     worker.cluster.generation = 3
     worker.round()
     (row,) = cluster_rows(worker.federation)
-    assert (row["cpus"], row["jobs"], row["disclosure"]) == (cpus, jobs, disclosure)
+    assert (row.cpus, row.jobs, row.disclosure) == (cpus, jobs, disclosure)
     assert worker.federation.clusters["north"].cpus == (cpus or 0)
-    (attempt,) = job_row(worker.federation, worker.federation.jobs[job.id])["attempts"]
-    assert (attempt["phase"], attempt["planned_start"]) == ("released", start)
+    (attempt,) = job_row(worker.federation, worker.federation.jobs[job.id]).attempts
+    assert (attempt.phase, attempt.planned_start) == ("released", start)
     worker.log.close()
 
 
@@ -283,7 +283,7 @@ def test_torque_declared_as_openpbs_gets_no_select_and_is_logged(tmp_path: Path)
     worker.round()
     assert worker.cluster.count("what_if") == 0
     words = "its server is TORQUE, but clusters.north.family says openpbs"
-    assert words in cluster_rows(worker.federation)[0]["trouble"]
+    assert words in cluster_rows(worker.federation)[0].trouble
     app = create_app(Tokens([]))
     app.state.federation = worker.federation
     client = TestClient(app)
@@ -301,9 +301,9 @@ def test_openpbs_declared_as_torque_is_logged(tmp_path: Path, said: str, trouble
     worker.cluster.family = said
     worker.round()
     (row,) = cluster_rows(worker.federation)
-    assert row["trouble"].startswith(f"its server is {trouble}, but") if trouble else row["trouble"] == ""
+    assert row.trouble.startswith(f"its server is {trouble}, but") if trouble else row.trouble == ""
     assert worker.federation.unsupported_reason("north", BY_SELECT["resources"])
     worker.cluster.family = "torque"  # an admin investigates the conflict
     worker.round()
-    assert cluster_rows(worker.federation)[0]["trouble"] == ""
+    assert cluster_rows(worker.federation)[0].trouble == ""
     worker.log.close()

@@ -276,6 +276,8 @@ async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
         assert {name: len(starts[name]) for name in starts} == {row["id"]: 2 for row in rows}
         for row in rows:
             assert max(starts[row["id"]]) - min(starts[row["id"]]) <= 2
+            assert row["displayed_start"] is not None
+            assert row["start"] is not None
             assert row["displayed_start"] >= row["start"]
 
 

@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.client import Client
+from schedd.api.federation import create_app
+from schedd.api.federation_daemon import FEDERATION_ROUTES
+from schedd.client import Client, answers
 from schedd.federation.event_log import FederationLog
 from schedd.federation.licences import LicenceUse
 from schedd.federation.routing.candidates import ClusterLoads, compute_loads
@@ -18,6 +20,7 @@ from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import ClusterReport
 from schedd.federation.workers.cluster_worker import ClusterWorker
+from schedd.service.access.tokens import Tokens
 from schedd.store.errors import NotLeader, StoreError
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, released, settings
 
@@ -431,3 +434,18 @@ def test_licences_are_leased_by_demand(harness: FederationHarness) -> None:
     harness.log.close()
     harness.begin()
     assert harness.federation.licences.pools["matlab"].bounds == {"north": 8, "south": 0}
+
+
+def test_every_answer_of_the_federation_has_a_type_of_its_client() -> None:
+    app = create_app(Tokens([]))
+    for add_routes in FEDERATION_ROUTES:
+        add_routes(app)
+    found = {
+        f"{method} {path}": reply["content"]["application/json"]["schema"].get("$ref", "").rpartition("/")[2]
+        for path, operations in app.openapi()["paths"].items()
+        for method, operation in operations.items()
+        for status, reply in operation["responses"].items()
+        if status.startswith("2")
+    }
+    assert found["get /v1/federation/jobs"] == "FederatedJobsView"
+    assert {where: name for where, name in found.items() if name not in answers.__all__} == {}

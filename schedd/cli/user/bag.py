@@ -19,7 +19,7 @@ from schedd.cli.user.formatting import format_duration, format_rows, format_tabl
 from schedd.cli.user.submit import add_script_options, parse_queues, read_script, read_script_options
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
-from schedd.client.federation import BagOfferRow, BagRow
+from schedd.client.answers import BagOfferView, BagView
 
 __all__ = ["make_parser", "run"]
 
@@ -103,7 +103,7 @@ def _run_action(args: argparse.Namespace) -> bool:
         return True
 
 
-def _cancel_text(one: BagRow) -> str:
+def _cancel_text(one: BagView) -> str:
     if one["over"] and not one["cancelled"]:
         return f"bag {one['id']}: it had {one['over']}"
     left = f", {one['running']} tasks run on" if one["running"] else ""
@@ -163,7 +163,7 @@ def _bag_terms(
     }
 
 
-def _offer_text(one: BagOfferRow, now: int) -> str:
+def _offer_text(one: BagOfferView, now: int) -> str:
     split = one["split"]
     lines = []
     if split is None:
@@ -193,7 +193,7 @@ def _offer_text(one: BagOfferRow, now: int) -> str:
     )
 
 
-def _bags_table(found: Sequence[BagRow], now: int) -> str:
+def _bags_table(found: Sequence[BagView], now: int) -> str:
     lines = [
         (
             one["id"],
@@ -211,7 +211,7 @@ def _bags_table(found: Sequence[BagRow], now: int) -> str:
     )
 
 
-def _bag_text(one: BagRow, now: int) -> str:
+def _bag_text(one: BagView, now: int) -> str:
     asks = ",".join(f"{name}={value}" for name, value in one["resources"].items())
     counts = ("waiting", "running", "ended", "failed", "deleted", "without_cluster")
     rows = [
@@ -245,7 +245,7 @@ def _bag_text(one: BagRow, now: int) -> str:
     )
 
 
-def _format_stretch(one: BagRow) -> str:
+def _format_stretch(one: BagView) -> str:
     """How far the first end and the last lie apart."""
     if one["stretch_s"] is None or one["stretch"] is None:
         return "not known"
@@ -253,7 +253,7 @@ def _format_stretch(one: BagRow) -> str:
     return f"{format_duration(one['stretch_s'])} from the first end to the last, {share}"
 
 
-def _cluster_names(one: BagRow) -> str:
+def _cluster_names(one: BagView) -> str:
     return (
         ", ".join(sorted({share["cluster"] for share in one["shares"] if share["over"] != "refused"})) or "-"
     )
@@ -264,5 +264,5 @@ def _format_counts(found: dict[str, int]) -> str:
     return ", ".join(words) or "none"
 
 
-def _deadline_text(one: BagRow) -> str:
+def _deadline_text(one: BagView) -> str:
     return {True: "kept", False: "not kept", None: "not known"}[one["deadline_kept"]]

@@ -18,6 +18,7 @@ from schedd.cli.user.command_session import run_with_exit_code
 from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_rows, format_table
 from schedd.client import ClientError
+from schedd.client.answers import CoAllocationView
 
 __all__ = ["make_parser", "run"]
 
@@ -139,7 +140,7 @@ def _divided_request(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _coallocations_table(found: Sequence[dict[str, Any]], now: int) -> str:
+def _coallocations_table(found: Sequence[CoAllocationView], now: int) -> str:
     lines = [
         (
             one["id"],
@@ -154,7 +155,7 @@ def _coallocations_table(found: Sequence[dict[str, Any]], now: int) -> str:
     return format_table(("GROUP", "OWNER", "STATE", "START", "CLUSTERS", "WHY"), lines, last=20)
 
 
-def _coallocation_text(one: dict[str, Any], now: int) -> str:
+def _coallocation_text(one: CoAllocationView, now: int) -> str:
     rows = [("cores", str(one["cores"]))] if one["cores"] is not None else []
     rows += [
         ("state", one["state"]),

@@ -8,7 +8,7 @@ from schedd.cli.user.action_parsers import print_answer
 from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code
 from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_duration, format_rows, format_table
-from schedd.client.federation import ClusterRow
+from schedd.client.answers import FederatedClusterView
 
 __all__ = ["make_parser", "run"]
 
@@ -54,7 +54,7 @@ def _run_action(args: argparse.Namespace) -> bool:
 _HEADS = ("CLUSTER", "CPUS", "OUR JOBS", "RUNNING", "WAITING CPU HOURS", "STATE")
 
 
-def _cluster_cells(one: ClusterRow) -> tuple[str, ...]:
+def _cluster_cells(one: FederatedClusterView) -> tuple[str, ...]:
     cpus = str(one["cpus"]) if one["cpus"] is not None else "-"
     hours = f"{one['load'][0] / 3_600:,.1f}"
     state = one["away"] or one["trouble"] or "answers"

@@ -10,7 +10,7 @@ from schedd.cli.user.command_session import show_json
 from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, Refused
-from schedd.client.federation import FederatedBookingRow
+from schedd.client.answers import FederatedBookingView
 
 __all__ = ["format_stretch", "moves_table", "run_federated_action"]
 
@@ -68,7 +68,7 @@ def moves_table(found: Sequence[Mapping[str, Any]], now: int) -> Iterator[str]:
         yield format_table(("MOVED", "FROM", "TO"), lines)
 
 
-def _bookings_table(found: Sequence[FederatedBookingRow], now: int) -> str:
+def _bookings_table(found: Sequence[FederatedBookingView], now: int) -> str:
     return format_table(
         ("NAME", "STATE", "CLUSTER", "FROM", "UNTIL", "CORES", "WHY"),
         [
@@ -87,14 +87,14 @@ def _bookings_table(found: Sequence[FederatedBookingRow], now: int) -> str:
     )
 
 
-def _format_flexibility(one: FederatedBookingRow) -> str:
+def _format_flexibility(one: FederatedBookingView) -> str:
     """By how much it may still be moved."""
     return (
         f"may move by {format_duration(one['spare'])}" if one["state"] == "flexible" and one["spare"] else ""
     )
 
 
-def _booking_text(one: FederatedBookingRow, now: int) -> str:
+def _booking_text(one: FederatedBookingView, now: int) -> str:
     rows = [
         ("state", one["state"]),
         ("cluster", one["cluster"] or "-"),
@@ -125,7 +125,7 @@ def _booking_text(one: FederatedBookingRow, now: int) -> str:
     return "\n\n".join((*parts, *moves_table(one["moves"], now)))
 
 
-def _cancel_text(one: FederatedBookingRow) -> str:
+def _cancel_text(one: FederatedBookingView) -> str:
     if one["over"]:
         return f"booking {one['name']} {'is given back' if one['cancelled'] else 'is over: ' + one['over']}"
     return f"booking {one['name']}: {one['text'] or one['state']}"

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from schedd.cli.user.command_session import run_with_exit_code, show_json
 from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, find_endpoint
-from schedd.client.federation import AttemptRow, FederationClient, JobRow
+from schedd.client.answers import FederatedJobView, TransferAttemptView
+from schedd.client.federation import FederationClient
 
 __all__ = ["add_federation_option", "cancel_jobs", "connect_federation", "show_job", "show_queue"]
 
@@ -105,18 +106,18 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     return next((code for code in codes if code), 0)
 
 
-def _current_attempt(job: JobRow) -> AttemptRow | None:
+def _current_attempt(job: FederatedJobView) -> TransferAttemptView | None:
     """The attempt at the cluster where the job is."""
     there = [one for one in job["attempts"] if one["cluster"] == job["cluster"]]
     return there[-1] if there else None
 
 
-def _planned_start(job: JobRow) -> int | None:
+def _planned_start(job: FederatedJobView) -> int | None:
     one = _current_attempt(job)
     return None if one is None or job["over"] else one["planned_start"]
 
 
-def _job_state(job: JobRow) -> str:
+def _job_state(job: FederatedJobView) -> str:
     one = _current_attempt(job)
     if job["over"]:
         return job["over"]
@@ -125,17 +126,17 @@ def _job_state(job: JobRow) -> str:
     return one["state"] or _PHASE_NAMES.get(one["phase"], one["phase"])
 
 
-def _owner_name(job: JobRow) -> str:
+def _owner_name(job: FederatedJobView) -> str:
     return job["owner"].partition("@")[0]
 
 
-def _job_cells(job: JobRow, now: int) -> tuple[str, ...]:
+def _job_cells(job: FederatedJobView, now: int) -> tuple[str, ...]:
     start = _planned_start(job)
     when = format_time(start, now) if start is not None else "not known"
     return (job["id"], job["owner"], job["cluster"] or "-", job["server_job"] or "-", _job_state(job), when)
 
 
-def _job_rows(job: JobRow, now: int) -> Iterator[tuple[str, str]]:
+def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
     yield "asks for", ", ".join(f"{name}={value}" for name, value in sorted(job["resources"].items()))
     yield (
         "submitted",
@@ -166,7 +167,7 @@ def _job_rows(job: JobRow, now: int) -> Iterator[tuple[str, str]]:
         yield "why", job["text"]
 
 
-def _array_summary(job: JobRow) -> str:
+def _array_summary(job: FederatedJobView) -> str:
     """The indices of an array, and how many of its jobs stand where."""
     counts = job["standing"]
     if counts is None:
@@ -180,7 +181,7 @@ def _array_summary(job: JobRow) -> str:
     return ", ".join((f"{job['tasks']}: {counts['tasks']} jobs", *words))
 
 
-def _attempts_table(job: JobRow, now: int) -> str:
+def _attempts_table(job: FederatedJobView, now: int) -> str:
     lines = [
         (
             str(one["number"]),

@@ -1,0 +1,548 @@
+"""Answers of a federation's HTTP interface. Times are seconds since the epoch.
+
+The client's types are made from these (docs/scripts/answers.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from schedd.federation.items import AttemptPhase, ItemOutcome
+from schedd.federation.report import (
+    ArrayFigures,
+    BagFigures,
+    BookingFigures,
+    CoAllocationFigures,
+    JobFigures,
+)
+from schedd.service.read.cluster_report import LicenceReport, QueueReport
+
+__all__ = [
+    "BagOfferView",
+    "BagShareView",
+    "BagView",
+    "BagsView",
+    "BalanceView",
+    "BookingAttemptView",
+    "ClusterBalance",
+    "ClusterOfferView",
+    "ClusterWhatIf",
+    "CoAllocationSearches",
+    "CoAllocationView",
+    "CoAllocationsView",
+    "ComponentView",
+    "CounterOfferView",
+    "FederatedBookingMove",
+    "FederatedBookingView",
+    "FederatedBookingsView",
+    "FederatedClusterView",
+    "FederatedClustersView",
+    "FederatedJobView",
+    "FederatedJobsView",
+    "FederatedLicenceView",
+    "FederatedLicencesView",
+    "FederatedWhatIfResult",
+    "FederationHealth",
+    "FederationReadiness",
+    "FederationReport",
+    "LicenceShareView",
+    "RoundView",
+    "TaskCounts",
+    "TaskSplitView",
+    "TransferAttemptView",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationHealth:
+    """The process answers."""
+
+    status: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationReadiness:
+    """The federation leads and accepts jobs.
+
+    ``trouble`` is by cluster an error in its settings here. ``background`` is background work that failed
+    recently and was restarted; empty if there is none.
+    """
+
+    status: str
+    trouble: Mapping[str, str]
+    background: str
+
+
+# ---- clusters -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedClusterView:
+    """A cluster of the federation; undisclosed values are null.
+
+    ``away`` is the reason why it is not used, ``trouble`` an error in its settings. ``ours`` counts the
+    federation's jobs there. ``load`` (cpu-seconds) and ``count`` are of its waiting jobs, by priority from 0
+    on: those of this priority or a higher one.
+    """
+
+    name: str
+    away: str
+    since: int
+    trouble: str
+    disclosure: str
+    cpus: int | None
+    jobs: Mapping[str, int] | None
+    ours: int
+    running: int
+    load: Sequence[int]
+    count: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedClustersView:
+    """The clusters of the federation."""
+
+    clusters: Sequence[FederatedClusterView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LicenceShareView:
+    """Share of a cluster in a licence.
+
+    ``most`` is the maximum number of copies that it may be using, ``why`` the reason for a refusal. The
+    others are null if the cluster has not reported them.
+    """
+
+    cluster: str
+    most: int
+    copies: int | None
+    held: int | None
+    wanted: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedLicenceView:
+    """A floating licence that the clusters share."""
+
+    name: str
+    copies: int
+    free: int
+    clusters: Sequence[LicenceShareView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedLicencesView:
+    """Floating licences that the clusters share."""
+
+    licences: Sequence[FederatedLicenceView]
+
+
+# ---- reports --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoAllocationSearches(CoAllocationFigures):
+    """Figures of co-allocations, and the searches for an earlier end since this daemon leads."""
+
+    gap_searches: int
+    gaps_found: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationReport:
+    """Outcomes of the kept jobs, arrays, co-allocations, bags and bookings."""
+
+    jobs: JobFigures
+    arrays: ArrayFigures
+    coallocations: CoAllocationSearches
+    bags: BagFigures
+    bookings: BookingFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBalance:
+    """A cluster over a period, as its daemon reports it.
+
+    ``why`` is the reason for a missing report; the report's values are then null. ``share`` and ``optimal``
+    are its shares of the work and of the cpus. ``ours`` are the kept jobs of the federation that ended there.
+    """
+
+    cluster: str
+    why: str
+    work: float | None
+    cpus: float | None
+    share: float | None
+    optimal: float | None
+    ours: JobFigures
+    kept: bool | None = None
+    cpus_used: float | None = None
+    processors: float | None = None
+    ended: int | None = None
+    with_deadline: int | None = None
+    late: int | None = None
+    slowdown: float | None = None
+    licences: Sequence[LicenceReport] = ()
+    queues: Sequence[QueueReport] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalanceView:
+    """The clusters over the period ``[since, until)``."""
+
+    since: int
+    until: int
+    clusters: Sequence[ClusterBalance]
+
+
+# ---- jobs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferAttemptView:
+    """Transfer of a job to one cluster. ``start`` and ``end`` are the plan's offer when it was chosen; the
+    planned and promised times are null if the cluster does not disclose its plan.
+    """
+
+    number: int
+    cluster: str
+    user: str
+    phase: AttemptPhase
+    since: int
+    start: int | None
+    end: int | None
+    why: str
+    server_job: str
+    release_requested: bool
+    text: str
+    state: str
+    planned_start: int | None
+    planned_end: int | None
+    promised_start: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCounts:
+    """Number of tasks of an array by state.
+
+    ``first_end`` is the actual or planned end of the first task, ``last_end`` that of the last ended one.
+    """
+
+    tasks: int = 0
+    planned: int = 0
+    running: int = 0
+    ended: int = 0
+    failed: int = 0
+    deleted: int = 0
+    first_end: int | None = None
+    last_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedJobView:
+    """A job of the federation.
+
+    ``bag`` is the number of its bag, ``booking`` the name of its booking; both may be empty. ``tasks`` are
+    the first and last index of an array, empty for a single job; ``standing`` counts its tasks, null if that
+    is unknown.
+    """
+
+    id: str
+    owner: str
+    name: str
+    resources: Mapping[str, str]
+    submitted: int
+    cluster: str
+    server_job: str
+    over: ItemOutcome
+    over_at: int | None
+    exit_status: int | None
+    cancelled: bool
+    moves: int
+    bag: str
+    booking: str
+    tasks: str
+    standing: TaskCounts | None
+    text: str
+    attempts: Sequence[TransferAttemptView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedJobsView:
+    """Jobs of the federation that the caller may see."""
+
+    jobs: Sequence[FederatedJobView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterWhatIf:
+    """Answer of one cluster's plan. ``late_by`` is the time between the deadline and a later end; null
+    without a deadline or an end.
+    """
+
+    cluster: str
+    start: int | None = None
+    end: int | None = None
+    cost: float | None = None
+    why: str = ""
+    late_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedWhatIfResult:
+    """Answers of the clusters' plans, earliest end first.
+
+    ``fits`` is whether a cluster ends the job by the deadline, ``late_by`` the least delay.
+    """
+
+    clusters: Sequence[ClusterWhatIf]
+    deadline: int | None
+    fits: bool | None
+    late_by: int | None
+
+
+# ---- co-allocations -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentView:
+    """A component of a co-allocation, with its job at the cluster."""
+
+    part: int
+    resources: Mapping[str, str]
+    optional: bool
+    cluster: str
+    job: str = ""
+    phase: str = ""
+    state: str = ""
+    started: int | None = None
+    exit_status: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundView:
+    """A start with a place for each component. ``clusters``, ``units`` and ``plans`` are by component."""
+
+    number: int
+    start: int
+    end: int
+    clusters: Mapping[str, str]
+    units: Mapping[str, int]
+    phase: str
+    since: int
+    why: str
+    plans: Mapping[str, int]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoAllocationView:
+    """A co-allocation. ``cores`` is the total of a divided one, otherwise null."""
+
+    id: str
+    owner: str
+    submitted: int
+    state: str
+    start: int | None
+    end: int | None
+    displayed_start: int | None
+    published_end: int | None
+    moves: int
+    cores: int | None
+    parts: Sequence[ComponentView]
+    rounds: Sequence[RoundView]
+    over: ItemOutcome
+    over_at: int | None
+    cancelled: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoAllocationsView:
+    """Co-allocations that the caller may see."""
+
+    coallocations: Sequence[CoAllocationView]
+
+
+# ---- bags -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOfferView:
+    """A cluster's offer: this number of tasks ends by this time."""
+
+    provider: str
+    tasks: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSplitView:
+    """Number of tasks by cluster; ``met`` is whether all end by the deadline."""
+
+    shares: Mapping[str, int]
+    end: int
+    met: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagOfferView:
+    """An offer for a bag of tasks, valid until it ``expires``. ``why`` are the reasons for missing offers, by
+    cluster.
+    """
+
+    id: str
+    expires: int
+    tasks: int
+    deadline: int
+    offers: Sequence[ClusterOfferView]
+    split: TaskSplitView | None
+    plans: Mapping[str, int]
+    why: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagShareView:
+    """An array of a bag's tasks at one cluster. ``first_end`` is the actual or planned end of its first task;
+    null if it is unknown or not disclosed.
+    """
+
+    job: str
+    cluster: str
+    server_job: str
+    array: str
+    tasks: int
+    phase: str
+    state: str
+    planned_start: int | None
+    published_end: int
+    end: int | None
+    first_end: int | None
+    stretch_s: int | None
+    waiting: int
+    running: int
+    ended: int
+    failed: int
+    deleted: int
+    over: ItemOutcome
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagView:
+    """A bag of tasks.
+
+    ``end`` is the expected or actual end of the last task, ``first_end`` that of the first one known.
+    ``stretch_s`` is the time between them, ``stretch`` its share of the response time.
+    """
+
+    id: str
+    owner: str
+    name: str
+    resources: Mapping[str, str]
+    submitted: int
+    tasks: int
+    deadline: int
+    published_end: int
+    end: int | None
+    first_end: int | None
+    stretch_s: int | None
+    stretch: float | None
+    deadline_kept: bool | None
+    without_cluster: int
+    waiting: int
+    running: int
+    ended: int
+    failed: int
+    deleted: int
+    state: str
+    over: str
+    over_at: int | None
+    cancelled: bool
+    text: str
+    shares: Sequence[BagShareView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagsView:
+    """Bags that the caller may see."""
+
+    bags: Sequence[BagView]
+
+
+# ---- bookings -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedBookingMove:
+    """A move of the planned start; ``before`` is null for the first one."""
+
+    time: int
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingAttemptView:
+    """A booking at one cluster; ``name`` is its name there."""
+
+    number: int
+    cluster: str
+    user: str
+    name: str
+    phase: AttemptPhase
+    since: int
+    ready: int
+    deadline: int
+    why: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterOfferView:
+    """A counter-offer of one cluster; ``stretch`` is its distance from the window, in lengths."""
+
+    option: int
+    cluster: str
+    start: int
+    end: int
+    stretch: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedBookingView:
+    """A booking of the federation. ``away`` is the reason why its cluster does not answer."""
+
+    id: str
+    name: str
+    owner: str
+    state: str
+    cluster: str
+    away: str
+    resources: Mapping[str, str]
+    cpus: int | None
+    duration: int
+    ready: int
+    deadline: int
+    start: int | None
+    end: int | None
+    spare: int | None
+    freezes: int | None
+    clusters: Sequence[str]
+    submitted: int
+    jobs: Sequence[str]
+    moves: Sequence[FederatedBookingMove]
+    attempts: Sequence[BookingAttemptView]
+    options: Sequence[CounterOfferView]
+    cancelled: bool
+    over: ItemOutcome
+    over_at: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedBookingsView:
+    """Bookings that the caller may see, by their start."""
+
+    bookings: Sequence[FederatedBookingView]
