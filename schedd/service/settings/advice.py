@@ -50,7 +50,7 @@ def settings_advice(settings: Settings) -> Iterator[str]:
 def _about_site(where: str, site: SiteSettings) -> Iterator[str]:
     tree = site.fair_share
     if tree is not None and not site.priority.fair_share:
-        yield f"{where}.fair_share: usage is recorded, but priority.fair_share is 0, so it has no effect"
+        yield f"{where}.fair_share: priority.fair_share is 0: usage has no effect unless a formula uses it"
     if tree is not None and tree.accounting and not Path(tree.accounting).exists():
         yield f"{where}.fair_share.accounting: no {tree.accounting} here; earlier use will not count"
     for name, licence in site.licences.items():
