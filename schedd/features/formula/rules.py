@@ -256,7 +256,7 @@ def is_faulty(state: EngineState, fault: str) -> bool:
 
 def _report_faults(state: EngineState, event: str) -> None:
     for fault in formula_faults(state):
-        state.alert(event, WAIT_KIND, fault, fault)
+        state.alert(event, "formula", fault, fault)
 
 
 def forget_nodes(state: EngineState, _: object = None) -> None:
