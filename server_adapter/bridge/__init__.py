@@ -1,1 +1,3 @@
-"""`pbs-adapter`: the server's state to events for the daemon, the daemon's decisions to requests."""
+"""`pbs-adapter`: converts the server's state to events for the daemon, and the daemon's decisions to
+requests.
+"""

@@ -1,4 +1,4 @@
-"""Runs that the server accepted and whose start was not seen yet: some come back to the queue untold."""
+"""Accepted runs without a visible start yet: some return to the queue without a message."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -8,33 +8,33 @@ from schedd.wire import Event, JobDeleted, JobEnded, JobQueued, JobStarted
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.state import ServerState
 
-_RETURNED: Final = 5.0  # real seconds after which an accepted job that is still queued has come back
-_RECENT: Final = 120.0  # seconds for which a run asked for before a restart is watched for that
+_RETURNED: Final = 5.0  # real seconds after which an accepted job that is still queued counts as returned
+_RECENT: Final = 120.0  # watch time in seconds of runs requested before a restart
 
 
 class AcceptedRuns:
-    """Accepted runs by job, with the real moment (monotonic seconds) at which each was accepted.
+    """Accepted runs by job, with the real time of acceptance (monotonic seconds).
 
-    Mostly the server's own count of starts tells that a job came back; this is for servers without one, and
-    for a restart of ours.
+    Usually the server's count of starts shows that a job returned; this class serves servers without that
+    count, and restarts of the adapter.
     """
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
     def note(self, job: str) -> None:
-        """The server accepted a run now."""
+        """Record that the server has accepted a run."""
         self._since[job] = time.monotonic()
 
     def recall(self, asked: Mapping[str, float], now: float) -> None:
-        """Runs asked for before a restart of ours, by the time of asking (of the same clock as `now`)."""
+        """Record runs requested before a restart of the adapter, with their times by the clock of `now`."""
         began = time.monotonic()
         for job, moment in asked.items():
             if now - moment < _RECENT:
                 self._since.setdefault(job, began - (now - moment))
 
     def forget(self, events: Iterable[Event]) -> None:
-        """What became of some of them is known."""
+        """Remove the runs whose outcome these events report."""
         for event in events:
             match event:
                 case JobStarted() | JobEnded() | JobDeleted():
@@ -45,8 +45,8 @@ class AcceptedRuns:
                     pass
 
     def returned(self, state: ServerState, read_at: float) -> list[str]:
-        """Jobs that are queued in `state`, whose reading began at `read_at` (monotonic), long after they were
-        accepted. Each is named once.
+        """Return, once each, the jobs that are queued in `state` long after their acceptance. The reading of
+        `state` began at `read_at` (monotonic).
         """
         found = []
         for name, moment in list(self._since.items()):

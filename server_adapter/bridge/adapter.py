@@ -1,4 +1,6 @@
-"""The cycle: something changed, or some time has passed → read → compare → tell the daemon; and back."""
+"""Main loop of the adapter: a change or a timeout, read, compare, report to the daemon; and
+decisions back.
+"""
 
 import asyncio
 import contextlib
@@ -51,20 +53,21 @@ from server_adapter.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-_AS_DECIDED = 1000.0  # a second; how many really, the daemon decides
-_STARTED_AFTER = 0.4  # seconds until a run that was accepted has mostly started
-_SOON = 0.5  # seconds until what the daemon has not heard yet has mostly arrived
-_SLICE = 50  # events built and written before others may run
-_PARTIAL_REST = 0.25  # of the time that a partial reading took; after a whole one, all of it
-_UNEXPLAINED_EVERY_S = 1.0  # between whole readings because a partial one did not explain a call
+_AS_DECIDED = 1000.0  # per second; the daemon sets the actual rate
+_STARTED_AFTER = 0.4  # seconds until most accepted runs have started
+_SOON = 0.5  # seconds until most pending events have been delivered
+_SLICE = 50  # events encoded in one slice
+_PARTIAL_REST = 0.25  # of the time of a partial reading; after a full one, its whole time
+_UNEXPLAINED_EVERY_S = 1.0  # between full readings because a partial one did not explain a call
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 
 
 class Adapter:
-    """One pbs_server, one cluster of one daemon. `connect` makes the server, which is to learn `pace`.
+    """Adapter between one pbs_server and one cluster of a daemon. `connect` makes the server with its rate
+    limiter.
 
-    `run` works until it is cancelled. Raises `TakenError` when another scheduler has its place, `RightsError`
-    when the server does not trust us from the start, `AnotherAdapterError` when another adapter serves the
+    `run` works until it is cancelled. Raises `TakenError` if another scheduler is registered, `RightsError`
+    if the server does not trust the adapter at the start, `AnotherAdapterError` if another adapter serves the
     cluster.
     """
 
@@ -109,7 +112,7 @@ class Adapter:
         self.cycles = 0
         self._reservations = ReservationConfirmer(self.server, self._client, clock)
         self._reading_requested = asyncio.Event()
-        self._scope: ReadScope | None = None  # of what was called for since the last reading began
+        self._scope: ReadScope | None = None  # requested since the start of the last reading
         self._read_whole_at = float("-inf")
         self._snapshots = SnapshotSchedule(settings.poll.snapshot, clock)
         self._accepted = AcceptedRuns()
@@ -147,10 +150,10 @@ class Adapter:
 
     @property
     def listens_on(self) -> int | None:
-        """The port that takes the server's commands, while there is one."""
+        """The open port for the server's commands, or None."""
         return self.server.listens_on
 
-    # -- from outside -------------------------------------------------------------------------------
+    # -- control ------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -180,14 +183,14 @@ class Adapter:
             await self.close()
 
     async def clean(self) -> int:
-        """Takes all that we wrote off the server's jobs; returns from how many."""
+        """Remove the adapter's attributes from all jobs; return the number of jobs."""
         try:
             return await self.writer.clean(await self.server.read())
         finally:
             await self.close()
 
     async def close(self) -> None:
-        """Ends runs that wait, and closes all connections."""
+        """Cancel waiting runs, and close all connections."""
         try:
             await self._runs.close()
             await self.server.close()
@@ -197,12 +200,14 @@ class Adapter:
             self.journal.close()
 
     def request_reading(self, scope: ReadScope = ReadScope.ALL) -> None:
-        """Something of this kind has changed at the server."""
+        """Request a reading: something in this scope has changed on the server."""
         self._scope = scope if self._scope is None else max(scope, self._scope)
         self._reading_requested.set()
 
     def request_reading_soon(self) -> None:
-        """Jobs will have started in a moment; many such calls make one reading."""
+        """Request a reading in a moment, after the start of accepted jobs; several calls cause one
+        reading.
+        """
         if self._reading_timer is None:
             self._reading_timer = asyncio.get_running_loop().call_later(
                 _STARTED_AFTER, self._end_reading_delay
@@ -217,7 +222,7 @@ class Adapter:
         self.request_reading(scope)
 
     def handle_decision(self, decision: Decision) -> None:
-        """Takes one decision of the daemon."""
+        """Handle one decision of the daemon."""
         match decision:
             case Run():
                 if self.settings.mode != "scheduler":
@@ -242,7 +247,7 @@ class Adapter:
     # -- reading ----------------------------------------------------------------------------------------
 
     async def _first_contact(self) -> None:
-        """Missing rights end the adapter at its start; a server that is not there yet is waited for."""
+        """Wait for the server. Missing rights end the adapter at its start."""
         await self.server.wait_until_up()
 
     async def _cycles(self) -> None:
@@ -270,7 +275,7 @@ class Adapter:
             rest = time.monotonic() - began
             if self._read_whole_at < began:
                 rest *= _PARTIAL_REST
-            await asyncio.sleep(max(self.settings.poll.gap, rest))  # the server has time for others
+            await asyncio.sleep(max(self.settings.poll.gap, rest))  # leave the server time for other clients
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._until_poll()):
                     await self._reading_requested.wait()
@@ -280,7 +285,7 @@ class Adapter:
         return max(0.0, self._read_whole_at + self.settings.poll.interval - time.monotonic())
 
     def _next_scope(self) -> ReadScope:
-        """Take out how much is to be read now."""
+        """Return the scope of the next reading, and reset the requested one."""
         called, self._scope = self._scope, None
         whole = called is None or self._until_poll() <= 0 or self._snapshots.should_send
         return ReadScope.ALL if whole or called is None else called
@@ -304,7 +309,7 @@ class Adapter:
         whole = scope is ReadScope.ALL
         self._begun += whole
         number = self._begun
-        read_at = int(self._clock())  # what happens from now on may not be in the state
+        read_at = int(self._clock())  # later changes may be missing in the state
         try:
             state = await self.server.read(scope)
         except BaseException:
@@ -313,7 +318,7 @@ class Adapter:
         if whole:
             self._read_whole_at = time.monotonic()
         now = int(self._clock())
-        # 2. Compare with the last reading, and tell the daemon.
+        # 2. Compare with the last reading, and report to the daemon.
         await asyncio.sleep(0)
         events: list[Event] = []
         before = self.state
@@ -328,19 +333,19 @@ class Adapter:
                 if count % _SLICE == 0:
                     await asyncio.sleep(0)
         if restarted:
-            # A restarted server may have lost jobs. The daemon can doubt a snapshot, but no single event, so
-            # the snapshot goes alone.
+            # A restarted server may have lost jobs. The daemon can doubt a snapshot but not a single event,
+            # so only the snapshot is sent.
             self._request_snapshot()
         self.state = state
         if whole:
             self._finished = number
             self._was_read.set()
         elif was_called and not events and began - self._read_whole_at >= _UNEXPLAINED_EVERY_S:
-            self.request_reading()  # the call was about something else, such as a node
+            self.request_reading()  # the call had another reason, such as a change of a node
         self.server.update_state(state)
         self._note_missing_calls()
         self.cycles += 1
-        # 3. What became of accepted runs, and how well we agree with an incumbent.
+        # 3. Outcomes of accepted runs, and agreement with an incumbent.
         started = [event for event in events if isinstance(event, JobStarted)]
         self._accepted.forget(events)
         for name in self._accepted.returned(state, began) if whole else ():
@@ -353,10 +358,10 @@ class Adapter:
             await self._reserve(state)
             if state.server.scheduling and not self.server.barred():
                 await self.server.resume_jobs()
-        # 4. The whole state, from time to time.
+        # 4. Periodic snapshots.
         if whole and (before is None or self._snapshots.should_send) and not self._daemon_unreachable():
             await self._send_snapshot(state, read_at, now)
-        # 5. What is written on jobs.
+        # 5. Attributes of jobs.
         await asyncio.sleep(0)
         await self.writer.update(state, started)
         self._log_cycle(before or EMPTY_STATE, state, events)
@@ -371,19 +376,21 @@ class Adapter:
         self.delivery.server_was_read(uncalled)
 
     def _server_returned(self) -> bool:
-        """Whether the server may have been restarted since the last call, whichever request noticed it."""
+        """Return whether the server may have been restarted since the last call, by any request that noticed
+        it.
+        """
         before, self._up_since = self._up_since, self.server.up_since
         return before != self._up_since
 
     async def _send_snapshot(self, state: ServerState, read_at: int, now: int) -> None:
-        # What ended while we or the daemon were away does not look like a loss then.
+        # Jobs that ended during an outage must not look like a loss.
         for count, end in enumerate(endings(state, ids=self.delivery.ids, now=now), start=1):
             await self.delivery.enqueue(end)
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
         up_since = self.server.up_since
         age = None if up_since is None else int(self._clock() - up_since)
-        if age is not None and age < 0:  # the clock was set back since
+        if age is not None and age < 0:  # the clock was set back
             age = None
         name, mode = next(self.delivery.ids), self.settings.mode
         await self.delivery.enqueue(snapshot(state, id=name, now=read_at, server_age=age, mode=mode))
@@ -392,7 +399,7 @@ class Adapter:
         self._snapshots.sent()
 
     async def _reserve(self, state: ServerState) -> None:
-        """One reservation's nodes, once the plan knows all that we know."""
+        """Settle one reservation, once the daemon has all events."""
         if not self._reservations.has_open(state):
             return
         if len(self.delivery.outbox):
@@ -419,7 +426,7 @@ class Adapter:
                 self.shadow.forget(event.job_id)
 
     def _incumbent_starts(self, started: list[JobStarted], before: ServerState) -> dict[str, int]:
-        """The starts that the incumbent itself had written on these jobs, not we."""
+        """Return the starts that the incumbent wrote on these jobs."""
         ours = self.settings.tell if self.settings.mode != "shadow" else None
         found: dict[str, int] = {}
         for event in started:
@@ -444,7 +451,9 @@ class Adapter:
             _log.debug("cycle %d: %s", self.cycles, _counts(events))
 
     async def _read_fresh_state(self) -> ServerState:
-        """The server's state as of a reading that begins from now on; within `once`, the one just made."""
+        """Return a state from a reading that begins after this call; outside of the main loop, the
+        last one.
+        """
         wanted = self._begun + 1
         while self._cycling and self._finished < wanted:
             self._was_read.clear()
@@ -452,7 +461,7 @@ class Adapter:
             await self._was_read.wait()
         return self.state or EMPTY_STATE
 
-    # -- writing, and what may be done ------------------------------------------------------------------
+    # -- writing and permissions --------------------------------------------------------------------
 
     def _barred(self) -> str:
         mode = self.settings.mode
@@ -471,7 +480,7 @@ class Adapter:
             except _TROUBLE as error:
                 _log.debug("nothing is written for now: %s", error)
                 if isinstance(error, ServerUnreachableError):
-                    self.request_reading()  # it may have been restarted
+                    self.request_reading()  # the server may have been restarted
                 await waits.sleep()
 
 

@@ -1,4 +1,4 @@
-"""Writes plans on jobs, and takes them away again."""
+"""Writes plans on jobs, and removes them."""
 
 import asyncio
 import time
@@ -18,10 +18,10 @@ _LOOKS_EVERY: Final = 0.01
 
 
 class AttributeWriter:
-    """Keeps what stands on jobs in step with the plan, as fast as the server allows; takes it away again.
+    """Writes the plan on jobs, as fast as the server allows, and removes it again.
 
-    `pace` is the server's: it learns there how long each write took. While `starting` says that runs are
-    being requested, a write waits for some time: a server does one thing at a time.
+    `pace` is the server's rate limiter: it records the time of each write. While `starting` is true, runs are
+    being requested, and a write waits for some time, since a server handles one request at a time.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class AttributeWriter:
         self.written = 0
 
     def enqueue(self, decision: WriteAttributes) -> None:
-        """Takes a decision to tell."""
+        """Queue a decision to write."""
         self._queue.enqueue(decision)
         self._awake.set()
 
     async def update(self, state: ServerState, started: list[JobStarted]) -> None:
-        """Takes a new reading, and the starts since the last one: our comments on those are replaced."""
+        """Use a new reading, and replace the adapter's comments on jobs that have started."""
         for event in started:
             writing = state.writings.get(event.job_id)
             if writing is not None and is_ours(writing.comment) and self._server.comments:
@@ -57,7 +57,7 @@ class AttributeWriter:
         self._awake.set()
 
     async def work(self, state: Callable[[], ServerState | None]) -> None:
-        """Writes for ever. `state` gives the newest reading. Raises what the connection raises."""
+        """Write forever. `state` returns the newest reading. Raises errors of the connection."""
         while True:
             self._awake.clear()
             current = state()
@@ -66,7 +66,7 @@ class AttributeWriter:
             await self._awake.wait()
 
     async def step(self, state: ServerState) -> bool:
-        """One write, if there is anything to write; tells whether there was."""
+        """Write once if a write is due; return whether it was."""
         while self._started and self._started[0][0] not in state.jobs:
             self._started.popleft()  # it has ended since
         if self._started:
@@ -87,7 +87,7 @@ class AttributeWriter:
         return True
 
     async def clean(self, state: ServerState) -> int:
-        """Takes all our writings off all jobs; returns from how many."""
+        """Remove the adapter's attributes from all jobs; return the number of jobs."""
         cleaned = 0
         for job, writing in state.writings.items():
             cleaned += await self._server.clean(job, writing)

@@ -1,4 +1,4 @@
-"""The daemon over HTTP: events out, decisions in."""
+"""HTTP client of the daemon: sends events, fetches decisions."""
 
 import asyncio
 import logging
@@ -25,21 +25,21 @@ from server_adapter.bridge.messages import (
 from server_adapter.bridge.outbox import EncodedEvent
 
 _log = logging.getLogger(__name__)
-_PAGE = 250  # decisions in one answer: a few milliseconds' work
+_PAGE = 250  # maximum number of decisions in one answer: a few milliseconds of work
 _LONGEST_WORDS = 500
-_CONNECT = 5.0  # seconds: a host that is down is not waited for when there is another
+_CONNECT = 5.0  # seconds; an unreachable host must not delay the next one
 
 
 class DaemonAwayError(Exception):
-    """No answer from the daemon, or one that says to come back later. Try again."""
+    """The daemon did not answer, or asked to try again later."""
 
 
 class DaemonBusyError(DaemonAwayError):
-    """It is there, but says to come back later: it gets ready, stands by, or has too much to do."""
+    """The daemon asked to try again later: it is starting, on standby, or overloaded."""
 
 
 class DaemonRefusedError(Exception):
-    """The daemon answered that something is wrong with what we sent, or with us."""
+    """The daemon refused a request: its content or the adapter's rights are wrong."""
 
     def __init__(self, status: int, text: str, advice: str = "") -> None:
         super().__init__(f"schedd answered {status}: {text}" + (f" ({advice})" if advice else ""))
@@ -47,17 +47,17 @@ class DaemonRefusedError(Exception):
 
     @property
     def about_content(self) -> bool:
-        """Whether the same body will never be taken."""
+        """Whether the daemon will never accept the same body."""
         return self.status in (400, 413, 422)
 
 
 class AnotherAdapterError(DaemonRefusedError):
-    """Another adapter serves the cluster: this one has nothing to do."""
+    """Another adapter serves the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class PossibleStart:
-    """When and where something could start; without a start `why` says what is in the way."""
+    """Earliest start of a hypothetical job with its nodes; without a start, `why` has the reason."""
 
     start: int | None
     shares: tuple[ShareFacts, ...]
@@ -65,9 +65,9 @@ class PossibleStart:
 
 
 class DaemonClient:
-    """One cluster at one daemon, or at several of which one leads. Times in seconds.
+    """One cluster at one daemon, or at several daemons with one leader. Times in seconds.
 
-    Whoever answered last is asked first; the others when that one is away or says that it does not lead.
+    The daemon that answered last is tried first; the others follow if it is unreachable or not the leader.
     """
 
     def __init__(
@@ -89,16 +89,16 @@ class DaemonClient:
         self._timeout = httpx2.Timeout(timeout, connect=min(timeout, _CONNECT))
         self._client = httpx2.AsyncClient(headers=headers, transport=transport, trust_env=False)
         self.server_read_at = time.monotonic()
-        """When the server was last read, which the daemon is told: it says so where that is long ago."""
+        """Time of the last reading of the server. It is sent to the daemon, which reports an old reading."""
         self.uncalled = ""
-        """That the server does not call its scheduler, in words; sent with each request for decisions."""
+        """Message that the server does not call its scheduler; sent with each request for decisions."""
         self._clock = clock
         self._at = 0
         self._moved = asyncio.Event()
 
     @property
     def url(self) -> str:
-        """Whom it talks to."""
+        """The URL in use."""
         return self._urls[self._at]
 
     async def post(self, events: Sequence[EncodedEvent], after: str = "") -> EventsReply:
@@ -123,7 +123,7 @@ class DaemonClient:
             raise
 
     async def decisions(self, after: str, wait: float) -> FetchedDecisions:
-        """The decisions behind `after`, as soon as there are any, or none after `wait` seconds.
+        """Return the decisions after `after` as soon as there are any, or none after `wait` seconds.
 
         Raises as `post`.
         """
@@ -144,7 +144,7 @@ class DaemonClient:
         moved = asyncio.create_task(self._moved.wait())
         try:
             await asyncio.wait({asked, moved}, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():  # by then another one leads, which will not answer here
+            if not asked.done():  # another daemon leads by then, and this one will not answer
                 return FetchedDecisions((), (), after)
             answer = asked.result()
         finally:
@@ -159,7 +159,7 @@ class DaemonClient:
     async def earliest_start(
         self, resources: Mapping[str, str], *, not_before: int, queue: str = ""
     ) -> PossibleStart:
-        """Where and when a job of the queue with these resources could start, from then on at the earliest.
+        """Return the earliest start, not before `not_before`, of a job in the queue with these resources.
 
         Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
@@ -176,7 +176,7 @@ class DaemonClient:
             raise DaemonAwayError("an answer to a question that makes no sense") from error
 
     async def cluster(self) -> Mapping[str, Any]:
-        """What the daemon says of the cluster. Asks first whether this token may send events, and sends none.
+        """Return the daemon's description of the cluster, after a check that this token may send events.
 
         Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
@@ -245,7 +245,7 @@ class DaemonClient:
 
 
 def _problem_text(answer: httpx2.Response) -> str:
-    """What a problem document says; empty where it is none."""
+    """Return the text of a problem document; empty for other answers."""
     try:
         found = answer.json()
         return str(found["detail"])[:300] + (f" ({found['hint']})" if found.get("hint") else "")
@@ -254,7 +254,7 @@ def _problem_text(answer: httpx2.Response) -> str:
 
 
 def _kind(answer: httpx2.Response) -> str:
-    """The kind of a problem document; empty where it is none."""
+    """Return the kind of a problem document; empty for other answers."""
     try:
         return str(answer.json()["type"]).rpartition(":")[2]
     except (ValueError, TypeError, KeyError):
@@ -270,7 +270,7 @@ _ADVICE = {
 
 @cache
 def _version() -> str:
-    """As it is installed; empty where it was not."""
+    """Return the installed version; empty without an installation."""
     try:
         return version("schedd")
     except PackageNotFoundError:

@@ -1,4 +1,6 @@
-"""Events to the daemon, again and again until it has handled them; decisions back, each once."""
+"""Delivery of events to the daemon, with retries until they are handled; each decision is delivered back
+once.
+"""
 
 import asyncio
 import contextlib
@@ -20,14 +22,14 @@ from server_adapter.bridge.outbox import EncodedEvent, Outbox
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT = 0.25
-_LONGEST_WAIT = 2.0  # a daemon that is back is to be found at once
-_PATIENCE_S = 0.2  # for which events that make no difference to the plan wait for others
+_LONGEST_WAIT = 2.0  # a restarted daemon must be noticed quickly
+_PATIENCE_S = 0.2  # gathering time in seconds of events without effect on the plan
 _FREES_NOTHING = (RunAccepted, JobStarted)
-_REMEMBERED = 10_000  # ids of decisions that were seen
+_REMEMBERED = 10_000  # number of remembered ids of decisions
 
 
 class Backoff:
-    """Growing waits between tries, reset by a success. Seconds."""
+    """Exponential backoff between tries, reset by a success. Seconds."""
 
     def __init__(self, first: float = _FIRST_WAIT, longest: float = _LONGEST_WAIT) -> None:
         self._first, self._longest = first, longest
@@ -38,7 +40,7 @@ class Backoff:
         self._next = self._first
 
     async def sleep(self, woken: asyncio.Event | None = None) -> None:
-        """Waits, but not beyond the moment at which `woken` is set, and will wait longer the next time."""
+        """Wait, at most until `woken` is set; the next wait is longer."""
         wait = self._next * random.uniform(0.8, 1.2)
         self._next = min(self._longest, self._next * 2)
         if woken is None:
@@ -50,11 +52,11 @@ class Backoff:
 
 
 class DaemonExchange:
-    """The post office between adapter and daemon.
+    """Exchange of events and decisions with the daemon.
 
-    `on_return` is called when the daemon is there again after it was not, when another one leads, and when
-    not everything was taken: it then needs a snapshot. After a failure, each of the two directions waits with
-    a backoff of its own, which ends at once when the other direction works again.
+    `on_return` is called when the daemon is reachable again, when another one leads, and after lost events:
+    the daemon then needs a snapshot. After a failure each of the two directions has its own backoff, which
+    ends at once when the other direction works again.
     """
 
     def __init__(self, client: DaemonClient, epoch: int, on_return: Callable[[], None]) -> None:
@@ -66,23 +68,23 @@ class DaemonExchange:
         self._asking_works = asyncio.Event()
         self.outbox = Outbox(epoch)
         self._patience: asyncio.TimerHandle | None = None
-        self._seen: dict[tuple[str, int], None] = {}  # a daemon that kept nothing begins its ids anew
+        self._seen: dict[tuple[str, int], None] = {}  # a daemon that lost its state counts ids from the start
         self._handle: Callable[[Decision], None] | None = None
         self._position = ""  # the last decision that was fetched
         self.away = False
 
     def server_was_read(self, uncalled: str = "") -> None:
-        """The server answered just now; `uncalled` says that it does not call its scheduler, if so."""
+        """Record a reading of the server; `uncalled` is a message about missing calls, or empty."""
         self._client.server_read_at = time.monotonic()
         self._client.uncalled = uncalled
 
     @property
     def ids(self) -> Iterator[str]:
-        """Where events take their ids."""
+        """Ids for new events."""
         return self.outbox.ids
 
     async def enqueue(self, event: Event) -> None:
-        """Adds an event to those that travel; large ones let others run while they are written."""
+        """Queue an event for delivery. Large ones are encoded in slices, so that other tasks run."""
         if isinstance(event, Snapshot):
             pieces = []
             for piece in dump_snapshot(event):
@@ -102,13 +104,13 @@ class DaemonExchange:
         self._filled.set()
 
     async def deliver(self) -> None:
-        """Sends for ever, in order. Raises `AnotherAdapterError`."""
+        """Send events forever, in order. Raises `AnotherAdapterError`."""
         waits = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
-        self._filled.set()  # what an earlier call has left
+        self._filled.set()  # events of an earlier call
         while True:
             await self._filled.wait()
             self._filled.clear()
-            if self._patience is not None:  # what it waits with goes now
+            if self._patience is not None:  # gathered events are sent now
                 self._patience.cancel()
                 self._patience = None
             try:
@@ -128,7 +130,7 @@ class DaemonExchange:
                 await waits.sleep()
 
     async def flush(self) -> None:
-        """Sends what there is now. Raises `DaemonAwayError`, and `DaemonRefusedError` not about content."""
+        """Send all queued events. Raises `DaemonAwayError`, and `DaemonRefusedError` not about content."""
         count = len(self.outbox)
         while count > 0 and (batch := self.outbox.batch()):
             count -= len(batch)
@@ -156,7 +158,7 @@ class DaemonExchange:
                 self._on_return()
 
     async def _singly(self, batch: list[EncodedEvent]) -> None:
-        """Finds the events that the daemon will never take; a snapshot makes up for them."""
+        """Send events one by one, and drop those that the daemon refuses; a snapshot replaces them."""
         for encoded in batch:
             try:
                 await self._client.post([encoded])
@@ -186,7 +188,7 @@ class DaemonExchange:
                 self._mark_unreachable(error)
                 self._sending_works.clear()
                 await waits.sleep(self._sending_works)
-                self._position = ""  # a restarted daemon offers again what was not acknowledged
+                self._position = ""  # a restarted daemon offers unacknowledged decisions again
                 continue
             self._handle_fetched(answer, after)
 

@@ -1,4 +1,4 @@
-"""Two states of the server to the events between them: ends, then changes, then arrivals."""
+"""Events between two states of the server: ends, then changes, then arrivals."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,15 +29,15 @@ from server_adapter.bridge.state import ServerReservation, ServerState
 Ids = Iterator[str]
 
 _START_SETTLES: Final = 5
-"""Seconds by which a server may correct when a run began."""
+"""Maximum correction of a start time by the server, in seconds."""
 
 
 def diff(old: ServerState, new: ServerState, *, ids: Ids, now: int) -> Iterator[Event]:
-    """The events that lead from `old` to `new`; `now` stamps what the server gives no time for.
+    """Yield the events that lead from `old` to `new`; `now` dates events without a time of the server.
 
-    `changes.apply(old, diff(old, new))` is `new`. Where nodes or queues are gone altogether, which no event
-    can say, the last event is a snapshot; the queues of a reservation are gone with it. Ids are taken in the
-    order in which events are yielded.
+    `event_effects.apply(old, diff(old, new))` is `new`. No event can report removed nodes or queues, so the
+    last event is then a snapshot; the queues of a reservation are removed with it. Ids are taken in the order
+    of the events.
     """
     step = _Step(old, new, ids, now)
     yield from step.ends()
@@ -50,10 +50,11 @@ def diff(old: ServerState, new: ServerState, *, ids: Ids, now: int) -> Iterator[
 
 
 def with_steady_starts(old: ServerState, new: ServerState) -> ServerState:
-    """The new state, in which jobs that run as before have started when they had before.
+    """Return the new state with the old start times for jobs whose run has not changed.
 
-    A server first says when it sent a job to its node, then when the node began it: a second or two later.
-    To the plan that is one start; told as an alteration it would move everything behind the job.
+    A server first reports the time at which it sent a job to its node, then the time at which the node
+    started it, a second or two later. For the plan both are the same start; an alteration would move all
+    later jobs.
     """
     moved = {}
     for name, job in new.jobs.items():
@@ -69,7 +70,7 @@ def with_steady_starts(old: ServerState, new: ServerState) -> ServerState:
 
 
 def endings(state: ServerState, *, ids: Ids, now: int) -> Iterator[JobEnded]:
-    """The ends of all jobs that are complete but still listed, for one who may not have heard of them."""
+    """Yield the ends of all listed complete jobs, for a daemon that may have missed them."""
     for name, end in state.ended.items():
         moment = now if end.completed is None else end.completed
         status = end.exit_status or 0
@@ -77,7 +78,7 @@ def endings(state: ServerState, *, ids: Ids, now: int) -> Iterator[JobEnded]:
 
 
 def reserve_event(name: str, held: ServerReservation, *, id: str, now: int) -> Reserve:  # noqa: A002
-    """What the server keeps for itself, as an event."""
+    """Return the event of a reservation of the server."""
     return Reserve(
         id=id,
         time=now,
@@ -98,7 +99,7 @@ def snapshot(
     server_age: int | None = None,
     mode: Mode = "scheduler",
 ) -> Snapshot:
-    """The whole state as one event."""
+    """Return the whole state as one event."""
     return Snapshot(
         id=id,
         time=now,
@@ -117,16 +118,18 @@ class _Step:
         self._new = new
         self._ids = ids
         self._now = now
-        # Mostly hardly any: the one pass over all jobs is as short as it can be.
+        # Usually few jobs change, so the only pass over all jobs is as short as possible.
         known = old.jobs.get
         fresh = [(known(name), job) for name, job in new.jobs.items() if known(name) is not job]
         self._changed = [(before, after) for before, after in fresh if before is not None]
         self._arrived = [after for before, after in fresh if before is None]
 
-    # -- jobs that are gone, and runs that are over -------------------------------------------------
+    # -- ended jobs and runs ----------------------------------------------------------------------------
 
     def ends(self) -> Iterator[Event]:
-        """Ends of runs and deletions; then runs that began and ended since `old`; then requeued jobs."""
+        """Yield ends of runs and deletions; then runs that began and ended since `old`; then
+        requeued jobs.
+        """
         new = self._new.jobs
         gone = [job for name, job in self._old.jobs.items() if name not in new]
         unseen: list[tuple[int, JobFacts, Ending]] = []
@@ -147,16 +150,16 @@ class _Step:
                 yield JobQueued(id=next(self._ids), time=self._now, job=_as_queued(after))
 
     def _ended(self, job: JobFacts, end: Ending | None) -> JobEnded:
-        """A run's end. How a job ended that vanished while nobody looked is not known: as a success."""
+        """Return the end of a run. A job that vanished between readings counts as successful."""
         moment = self._now if end is None or end.completed is None else end.completed
         status = 0 if end is None or end.exit_status is None else end.exit_status
         used = None if end is None else end.used
         return JobEnded(id=next(self._ids), time=moment, job_id=job.id, exit_status=status, used=used)
 
-    # -- what jobs run on ---------------------------------------------------------------------------
+    # -- nodes, queues and server ------------------------------------------------------------------
 
     def surroundings(self) -> Iterator[Event]:
-        """Nodes, queues and the server where they are new or changed."""
+        """Yield new and changed nodes, queues, reservations and server settings."""
         old, new, now = self._old, self._new, self._now
         for name, node in new.nodes.items():
             if old.nodes.get(name) != node:
@@ -174,14 +177,16 @@ class _Step:
             yield ServerChanged(id=next(self._ids), time=now, server=new.server)
 
     def ended_reservation_queues(self) -> set[str]:
-        """The queues that went with a reservation of the server."""
+        """Return the queues of ended reservations."""
         ended = self._old.reservations.keys() - self._new.reservations.keys()
         return {queue for name in ended for queue in self._old.reservations[name].queues}
 
-    # -- jobs that stay, and jobs that come -----------------------------------------------------------
+    # -- known and new jobs ------------------------------------------------------------------------------
 
     def changes(self) -> Iterator[Event]:
-        """Known jobs: holds, releases, alterations, in the server's order; then starts by their time."""
+        """Yield changes of known jobs: holds, releases, alterations, in the server's order; then starts by
+        time.
+        """
         started: list[tuple[JobFacts, JobFacts]] = []
         for before, after in self._changed:
             if before == after:
@@ -194,7 +199,7 @@ class _Step:
         yield from self._starts(started)
 
     def arrivals(self) -> Iterator[Event]:
-        """Unknown jobs, in the server's order; then the starts of those that run already."""
+        """Yield arrivals of new jobs in the server's order; then the starts of running ones."""
         started: list[tuple[JobFacts, JobFacts]] = []
         for after in self._arrived:
             queued = _as_queued(after)
@@ -213,7 +218,7 @@ class _Step:
             yield from self._remainder(start(before, event), after)
 
     def _altered(self, before: JobFacts, after: JobFacts) -> Iterator[Event]:
-        """A job that waits as before, or runs as before."""
+        """Yield the changes of a job that still waits, or still runs."""
         if after.holds and after.holds != before.holds and after.state == "H":
             yield JobHeld(id=next(self._ids), time=self._now, job_id=after.id, holds=after.holds)
             before = hold(before, after.holds)
@@ -224,13 +229,13 @@ class _Step:
         yield from self._remainder(before, after)
 
     def _remainder(self, reached: JobFacts, after: JobFacts) -> Iterator[Event]:
-        """What the events so far did not say is told by the whole job."""
+        """Yield the whole job if the events up to now do not describe its change completely."""
         if reached != after:
             yield JobAltered(id=next(self._ids), time=self._now, job=after)
 
 
 def _was_requeued(before: JobFacts, after: JobFacts) -> bool:
-    """Whether a run is over and the job lives: requeued, run again, or accepted and returned."""
+    """Return whether a run is over and the job exists: requeued, run again, or accepted and returned."""
     if before.state in ACTIVE:
         if after.state not in ACTIVE:
             return True
@@ -240,7 +245,7 @@ def _was_requeued(before: JobFacts, after: JobFacts) -> bool:
 
 
 def _as_queued(job: JobFacts) -> JobFacts:
-    """The job as it was before the run it is in now."""
+    """Return the job without its current run."""
     if job.state not in ACTIVE:
         return job
     queued = replace(job, state="Q", started=None, shares=(), starts=max(0, job.starts - 1), by="")

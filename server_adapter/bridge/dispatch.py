@@ -1,4 +1,4 @@
-"""Carries out run decisions: looks once more, asks for the run, and finds out what became of it."""
+"""Executes run decisions: check, request, and outcome."""
 
 import asyncio
 import logging
@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 
 _FIRST_SHARE = 0.1  # of the longest wait for a busy node
 _BURST_PAUSE_S = 0.3  # between two runs of one burst
-_SETTLING = 2.0  # seconds until a run whose answer was lost is looked for
+_SETTLING = 2.0  # seconds until the outcome of a run with a lost answer is checked
 
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
-    """How runs are asked for; times in seconds, rates per second.
+    """Rules for requesting runs; times in seconds, rates per second.
 
-    A busy start is tried again up to `busy_retries` times. The waits grow from a tenth of `busy_wait` to it:
-    a node is mostly free some tenths of a second after an end.
+    A busy start is retried up to `busy_retries` times. The waits grow from a tenth of `busy_wait` to
+    `busy_wait`: usually a node is free some tenths of a second after an end.
     """
 
     busy_retries: int = 6
@@ -40,9 +40,10 @@ class RunRules:
 
 
 class Dispatcher:
-    """Runs decisions, one request at a time; those that wait for a busy node let others go first.
+    """Executes run decisions, one request at a time; decisions for busy nodes let others go first.
 
-    `barred` tells in words why nothing may start now (shadow mode, another scheduler), or nothing.
+    `barred` returns the reason against any start at present (shadow mode, another scheduler), or an empty
+    text.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class Dispatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether runs are being requested, or were a moment ago: in a burst more follow at once."""
+        """Whether runs are requested at present or were a moment ago: in a burst more follow at once."""
         return self._requesting > 0 or time.monotonic() - self._requested_at < _BURST_PAUSE_S
 
     async def run(self, run: Run) -> RunOutcome:
-        """Carries out one decision; never raises for anything that the server or the network does."""
+        """Execute one decision; never raises for errors of the server or the network."""
         if _name(run) in self._journal.requested_before:
             return await self._verify_outcome(run, "it was asked for before the adapter was restarted")
         attempt = 0
@@ -91,7 +92,7 @@ class Dispatcher:
             except ServerRefusedError as error:
                 tried = RunOutcome(False, error.code, error.text or str(error))
             except StaleConnectionError as error:
-                # The server has answered, and has not carried it out: the next try has a new connection.
+                # The server has answered without executing the run: the next try has a new connection.
                 tried = RunOutcome(False, error.code, str(error), busy=True)
             except (ServerUnreachableError, ProtocolError) as error:
                 lost = str(error)
@@ -123,7 +124,7 @@ class Dispatcher:
         self._node_rates.consume(nodes, now)
 
     async def _verify_outcome(self, run: Run, reason: str) -> RunOutcome:
-        """The server may have had the request: look whether the job runs. It is not asked for again."""
+        """Check whether the job runs, since the server may have got the request. It is not sent again."""
         _log.warning("run of %s: %s; looking what became of it", run.job_id, reason)
         while True:
             await self._sleep(_SETTLING)
@@ -139,5 +140,5 @@ class Dispatcher:
 
 
 def _name(run: Run) -> str:
-    """Of one decision alone: a daemon that kept nothing begins its ids anew."""
+    """Return a key of the decision that stays unique if the daemon loses its state and reuses ids."""
     return f"{run.id}@{run.time}"

@@ -1,7 +1,7 @@
-"""What a drain asked the federation to take, kept until it is known whether the job went.
+"""Ledger of jobs offered to the federation, until it is known whether the transfer took place.
 
-Between the federation's answer and the moment at which the server gives the job away, a crash, a cut
-connection or the job's owner may come. What is kept here says afterwards which job there is which job here.
+Between the federation's answer and the job's removal from the server there may be a crash, a broken
+connection, or a change by the owner. The ledger then maps the job here to the job there.
 """
 
 import contextlib
@@ -20,15 +20,14 @@ _SUFFIX: Final = ".json"
 
 
 class DrainLedgerError(Exception):
-    """The directory cannot be read or written; says which file and why."""
+    """The directory cannot be read or written; the message has the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedJob:
-    """A job that we hold here for the federation.
+    """A job held for the federation.
 
-    ``body`` is what the federation was asked to take, None while it was not asked; ``seen`` what the job was
-    then.
+    ``body`` is the offer to the federation, None before it; ``seen`` is the job's fingerprint at the offer.
     """
 
     job: str
@@ -50,11 +49,11 @@ class DrainLedger:
         return job in self._all()
 
     def get(self, job: str) -> OfferedJob:
-        """What is kept of the job; an empty one where nothing is."""
+        """Return the entry of the job, or an empty entry."""
         return self._all().get(job, OfferedJob(job))
 
     def record(self, job: str, **changes: Any) -> OfferedJob:
-        """Writes what is known of the job now, safe from a crash."""
+        """Write the changed entry of the job durably."""
         entry = replace(self.get(job), **changes)
         path = self._path(job)
         fresh = path.with_suffix(".new")
@@ -73,7 +72,7 @@ class DrainLedger:
         return entry
 
     def forget(self, job: str) -> None:
-        """Nothing is open with this job any more."""
+        """Remove the entry of a settled job."""
         with contextlib.suppress(FileNotFoundError):
             self._path(job).unlink()
         self._all().pop(job, None)

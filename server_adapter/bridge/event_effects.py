@@ -1,4 +1,4 @@
-"""What an event does to a state: the meaning of the events that `diff` derives, written as code."""
+"""Effects of events on a state: the inverse of `diff`."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -30,12 +30,12 @@ def hold(job: JobFacts, holds: str) -> JobFacts:
 
 
 def release(job: JobFacts, time: int) -> JobFacts:
-    """The job after JobReleased: queued, and eligible since then (a slot limit's hold never ended that)."""
+    """Return the job after JobReleased: queued and eligible (a slot limit's hold did not end eligibility)."""
     return replace(job, holds="", state="Q", eligible=job.eligible if job.holds == "l" else time)
 
 
 def start(job: JobFacts, event: JobStarted) -> JobFacts:
-    """The job after JobStarted: one more start, on these shares."""
+    """Return the job after JobStarted: with one more start, on these shares."""
     started = replace(
         job, state="R", started=event.time, shares=event.shares, starts=job.starts + 1, by=event.by
     )
@@ -43,7 +43,7 @@ def start(job: JobFacts, event: JobStarted) -> JobFacts:
 
 
 def apply(state: ServerState, events: Iterable[Event]) -> ServerState:
-    """The state after the events. Raises KeyError for an event about a job that is not there."""
+    """Return the state after the events. Raises KeyError for an event about an unknown job."""
     jobs, nodes, queues, server = dict(state.jobs), dict(state.nodes), dict(state.queues), state.server
     reservations = dict(state.reservations)
     for event in events:

@@ -1,4 +1,4 @@
-"""What all families' facts have in common: states, endings, versions, and careful readers of values."""
+"""Common parts of the facts of all families: states, endings, versions, tolerant parsers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,15 @@ T = TypeVar("T")
 Values = Mapping[str, str]
 
 ACTIVE: Final = frozenset({"R", "E", "S"})
-"""The states in which a job holds nodes."""
+"""Job states with assigned nodes."""
 
 
 def job_version(job: JobFacts) -> str:
-    """A hash of what a run decision relies on: the request, the queue, the conditions, the starts so far.
+    """Return a hash of everything that a run decision relies on: request, queue, conditions, number of
+    starts.
 
-    State and holds are left out, since a decision is always for a queued job without holds: the check right
-    before the run looks at them. So a hold that was set and lifted leaves earlier decisions valid.
+    State and holds are left out, since a decision is always for a queued job without holds, and the check
+    right before the run covers them. A hold that was set and released leaves earlier decisions valid.
     """
     return request_version(job.queue, job.depend, job.not_before, job.exclusive, job.starts, job.resources)
 
@@ -27,7 +28,7 @@ def job_version(job: JobFacts) -> str:
 def request_version(
     queue: str, depend: str, not_before: int | None, exclusive: bool, starts: int, resources: Values
 ) -> str:
-    """A hash of these parts of a job."""
+    """Return a hash of these parts of a job."""
     if "before" in depend:
         depend = ",".join([part for part in depend.split(",") if not part.startswith("before")])
     parts = [queue, depend, str(not_before), str(exclusive), str(starts)]
@@ -37,8 +38,8 @@ def request_version(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A job that is complete: how and when it ended, and its last run, where it ran at all; `by` is who had
-    that started by hand.
+    """End of a job: exit status, time, and the last run if there was one; `by` is the user of a
+    manual start.
     """
 
     exit_status: int | None
@@ -50,26 +51,26 @@ class Ending:
 
     @property
     def used(self) -> int | None:
-        """Seconds for which the last run lasted."""
+        """Duration of the last run in seconds."""
         if self.started is None or self.completed is None:
             return None
         return max(0, self.completed - self.started)
 
 
 def parse_number(text: str | None) -> int | None:
-    """An integer, or None where there is none. Here as below, one that is beyond the bounds of messages is
-    the nearest within them: one odd value does not keep the daemon from taking the others.
+    """Parse an integer; None if absent or malformed. This and the next functions clamp numbers to the bounds
+    of messages, so that one odd value does not block the others.
     """
     return _number(text, AMOUNT_END, 1 - AMOUNT_END)
 
 
 def parse_time(text: str | None) -> int | None:
-    """Seconds since the epoch, or None where there are none."""
+    """Parse seconds since the epoch; None if absent or malformed."""
     return _number(text, TIME_END)
 
 
 def parse_count(text: str | None) -> int:
-    """A number of cores or gpus, 0 where there is none."""
+    """Parse a number of cores or gpus; 0 if absent or malformed."""
     return _number(text, CORES_END) or 0
 
 
@@ -81,7 +82,7 @@ def _number(text: str | None, end: int, least: int = 0) -> int | None:
 
 
 def parse_or(parse: Callable[[str], T], text: str | None, *, default: T) -> T:
-    """The parsed text, or `default` where it is absent or cannot be read."""
+    """Return the parsed text, or `default` if it is absent or malformed."""
     if text is None:
         return default
     try:

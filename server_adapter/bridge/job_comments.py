@@ -1,4 +1,4 @@
-"""Comments on jobs for people to read: what we write, and what we read again of what we wrote."""
+"""Comments on jobs: writing them, and reading own comments back."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Final
 from schedd.wire import ShareFacts, WriteAttributes
 
 MARK: Final = "schedd: "
-"""How every comment of ours begins."""
+"""Prefix of the adapter's comments."""
 
 _PREDECESSORS: Final = (
     "Not Running: ",
@@ -18,7 +18,7 @@ _PREDECESSORS: Final = (
     "Job will never run",
     "Job deleted ",
 )
-"""How the comments of the scheduler that we replace begin: they may be overwritten."""
+"""Prefixes of the replaced scheduler's comments, which may be overwritten."""
 
 _PLANNED: Final = re.compile(
     re.escape(MARK) + r"planned start (\S+ \S+ [+-]\d{4}) on (\S+)(?: and \d+ more)?(?: \((.*?)\)?)?"
@@ -30,8 +30,8 @@ _LONGEST: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class CommentContent:
-    """What our comment says: a planned start (epoch seconds) with nodes and remarks, or a text alone, or
-    nothing.
+    """Content of an own comment: a planned start (epoch seconds) with nodes and remarks, or a text, or
+    neither.
     """
 
     planned_start: int | None = None
@@ -40,21 +40,21 @@ class CommentContent:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to say."""
+        """Whether the content is empty."""
         return self.planned_start is None and not self.text
 
 
 def comment_content(decision: WriteAttributes) -> CommentContent:
-    """What a decision wants said; nodes beyond those that a comment shows do not count."""
+    """Return the content of the comment for a decision, with only the nodes that a comment shows."""
     if decision.planned_start is None:
         return CommentContent(text=_flatten(decision.text))
     return CommentContent(decision.planned_start, decision.planned_nodes[:NODES_SHOWN], _remarks(decision))
 
 
 def comment(decision: WriteAttributes) -> str:
-    """The comment for a queued job; empty when there is nothing to say.
+    """Return the comment for a queued job; empty without content.
 
-    Times are the server host's local time with its offset, as qstat prints local times.
+    Times are the server host's local time with its offset, like the local times of qstat.
     """
     if decision.planned_start is None:
         text = _flatten(decision.text)
@@ -69,8 +69,8 @@ def comment(decision: WriteAttributes) -> str:
 
 
 def start_to_write(decision: WriteAttributes, *, expected: bool) -> int | None:
-    """The start that goes where one moment can stand: the planned one, or the ``expected`` one where there
-    is any.
+    """Return the start for an attribute with a single time: the planned one, or the ``expected`` one if
+    known.
     """
     if expected and decision.planned_start is not None and decision.expected_start is not None:
         return decision.expected_start
@@ -78,7 +78,7 @@ def start_to_write(decision: WriteAttributes, *, expected: bool) -> int | None:
 
 
 def started_comment(started: int, shares: Sequence[ShareFacts], planned: int | None) -> str:
-    """What replaces our comment when the job starts."""
+    """Return the comment of a job that has started."""
     nodes = ",".join(share.node for share in shares[:NODES_SHOWN])
     more = len(shares) - NODES_SHOWN
     rest = f" and {more} more" if more > 0 else ""
@@ -87,17 +87,17 @@ def started_comment(started: int, shares: Sequence[ShareFacts], planned: int | N
 
 
 def is_ours(text: str) -> bool:
-    """Whether we wrote this comment."""
+    """Return whether the adapter wrote this comment."""
     return text.startswith(MARK)
 
 
 def is_foreign(text: str) -> bool:
-    """Whether a person or a tool wrote this comment, so that we leave it alone."""
+    """Return whether a person or another tool wrote this comment, so that it must be preserved."""
     return bool(text) and not is_ours(text) and not text.startswith(_PREDECESSORS)
 
 
 def read_comment(text: str) -> CommentContent | None:
-    """What a comment of ours says; None for any other, and for one about a start that is past."""
+    """Return the content of an own comment; None for other comments and for those of started jobs."""
     if not is_ours(text):
         return None
     if text.startswith(MARK + "started "):
@@ -118,7 +118,7 @@ def _flatten(text: str) -> str:
 
 
 def _remarks(decision: WriteAttributes) -> str:
-    """What stands in brackets behind a planned start."""
+    """Return the text in brackets after a planned start."""
     parts = []
     if decision.expected_start is not None and decision.expected_by is not None:
         about, by = _local(decision.expected_start), _local(decision.expected_by)
@@ -131,7 +131,7 @@ def _remarks(decision: WriteAttributes) -> str:
 
 
 def _local(moment: int) -> str:
-    """The moment in words; empty for one that no calendar has."""
+    """Format a time in local time; empty for a time outside the calendar."""
     try:
         return datetime.fromtimestamp(moment).astimezone().strftime(_TIME)
     except (ValueError, OverflowError, OSError):

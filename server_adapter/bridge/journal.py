@@ -1,4 +1,4 @@
-"""What the adapter must still know after a restart: its epoch, the highest term, the runs it asked for."""
+"""Durable state of the adapter: its epoch, the highest term, the requested runs."""
 
 import contextlib
 import json
@@ -10,26 +10,26 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-_KEPT = 600  # seconds for which an asked run is remembered
+_KEPT = 600  # retention of requested runs in seconds
 
 
 def give_to_directory_owner(path: Path) -> None:
-    """What root makes in the state directory belongs to who has that: the adapter's own user."""
+    """Give a file created by root to the owner of its directory, the adapter's user."""
     if os.geteuid() == 0:
         owner = path.parent.stat()
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 class JournalError(Exception):
-    """The state directory cannot be used; says which file and why."""
+    """The state directory cannot be used; the message has the file and the reason."""
 
 
 class Journal:
-    """Small files in the state directory.
+    """Durable state in small files of the state directory.
 
-    `state.json` holds the adapter's id, the epoch (one more at each start), the highest leader's term and the
-    last alert seen. `runs` gets a line for each run before it is asked for, so that no decision is carried
-    out a second time after a restart. `lock` keeps a second adapter out. Raises `JournalError`.
+    `state.json` holds the adapter's id, the epoch (incremented at each start), the highest leader's term and
+    the last alert. `runs` gets a line before each request of a run, so that no decision is executed twice
+    after a restart. `lock` excludes a second adapter. Raises `JournalError`.
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
@@ -53,16 +53,16 @@ class Journal:
                 ) from error
             unless_kept.pop_all()
         self.adapter = str(before.get("adapter") or uuid4().hex)
-        """The adapter's id, made at its first start: the daemon lets one adapter in at a time."""
+        """The adapter's id, made at its first start: the daemon admits one adapter at a time."""
         self.epoch = max(int(before.get("epoch", 0)) + 1, int(clock()))
         self.term = int(before.get("term", 0))
         self._alert = (int(before.get("alert_time", 0)), str(before.get("alert", "")))
         self._save()
         recent = self._recent_runs()
         self.requested = {job: moment for moment, job, _ in recent}
-        """Runs of the last minutes: the time of asking, by job."""
+        """Time of the request by job, for the runs of the last minutes."""
         self.requested_before = frozenset(decision for _, _, decision in recent)
-        """Of these, the decisions that were asked for before this start."""
+        """Decisions among them that were requested before this start."""
         self._runs = (directory / "runs").open("w", encoding="utf-8")
         give_to_directory_owner(directory / "runs")
         for entry in recent:
@@ -75,9 +75,9 @@ class Journal:
             self._save()
 
     def record_alert(self, moment: int, name: str) -> bool:
-        """Whether an alert of the daemon is new: it is of another moment or has another name than all before.
+        """Return whether an alert of the daemon is new, and record it.
 
-        The daemon offers its latest alerts again to an adapter that was restarted.
+        The daemon offers its latest alerts again to a restarted adapter.
         """
         if (moment, name) <= self._alert:
             return False
@@ -86,7 +86,7 @@ class Journal:
         return True
 
     def record_request(self, job: str, decision: str) -> None:
-        """Notes that a run is about to be asked for."""
+        """Record a run right before its request."""
         self.requested[job] = self._clock()
         self._note(self.requested[job], job, decision)
 

@@ -1,4 +1,4 @@
-"""The one connection to the server: opened when needed, kept, opened again with growing waits."""
+"""Connection to the server: opened on demand, kept, and reopened with backoff."""
 
 import asyncio
 import logging
@@ -14,20 +14,20 @@ from server_adapter.batch.sockets import Address
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT: Final = 0.5
-_LONGEST_WAIT: Final = 2.0  # a server that is back is to be found at once
+_LONGEST_WAIT: Final = 2.0  # a restarted server must be noticed quickly
 _REMINDED: Final = 60.0
 
 
 class LinkedConnection(Protocol):
-    """What a link needs of a connection."""
+    """Connection interface for a link."""
 
     @property
     def usable(self) -> bool:
-        """Whether the next request has a chance."""
+        """Whether the connection is not known to be closed."""
         ...
 
     def peer_owner(self) -> int | None:
-        """The user id of the server's process, where it is on this host."""
+        """Return the user id of the server's process if it runs on this host."""
         ...
 
     async def close(self) -> None:
@@ -39,14 +39,14 @@ C = TypeVar("C", bound=LinkedConnection)
 
 
 class ServerLink(Generic[C]):
-    """Lends out the connection that `connect` opens to one user at a time.
+    """Lends the connection that `connect` opens to one user at a time.
 
-    A connection that is older than `lifetime` seconds is closed, and a new one is opened: the server believes
-    a credential only for so long. None: it stays open as long as it is usable.
+    A connection older than `lifetime` seconds is replaced, since the server accepts a credential only for a
+    limited time. None: no limit.
 
-    `up_since` is when the server was first reached after it had been away (it then may have been restarted),
-    None where that was never seen. Seconds by `clock`. A server of this host must be a process of the user id
-    `owner`, where one is given.
+    `up_since` is the time of the first connection after an outage, during which the server may have been
+    restarted; None without an outage. Seconds by `clock`. A server on this host must be a process of the user
+    id `owner`, if given.
     """
 
     def __init__(
@@ -74,17 +74,17 @@ class ServerLink(Generic[C]):
 
     @asynccontextmanager
     async def borrow(self) -> AsyncIterator[C]:
-        """The connection, for one or several requests that nobody else's come between.
+        """Lend the connection for one or several requests without other requests in between.
 
-        Raises `ServerUnreachableError`, `RightsError`, `ProtocolError` when there is none to be had.
+        Raises `ServerUnreachableError`, `RightsError`, `ProtocolError` if it cannot be opened.
         """
         async with self._turn:
             connection = await self._open()
             try:
                 yield connection
             except ServerUnreachableError as error:
-                # A server that is slow or that refuses a connection was not restarted; one that hung up may
-                # have been.
+                # A slow server, or one that refuses a connection, was not restarted; one that closed the
+                # connection may have been.
                 lives = isinstance(error, StaleConnectionError) or isinstance(error.__cause__, TimeoutError)
                 self._was_away = self._was_away or not lives
                 raise
@@ -93,9 +93,9 @@ class ServerLink(Generic[C]):
                     await self._drop()
 
     async def wait_until_up(self) -> None:
-        """Tries every second or two until the server is there; says so at first and once a minute.
+        """Try every second or two until the server answers; log this at first and once a minute.
 
-        Raises `RightsError` and `ProtocolError`, which waiting does not cure.
+        Raises `RightsError` and `ProtocolError`, since waiting does not help.
         """
         wait, began, reminded = _FIRST_WAIT, time.monotonic(), float("-inf")
         while True:
@@ -120,7 +120,9 @@ class ServerLink(Generic[C]):
             await connection.close()
 
     async def _check_owner(self, connection: C) -> None:
-        """Any user of this host may listen on the port while the server is down: nothing is believed then."""
+        """Check the owner of the server's process: while the server is down, any local user can listen on its
+        port.
+        """
         found = None if self._owner is None else connection.peer_owner()
         if self._owner is None or found is None or found == self._owner:
             return
@@ -133,7 +135,8 @@ class ServerLink(Generic[C]):
 
     async def _open(self) -> C:
         if self._connection is not None:
-            if not self._connection.usable:  # what broke in use was dropped then: the server hung up since
+            # broken connections are dropped at once, so the server has closed this one since
+            if not self._connection.usable:
                 self._was_away = True
             elif not self._is_old():
                 return self._connection

@@ -1,4 +1,4 @@
-"""Who had a job run by hand: said so before by an admin, or read in the server's own log."""
+"""Manual starts: announced by an administrator, or found in the server's log."""
 
 import logging
 import re
@@ -13,24 +13,24 @@ from server_adapter.text import decode_text
 _log = logging.getLogger(__name__)
 
 _RUN: Final = re.compile(rb";Job;([^;\n]+);Job Run at request of ([^@\s]+)@(\S+)")
-_MOST: Final = 1 << 22  # bytes of the log looked at at once: some milliseconds
+_MOST: Final = 1 << 22  # bytes of the log read at once: some milliseconds
 
 
 class RecordedStarts:
-    """A small file in the state directory: jobs that an admin said to start by hand."""
+    """File in the state directory with jobs that an administrator announced to start by hand."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "qrun"
 
     def add(self, job: str) -> None:
-        """Notes that an admin starts this job by hand."""
+        """Record that an administrator starts this job by hand."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(job + "\n")
         give_to_directory_owner(self._file)
 
     def read(self) -> frozenset[str]:
-        """The jobs noted, by full id or by number alone."""
+        """Return the announced jobs, by full id or number."""
         try:
             return frozenset(self._file.read_text(encoding="utf-8").split())
         except FileNotFoundError:
@@ -38,9 +38,9 @@ class RecordedStarts:
 
 
 class ServerLog:
-    """What pbs_server's log of the day says about who had which job run.
+    """Manual starts in pbs_server's log of the day.
 
-    `directory` is its `server_logs`. Runs at the request of `schedulers` (users) are not by hand.
+    `directory` is its `server_logs`. Starts at the request of `schedulers` (users) are not manual.
     """
 
     def __init__(self, directory: Path, schedulers: Collection[str]) -> None:
@@ -52,7 +52,7 @@ class ServerLog:
         self.by_hand: dict[str, str] = {}
 
     def follow(self) -> None:
-        """Reads what was added since the last time."""
+        """Read the text appended since the last call."""
         today = self._directory / f"{date.today():%Y%m%d}"  # noqa: DTZ011  (the server's, local)
         try:
             if self._file not in (None, today):
@@ -86,7 +86,7 @@ class ServerLog:
 
 
 class ManualStarts:
-    """Both sources. `refresh` reads; `started_by` answers from what was read."""
+    """Manual starts from both sources. `refresh` reads them; `started_by` returns the result."""
 
     def __init__(self, recorded: RecordedStarts, log: ServerLog | None = None) -> None:
         self._recorded = recorded
@@ -94,13 +94,13 @@ class ManualStarts:
         self._jobs: frozenset[str] = frozenset()
 
     def refresh(self) -> None:
-        """Reads anew."""
+        """Read both sources again."""
         self._jobs = self._recorded.read()
         if self._log is not None:
             self._log.follow()
 
     def started_by(self, job: str) -> str:
-        """Who had the job's latest run started by hand; empty where nobody is known to."""
+        """Return the user of the job's latest manual start; empty if unknown."""
         if job in self._jobs or job.partition(".")[0] in self._jobs:
             return "an admin"
         return "" if self._log is None else self._log.by_hand.get(job, "")

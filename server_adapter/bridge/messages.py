@@ -13,7 +13,7 @@ _DECISION: Final[TypeAdapter[Decision]] = TypeAdapter(Annotated[Decision, Field(
 
 
 class MessageError(Exception):
-    """JSON from the daemon that is no decision, or not of a kind known here."""
+    """JSON from the daemon that is not a known decision."""
 
 
 def encode_event(event: Event) -> bytes:
@@ -31,7 +31,7 @@ def decode_event(text: bytes | str) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class FetchedDecisions:
-    """Decisions in order; what could not be understood, in words; the place to go on from."""
+    """Decisions in order; errors of malformed ones; the position to continue from."""
 
     decisions: tuple[Decision, ...]
     problems: tuple[str, ...]
@@ -57,7 +57,7 @@ def decode_events_reply(body: bytes) -> EventsReply:
 
 
 def decode_decisions(body: bytes) -> FetchedDecisions:
-    """A daemon's answer. Raises `MessageError` when it makes no sense as a whole."""
+    """Decode an answer of the daemon. Raises `MessageError` for a malformed answer."""
     try:
         return _decode_decisions(json.loads(body))
     except ValueError as error:

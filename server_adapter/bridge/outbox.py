@@ -1,4 +1,4 @@
-"""Events on their way to the daemon: numbered once, kept until acknowledged, sent again with the same ids."""
+"""Queue of events for the daemon: numbered once, stored until acknowledged, sent again with the same ids."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ OUTCOMES = frozenset({"run_accepted", "run_refused"})
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvent:
-    """One event, ready to travel."""
+    """An encoded event."""
 
     id: str
     type: str
@@ -19,8 +19,8 @@ class EncodedEvent:
 class Outbox:
     """First in, first out. Ids are `EPOCH:SEQUENCE`, taken from `ids` in the order of the events.
 
-    When more than `limit` events wait (the daemon is away for long), all but the outcomes of decisions are
-    dropped and `overflowed` is set: the state goes as a snapshot then.
+    If more than `limit` events wait (a long outage of the daemon), all but the outcomes of decisions are
+    dropped and `overflowed` is set: a snapshot then replaces them.
     """
 
     def __init__(self, epoch: int, limit: int = 20_000) -> None:
@@ -33,14 +33,14 @@ class Outbox:
         return len(self._waiting)
 
     def append(self, encoded: EncodedEvent) -> None:
-        """Adds an event behind all others."""
+        """Append an event."""
         self._waiting.append(encoded)
         if len(self._waiting) > self._limit:
             self._waiting = deque(kept for kept in self._waiting if kept.type in OUTCOMES)
             self.overflowed = True
 
     def batch(self, count: int = 500, size: int = 8_000_000) -> list[EncodedEvent]:
-        """The oldest events, at most so many and so many bytes (but one at least)."""
+        """Return the oldest events, at most `count` and `size` bytes, but at least one."""
         chosen: list[EncodedEvent] = []
         total = 0
         for encoded in self._waiting:
@@ -51,7 +51,7 @@ class Outbox:
         return chosen
 
     def acknowledge(self, batch: list[EncodedEvent]) -> None:
-        """Forgets events that the daemon has handled."""
+        """Remove events that the daemon has handled."""
         for encoded in batch:
             if self._waiting and self._waiting[0] is encoded:
                 self._waiting.popleft()

@@ -1,8 +1,7 @@
 """Switches nodes on and off by the site's own commands, several nodes at a time.
 
-The commands run here and not in the daemon: the daemon is what users reach over the network, and needs to
-know no secret of a node's management board. To be asked again does no harm: a node that is on is switched on
-again.
+The commands run here and not in the daemon, which users can reach over the network: it then needs no secrets
+of the nodes' management boards. Repeated decisions are harmless: a running node is switched on again.
 """
 
 import asyncio
@@ -32,14 +31,14 @@ _MOST_OUTPUT: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What became of a command: its exit status (-1: it came to none), and what it printed, or why not."""
+    """Result of a command: exit status (-1 without one), and its output or the reason for its absence."""
 
     code: int
     text: str
 
 
 async def run(command: Sequence[str], timeout: float) -> CommandResult:
-    """Runs the site's command, without a shell; one that takes longer than `timeout` seconds is killed."""
+    """Run the site's command without a shell; it is killed after `timeout` seconds."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -69,8 +68,8 @@ async def run(command: Sequence[str], timeout: float) -> CommandResult:
 
 
 class PowerSwitcher:
-    """`barred` tells in words why nothing may be done, or nothing; `fresh` reads the server anew; `term` is
-    the highest leader's term that was seen.
+    """Executes power decisions. `barred` returns the reason against any action, or an empty text; `fresh`
+    reads the server again; `term` is the highest known leader's term.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class PowerSwitcher:
         self._awake = asyncio.Event()
 
     def enqueue(self, decision: Switch) -> None:
-        """Takes a decision; of two about one node the newer one counts."""
+        """Queue a decision; the newest decision about a node replaces older ones."""
         known = self._waiting.get(decision.node)
         if known is None or known.id <= decision.id:
             self._waiting[decision.node] = decision
@@ -113,7 +112,7 @@ class PowerSwitcher:
             await self.step()
 
     async def step(self) -> None:
-        """Those that are to be switched the same way as the first, by one command."""
+        """Switch all waiting nodes with the same target as the first, by one command."""
         on = next(iter(self._waiting.values())).on
         some = [one for one in self._waiting.values() if one.on == on][: self._settings.at_once]
         left: list[Switch] = []
@@ -153,7 +152,7 @@ class PowerSwitcher:
         return None
 
     async def _not_in_use(self, some: list[Switch]) -> list[Switch]:
-        """Those on which the server shows no job at this moment: somebody may have started one by hand."""
+        """Return the nodes without a job on the server: there may have been a manual start."""
         state = await self._fresh()
         holds = {
             share.node: job.id for job in state.jobs.values() if job.state in ACTIVE for share in job.shares
@@ -187,5 +186,5 @@ class PowerSwitcher:
 
 
 def _name(decision: Switch) -> str:
-    """Of one decision alone: a daemon that kept nothing begins its ids anew."""
+    """Return a key of the decision that stays unique if the daemon loses its state and reuses ids."""
     return f"{decision.id}@{decision.time}"

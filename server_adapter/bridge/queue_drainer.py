@@ -1,10 +1,10 @@
-"""Drains routing queues: their jobs are handed to a federation, and go from here once it has them.
+"""Drains routing queues: transfers their jobs to a federation, and removes them here afterwards.
 
-A job is put on hold first, so that the server routes it nowhere meanwhile; the federation is asked to take
-it under a name made of its id, so that asking again is the same job there; only then is it given away. So a
-crash at any step leaves it here on hold, or in both places with this one on hold, and the next round goes on.
-What was asked for is kept in files: a job that was altered, held or deleted before it went is taken back
-there.
+A job is held first, so that the server does not route it meanwhile. It is then offered to the federation
+under a key derived from its id, so that a repeated offer yields the same job there. Only then is it removed
+here. After a crash at any step the job is here on hold, or in both places with this one on hold, and the next
+round continues. Offers are recorded in files: a job that was altered, held or deleted before its transfer is
+withdrawn there.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 GOING: Final = "federation: it goes there"
-"""The comment of a job whose hold is ours: none of those that are replaced when the plan moves."""
+"""Comment of a job on the adapter's hold; it is not replaced when the plan moves."""
 GONE: Final = "federation: it goes on there as job {}"
-"""The comment of a job that was deleted here because it is there."""
+"""Comment of a job that was deleted here after its transfer."""
 _LEFT: Final = "schedd: it stays here: {}"
 _BACK: Final = "schedd: it stays here: it was held or altered before it went to the federation"
 _OURS: Final = "o"
 MOST_SCRIPT: Final = 1 << 20
-"""Bytes of the longest script that goes."""
+"""Maximum size of a transferred script in bytes."""
 _MOST: Final = 200  # jobs in one round
 _TIMES: Final = 3
 _NEVER: Final = {
@@ -61,7 +61,7 @@ _NEVER: Final = {
     "block": "its qsub waits here for its end",
 }
 _LEAST: Final = {"nodes": "1"}
-"""What a job asks for that asks for nothing: both families make one processor of it."""
+"""Resources of a job without a request: both families give it one processor."""
 _NO: Final = ("", "False", "0")
 _RAN_THERE: Final = ("ended", "deleted")
 _NEVER_RAN: Final = ("cancelled", "refused")
@@ -72,16 +72,16 @@ _TROUBLE = (
 )
 
 RoutedJobFate = Literal["here", "moving", "went", "deleted", ""]
-"""Of a job: it is here, on its way, was given away, was deleted, or the server does not know it any more."""
+"""State of a job: here, in transit, transferred, deleted, or unknown to the server."""
 
 
 class DrainError(Exception):
-    """A job that cannot go to a federation: why."""
+    """A job that cannot be transferred; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedJob:
-    """A job in a routing queue; ``attributes`` as the server prints them."""
+    """A job in a routing queue; ``attributes`` in the server's notation."""
 
     id: str
     owner: str
@@ -94,48 +94,51 @@ class RoutedJob:
 
     @property
     def on_operator_hold(self) -> bool:
-        """Whether nothing but an operator's hold keeps it."""
+        """Whether the job has only an operator's hold."""
         return self.state == "H" and self.holds == _OURS
 
     @property
     def can_move(self) -> bool:
-        """Whether nothing but us keeps it: it is queued, or on hold by us."""
+        """Whether the job is queued, or held only by the adapter."""
         return self.state in ("Q", "W") or (self.on_operator_hold and self.comment.startswith(GOING))
 
 
 OfferJob = Callable[[RoutedJob, str], Awaitable[str]]
-"""Asks the federation to take a job with its script; its number there. Raises `DrainError` where it is
-refused, else `httpx2.HTTPError`."""
+"""Offers a job with its script to the federation; returns its number there. Raises `DrainError` if it is
+refused, else `httpx2.HTTPError`.
+"""
 
 
 @runtime_checkable
 class DrainableServer(Protocol):
-    """A pbs_server whose routing queues can be drained. Its methods raise `server_adapter.batch.errors`."""
+    """A pbs_server with routing queues that can be drained. Its methods raise
+    `server_adapter.batch.errors`.
+    """
 
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
-        """The jobs in these queues, and nothing of a queue in which jobs run."""
+        """Return the jobs in these queues, except queues that execute jobs."""
         ...
 
     async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
-        """Writes the comment, sets an operator's hold, and looks at the job again; None: it is gone."""
+        """Write the comment, set an operator's hold, and read the job again; None if it is gone."""
         ...
 
     async def release_routed(self, job: str, comment: str) -> None:
-        """Lifts the hold, and writes the comment."""
+        """Release the hold, and write the comment."""
         ...
 
     async def hand_over_routed(self, job: RoutedJob, offer: OfferJob) -> None:
-        """Has the federation take the job, and gives it away here. Raises what ``ask`` raises; then it is
-        still here, as it is after any other error unless `fate` says otherwise.
+        """Offer the job to the federation, and remove it here. Raises what ``offer`` raises; the job then
+        stays here, as after any other error unless `fate` says otherwise.
         """
         ...
 
     async def fate(self, job: str) -> RoutedJobFate:
-        """What became of a job."""
+        """Return the state of a job."""
         ...
 
     async def remove(self, job: str, comment: str) -> None:
-        """Writes the comment, and deletes the job; one that is gone is no error."""
+        """Write the comment, and delete the job; an unknown job is ignored."""
         ...
 
 
@@ -149,7 +152,7 @@ def demand_may_go(job: RoutedJob) -> None:
 
 
 def submission_body(job: RoutedJob, script: str, realm: str, key: str) -> dict[str, Any]:
-    """What the federation is asked to take. Raises `DrainError`."""
+    """Return the offer to the federation. Raises `DrainError`."""
     demand_may_go(job)
     user = job.owner.partition("@")[0]
     return {
@@ -163,7 +166,7 @@ def submission_body(job: RoutedJob, script: str, realm: str, key: str) -> dict[s
 
 
 def decode_script(script: bytes) -> str:
-    """A script as the federation takes it. Raises `DrainError`."""
+    """Decode a script as UTF-8. Raises `DrainError`."""
     if len(script) > MOST_SCRIPT:
         raise DrainError(f"its script is longer than {MOST_SCRIPT >> 20} MiB")
     try:
@@ -173,8 +176,8 @@ def decode_script(script: bytes) -> str:
 
 
 class QueueDrainer:
-    """`barred` tells in words why nothing may be changed at the server, or nothing. ``directory`` keeps what
-    was asked for.
+    """Transfers jobs in rounds. `barred` returns the reason against changes on the server, or an empty text.
+    ``directory`` stores the ledger of offers.
     """
 
     def __init__(
@@ -198,11 +201,11 @@ class QueueDrainer:
         )
         self._ledger = DrainLedger(directory)
         self._left: dict[str, str] = {}
-        """Jobs that stay, with what they were when that was decided."""
+        """Jobs that stay, with their fingerprint at that decision."""
         self._said = ""
 
     async def work(self) -> None:
-        """Rounds for ever; nothing to do without queues."""
+        """Run rounds forever; returns at once without queues."""
         while self._settings.queues:
             await self.round()
             await asyncio.sleep(self._settings.interval)
@@ -212,7 +215,7 @@ class QueueDrainer:
         await self._client.aclose()
 
     async def round(self) -> int:
-        """One look at the queues; returns how many jobs went."""
+        """Check the queues once; return the number of transferred jobs."""
         server, barred = self._server, self._barred()
         if not isinstance(server, DrainableServer):
             barred = "no routing queue can be drained of this family of servers"
@@ -238,13 +241,13 @@ class QueueDrainer:
         return ours and self._left.get(job.id) != _fingerprint(job)
 
     def _warn_once(self, words: str) -> None:
-        """Once, and not in every round."""
+        """Log a message once, not in every round."""
         if words and words != self._said:
             _log.warning("%s", words)
         self._said = words
 
     async def _is_federation_ready(self) -> bool:
-        """Whether the federation takes jobs: else they are left alone."""
+        """Return whether the federation accepts jobs; otherwise jobs are not held."""
         try:
             answer = await self._client.get(f"{self._url}/readyz")
         except httpx2.HTTPError as error:
@@ -260,15 +263,15 @@ class QueueDrainer:
     def _url(self) -> str:
         return self._settings.federation.rstrip("/")
 
-    # ---- what an earlier round left open -----------------------------------------------------------
+    # ---- open entries of earlier rounds ------------------------------------------------------------
 
     async def _settle_open_entries(self, server: DrainableServer, found: Mapping[str, RoutedJob]) -> set[str]:
-        """Looks after the jobs that were asked for and did not go; returns those that are to wait."""
+        """Settle jobs that were offered without a transfer; return the jobs that must wait."""
         wait: set[str] = set()
         for entry in self._ledger:
             job = found.get(entry.job)
             if job is not None and self._is_candidate(job) and entry.seen in ("", _fingerprint(job)):
-                continue  # as it was: it is asked for once more, by the same name
+                continue  # unchanged: offered again under the same key
             try:
                 if not await self._settle_entry(server, entry, await server.fate(entry.job)):
                     wait.add(entry.job)
@@ -278,7 +281,7 @@ class QueueDrainer:
         return wait
 
     async def _settle_entry(self, server: DrainableServer, entry: OfferedJob, fate: RoutedJobFate) -> bool:
-        """Whether nothing is open with it any more. Raises `httpx2.HTTPError`."""
+        """Return whether the entry is settled. Raises `httpx2.HTTPError`."""
         if fate == "moving":
             return False
         if fate in ("went", ""):
@@ -300,7 +303,7 @@ class QueueDrainer:
         return True
 
     async def _withdraw(self, body: Mapping[str, Any]) -> tuple[str, str]:
-        """The number of what was asked for, and how it is over there; empty while it is not."""
+        """Withdraw an offer; return the job's number and final state there, empty if it is not final yet."""
         try:
             number = str((await self._post_job(body))["id"])
         except DrainError:
@@ -312,7 +315,7 @@ class QueueDrainer:
             raise httpx2.HTTPError(f"it answered {answer.status_code}")
         return number, str(answer.json()["over"])
 
-    # ---- handing over ------------------------------------------------------------------------------
+    # ---- transfer ----------------------------------------------------------------------------------
 
     async def _drain_job(self, server: DrainableServer, job: RoutedJob) -> bool:
         entry = self._ledger.record(job.id)
@@ -320,7 +323,7 @@ class QueueDrainer:
         if kept is None or not kept.on_operator_hold:
             if entry.body is None:
                 self._ledger.forget(job.id)
-            return False  # it went, or somebody else holds it, too
+            return False  # it is gone, or has a foreign hold as well
         try:
             demand_may_go(kept)
             await server.hand_over_routed(kept, lambda one, script: self._offer(kept, one, script))
@@ -331,15 +334,15 @@ class QueueDrainer:
             _log.warning("job %s stays in its routing queue: %s", kept.id, error)
             return False
         except httpx2.HTTPError as error:
-            # It may have been taken: it stays on hold, and is asked for by the same name again.
+            # It may have been accepted: it stays on hold, and is offered under the same key again.
             self._warn_once(f"the federation at {self._url} did not take a job: {error!r}")
             return False
         self._ledger.forget(kept.id)
         return True
 
     async def _offer(self, kept: RoutedJob, job: RoutedJob, script: str) -> str:
-        """Its number there. Nothing comes any more by a name under which it was taken back, or could not run:
-        it gets another one.
+        """Offer a job; return its number there. A key of a withdrawn or impossible job cannot be used again,
+        so the job gets another key.
         """
         name = f"{self._settings.realm}:{job.id}:{kept.attributes.get('ctime', '')}"
         for turn in range(_NAMES):
@@ -354,7 +357,9 @@ class QueueDrainer:
         raise DrainError(f"it was taken back from the federation {_NAMES} times")
 
     async def _post_job(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The job as it is there. Raises `DrainError` where it is refused, else `httpx2.HTTPError`."""
+        """Post a job; return it as stored there. Raises `DrainError` if it is refused, else
+        `httpx2.HTTPError`.
+        """
         last: httpx2.HTTPError | None = None
         for attempt in range(_TIMES):
             try:
@@ -374,7 +379,7 @@ class QueueDrainer:
 
 
 def _fingerprint(job: RoutedJob) -> str:
-    """What a refusal depends on, and what was asked for."""
+    """Return a fingerprint of everything that the offer and a refusal depend on."""
     handed = {n: v for n, v in job.attributes.items() if n in TRANSFER_ATTRIBUTES or n in _NEVER}
     return repr([sorted(one.items()) for one in (job.resources, job.variables, handed)])
 

@@ -1,4 +1,4 @@
-"""How fast starts and writes may follow each other."""
+"""Rate limits for starts and writes."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,7 +9,9 @@ _REST_BRISK: Final = 0.25
 
 
 class RateLimiter:
-    """At most `per_second` a second on average, `burst` at once. Moments are seconds of any one clock."""
+    """Token bucket: at most `per_second` a second on average, `burst` at once. Times are seconds of any
+    clock.
+    """
 
     def __init__(self, per_second: float, burst: int = 1) -> None:
         self._gap = 1.0 / per_second
@@ -17,7 +19,7 @@ class RateLimiter:
         self._next = float("-inf")
 
     def wait(self, now: float) -> float:
-        """Seconds until the next one may go; 0 for now."""
+        """Return the seconds until the next one is permitted, 0 for now."""
         return max(0.0, self._next - self._slack - now)
 
     def consume(self, now: float) -> None:
@@ -26,10 +28,10 @@ class RateLimiter:
 
 
 class AdaptiveRateLimiter:
-    """At most `per_second` requests a second, and at most a share of the time spent in them: 80 % where one
-    takes less than 50 ms, else 50 %.
+    """Rate limiter with at most `per_second` requests a second and a maximum share of time in requests: 80 %
+    for requests below 50 ms, else 50 %.
 
-    So the rate follows the server: one that answers in 1 ms is asked often, one that takes a second seldom.
+    The rate thus adapts to the server: fast servers get many requests, slow ones few.
     """
 
     def __init__(self, per_second: float) -> None:
@@ -37,18 +39,18 @@ class AdaptiveRateLimiter:
         self._next = float("-inf")
 
     def wait(self, now: float) -> float:
-        """Seconds until the next one may go; 0 for now."""
+        """Return the seconds until the next one is permitted, 0 for now."""
         return max(0.0, self._next - now)
 
     def record(self, began: float, ended: float) -> None:
-        """One was sent and answered."""
+        """Record a request with its start and its end."""
         spent = ended - began
         rest = spent * (_REST_BRISK if spent < _BRISK else 1.0)
         self._next = ended + max(self._gap - spent, min(_LONGEST_REST, rest))
 
 
 class NodeRateLimiter:
-    """The same for every node, each by itself."""
+    """A separate rate limiter for every node."""
 
     def __init__(self, per_second: float, burst: int = 1) -> None:
         self._per_second = per_second
@@ -56,11 +58,11 @@ class NodeRateLimiter:
         self._rates: dict[str, RateLimiter] = {}
 
     def wait(self, nodes: Iterable[str], now: float) -> float:
-        """Seconds until all these nodes may start something."""
+        """Return the seconds until all these nodes may start a job."""
         return max((self._rates[node].wait(now) for node in nodes if node in self._rates), default=0.0)
 
     def consume(self, nodes: Iterable[str], now: float) -> None:
-        """Something starts on these nodes now."""
+        """Record a start on these nodes."""
         for node in nodes:
             if node not in self._rates:
                 self._rates[node] = RateLimiter(self._per_second, self._burst)

@@ -1,4 +1,4 @@
-"""Reservations that users make at the server: the plan is asked for nodes, the server is told which."""
+"""Reservations of users at the server: requests nodes from the plan, and confirms them at the server."""
 
 import logging
 from collections.abc import Callable
@@ -10,11 +10,13 @@ from server_adapter.bridge.server import OccurrencePlacement, Server
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
 
 _log = logging.getLogger(__name__)
-_LATE: Final = 30  # seconds by which a reservation may have begun when it is first seen
+_LATE: Final = 30  # tolerated seconds between the start of a reservation and its first reading
 
 
 class ReservationConfirmer:
-    """Settles one wish at a time, so that the next one finds the first one's nodes taken in the plan."""
+    """Settles one pending reservation at a time, so that the plan counts its nodes as taken for the
+    next one.
+    """
 
     def __init__(self, server: Server, client: DaemonClient, clock: Callable[[], float]) -> None:
         self._server = server
@@ -23,17 +25,17 @@ class ReservationConfirmer:
         self._settled: dict[str, PendingReservation] = {}
 
     def has_open(self, state: ServerState) -> bool:
-        """Whether there is a wish that is to be dealt with now."""
+        """Return whether any reservation must be settled now."""
         return any(self._is_open(name, pending) for name, pending in state.pending_reservations.items())
 
     def _is_open(self, name: str, pending: PendingReservation) -> bool:
         return self._settled.get(name) != pending and pending.since <= self._clock()
 
     async def settle(self, state: ServerState) -> bool:
-        """Confirms or refuses the first wish that is to be dealt with; whether there was one.
+        """Confirm or refuse the first reservation that must be settled now; return whether there was one.
 
-        All times of one reservation or none. Raises `DaemonAwayError` and what the server's side raises, and
-        is then tried again.
+        It gets all its occurrences or none. Raises `DaemonAwayError` and errors of the server's side; it is
+        then tried again.
         """
         self._settled = {
             name: pending for name, pending in self._settled.items() if name in state.pending_reservations
@@ -69,7 +71,7 @@ class ReservationConfirmer:
     async def _place(
         self, slot: ReservationOccurrence, pending: PendingReservation
     ) -> OccurrencePlacement | str:
-        """Where the plan has room for one time of a reservation; or why it has none."""
+        """Return the placement of one occurrence in the plan, or the reason against it."""
         if not slot.resources:
             return OccurrencePlacement(slot.start, ())
         now = int(self._clock())

@@ -1,4 +1,4 @@
-"""What is looked at right before a run: has anything changed since the decision was taken?"""
+"""Checks right before a run: changes since the decision."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ class RunVerdict(Enum):
     """What the check says."""
 
     RUN = "run"
-    BUSY = "busy"  # nodes are not free yet: worth another look in a moment
-    RUNS = "runs"  # the job runs already, exactly as decided
+    BUSY = "busy"  # nodes are not free yet: worth a retry in a moment
+    RUNS = "runs"  # the job already runs exactly as decided
     REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
 class RunCheck:
-    """A verdict and its reason in words."""
+    """A verdict and its reason."""
 
     verdict: RunVerdict
     reason: str = ""
@@ -27,7 +27,7 @@ class RunCheck:
 
 @dataclass(frozen=True, slots=True)
 class FreeNodeCapacity:
-    """What a node has at this moment; `mem` and `mem_used` in KiB, 0 where the server does not count it."""
+    """Capacity and use of a node; `mem` and `mem_used` in KiB, 0 if the server does not count memory."""
 
     cpus: int
     used: int
@@ -38,7 +38,7 @@ class FreeNodeCapacity:
 
 
 def check_decision(run: Run, *, now: float, term: int) -> RunCheck:
-    """Whether the decision may be carried out at all; `term` is the highest leader's term seen."""
+    """Check the decision itself; `term` is the highest known leader's term."""
     if run.term < term:
         return _refuse(f"decided in term {run.term}, but term {term} rules")
     if now >= run.expires:
@@ -55,7 +55,7 @@ def check_decision(run: Run, *, now: float, term: int) -> RunCheck:
 
 
 def check_job(run: Run, job: JobFacts | None) -> RunCheck:
-    """Whether the job is still what the decision was taken for. None: the server does not have it."""
+    """Check that the job has not changed since the decision. None: the server does not have it."""
     if job is None:
         return _refuse("the job is gone")
     if job.state in ACTIVE:
@@ -73,7 +73,7 @@ def check_job(run: Run, job: JobFacts | None) -> RunCheck:
 
 
 def check_nodes(run: Run, nodes: Mapping[str, FreeNodeCapacity]) -> RunCheck:
-    """Whether the nodes can take the job now."""
+    """Check that the nodes are free for the job."""
     busy = ""
     for share in run.shares:
         node = nodes.get(share.node)

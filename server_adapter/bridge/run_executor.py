@@ -1,4 +1,4 @@
-"""Run decisions on their way: carried out beside each other, each outcome told to the daemon."""
+"""Executes run decisions in parallel, and reports each outcome to the daemon."""
 
 import logging
 from collections.abc import Callable
@@ -39,18 +39,19 @@ class RunExecutor:
         self._tasks = TaskSet("a run decision")
 
     def begin(self, run: Run) -> None:
-        """Carries out one decision; what became of it goes to the daemon."""
+        """Execute one decision; its outcome is reported to the daemon."""
         self._tasks.spawn(self._carry_out(run))
 
     async def close(self) -> None:
-        """Ends those that wait."""
+        """Cancel waiting decisions."""
         await self._tasks.close()
 
     async def _carry_out(self, run: Run) -> None:
         try:
             outcome = await self._attempt(run)
         except Exception:
-            # Whether the server took it is not known: the next reading shows it, and the decision expires.
+            # It is unknown whether the server accepted the run: the next reading shows it, and the decision
+            # expires.
             self._request_reading()
             raise
         if outcome.accepted:

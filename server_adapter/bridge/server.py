@@ -1,4 +1,4 @@
-"""What the bridge needs of a pbs_server, whatever its family: the one interface between the two."""
+"""Interface between the bridge and a pbs_server of any family."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from server_adapter.bridge.write_queue import AttributeWrite
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What became of a run decision. `code` is the server's, 0 for a refusal of our own.
+    """Outcome of a run decision. `code` is the server's, 0 for a refusal by the adapter.
 
-    `busy` means that the same may succeed in a moment.
+    `busy`: the same run may succeed in a moment.
     """
 
     accepted: bool
@@ -26,7 +26,7 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class OccurrencePlacement:
-    """Where one time of a reservation is to be: from `start` on, on these nodes beside those it keeps."""
+    """Placement of one occurrence of a reservation: start, and additional nodes."""
 
     start: int
     shares: tuple[ShareFacts, ...]
@@ -34,9 +34,7 @@ class OccurrencePlacement:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSettings:
-    """What the server says of itself, a queue, a scheduler or a resource: values by `name` or
-    `name.resource`.
-    """
+    """Settings of the server, a queue, a scheduler or a resource, by `name` or `name.resource`."""
 
     kind: Literal["server", "queue", "scheduler", "resource"]
     name: str
@@ -44,95 +42,98 @@ class ObjectSettings:
 
 
 class ReadScope(IntEnum):
-    """How much of the server may have changed since the last reading; a larger scope includes the smaller."""
+    """Scope of possible changes since the last reading; a larger scope includes the smaller."""
 
     ENDS = 1
-    """Jobs that ran have ended, or jobs have started."""
+    """Ends and starts of jobs."""
     JOBS = 2
-    """The same, and jobs have arrived."""
+    """Ends, starts, and arrivals of jobs."""
     ALL = 3
-    """Anything: nodes, queues, reservations, settings, deleted and altered jobs."""
+    """Everything: nodes, queues, reservations, settings, deleted and altered jobs."""
 
 
 class Server(Protocol):
-    """One pbs_server. What it cannot do at all it raises as one of `server_adapter.batch.errors`."""
+    """One pbs_server. Errors are raised as `server_adapter.batch.errors`."""
 
     @property
     def up_since(self) -> float | None:
-        """When it was first reached after it had been away; None where that was never seen."""
+        """Time of the first connection after an outage; None without an outage."""
         ...
 
     @property
     def listens_on(self) -> int | None:
-        """The port that takes its commands, where there is one."""
+        """Port for the server's commands, or None."""
         ...
 
     @property
     def uncalled(self) -> str:
-        """That the server does not call its scheduler though it should, in words; mostly empty."""
+        """Message that the server does not call its scheduler; usually empty."""
         ...
 
     async def wait_until_up(self) -> None:
-        """Returns once it answers. Raises `RightsError` and `ProtocolError`, which waiting cannot cure."""
+        """Wait until the server answers. Raises `RightsError` and `ProtocolError`, since waiting does not
+        help.
+        """
         ...
 
     async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:
-        """Becomes the server's scheduler; `look` is called at each command, with what may have changed.
+        """Become the server's scheduler. Each command calls `request_reading` with the scope of possible
+        changes.
 
-        Raises `TakenError` when another scheduler has the place, `RightsError` when we may not have it.
+        Raises `TakenError` if another scheduler is registered, `RightsError` without the right to be one.
         """
         ...
 
     async def serve_as_scheduler(self) -> None:
-        """Works for ever: answers commands, and takes the place again when it was lost."""
+        """Work forever: answer commands, and register again after a loss."""
         ...
 
     def barred(self) -> str:
-        """Why nothing may be started at this moment, in words: the place is lost. Mostly empty."""
+        """Return the reason against any start, such as a lost registration; usually empty."""
         ...
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
-        """Its whole state. What is outside of `scope` may be as an earlier reading had it."""
+        """Return the server's state. Parts outside of `scope` may be from an earlier reading."""
         ...
 
     async def settings(self) -> list[ObjectSettings]:
-        """The server, its queues and its schedulers, each with all its attributes as the server says them."""
+        """Return all attributes of the server, its queues and its schedulers, in the server's notation."""
         ...
 
     async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
-        """Looks at the job and its nodes once more and asks for the run; `asked` is called right before that.
+        """Check the job and its nodes, and request the run; `on_request` is called right before the request.
 
-        Raises `ServerUnreachableError` or `ProtocolError` where it is not known what became of it.
+        Raises `ServerUnreachableError` or `ProtocolError` if the outcome is unknown.
         """
         ...
 
     async def verify_run(self, run: Run) -> RunCheck:
-        """Whether the job runs, or ran, as decided."""
+        """Return whether the job runs, or ran, as decided."""
         ...
 
     async def settle_reservation(
         self, name: str, pending: PendingReservation, places: Sequence[OccurrencePlacement]
     ) -> None:
-        """Gives a reservation nodes, one place for each of its slots; or refuses it where there are none.
+        """Confirm a reservation with one placement for each occurrence, or refuse it if `places` is empty.
 
-        Raises ValueError where the shares do not make up what it asks for.
+        Raises ValueError if the shares do not add up to its request.
         """
         ...
 
     async def resume_jobs(self) -> None:
-        """What it leaves to its scheduler beside runs and reservations, by the last reading: resumptions."""
+        """Resume suspended jobs that the server leaves to its scheduler, by the last reading."""
         ...
 
     async def write(self, write: AttributeWrite) -> bool:
-        """Writes a plan on a job; False when it is worth another try at once, with less to write."""
+        """Write a plan on a job; return False if it should be written again with fewer attributes."""
         ...
 
     async def comment(self, job: str, text: str) -> None:
-        """Replaces our comment on a job that has started."""
+        """Replace the adapter's comment on a job that has started."""
         ...
 
     async def clean(self, job: str, writing: WrittenAttributes) -> bool:
-        """Takes our writings off a job; whether there were any."""
+        """Remove the adapter's attributes from a job; return whether there were any."""
         ...
 
     @property
@@ -141,7 +142,7 @@ class Server(Protocol):
         ...
 
     def update_state(self, state: ServerState) -> None:
-        """Takes the newest reading."""
+        """Use the newest reading."""
         ...
 
     async def close(self) -> None:

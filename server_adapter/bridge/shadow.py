@@ -1,4 +1,4 @@
-"""Beside the incumbent: how well does our plan agree with what it does?"""
+"""Comparison of the plan with the starts of an incumbent scheduler (shadow mode)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from types import MappingProxyType
 from schedd.wire import JobStarted, Run, WriteAttributes
 
 _NONE: Mapping[str, int] = MappingProxyType({})
-_DUE = 60  # seconds: a told start that close counts as due; a smaller move is not told again
+_DUE = 60  # seconds: a published start this close counts as due; smaller moves are not published
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """One cycle's starts by the incumbent: how many, how many of them were due by our plan, how many on the
-    same nodes; by how many seconds (actual minus told) our told starts were wrong, and by how many its
-    ``own``, where it wrote any on its jobs.
+    """Comparison for the starts of one cycle: number of starts, number of due ones by the plan, number on the
+    same nodes, and errors in seconds (actual minus published start) of the plan and of the incumbent's
+    ``own`` published starts.
     """
 
     started: int = 0
@@ -40,13 +40,13 @@ def _off(errors: tuple[int, ...]) -> str:
 
 @dataclass(slots=True)
 class ShadowComparison:
-    """Remembers what we told and what we would have run, by job."""
+    """Remembers published plans and run decisions by job."""
 
     _runs: dict[str, Run] = field(default_factory=dict)
     _plans: dict[str, WriteAttributes] = field(default_factory=dict)
 
     def record_run(self, run: Run) -> None:
-        """We would start this job now."""
+        """Record a run decision."""
         self._runs[run.job_id] = run
 
     def record_plan(self, decision: WriteAttributes) -> None:
@@ -54,8 +54,8 @@ class ShadowComparison:
         self._plans[decision.job_id] = decision
 
     def compare(self, started: Iterable[JobStarted], own: Mapping[str, int] = _NONE) -> Agreement:
-        """Compares these starts with what is remembered of their jobs, and forgets it; and with the
-        incumbent's ``own`` told starts, by job.
+        """Compare these starts with the remembered plans, which are then removed, and with the incumbent's
+        ``own`` published starts by job.
         """
         count = due = same = 0
         errors: list[int] = []

@@ -1,4 +1,4 @@
-"""One look at server and daemon, beside a running adapter: reads both, changes nothing at either."""
+"""Check of server and daemon beside a running adapter: reads both, changes neither."""
 
 import logging
 import math
@@ -23,10 +23,10 @@ _T = TypeVar("_T")
 
 
 async def check_site(server: Server, client: DaemonClient) -> list[str]:
-    """Read the server and ask the daemon about the cluster; return what was found, in lines.
+    """Read the server and the daemon's view of the cluster; return a report in lines.
 
-    A daemon that is getting ready is waited for. Raises `DaemonAwayError`, `DaemonRefusedError`, and what the
-    server's side raises.
+    Waits for a daemon that is starting. Raises `DaemonAwayError`, `DaemonRefusedError`, and errors of the
+    server's side.
     """
     state = await server.read()
     cluster = await _retry_until_ready(client.cluster)
@@ -55,7 +55,7 @@ def _describe_daemon(url: str, cluster: Mapping[str, Any]) -> Iterator[str]:
 
 
 async def _retry_until_ready(ask: Callable[[], Awaitable[_T]]) -> _T:
-    """Ask once the daemon, which is there, can answer; raises what it says after `_READY_WITHIN_S`."""
+    """Retry until the busy daemon answers; after `_READY_WITHIN_S` raise its error."""
     until = time.monotonic() + _READY_WITHIN_S
     waits, said = Backoff(first=1.0, longest=5.0), -math.inf
     while True:

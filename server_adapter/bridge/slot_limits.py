@@ -1,4 +1,4 @@
-"""Slot limits of job arrays, which servers tell of no sub-job: what they hold back shows them."""
+"""Slot limits of job arrays, derived from held subjobs, since servers do not report them."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from schedd.wire import JobFacts
 
 
 class SlotLimits:
-    """How many sub-jobs of each array may run at once, where that is known.
+    """Known slot limits of arrays.
 
-    While a server holds sub-jobs for the limit (hold `l`) it lets exactly as many go as may run. In the
-    moment after an end one is missing, so what was seen once is not lowered.
+    While a server holds subjobs for the limit (hold `l`), the number of subjobs without a hold equals the
+    limit. Right after an end there is one less, so a known limit is never lowered.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class SlotLimits:
         self._held: set[str] = set()
 
     def limit_of(self, array: str) -> int | None:
-        """The limit of this array; None where none is known."""
+        """Return the known limit of this array, or None."""
         return self._limits.get(array)
 
     def begin_reading(self) -> None:
@@ -28,7 +28,7 @@ class SlotLimits:
         self._members, self._free, self._held = {}, Counter(), set()
 
     def count_subjob(self, job: JobFacts) -> None:
-        """A living sub-job of the reading."""
+        """Count a subjob of the reading that has not ended."""
         self._members.setdefault(job.array, []).append(job.id)
         if job.holds == "l":
             self._held.add(job.array)
@@ -36,7 +36,7 @@ class SlotLimits:
             self._free[job.array] += 1
 
     def finish_reading(self) -> Iterator[str]:
-        """The reading is over: the sub-jobs of arrays whose limit is now known, or higher than was known."""
+        """Finish the reading; yield the subjobs of arrays with a new or raised limit."""
         self._limits = {array: limit for array, limit in self._limits.items() if array in self._members}
         for array in self._held:
             limit = self._free[array]

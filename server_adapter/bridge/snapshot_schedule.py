@@ -1,15 +1,17 @@
-"""When the whole state goes to the daemon again."""
+"""Times of snapshots for the daemon."""
 
 from collections.abc import Callable
 from typing import Final
 
-_GRACE: Final = 180.0  # seconds for which the daemon doubts a large loss
+_GRACE: Final = 180.0  # maximum doubt of the daemon about a large loss, in seconds
 _SET_BACK: Final = 60.0
 _INSISTING: Final = 15.0  # seconds between snapshots while the daemon may doubt them
 
 
 class SnapshotSchedule:
-    """Every `interval` seconds by `clock`, at once when `request`ed, and often while the daemon doubts."""
+    """Schedules a snapshot every `interval` seconds by `clock`, at once after `request`, and often while the
+    daemon doubts.
+    """
 
     def __init__(self, interval: float, clock: Callable[[], float]) -> None:
         self._interval = interval
@@ -19,9 +21,9 @@ class SnapshotSchedule:
 
     @property
     def should_send(self) -> bool:
-        """Whether one should go now."""
+        """Whether a snapshot must be sent now."""
         now = self._clock()
-        if now < self._seen - _SET_BACK:  # a clock that was set back: what was to come then may be far off
+        if now < self._seen - _SET_BACK:  # the clock was set back: scheduled times may be far in the future
             self._next = self._insist_until = 0.0
         self._seen = now
         return now >= self._next
@@ -31,7 +33,7 @@ class SnapshotSchedule:
         self._next = 0.0
 
     def repeat_often(self) -> None:
-        """The daemon was surprised by one; one that it doubts is believed when others insist."""
+        """Schedule frequent snapshots: the daemon doubts an unexpected one until others confirm it."""
         self._insist_until = self._clock() + _GRACE + 2 * _INSISTING
         self._next = min(self._next, self._clock() + _INSISTING)
 

@@ -1,4 +1,4 @@
-"""The server's state as one immutable value, built from status replies in slices."""
+"""State of the server as one immutable value, built in slices from status replies."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,19 +11,19 @@ from server_adapter.bridge.slot_limits import SlotLimits
 
 @dataclass(frozen=True, slots=True)
 class WrittenAttributes:
-    """What stands on a job for people to read: its comment, and a planned start that somebody wrote."""
+    """Attributes on a job for people: its comment, and a written planned start."""
 
     comment: str = ""
     start_time: int | None = None
     planned_start: int | None = None
     planned_nodes: str = ""
     length: bool = False
-    """A length that we wrote, by which other schedulers plan."""
+    """A run time written by the adapter, for the planning of other schedulers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReservation:
-    """Nodes that the server keeps for the jobs of `queues` over `[start, end)`: its own reservation."""
+    """Nodes reserved by the server for the jobs of `queues` over `[start, end)`."""
 
     start: int
     end: int
@@ -33,10 +33,10 @@ class ServerReservation:
 
 @dataclass(frozen=True, slots=True)
 class ReservationOccurrence:
-    """One time of a reservation: from `start` on what `resources` ask for, as of a job.
+    """One occurrence of a reservation: from `start` on the `resources`, in the notation of a job.
 
-    `select` is the server's own text for that. `where` is the server's text for nodes that it has already
-    and keeps: with no resources, all is as it should be.
+    `select` is the server's own text of the request. `where` is the server's text for nodes that the
+    reservation has and retains; without resources it needs no change.
     """
 
     start: int
@@ -47,12 +47,12 @@ class ReservationOccurrence:
 
 @dataclass(frozen=True, slots=True)
 class PendingReservation:
-    """A reservation that waits for nodes, at each of its times.
+    """A reservation that waits for nodes, for each of its occurrences.
 
-    `begin` is the start that is sent to the server, 0 where it keeps the one it has; None: as soon as it can.
-    `queue` is that of its own jobs, for which what it holds already counts as free; empty where it does not.
-    Before `since` it is not to be dealt with (seconds since the epoch). `problem` says why it cannot be had,
-    in words, mostly empty. A `standing` one comes back, even where a single time of it is left.
+    `begin` is the start that is sent to the server, 0 to leave it unchanged; None: as soon as possible.
+    `queue` is the queue of its own jobs, for which its nodes already count as free; empty if they do not. It
+    is not settled before `since` (seconds since the epoch). `problem` is the reason against it, usually
+    empty. `standing`: a recurring reservation, even with a single remaining occurrence.
     """
 
     slots: tuple[ReservationOccurrence, ...]
@@ -65,10 +65,10 @@ class PendingReservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """All that the server said in one cycle.
+    """State of the server in one cycle.
 
-    `jobs` are those that live; `ended` those that are complete but still listed. `writings` are only of jobs
-    that carry any.
+    `jobs` are active and waiting jobs; `ended` are complete jobs that are still listed. `writings` has only
+    jobs with written attributes.
     """
 
     jobs: Mapping[str, JobFacts] = field(default_factory=dict)
@@ -83,12 +83,12 @@ class ServerState:
 
 EMPTY_STATE = ServerState()
 NOTHING_WRITTEN = WrittenAttributes()
-"""On jobs that say nothing."""
+"""A job without written attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactParsers:
-    """How one family of servers describes things: a pure function for each kind.
+    """Parsers of one family of servers: a pure function for each type of object.
 
     `is_over` returns whether a listed job is complete. For a job without written attributes, `writing` must
     return the object `NOTHING_WRITTEN` itself.
@@ -104,11 +104,11 @@ class FactParsers:
 
 
 class StateBuilder:
-    """Builds one state after the other. What was built from the same values before is taken over.
+    """Builds consecutive states, and reuses the facts of unchanged values.
 
-    So in a cycle where little changed, the cost of a job is one comparison of dictionaries, and the state's
-    unchanged facts are the very same objects as in the state before. `by_hand` tells who had a job's run
-    started by hand, if anybody; it is asked when a job is first seen to hold nodes, or has changed since.
+    In a cycle with few changes the cost of a job is one comparison of dictionaries, and unchanged facts are
+    the same objects as before. `by_hand` returns the user of a job's manual start; it is called when a job
+    first holds nodes, or has changed since.
     """
 
     def __init__(self, words: FactParsers, by_hand: Callable[[str], str] = lambda _: "") -> None:
@@ -121,7 +121,7 @@ class StateBuilder:
 
     @property
     def living(self) -> Collection[str]:
-        """The names of the jobs of the last state."""
+        """Names of the jobs in the last state."""
         return self._jobs.keys()
 
     def build(
@@ -133,7 +133,9 @@ class StateBuilder:
         jobs: Iterable[DescribedObject],
         slice_length: int = 200,
     ) -> Iterator[ServerState | None]:
-        """Yields None after every `slice_length` nodes or jobs, for others to run, and the state at last."""
+        """Yield None after every `slice_length` nodes or jobs, so that other tasks run, and finally the
+        state.
+        """
         known: dict[str, NodeFacts] = {}
         for count, node in enumerate(nodes, start=1):
             known[node.name] = self._words.node(node.name, node.values, self._nodes.get(node.name))
@@ -141,7 +143,7 @@ class StateBuilder:
                 yield None
         living: dict[str, tuple[Values, JobFacts, WrittenAttributes]] = {}
         endings: dict[str, tuple[Values, Ending]] = {}
-        # Filled on the way, since a pass over all jobs at the end would hold the loop.
+        # Filled during the pass, since another pass over all jobs would block the loop.
         facts: dict[str, JobFacts] = {}
         writings: dict[str, WrittenAttributes] = {}
         self._slot_limits.begin_reading()

@@ -1,7 +1,7 @@
-"""Carries out transfers: submits jobs on hold, lets them run, takes them back. One step after the other.
+"""Executes transfers one step at a time: submits jobs held, releases them, withdraws them.
 
-A submission whose answer was lost may have been taken: the job carries a mark by which it is looked for
-before it is submitted again, and it is on hold, so that no second one could ever run.
+A submission with a lost answer may have succeeded: the job has a mark, and is searched by it before another
+submission. It is held, so a second job could never run.
 """
 
 import asyncio
@@ -21,33 +21,31 @@ __all__ = ["MARK", "JobRunsError", "TransferExecutor", "TransferServer"]
 _log = logging.getLogger(__name__)
 
 MARK: Final = "SCHEDD_TRANSFER"
-"""The variable of a job's environment that names its transfer."""
-_SETTLING: Final = 2.0  # seconds until a submission whose answer was lost is looked for
-_MARGIN: Final = 60  # seconds by which clocks may differ
+"""Environment variable of a job with the name of its transfer."""
+_SETTLING: Final = 2.0  # seconds until a submission with a lost answer is searched
+_MARGIN: Final = 60  # tolerated difference between clocks, in seconds
 _KEPT: Final = 10_000
 _T = TypeVar("_T")
 
 
 class JobRunsError(Exception):
-    """A job that is to be taken back runs, or has run."""
+    """A job that must be withdrawn runs, or has run."""
 
 
 @runtime_checkable
 class TransferServer(Protocol):
-    """A pbs_server to which jobs can be handed over. Its methods raise `server_adapter.batch.errors`."""
+    """A pbs_server that accepts transferred jobs. Its methods raise `server_adapter.batch.errors`."""
 
     async def submit(self, submission: SubmissionFacts, mark: str) -> str:
-        """Submits the job on an operator's hold, with the mark in its environment; its id."""
+        """Submit the job on an operator's hold, with the mark in its environment; return its id."""
         ...
 
     async def find_marked(self, mark: str) -> str:
-        """The id of the job with this mark; empty where there is none."""
+        """Return the id of the job with this mark; empty if unknown."""
         ...
 
     async def finish(self, job: str, tasks: int) -> None:
-        """Does what a submission that was broken off had still to do; ``tasks``: of how many jobs an array
-        is, 0 where it is none.
-        """
+        """Complete an interrupted submission; ``tasks`` is the number of jobs of an array, else 0."""
         ...
 
     async def release(self, job: str) -> None:
@@ -55,13 +53,13 @@ class TransferServer(Protocol):
         ...
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
-        """Deletes the job unless it runs or ran: raises `JobRunsError`. One that is gone without a trace is
-        taken back, unless it may have run. Of an array the jobs that wait are deleted, also where others run.
+        """Delete the job unless it runs or ran: then raise `JobRunsError`. An unknown job counts as withdrawn
+        unless it may have run. Of an array the waiting jobs are deleted even if others run.
         """
         ...
 
     async def delete(self, job: str) -> None:
-        """Deletes the job whether it runs or not; one that is gone is deleted."""
+        """Delete the job in any state; an unknown job counts as deleted."""
         ...
 
 
@@ -74,7 +72,9 @@ class _StepOutcome:
 
 
 class TransferExecutor:
-    """`barred` tells in words why no job may be handed over here, or nothing; ``waits`` why not now."""
+    """Executes transfer decisions. `barred` returns the reason against any transfer, or an empty text;
+    ``waits`` the reason to wait.
+    """
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class TransferExecutor:
         self._awake = asyncio.Event()
 
     def enqueue(self, decision: TransferDecision) -> None:
-        """Takes a decision; of two about one transfer the newer one counts."""
+        """Queue a decision; the newest decision about a transfer replaces older ones."""
         known = self._waiting.get(decision.transfer)
         if known is None or known.id <= decision.id:
             self._waiting[decision.transfer] = decision
@@ -117,12 +117,12 @@ class TransferExecutor:
             await self.step()
 
     async def finish(self) -> None:
-        """Carries out all that waits, as far as that can be done now."""
+        """Execute all waiting decisions that can be executed now."""
         while self._waiting and not self._waits():
             await self.step()
 
     async def step(self) -> None:
-        """One decision. Where it is not known what became of it, it waits for another try."""
+        """Execute one decision; retry it later if the outcome is unknown."""
         transfer, decision = next(iter(self._waiting.items()))
         outcome = self._outcomes.get(_name(decision))
         if outcome is None:
@@ -161,7 +161,7 @@ class TransferExecutor:
         if barred:
             return _StepOutcome(False, decision.server_job, text=barred)
         if waits := self._waits():
-            raise ServerUnreachableError(waits)  # no refusal: what was begun may be there
+            raise ServerUnreachableError(waits)  # not a refusal, since the job may exist
         if not isinstance(server, TransferServer):
             return _StepOutcome(False, text="no jobs can be handed over to this family of servers")
         job = decision.server_job
@@ -194,7 +194,7 @@ class TransferExecutor:
             return _StepOutcome(False, text="the decision has no job in it")
         if transfer in self._gone:
             return _StepOutcome(False, text="it was taken back")
-        # An earlier life of this adapter may have submitted it, or a try whose answer was lost.
+        # An earlier process of this adapter, or a try with a lost answer, may have submitted it.
         if transfer in self._tried or decision.time < self._began + _MARGIN:
             job = await server.find_marked(transfer)
             if job:
@@ -204,7 +204,7 @@ class TransferExecutor:
 
 
 def _name(decision: TransferDecision) -> str:
-    """Of one decision alone: a daemon that kept nothing begins its ids anew."""
+    """Return a key of the decision that stays unique if the daemon loses its state and reuses ids."""
     return f"{decision.id}@{decision.time}"
 
 

@@ -1,4 +1,4 @@
-"""Which plan to write on which job next: only moves beyond a threshold, soonest starts and new jobs first."""
+"""Queue of plans to write on jobs: only moves beyond a threshold, earliest starts and new jobs first."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,40 +24,40 @@ _Queue = list[tuple[int, int, WriteAttributes]]
 
 @dataclass(frozen=True, slots=True)
 class AttributeWrite:
-    """A plan to write; `comment_free` tells that no foreign comment stands in the way."""
+    """A plan to write; `comment_free` is False if the job has a foreign comment."""
 
     decision: WriteAttributes
     comment_free: bool
 
 
 class AttributeWriteQueue:
-    """The newest plan told for each job, and what the job already says.
+    """The newest plan of each job, and the content already written on it.
 
-    `threshold` in seconds: a start that moved by no more is not written again.
+    `threshold` is in seconds: smaller moves of a start are not written.
     """
 
     def __init__(self, threshold: int = 60) -> None:
         self._threshold = threshold
         self._wanted: dict[str, WriteAttributes] = {}
         self._written: dict[str, CommentContent] = {}
-        # Jobs that say nothing yet, and those that say something old. They take turns, so that neither many
-        # new jobs nor a plan that moves all the time keeps the others waiting.
+        # Jobs without a comment, and jobs with an old one. The queues alternate, so that neither many new
+        # jobs nor a constantly moving plan delays the others.
         self._queues: tuple[_Queue, _Queue] = ([], [])
         self._turn = 0
-        self._early: list[WriteAttributes] = []  # of jobs that the last reading did not show
+        self._early: list[WriteAttributes] = []  # jobs missing in the last reading
         self._count = count()
 
     def __len__(self) -> int:
         return len(self._wanted)
 
     def enqueue(self, decision: WriteAttributes) -> None:
-        """Takes a decision; an older one for the same job is forgotten."""
+        """Queue a decision; it replaces older ones for the same job."""
         self._wanted[decision.job_id] = decision
         queue = self._queues[decision.job_id in self._written]
         heappush(queue, (_urgency(decision), next(self._count), decision))
 
     def planned_start(self, job: str) -> int | None:
-        """When we last told the job to start."""
+        """Return the last published start of the job."""
         decision = self._wanted.get(job)
         if decision is not None:
             return decision.planned_start
@@ -65,20 +65,20 @@ class AttributeWriteQueue:
         return None if written is None else written.planned_start
 
     def mark_written(self, decision: WriteAttributes) -> None:
-        """Notes that the job now says what `tell` wants."""
+        """Record that the content of `decision` is written on the job."""
         self._written[decision.job_id] = comment_content(decision)
         if self._wanted.get(decision.job_id) is decision:
             del self._wanted[decision.job_id]
 
     def drop(self, job: str) -> None:
-        """Forgets a job: it is gone, or runs, or cannot be written on."""
+        """Forget a job that is gone, runs, or cannot be written on."""
         self._wanted.pop(job, None)
         self._written.pop(job, None)
 
     def refresh(self, state: ServerState) -> Iterator[None]:
-        """Forgets jobs that do not wait, and reads from comments what an earlier run of ours wrote.
+        """Forget jobs that do not wait, and read back comments written before a restart.
 
-        Yields after every few jobs, for others to run.
+        Yields after every few jobs, so that other tasks run.
         """
         for number, name in enumerate([*self._wanted, *self._written]):
             if not _waits(state.jobs.get(name)):
@@ -98,14 +98,14 @@ class AttributeWriteQueue:
                     self._written[name] = told
 
     def next(self, state: ServerState) -> AttributeWrite | None:
-        """Takes out the most urgent write; what needs none is forgotten on the way.
+        """Remove and return the most urgent write; unnecessary ones are dropped.
 
-        When it is done, call `mark_written`; when it could not be tried, `enqueue` it again.
+        Call `mark_written` after the write, or `enqueue` if it could not be tried.
         """
         while self._queues[0] or self._queues[1]:
             _, _, decision = heappop(self._queues[self._turn] or self._queues[1 - self._turn])
             if self._wanted.get(decision.job_id) is not decision:
-                continue  # a newer one stands in the queue
+                continue  # a newer one is in the queue
             if decision.job_id not in state.jobs:
                 self._early.append(decision)
                 continue
@@ -124,13 +124,13 @@ class AttributeWriteQueue:
         if new.planned_start is None or old.planned_start is None:
             return new != old
         moved = abs(new.planned_start - old.planned_start)
-        # A comment that was too long to be read back whole says what it should.
+        # A comment that was cut at its maximum length is still correct.
         told_else = new.text != old.text and not (old.text and new.text.startswith(old.text))
         return moved > self._threshold or new.nodes != old.nodes or told_else
 
 
 def _planned(writing: WrittenAttributes) -> CommentContent | None:
-    """What attributes of their own say of a plan, where no comment does."""
+    """Return the plan in separate attributes, for a job without a comment."""
     if writing.planned_start is None:
         return None
     return CommentContent(writing.planned_start, tuple(writing.planned_nodes.split(",")[:NODES_SHOWN]))
