@@ -32,6 +32,7 @@ FEATURES: Final = (
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
     Feature("transfers", {}),
     Feature("bookings", {"book": ("command", "Book cores for a time within a window.")}),
+    Feature("alternatives", {"alternatives": ("command", "Search for alternative plans, and apply one.")}),
 )
 """In the order in which the engine calls their components."""
 

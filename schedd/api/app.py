@@ -14,7 +14,6 @@ from starlette.middleware.gzip import GZipMiddleware
 from schedd import __version__
 from schedd.api import (
     alerts,
-    alternatives,
     arrays,
     cluster_reports,
     exchange,
@@ -149,7 +148,6 @@ def create_app(
         holds,
         policy,
         searches,
-        alternatives,
         exchange,
         health,
         *feature_modules("api"),

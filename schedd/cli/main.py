@@ -23,7 +23,6 @@ __all__ = ["BARE_COMMANDS", "COMMANDS", "VALUES_COMMAND", "main"]
 
 _OWN_COMMANDS: Final = {
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
-    "alternatives": ("schedd.cli.user.alternatives", "Search for alternative plans, and apply one."),
     "audit": ("schedd.cli.audit", "Show the audit."),
     "bag": ("schedd.cli.user.bag", "Share many tasks with a deadline over clusters."),
     "cancel": ("schedd.cli.user.cancel", "Cancel jobs of the federation."),

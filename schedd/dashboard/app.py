@@ -15,7 +15,6 @@ from schedd.api.problems import PROBLEM_KINDS, ProblemError
 from schedd.dashboard import assets, live_updates, login, single_sign_on
 from schedd.dashboard.pages import (
     admin,
-    alternatives,
     calendar,
     holds_and_weights,
     my_jobs,
@@ -57,7 +56,6 @@ def make_pages(app: FastAPI) -> FastAPI:
         calendar,
         what_if,
         plan_metrics,
-        alternatives,
         admin,
         holds_and_weights,
         *feature_modules("page"),

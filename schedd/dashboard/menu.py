@@ -38,10 +38,7 @@ _FIRST = (
     MenuPage("what-if", "What if"),
     MenuPage("plan-metrics", "Plan metrics"),
 )
-_LAST = (
-    MenuPage("alternatives", "Alternatives", _to_operators),
-    MenuPage("admin", "Admin", _to_operators),
-)
+_LAST = (MenuPage("admin", "Admin", _to_operators),)
 
 
 def menu_pages(viewer: Viewer, published: PlanSnapshot) -> list[tuple[str, str]]:

@@ -9,8 +9,6 @@ from schedd.feature_list import feature_modules
 from schedd.plan.kernel_status import count_compiled
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
-from schedd.service.background.alternatives import PlanAlternatives
-from schedd.service.background.automatic_alternatives import AutomaticAlternatives
 from schedd.service.background.expected_starts import ExpectedStartWorker
 from schedd.service.background.plan_metrics_log import (
     MemoryPlanMetricsLog,
@@ -112,10 +110,6 @@ class Clusters:
         self.search_workers = {
             name: SearchWorker(loop, self.metrics_logs[name]) for name, loop in self._loops.items()
         }
-        self.alternatives = {name: PlanAlternatives(loop) for name, loop in self._loops.items()}
-        self._automatic_alternatives = [
-            AutomaticAlternatives(loop, self.alternatives[name]) for name, loop in self._loops.items()
-        ]
         self._metrics_samplers = [
             PlanMetricsSampler(loop, self.metrics_logs[name], plan_metrics_every)
             for name, loop in self._loops.items()
@@ -156,8 +150,6 @@ class Clusters:
             searcher.start()
         for sampler in self._metrics_samplers:
             sampler.start()
-        for chooser in self._automatic_alternatives:
-            chooser.start()
         for foreteller in self.expected_start_workers.values():
             foreteller.start()
         self._alert_monitor.start()
@@ -190,8 +182,6 @@ class Clusters:
             self.durable.stop_election()
         for sampler in self._metrics_samplers:
             sampler.end()
-        for chooser in self._automatic_alternatives:
-            chooser.stop()
         for searcher in self.search_workers.values():
             searcher.stop()
         for foreteller in self.expected_start_workers.values():

@@ -7,23 +7,30 @@ from fastapi import Query, Request
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from schedd.api.alternatives import AlternativesRequest, apply_alternative, search_alternatives
 from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import ProblemError
 from schedd.api.routes import RouteTable
-from schedd.dashboard.alternatives_plot import build_plot, choose_axes
+from schedd.dashboard.menu import MenuPage
 from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Form, Operator, Viewer
+from schedd.features.alternatives.api import (
+    AlternativesRequest,
+    apply_alternative,
+    plan_alternatives,
+    search_alternatives,
+)
+from schedd.features.alternatives.plan_alternatives import PlanAlternatives
+from schedd.features.alternatives.plot import build_plot, choose_axes
 from schedd.policy.site import site_policy
-from schedd.service.background.alternatives import PlanAlternatives
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import measure_fork
 
-__all__ = ["router"]
+__all__ = ["PAGE", "router"]
 
 router = RouteTable(prefix="/{cluster}/alternatives")
+PAGE: Final = MenuPage("alternatives", "Alternatives", lambda viewer, _: viewer.may_act)
 _SEARCH_S: Final = 5.0
 _TOLERANCE: Final = 0.1
 _MAX_MOVES_SHOWN: Final = 500
@@ -98,7 +105,7 @@ async def apply_plan(request: Request, cluster: Cluster, viewer: Operator, form:
 
 def _alternative_search(request: Request, cluster: PlanLoop) -> PlanAlternatives:
     clusters: Clusters = request.app.state.clusters
-    return clusters.alternatives[cluster.name]
+    return plan_alternatives(clusters, cluster.name)
 
 
 def _redirect(request: Request, cluster: PlanLoop, done: str) -> Response:

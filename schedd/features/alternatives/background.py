@@ -10,9 +10,7 @@ import structlog
 
 from schedd.alternatives.pareto_front import ObjectiveWeights
 from schedd.alternatives.pareto_search import ParetoSettings, PymooMissing
-from schedd.policy.automatic_alternatives import AlternativeRules
-from schedd.policy.site import site_policy
-from schedd.service.background.alternatives import (
+from schedd.features.alternatives.plan_alternatives import (
     AlternativeSet,
     LivePlanChanged,
     NoSuchPlan,
@@ -20,11 +18,14 @@ from schedd.service.background.alternatives import (
     PlanAlternatives,
     SearchInProgress,
 )
+from schedd.policy.automatic_alternatives import AlternativeRules
+from schedd.policy.site import site_policy
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.store import StoreError
 
-__all__ = ["AUTOMATIC_ACTOR", "AutomaticAlternatives", "best_acceptable_plan"]
+__all__ = ["AUTOMATIC_ACTOR", "AutomaticAlternatives", "best_acceptable_plan", "cluster_service"]
 
 _log = structlog.get_logger(__name__)
 AUTOMATIC_ACTOR: Final = "schedd"
@@ -40,7 +41,7 @@ class AutomaticAlternatives:
 
     def __init__(self, loop: PlanLoop, choices: PlanAlternatives) -> None:
         self._loop = loop
-        self._alternatives = choices
+        self.alternatives = choices
         self._stop = threading.Event()
         self._last = 0
         self._trouble = ""
@@ -53,7 +54,7 @@ class AutomaticAlternatives:
     def stop(self) -> None:
         """End the thread and a running search."""
         self._stop.set()
-        self._alternatives.stop()
+        self.alternatives.stop()
         self._thread.join()
 
     def _run(self) -> None:
@@ -65,7 +66,7 @@ class AutomaticAlternatives:
         """Search and apply if it is due and this daemon leads; return whether a plan was applied."""
         loop = self._loop
         choosing = site_policy(loop.published.settings.site).choosing
-        now, latest = loop.now(), self._alternatives.latest
+        now, latest = loop.now(), self.alternatives.latest
         looked_at = latest is not None and latest.by != AUTOMATIC_ACTOR and now < latest.as_of + _VIEWING_S
         if not choosing.every or now < self._last + choosing.every or looked_at or loop.published.stale:
             return False
@@ -85,14 +86,19 @@ class AutomaticAlternatives:
 
     def _search_and_apply(self, choosing: AlternativeRules) -> bool:
         how = ParetoSettings(seconds=choosing.seconds)
-        found = self._alternatives.search(how, None, AUTOMATIC_ACTOR)
+        found = self.alternatives.search(how, None, AUTOMATIC_ACTOR)
         best = best_acceptable_plan(found, choosing.limits, choosing.gain)
         if best is None or self._stop.is_set():
             return False
-        count, _ = self._alternatives.apply(found.number, best.number, AUTOMATIC_ACTOR, choosing.tolerance)
+        count, _ = self.alternatives.apply(found.number, best.number, AUTOMATIC_ACTOR, choosing.tolerance)
         detail = f"plan {best.number} of set {found.number}: {count} jobs moved"
         self._loop.audit(AUTOMATIC_ACTOR, "choose", detail)
         return True
+
+
+def cluster_service(loop: PlanLoop, _: DaemonStore | None) -> AutomaticAlternatives:
+    """What searches for alternatives to the plan of a cluster."""
+    return AutomaticAlternatives(loop, PlanAlternatives(loop))
 
 
 def best_acceptable_plan(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schedd.service.background.alternatives import AlternativeSet
+from schedd.features.alternatives.plan_alternatives import AlternativeSet
 
 __all__ = ["AlternativesPlot", "PlanPoint", "PlotAxes", "build_plot", "choose_axes"]
 

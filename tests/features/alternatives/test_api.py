@@ -6,6 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.features.alternatives.api import plan_alternatives
 from schedd.service.clusters import Clusters
 from tests.api.conftest import token
 from tests.api.test_objectives import priced
@@ -121,4 +122,4 @@ def test_a_missing_library_is_named_with_its_package(
 def test_stopping_without_a_search_reports_false(mixed: TestClient, the_app: FastAPI) -> None:
     assert mixed.delete(PARETO).json() == {"stopped": False}
     clusters: Clusters = the_app.state.clusters
-    assert clusters.alternatives["main"].latest is None
+    assert plan_alternatives(clusters, "main").latest is None

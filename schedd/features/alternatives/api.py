@@ -15,19 +15,28 @@ from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
-from schedd.service.background.alternatives import (
+from schedd.features.alternatives.background import AutomaticAlternatives
+from schedd.features.alternatives.plan_alternatives import (
     AlternativeSet,
     LivePlanChanged,
     NoSuchPlan,
     OfferedMove,
     OfferedPlan,
+    PlanAlternatives,
     SearchInProgress,
 )
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import ObjectiveChange
 
-__all__ = ["AlternativesRequest", "AppliedPlan", "apply_alternative", "router", "search_alternatives"]
+__all__ = [
+    "AlternativesRequest",
+    "AppliedPlan",
+    "apply_alternative",
+    "plan_alternatives",
+    "router",
+    "search_alternatives",
+]
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
@@ -121,7 +130,7 @@ def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Oper
     """The latest alternatives to the live plan, with the jobs each moves. Needs the role `operator` or
     `admin`.
     """
-    choices = daemon.alternatives[cluster.name]
+    choices = plan_alternatives(daemon, cluster.name)
     found = choices.latest
     drift = choices.drift(found.number) if found is not None else 0.0
     return reply(request, AlternativesView(found, drift))
@@ -150,7 +159,7 @@ def stop_alternatives_search(
     request: Request, cluster: Cluster, daemon: Daemon, caller: Operator
 ) -> Response:
     """Stop the running search; what it found is kept. Needs the role `operator` or `admin`."""
-    stopped = daemon.alternatives[cluster.name].stop()
+    stopped = plan_alternatives(daemon, cluster.name).stop()
     what = "the search for alternative plans is ended" if stopped else "refused: no search is under way"
     cluster.audit(caller.name, "alternatives", what)
     return reply(request, SearchStopped(stopped))
@@ -184,7 +193,9 @@ async def search_alternatives(
     cluster.check_leads()
     async with audit_act(cluster, who, "alternatives", "alternative plans are sought"):
         how = ParetoSettings(body.seconds, body.evaluations, body.population, body.seed, body.plans)
-        return await _call_search(lambda: daemon.alternatives[cluster.name].search(how, body.weights, who))
+        return await _call_search(
+            lambda: plan_alternatives(daemon, cluster.name).search(how, body.weights, who)
+        )
 
 
 async def apply_alternative(
@@ -194,7 +205,7 @@ async def apply_alternative(
     cluster.check_leads()
     async with audit_act(cluster, who, "apply alternative", f"plan {plan} of set {number}") as act:
         count, changes = await _call_search(
-            lambda: daemon.alternatives[cluster.name].apply(number, plan, who, tolerance)
+            lambda: plan_alternatives(daemon, cluster.name).apply(number, plan, who, tolerance)
         )
         act.detail += f": {count} jobs moved"
     return AppliedPlan(count, changes)
@@ -218,3 +229,8 @@ async def _call_search(call: Callable[[], _T]) -> _T:
     except ValueError as error:
         fault = Fault(where="body.weights", what=str(error))
         raise ProblemError("invalid", f"body.weights: {error}", errors=[fault]) from None
+
+
+def plan_alternatives(daemon: Clusters, cluster: str) -> PlanAlternatives:
+    """The alternatives to the plan of a cluster."""
+    return daemon.service(cluster, AutomaticAlternatives).alternatives

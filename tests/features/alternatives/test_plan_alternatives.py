@@ -12,7 +12,9 @@ import pytest
 from schedd.alternatives.pareto_search import ParetoSettings
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import JobView, job_history, job_view, published_record
-from schedd.service.background.alternatives import (
+from schedd.features.alternatives.api import plan_alternatives
+from schedd.features.alternatives.background import AutomaticAlternatives, best_acceptable_plan
+from schedd.features.alternatives.plan_alternatives import (
     AlternativeSet,
     LivePlanChanged,
     NoSuchPlan,
@@ -20,7 +22,6 @@ from schedd.service.background.alternatives import (
     PlanAlternatives,
     SearchInProgress,
 )
-from schedd.service.background.automatic_alternatives import AutomaticAlternatives, best_acceptable_plan
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -264,8 +265,8 @@ def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
         loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
         loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
         before = planned_starts(loop)
-        found = first.alternatives["main"].search(HOW, None, "ann")
-        count, _ = first.alternatives["main"].apply(1, found.plans[0].number, "ann", 0.1)
+        found = plan_alternatives(first, "main").search(HOW, None, "ann")
+        count, _ = plan_alternatives(first, "main").apply(1, found.plans[0].number, "ann", 0.1)
         chosen = planned_starts(loop)
         assert count
         assert chosen != before
@@ -277,6 +278,6 @@ def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
         record = published_record(again["main"].published, found.plans[0].moves[0].job)
         assert record is not None
         assert "ann chose another plan" in str(job_history(again["main"].published, record))
-        assert again.alternatives["main"].latest is None, "the set itself is kept in memory alone"
+        assert plan_alternatives(again, "main").latest is None, "the set itself is kept in memory alone"
     finally:
         again.stop()
