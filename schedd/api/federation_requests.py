@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from schedd.dialect import (
     RequestError,
-    family_of,
     format_walltime,
     parse_openpbs,
     parse_torque,
     parse_walltime,
+    request_family,
     resource_list,
 )
 from schedd.federation.bags.offers import SharingRule
@@ -177,4 +177,4 @@ class NewFederatedJob(FederatedJobRequest, JobScript):
 
 def parse_request(resources: Mapping[str, str]) -> Request:
     """In the words of TORQUE, or of OpenPBS where there is a select. Raises RequestError."""
-    return parse_openpbs(resources) if family_of(resources) == "openpbs" else parse_torque(resources)
+    return parse_openpbs(resources) if request_family(resources) == "openpbs" else parse_torque(resources)

@@ -10,7 +10,7 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-__all__ = ["EndedRun", "RunReader", "is_record", "may_tell_of_runs", "parse_ended_run", "shares_of"]
+__all__ = ["EndedRun", "RunReader", "is_record", "may_be_run_record", "node_shares", "parse_ended_run"]
 
 _RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w+);([^;]*);(.*)", re.DOTALL)
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
@@ -111,7 +111,7 @@ class RunReader:
         return EndedRun(job_id, eligible, start, end, _procs(values), values, lost=True)
 
 
-def may_tell_of_runs(line: str) -> bool:
+def may_be_run_record(line: str) -> bool:
     """Whether the record is of a kind that a reader of runs needs; most are not."""
     return ";E;" in line or ";S;" in line or ";R;" in line
 
@@ -152,12 +152,12 @@ def _procs(values: dict[str, str]) -> int:
         _count(values, "total_execution_slots"),
         _count(values, "resources_used.ncpus"),
     ]
-    asked = [_asked(values)]
-    claims = [claim for claim in (*given, *asked) if claim]
+    requested = [_requested_cores(values)]
+    claims = [claim for claim in (*given, *requested) if claim]
     if slots and (slots in claims or not claims):
         return slots
     found = next((claim for claim in given if claim), 0)
-    return found or max(slots, *asked) or 1
+    return found or max(slots, *requested) or 1
 
 
 def _count(values: Mapping[str, str], key: str) -> int:
@@ -172,7 +172,7 @@ def _vnode_cpus(values: Mapping[str, str]) -> Iterator[int]:
         yield int(cpus[1]) if cpus is not None else 0
 
 
-def _asked(values: Mapping[str, str]) -> int:
+def _requested_cores(values: Mapping[str, str]) -> int:
     """The cores of the request, as far as it is as simple as most are; 0: it is not."""
     if spec := values.get("Resource_List.nodes"):
         total = 0
@@ -188,7 +188,7 @@ def _asked(values: Mapping[str, str]) -> int:
     )
 
 
-def shares_of(run: EndedRun) -> list[tuple[str, int, int]]:
+def node_shares(run: EndedRun) -> list[tuple[str, int, int]]:
     """What the run held: (node, cpus, gpus) of each node, as far as the record says where it was.
 
     ``exec_host=n1/0-3+n2/0*4``; gpus by ``exec_gpus=n1-gpu/0+n1-gpu/1`` (TORQUE) or ``ngpus`` of

@@ -33,7 +33,7 @@ def advres_names(resources: Mapping[str, str]) -> set[str]:
     found = _named(resources)
     wanted = sorted(set(found.values()))
     if len(wanted) > 1:
-        raise Span.of(next(iter(found))).error(
+        raise Span.from_text(next(iter(found))).error(
             f"the job names the reservations {' and '.join(wanted)}", "one reservation"
         )
     return set(found)
@@ -43,7 +43,7 @@ def refuse_flags(resources: Mapping[str, str]) -> None:
     """Raise RequestError for a flag that restricts when the job runs and that the plan does not follow."""
     for name in _FLAGS:
         if any(flag.strip().upper() == "NOQUEUE" for flag in resources.get(name, "").split(",")):
-            raise Span.of(resources[name], name).error(
+            raise Span.from_text(resources[name], name).error(
                 "NOQUEUE is not planned, and without it the job would wait",
                 "qdel, for a job that is not to wait",
             )
@@ -66,7 +66,7 @@ def _named(resources: Mapping[str, str]) -> dict[str, str]:
 def _name(text: str, resource: str) -> str:
     name = text.strip().removeprefix(":")
     if not _NAME.fullmatch(name):
-        raise Span.of(text, resource).error(
+        raise Span.from_text(text, resource).error(
             "the job does not name one reservation", "the name of one reservation, for example advres=review"
         )
     return name

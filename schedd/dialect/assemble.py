@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from schedd.dialect.asked import Asked, parse_amount
-from schedd.dialect.span import LARGEST, Span, whole_number
+from schedd.dialect.requested_resources import RequestedResources, parse_amount
+from schedd.dialect.span import LARGEST, Span, parse_integer
 from schedd.dialect.units import LARGEST_SIZE, format_size, parse_walltime
 from schedd.model.request import Chunk, Place, Request
 
-__all__ = ["assemble", "by_lower_name", "divided", "resources_of", "walltime_of"]
+__all__ = ["assemble", "by_lower_name", "divided", "requested_walltime", "sorted_amounts"]
 
 
 def by_lower_name(names: Collection[str]) -> dict[str, str]:
@@ -16,7 +16,7 @@ def by_lower_name(names: Collection[str]) -> dict[str, str]:
     return {name.lower(): name for name in names}
 
 
-def resources_of(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+def sorted_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """The amounts of a chunk, sorted by name."""
     return tuple(sorted(amounts.items()))
 
@@ -28,28 +28,34 @@ def divided(span: Span, chunks: Sequence[Chunk], *, size: bool = False) -> int:
     be a guess. Raises RequestError.
     """
     units = sum(chunk.count for chunk in chunks)
-    total = parse_amount(span) if size else whole_number(span, "the number", least=0)
+    total = parse_amount(span) if size else parse_integer(span, "the number", least=0)
     if total % units and not size:
         raise span.error(f"{total} for the whole job cannot be divided evenly over its {units} units")
     return -(-total // units)
 
 
-def walltime_of(asked: Asked, name: str = "walltime") -> int | None:
+def requested_walltime(requested: RequestedResources, name: str = "walltime") -> int | None:
     """Seconds of a time among the resources, None when nothing names one. Raises RequestError.
 
     The servers start a job with a walltime of 0, and end it once it has run for a second.
     """
-    span = asked.get(name)
+    span = requested.get(name)
     if span is None:
         return None
     seconds = parse_walltime(span)
     if seconds < 1:
-        asked.note(f"planned with 1 second: {name} 0 ends a job as soon as it has run for a second")
+        requested.note(f"planned with 1 second: {name} 0 ends a job as soon as it has run for a second")
     return max(1, seconds)
 
 
 def assemble(
-    chunks: Sequence[Chunk], place: Place, *, exclusive: bool, walltime: int | None, asked: Asked, about: Span
+    chunks: Sequence[Chunk],
+    place: Place,
+    *,
+    exclusive: bool,
+    walltime: int | None,
+    requested: RequestedResources,
+    about: Span,
 ) -> Request:
     """The request, in normal form: neighbours that are alike are one chunk, a single unit is placed freely.
 
@@ -81,7 +87,7 @@ def assemble(
             raise about.error(
                 f"the amount of {name} of the job would be too large", f"at most {LARGEST_SIZE}"
             )
-    asked.note_the_rest()
+    requested.note_the_rest()
     if sum(chunk.count for chunk in merged) == 1:
         place = Place.FREE
-    return Request(tuple(merged), place, exclusive, walltime, tuple(asked.notes))
+    return Request(tuple(merged), place, exclusive, walltime, tuple(requested.notes))

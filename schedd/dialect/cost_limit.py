@@ -32,8 +32,8 @@ def cost_limit_names(resources: Mapping[str, str]) -> set[str]:
     found = {name for name in _NAMES if resources.get(name, "").strip()}
     for name in found:
         if read_cost_limit({name: resources[name]}) is None:
-            raise Span.of(resources[name], name).error(
-                f"{Span.of(resources[name]).shown()} is no limit of a cost",
+            raise Span.from_text(resources[name], name).error(
+                f"{Span.from_text(resources[name]).shown()} is no limit of a cost",
                 "a number of at least 0, for example 12.50",
             )
     return found

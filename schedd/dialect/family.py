@@ -11,7 +11,7 @@ from schedd.dialect.torque import parse_torque
 from schedd.model import Request
 from schedd.wire import NO_TYPES, JobFacts, ResourceTypes
 
-__all__ = ["DIALECTS", "KILLED", "Dialect", "Family", "Site", "dialect_of"]
+__all__ = ["DIALECTS", "KILLED", "Dialect", "Family", "Site", "find_dialect"]
 
 Family = Literal["torque", "openpbs"]
 
@@ -163,12 +163,12 @@ _UNKNOWN: Final = Dialect(
 )
 
 
-def family_of(resources: Mapping[str, str]) -> str:
+def request_family(resources: Mapping[str, str]) -> str:
     """The family whose request this is: only OpenPBS knows ``select``."""
     return "openpbs" if "select" in resources else _FIRST.name
 
 
-def dialect_of(family: str) -> Dialect:
+def find_dialect(family: str) -> Dialect:
     """The dialect of a server's family; an empty name is TORQUE's, which was there first.
 
     Of a family that nobody here speaks no request is understood, and no code means more than a refusal.

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from schedd.dialect.asked import parse_amount
 from schedd.dialect.errors import RequestError
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.requested_resources import parse_amount
+from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Features
 
 __all__ = [
@@ -119,7 +119,7 @@ def _head(span: Span, known_nodes: Collection[str]) -> tuple[NodeSpecPart, list[
             "a part of the list is empty", "a count or a name, for example 2:ppn=4 or node1:ppn=4"
         )
     if text.isascii() and text.isdigit():
-        return NodeSpecPart(count=whole_number(first, "the number of nodes")), rest
+        return NodeSpecPart(count=parse_integer(first, "the number of nodes")), rest
     host = next((name for name in (text, _without_processor(text)) if name in known_nodes), "")
     if host:
         return NodeSpecPart(host=host, features=[frozenset({host})]), rest
@@ -135,24 +135,24 @@ def _conditions(pieces: list[Span], part: NodeSpecPart, spec: NodeSpec, amounts:
         name, value = piece.partition("=")
         key = str(name).lower()
         if value is None:
-            _word(piece, key, part, spec)
+            _add_condition(piece, key, part, spec)
             continue
         if key in part.given:
             raise piece.error(f"{key}= is given twice for one part")
         part.given.add(key)
         if key == "ppn":
-            part.ppn = whole_number(value, "ppn=")
+            part.ppn = parse_integer(value, "ppn=")
         elif key == "gpus":
-            part.gpus = whole_number(value, "gpus=")
+            part.gpus = parse_integer(value, "gpus=")
         elif key in ("cpp", "ncpus") and key in amounts:
-            part.cpp = whole_number(value, f"{key}=")
+            part.cpp = parse_integer(value, f"{key}=")
         elif key in amounts:
             part.amounts[key] = parse_amount(value)
         else:
             raise _unknown(piece, amounts)
 
 
-def _word(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
+def _add_condition(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
     """A condition without a value: a property, or after ``gpus=`` how the server is to set them up."""
     if "gpus" in part.given and word in {*_GPU_MODES, "prohibited"}:
         spec.gpu_modes.update(gpu_modes(piece))

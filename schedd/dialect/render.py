@@ -24,12 +24,12 @@ def canonical(request: Request) -> str:
     if request.exclusive:
         words.append("exclusive")
     if request.together is not None:
-        words.append(_on_one(request.together))
+        words.append(_format_node_sets(request.together))
     words.append("no walltime" if request.walltime is None else format_walltime(request.walltime))
     return "; ".join(words)
 
 
-def _on_one(sets: NodeSets) -> str:
+def _format_node_sets(sets: NodeSets) -> str:
     names = [f"{name} ({'|'.join(sorted(map(_quoted, of)))})" for name, of in sets.named]
     where = f"one {sets.by}" if sets.by else f"one of {', '.join(names)}"
     return where if sets.wait is None else f"{where} if that is at most {sets.wait} s later"

@@ -6,7 +6,7 @@ After the server's own readers (``parse_chunk_r`` in ``grunt_parse.c``, ``decode
 import re
 from dataclasses import dataclass
 
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Place
 
 __all__ = ["Placing", "SelectChunk", "parse_place", "parse_select"]
@@ -60,7 +60,7 @@ def _chunk(span: Span) -> SelectChunk:
             "a chunk of the list is empty", "a count and resources, for example 2:ncpus=4:mem=1gb"
         )
     else:
-        count = whole_number(first, "the number of chunks", least=0)
+        count = parse_integer(first, "the number of chunks", least=0)
     resources: dict[str, Span] = {}
     for piece in rest:
         name, value = piece.partition("=")

@@ -8,8 +8,8 @@ case.
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from schedd.dialect.asked import parse_typed
 from schedd.dialect.errors import RequestError
+from schedd.dialect.requested_resources import parse_typed
 from schedd.dialect.span import LARGEST, Span
 from schedd.dialect.units import LARGEST_SIZE
 from schedd.wire import NO_TYPES, ResourceTypes
@@ -50,7 +50,7 @@ def check_shared(
         if amount > most:
             keys = [key for key in resources if key.lower() == name.lower()]
             keys += [key for key, wanted, _ in _listed(resources) if wanted.lower() in known]
-            span = Span.of(resources[keys[0]], keys[0])
+            span = Span.from_text(resources[keys[0]], keys[0])
             raise span.error(f"the amount of {name} is too large", f"at most {most}")
 
 
@@ -63,7 +63,7 @@ def _amount(name: str, text: str, types: ResourceTypes) -> int | None:
     if kind not in ("size", "float"):
         return _bounded(text) if text.isascii() and text.isdecimal() else None
     try:
-        return parse_typed(Span.of(text), kind)
+        return parse_typed(Span.from_text(text), kind)
     except RequestError as error:
         return LARGEST_SIZE if "too large" in error.what else None
 

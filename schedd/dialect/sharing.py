@@ -11,7 +11,7 @@ from typing import Final
 from schedd.model import Node
 from schedd.model.request import Chunk
 
-__all__ = ["NodeKind", "kinds_of", "shared_or_not"]
+__all__ = ["NodeKind", "node_kinds", "shared_or_not"]
 
 _SHARING: Final = "sharing="
 _USUAL: Final = "default_shared"
@@ -52,7 +52,7 @@ class NodeKind:
         return name in self.features or name in self.names
 
 
-def kinds_of(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
+def node_kinds(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
     """The kinds of nodes; none where every node is shared as its jobs ask, so that nothing depends on them.
 
     Resources whose names begin with ``hidden`` make no difference.
@@ -85,13 +85,17 @@ def shared_or_not(
     if not alone or not together:
         return bool(alone), chunks, ""
     if any(name.startswith(_PASSING) for chunk in chunks for names in chunk.features for name in names):
-        return True, chunks, ""  # where its reservation is now is not asked: the kinds of nodes outlast it
+        return (
+            True,
+            chunks,
+            "",
+        )  # where its reservation is now is not requested: the kinds of nodes outlast it
     for exclusive, wanted, other in sorted(
         [(True, alone, together), (False, together, alone)], key=lambda one: one[0] is not asks
     ):
         there = [kind for kind in kinds if kind.sharing in wanted]
         if all(any(kind.could_hold(chunk) for kind in there) for chunk in chunks):
-            return exclusive, _kept_to(chunks, wanted, other), ""
+            return exclusive, _restrict_sharing(chunks, wanted, other), ""
     return (
         True,
         chunks,
@@ -109,7 +113,9 @@ def _is_alone(sharing: str, words: Collection[str]) -> bool:
     return "shared" not in words and sharing in _BY_DEFAULT
 
 
-def _kept_to(chunks: Sequence[Chunk], wanted: Collection[str], other: Collection[str]) -> list[Chunk]:
+def _restrict_sharing(
+    chunks: Sequence[Chunk], wanted: Collection[str], other: Collection[str]
+) -> list[Chunk]:
     """On nodes with one of the ``wanted`` values; ``default_shared`` is no feature of a node."""
     if _USUAL in wanted:
         clauses = [frozenset({f"!{_SHARING}{value}"}) for value in other]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from schedd.dialect.errors import RequestError, printable
 
-__all__ = ["LARGEST", "Span", "whole_number"]
+__all__ = ["LARGEST", "Span", "parse_integer"]
 
 LARGEST = 2**31 - 1
 """The largest count, core or gpu number of a request: what the servers themselves can hold."""
@@ -22,7 +22,7 @@ class Span:
     end: int
 
     @classmethod
-    def of(cls, text: "str | Span", name: str = "") -> "Span":
+    def from_text(cls, text: "str | Span", name: str = "") -> "Span":
         """A whole text; with a ``name``, errors show it as ``name=text``."""
         if isinstance(text, Span):
             return text
@@ -92,7 +92,7 @@ class Span:
         return RequestError(what, self.source, self.start, allowed)
 
 
-def whole_number(span: Span, name: str, least: int = 1) -> int:
+def parse_integer(span: Span, name: str, least: int = 1) -> int:
     """A whole number between ``least`` and ``LARGEST``; ``name`` is what a message calls it."""
     text = str(span)
     allowed = f"{least} or more"

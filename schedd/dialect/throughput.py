@@ -60,11 +60,11 @@ def read_work(resources: Mapping[str, str]) -> Work | None:
     """What a job's resources say of it; None where they do not say both how much and how fast, or it is not
     understood.
     """
-    said = _said(resources, "work_units")
+    said = _find_value(resources, "work_units")
     units = _above_0(said) if said else None
     if units is None:
         return None
-    rate, app = _said(resources, "work_rate"), _said(resources, "work_app")
+    rate, app = _find_value(resources, "work_rate"), _find_value(resources, "work_app")
     if not (rate or app):
         return None
     try:
@@ -82,5 +82,5 @@ def work_names(resources: Mapping[str, str]) -> set[str]:
     return {prefix + name for prefix in _PREFIXES for name in words if prefix + name in resources}
 
 
-def _said(resources: Mapping[str, str], name: str) -> str:
+def _find_value(resources: Mapping[str, str], name: str) -> str:
     return next((resources[prefix + name] for prefix in _PREFIXES if prefix + name in resources), "")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from schedd.dialect.asked import Asked
+from schedd.dialect.requested_resources import RequestedResources
 
 __all__ = ["Access", "access_policy", "extension_list"]
 
@@ -31,13 +31,13 @@ def extension_list(text: str) -> dict[str, str]:
     return extensions
 
 
-def access_policy(asked: Asked, *, exclusive: bool) -> Access:
+def access_policy(requested: RequestedResources, *, exclusive: bool) -> Access:
     """What ``naccesspolicy`` says; ``exclusive`` is what was asked for otherwise. Raises RequestError.
 
     Policies that depend on the owner of the neighbours cannot be planned as such: whole nodes keep their
     promise, which is what the note says.
     """
-    span = asked.get("naccesspolicy")
+    span = requested.get("naccesspolicy")
     if span is None:
         return Access(exclusive)
     policy = str(span).lower()
@@ -45,8 +45,8 @@ def access_policy(asked: Asked, *, exclusive: bool) -> Access:
         raise span.error(f"{span.shown()} is no node access policy", ", ".join(_POLICIES))
     if policy == "shared":
         if exclusive:
-            asked.note("naccesspolicy=shared was not followed: the job asks for whole nodes")
+            requested.note("naccesspolicy=shared was not followed: the job asks for whole nodes")
         return Access(exclusive)
     if policy in ("singleuser", "uniqueuser"):
-        asked.note(f"naccesspolicy={policy} is planned as whole nodes (singlejob), which is stricter")
+        requested.note(f"naccesspolicy={policy} is planned as whole nodes (singlejob), which is stricter")
     return Access(exclusive=True, one_task_per_node=policy == "singletask")

@@ -11,9 +11,9 @@ __all__ = [
     "LONGEST_TIME",
     "format_size",
     "format_walltime",
-    "looks_like_amount",
     "parse_size",
     "parse_walltime",
+    "resembles_amount",
     "without_units",
 ]
 
@@ -46,7 +46,7 @@ def parse_walltime(text: str | Span) -> int:
     As the servers read it (``decode_time``): any field may be larger than 59. People who ask may also write
     ``90m``, ``1h30m`` or ``2d``, which no server sends. At most ``LONGEST_TIME``. Raises RequestError.
     """
-    span = Span.of(text)
+    span = Span.from_text(text)
     seconds = _seconds(span)
     if seconds > LONGEST_TIME:
         raise span.error("the time is too long", f"at most {format_walltime(LONGEST_TIME)}")
@@ -76,7 +76,7 @@ def parse_size(text: str | Span) -> int:
 
     Raises RequestError.
     """
-    span = Span.of(text)
+    span = Span.from_text(text)
     match = _SIZE.fullmatch(str(span))
     if match is None:
         raise span.error(f"invalid size {span.shown()}", _SIZE_ALLOWED)
@@ -109,12 +109,12 @@ def without_units(resources: Mapping[str, str]) -> Iterator[str]:
         sizes += _CHUNK_SIZE.findall(bare) if key == "select" else []
         for size, number in sizes:
             if number.isascii() and len(number) <= 19:
-                kib = size_in_words(-(-int(number) // 1024))
+                kib = format_rounded_size(-(-int(number) // 1024))
                 more = f"write {number}gb or {number}mb for more"
                 yield f"{size.lower()} {number} was read as {number} bytes ({kib}); {more}"
 
 
-def looks_like_amount(text: str) -> bool:
+def resembles_amount(text: str) -> bool:
     """Whether the text is a number or a size rather than a name."""
     return _SIZE.fullmatch(text) is not None or _NUMBER.fullmatch(text) is not None
 
@@ -129,7 +129,7 @@ def format_size(kib: int) -> str:
     return f"{kib}{units[index]}"
 
 
-def size_in_words(kib: int) -> str:
+def format_rounded_size(kib: int) -> str:
     """KiB for people, in the servers' units: ``900gb``; rounded down where that is long: ``23.54gb``."""
     exact = format_size(kib)
     if kib < _LONG:

@@ -15,9 +15,9 @@ from typing import Any
 
 from research.federations.wires import EngineWire
 from schedd.client import Unreachable
-from schedd.dialect import family_of
+from schedd.dialect import request_family
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.bookings.state import bookings_of
+from schedd.features.bookings.state import booking_table
 from schedd.features.transfers.api import transfer_view
 from schedd.features.transfers.state import PublishedTransfers
 from schedd.federation.bookings.bookings import FederationBooking
@@ -114,7 +114,7 @@ class SimulatedCluster(Cluster):
                     state="H",
                     holds="o",
                     resources=dict(one.submission.resources),
-                    family=family_of(one.submission.resources),
+                    family=request_family(one.submission.resources),
                     array=job if array else "",
                 )
                 yield from server.submit(facts, int(one.submission.variables.get("RUN", 100)))
@@ -372,7 +372,7 @@ class SimulatedFederation:
         """Return cluster and start of the reserved cores, by booking of the federation."""
         found: dict[str, list[tuple[str, int]]] = {}
         for name, provider in self.clusters.items():
-            for one in bookings_of(provider.engine.state).values():
+            for one in booking_table(provider.engine.state).values():
                 if one.phase in LIVE and not one.event.transfer:
                     found.setdefault(one.name.split(".")[1], []).append((name, one.start - T))
         return found

@@ -190,7 +190,7 @@ class LimitBook:
             whole = facts.exclusive or (request is not None and request.exclusive)
             watts = self.drawn.by(claim.amounts, whole=whole)
             claim = replace(claim, amounts={**claim.amounts, WATTS: watts})
-        found = self._of(claim, facts.slot_limit)
+        found = self._claim_limits(claim, facts.slot_limit)
         wanted = needs(found, claim)
         for pool in wanted:
             limit = found[pool]
@@ -221,7 +221,7 @@ class LimitBook:
             at = max(at, last)
         self.opened[pool] = end
 
-    def _of(self, claim: Claim, slot_limit: int | None) -> dict[str, Limit]:
+    def _claim_limits(self, claim: Claim, slot_limit: int | None) -> dict[str, Limit]:
         key = (claim.user, claim.group, claim.account, claim.project, claim.queue)
         found = self._known.get(key)
         if found is None:

@@ -113,14 +113,18 @@ def best_acceptable_plan(
     balance = ObjectiveWeights(found.weights, found.live)
     live = balance.cost(_vector(found.live, names))
 
-    def kept(plan: OfferedPlan) -> bool:
+    def keeps_limits(plan: OfferedPlan) -> bool:
         return all(
             plan.values[name] <= max(limit, found.live[name])
             for name, limit in limits.items()
             if name in plan.values
         )
 
-    costs = [(balance.cost(_vector(one.values, names)), one.number, one) for one in found.plans if kept(one)]
+    costs = [
+        (balance.cost(_vector(one.values, names)), one.number, one)
+        for one in found.plans
+        if keeps_limits(one)
+    ]
     best = min(costs, default=None, key=lambda one: one[:2])
     return best[2] if best is not None and best[0] <= live * (1 - gain) else None
 

@@ -12,7 +12,7 @@ from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.bookings.placement import find_transfer_booking
 from schedd.features.bookings.state import LIVE, Booking
-from schedd.features.transfers.state import transfers_of
+from schedd.features.transfers.state import transfer_state
 from schedd.model import WaitingFor
 
 __all__ = ["bounds", "overdue"]
@@ -40,7 +40,7 @@ def overdue(state: EngineState, booking: Booking) -> str:
         return ""  # another booking of the same job counts
     if event.late and now > booking.start + event.late and _waits(state, event.transfer):
         words = f"it could not be started within {event.late} s of {format_moment(booking.start)}"
-        return f"{words}: {_why(state, event.transfer)}"
+        return f"{words}: {_missing_start_reason(state, event.transfer)}"
     if event.arming and not booking.armed and now >= _unarmed_until(booking):
         return "no word in time that all parts of its group may start"
     if event.guard and now >= booking.start + event.guard:
@@ -56,15 +56,15 @@ def _unarmed_until(booking: Booking) -> int:
 
 def _waits(state: EngineState, transfer: str) -> bool:
     """Whether its job has not started, and is not about to."""
-    transferred = transfers_of(state).transfers.get(transfer)
+    transferred = transfer_state(state).transfers.get(transfer)
     if transferred is None or transferred.end or transferred.phase in ("withdrawn", "refused"):
         return False
     job = state.records.get(transferred.server_job)
     return job is None or job.phase in (Phase.BLOCKED, Phase.WAITING)
 
 
-def _why(state: EngineState, transfer: str) -> str:
-    transferred = transfers_of(state).transfers.get(transfer)
+def _missing_start_reason(state: EngineState, transfer: str) -> str:
+    transferred = transfer_state(state).transfers.get(transfer)
     job = state.records.get(transferred.server_job) if transferred is not None else None
     if job is None:
         return "the server does not have it"

@@ -58,7 +58,7 @@ class Meter:
         off = watts if self.off is None else self.off + (watts - self.off) / 4
         return replace(self, as_of=max(now, self.as_of), last=watts, off=off)
 
-    def told(self, site: Draw | None) -> Draw | None:
+    def measured_draw(self, site: Draw | None) -> Draw | None:
         """Return the measured draw; ``site``, the configured draw, replaces missing values. None without
         sufficient data.
 
@@ -82,7 +82,7 @@ class Meter:
         """Return a meter with the measured draw in force, for a node of ``cpus`` cores; the same meter if
         nothing changes.
         """
-        found = self.told(site)
+        found = self.measured_draw(site)
         if found is None:
             return self
         now = self.draw if self.draw is not None else site

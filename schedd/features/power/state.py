@@ -17,7 +17,7 @@ __all__ = [
     "PublishedPower",
     "measured_draws",
     "node_details",
-    "power_of",
+    "power_state",
     "published_power",
     "without_blocks",
 ]
@@ -51,7 +51,7 @@ class NodePower:
     """What the last command printed, or why it failed."""
 
     @property
-    def away(self) -> bool:
+    def expected_down(self) -> bool:
         """Whether it was switched off by us, or is on its way up or down: not lost, though it is down."""
         return self.phase in ("stopping", "off", "booting")
 
@@ -116,25 +116,25 @@ class PublishedPower:
     meters: dict[str, Meter]
 
 
-def power_of(state: EngineState) -> PowerState:
+def power_state(state: EngineState) -> PowerState:
     """The component's part of the engine's state."""
     return state.part(PowerState)
 
 
 def published_power(state: EngineState) -> PublishedPower:
     """A copy for other threads."""
-    power = power_of(state)
+    power = power_state(state)
     return PublishedPower(dict(power.nodes), power.would_be_off, power.saved_joules, dict(power.meters))
 
 
 def measured_draws(state: EngineState) -> dict[str, Draw]:
     """By node: the watts that its board measured, where readings are enough."""
-    return {name: one.draw for name, one in power_of(state).meters.items() if one.draw is not None}
+    return {name: one.draw for name, one in power_state(state).meters.items() if one.draw is not None}
 
 
 def node_details(state: EngineState) -> dict[str, dict[str, Any]]:
     """By node: its ``power`` unless it is on, and the ``watts`` of the last reading."""
-    power = power_of(state)
+    power = power_state(state)
     found: dict[str, dict[str, Any]] = {name: {"power": one.phase} for name, one in power.nodes.items()}
     for name, meter in power.meters.items():
         found.setdefault(name, {})["watts"] = meter.last

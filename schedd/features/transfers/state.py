@@ -13,9 +13,9 @@ __all__ = [
     "TransferPhase",
     "TransferRecord",
     "TransferState",
+    "job_transfer",
     "publish_transfers",
-    "transfer_of_job",
-    "transfers_of",
+    "transfer_state",
 ]
 
 TransferPhase = Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
@@ -93,17 +93,17 @@ class PublishedTransfers:
     transfers: Mapping[str, TransferRecord]
 
 
-def transfers_of(state: EngineState) -> TransferState:
+def transfer_state(state: EngineState) -> TransferState:
     """The component's part of the engine's state."""
     return state.part(TransferState)
 
 
-def transfer_of_job(state: EngineState, job: JobRecord) -> TransferRecord | None:
+def job_transfer(state: EngineState, job: JobRecord) -> TransferRecord | None:
     """Return the transfer of a job at the server; None: it has none, or that is forgotten."""
-    part = transfers_of(state)
+    part = transfer_state(state)
     return part.transfers.get(part.by_job.get(job.id, ""))
 
 
 def publish_transfers(state: EngineState) -> PublishedTransfers:
     """A copy for other threads."""
-    return PublishedTransfers(dict(transfers_of(state).transfers))
+    return PublishedTransfers(dict(transfer_state(state).transfers))

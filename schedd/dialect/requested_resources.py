@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 from schedd.dialect.errors import printable
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.units import LARGEST_SIZE, parse_size
 from schedd.wire import float_parts
 
-__all__ = ["Asked", "parse_amount", "parse_typed", "resource_list"]
+__all__ = ["RequestedResources", "parse_amount", "parse_typed", "resource_list"]
 
 _SHOWN_AT_MOST = 8
 
@@ -26,7 +26,7 @@ def resource_list(text: str) -> dict[str, str]:
     A value with commas stands in quotes. Raises RequestError.
     """
     resources: dict[str, str] = {}
-    for item in Span.of(text).split_outside_quotes(","):
+    for item in Span.from_text(text).split_outside_quotes(","):
         name, value = item.strip().partition("=")
         key = str(name).strip()
         if value is None or not key:
@@ -42,7 +42,7 @@ def parse_amount(span: Span) -> int:
     text = str(span)
     if text[:1].isdigit() and text[-1].isalpha():
         return parse_size(span)
-    return whole_number(span, "an amount", least=0)
+    return parse_integer(span, "an amount", least=0)
 
 
 def parse_typed(span: Span, kind: str) -> int:
@@ -66,7 +66,7 @@ def parse_typed(span: Span, kind: str) -> int:
     return max(0, parts)
 
 
-class Asked:
+class RequestedResources:
     """A job's resource list over its defaults; names in lower case, empty values as if not given.
 
     Names taken by ``get`` or ``ignore`` count as dealt with; ``notes`` collects the remarks of the request.
@@ -92,9 +92,9 @@ class Asked:
         """All values by name."""
         return self._values
 
-    def whole(self, name: str) -> Span:
+    def span_with_name(self, name: str) -> Span:
         """A resource with its name, for an error about the resource itself."""
-        return Span.of(f"{name}={self._values[name]}")
+        return Span.from_text(f"{name}={self._values[name]}")
 
     def get(self, name: str) -> Span | None:
         """The value of a resource, ready to point errors at it; None when nothing names one."""
@@ -102,7 +102,7 @@ class Asked:
         value = self._values.get(name)
         if value is None:
             return None
-        span = Span.of(value, name)
+        span = Span.from_text(value, name)
         if len(value) > _LONGEST:
             raise span.error(f"{name}= is too long", f"at most {_LONGEST} characters")
         return span
