@@ -1,6 +1,6 @@
-"""What PBS means by its strings and codes: requests, holds, dependencies, return codes, accounting records.
+"""Parsers of PBS strings and codes: requests, holds, dependencies, return codes, accounting records.
 
-Both families of servers; the meaning of requests is set out in ``docs/reference/requests.md``.
+Both families of servers. The meaning of requests is specified in ``docs/reference/requests.md``.
 """
 
 from schedd.dialect.depend import Condition, Until, conditions

@@ -1,4 +1,4 @@
-"""From chunks to a request: what both families' readers do alike."""
+"""Construction of a request from chunks: the steps shared by both families' parsers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -12,20 +12,20 @@ __all__ = ["assemble", "by_lower_name", "divided", "requested_walltime", "sorted
 
 
 def by_lower_name(names: Collection[str]) -> dict[str, str]:
-    """Names of resources as the site writes them, found by their lower case: users' spelling varies."""
+    """Return the site's spelling of resource names by lower-case name, because users' spelling varies."""
     return {name.lower(): name for name in names}
 
 
 def sorted_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """The amounts of a chunk, sorted by name."""
+    """Return the amounts of a chunk, sorted by name."""
     return tuple(sorted(amounts.items()))
 
 
 def divided(span: Span, chunks: Sequence[Chunk], *, size: bool = False) -> int:
-    """A unit's share of what is given for the whole job.
+    """Return a unit's share of an amount for the whole job.
 
-    A size is divided rounding up; a number of things must divide evenly, or else who gets how many would
-    be a guess. Raises RequestError.
+    The share of a size is rounded up. Any other number must be a multiple of the number of units: otherwise
+    the distribution would be a guess. Raises RequestError.
     """
     units = sum(chunk.count for chunk in chunks)
     total = parse_amount(span) if size else parse_integer(span, "the number", least=0)
@@ -35,9 +35,9 @@ def divided(span: Span, chunks: Sequence[Chunk], *, size: bool = False) -> int:
 
 
 def requested_walltime(requested: RequestedResources, name: str = "walltime") -> int | None:
-    """Seconds of a time among the resources, None when nothing names one. Raises RequestError.
+    """Return a requested time in seconds; None if it is absent. Raises RequestError.
 
-    The servers start a job with a walltime of 0, and end it once it has run for a second.
+    The servers start a job with a walltime of 0 and kill it after one second.
     """
     span = requested.get(name)
     if span is None:
@@ -57,9 +57,10 @@ def assemble(
     requested: RequestedResources,
     about: Span,
 ) -> Request:
-    """The request, in normal form: neighbours that are alike are one chunk, a single unit is placed freely.
+    """Return the request in normal form: equal adjacent chunks are merged, a single unit has no placement
+    rule.
 
-    ``about`` is what the error names when the request is beyond all measure.
+    ``about`` is the span shown in the error if the request is too large.
     """
     merged: list[Chunk] = []
     for chunk in chunks:

@@ -23,14 +23,14 @@ from schedd.wire import NO_TYPES, ResourceTypes
 __all__ = ["is_shrinkable", "parse_openpbs"]
 
 _NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
-"""How a job's processes are started inside its chunks."""
+"""Resources that control how processes are started inside chunks."""
 
 _TRUE: Final = frozenset({"true", "t", "y", "1"})
 _FALSE: Final = frozenset({"false", "f", "n", "0"})
-"""How the server reads a boolean."""
+"""Spellings of booleans that the server accepts."""
 
 _ONE_NODE: Final = frozenset({"host", "vnode"})
-"""Of these every node has a value of its own: with `group=` of it a job is on one; scattered on none."""
+"""Resources with a distinct value on every node: with `group=` of one of them, a job runs on one node."""
 
 _SAID: Final = {True: frozenset({"excl"}), False: frozenset[str]()}
 
@@ -40,9 +40,9 @@ _NO_LEVELS: Final[Mapping[str, Collection[int]]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What is known of the site's resources; names in lower case to their own spelling.
+    """The site's resources; ``amounts`` has the original spelling by lower-case name.
 
-    ``has_server``: a server is at hand, so that a resource without a type deserves a remark.
+    ``has_server``: a server reports types, so a resource without a type causes a remark.
     """
 
     amounts: Mapping[str, str]
@@ -69,17 +69,17 @@ def parse_openpbs(
     kinds: Collection[NodeKind] = (),
     runs: bool = False,
 ) -> Request:
-    """The request of an OpenPBS job; its meaning is set out in ``docs/reference/requests.md``.
+    """Parse the request of an OpenPBS job. Its meaning is specified in ``docs/reference/requests.md``.
 
-    ``resources`` is its ``Resource_List`` (or what a user would write); ``schedselect``, the server's own
-    select with the defaults filled in, goes before ``select``. ``defaults`` are ``resources_default``,
-    ``shared`` are names of resources of the whole cluster, which are no part of the request;
-    ``chunk_defaults`` the ``default_chunk`` of queue and server. ``mem_per_core_default`` in KiB is planned
-    for chunks that ask for no memory, never more than their vmem. ``known_nodes`` tells hosts from
-    properties in ``nodes=``; ``generic`` are node-locked resources that the plan knows; ``types`` those of
-    the server's resources (None: there is no server, and the look of a value decides), ``levels`` the values
-    on nodes of those that jobs do not use up; ``kinds`` those of the nodes where some are shared otherwise
-    than jobs ask. ``runs``: the job has started. Raises RequestError.
+    ``resources`` is the job's ``Resource_List`` (or a user's input). ``schedselect``, the server's select
+    with defaults filled in, overrides ``select``. ``defaults`` are ``resources_default``, ``chunk_defaults``
+    the ``default_chunk`` of queue and server. ``shared``: names of resources of the whole cluster, which are
+    not part of the request. ``mem_per_core_default`` (KiB) is planned for chunks without a memory request, at
+    most their vmem. ``known_nodes`` distinguishes hosts from properties in ``nodes=``. ``generic``:
+    node-locked resources in the plan. ``types``: types of the server's resources; None: there is no server,
+    and the form of a value decides. ``levels``: values on nodes of resources that jobs do not consume.
+    ``kinds``: node classes, if the sharing of some nodes is decided by the node. ``runs``: the job has
+    started. Raises RequestError.
     """
     requested = RequestedResources(
         {**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults
@@ -153,7 +153,9 @@ def parse_openpbs(
 
 
 def _add_queue_properties(chunks: list[Chunk], requested: RequestedResources) -> list[Chunk]:
-    """With the property that the queue's default of ``neednodes`` names: where its vnodes have a queue."""
+    """Add the property in the queue's default of ``neednodes``, which OpenPBS uses to bind vnodes to
+    queues.
+    """
     wanted = requested.defaults.get("neednodes")
     requested.ignore({"neednodes"})
     if wanted is None:
@@ -165,7 +167,7 @@ def _add_queue_properties(chunks: list[Chunk], requested: RequestedResources) ->
 
 
 def _planned(chunk: SelectChunk, requested: RequestedResources, site: _Site) -> Chunk:
-    """A chunk with what it asks for, and the site's defaults for what it does not name."""
+    """Return the planned form of a chunk: its resources, completed by the site's defaults."""
     planned = Chunk(count=chunk.count)
     amounts: dict[str, int] = {}
     features: set[frozenset[str]] = set()
@@ -214,7 +216,7 @@ def _planned(chunk: SelectChunk, requested: RequestedResources, site: _Site) -> 
 def _add_feature(
     name: str, span: Span, features: set[frozenset[str]], requested: RequestedResources, site: _Site
 ) -> None:
-    """A boolean or a string; as in the server, False also fits a node without the resource."""
+    """Add a boolean or a string. As in the server, False also matches a node without the resource."""
     value = span.unquoted()
     kind = site.types.resource_type(name)
     if not kind:
@@ -243,7 +245,7 @@ def _note_unknown_type(name: str, read_as: str, requested: RequestedResources, s
 
 
 def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
-    """The site's default for a chunk that names no memory, no more than the virtual memory it names."""
+    """Add the site's default to a chunk without a memory request, at most its virtual memory."""
     if chunk.mem or not per_core:
         return chunk
     default = per_core * chunk.cpus
@@ -251,15 +253,15 @@ def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
 
 
 def is_shrinkable(resources: Mapping[str, str]) -> bool:
-    """Whether the scheduler sets the walltime of the job at its start (min_walltime, max_walltime)."""
+    """Return whether the scheduler sets the walltime of the job at its start (min_walltime, max_walltime)."""
     return "min_walltime" in resources or "max_walltime" in resources
 
 
 def _walltime(requested: RequestedResources, *, runs: bool) -> int | None:
-    """The walltime by which a job is planned.
+    """Return the walltime for the plan.
 
-    Of a job that may be shrunk (min_walltime) and waits, its max_walltime: its walltime is set to that when
-    it starts. Of any other, and without a max_walltime, the soft walltime, which is what its owner expects;
+    For a waiting shrinkable job (min_walltime), this is the max_walltime: the walltime is set to it at the
+    start. For any other job, and without a max_walltime, it is the soft walltime, the owner's own estimate;
     else the walltime.
     """
     walltime = requested_walltime(requested)

@@ -14,11 +14,11 @@ __all__ = ["nodes_chunks"]
 def nodes_chunks(
     span: Span, requested: RequestedResources, known_nodes: Collection[str]
 ) -> tuple[list[Chunk], bool]:
-    """The chunks of a ``nodes=`` value, and whether they are for this job alone (``#excl``).
+    """Return the chunks of a ``nodes=`` value, and whether the nodes are exclusive (``#excl``).
 
-    A part is ``N:ncpus=P`` with P = ppn times cpp, a property ``p`` becomes ``p=True``, a name of
-    ``known_nodes`` the host; the job's mem and vmem are divided over its nodes, its ncpus over the tasks.
-    Without ``known_nodes`` a name may be either. Raises RequestError.
+    A part becomes ``N:ncpus=P`` with P = ppn * cpp, a property ``p`` becomes ``p=True``, a name in
+    ``known_nodes`` the host. The job's mem and vmem are divided over its nodes, its ncpus over the tasks.
+    Without ``known_nodes`` a name matches both. Raises RequestError.
     """
     nodes = known_nodes if isinstance(known_nodes, AbstractSet) else frozenset(known_nodes)
     spec = parse_nodes(span, known_nodes=nodes, amounts=("cpp", "ncpus"))
@@ -42,7 +42,7 @@ def nodes_chunks(
 
 
 def _cores_per_task(spec: NodeSpec, requested: RequestedResources) -> int:
-    """How many cores each task gets when the job names ncpus as well."""
+    """Return the cores of each task if the job also requests ncpus; else 1."""
     wanted = requested.get("ncpus")
     if wanted is None or "ncpus" not in requested.own:
         return 1

@@ -1,8 +1,7 @@
-"""Resources of the whole cluster, such as floating licences: how many a job asks for.
+"""Requests for resources of the whole cluster, such as floating licences.
 
-They are named like any resource (``matlab=2``), or listed as for Moab and Maui:
-``gres=matlab:2%ansys``, ``software=matlab:2``, ``-W x=GRES:matlab+2``. Names are compared without regard to
-case.
+Formats: like any resource (``matlab=2``), or lists as in Moab and Maui: ``gres=matlab:2%ansys``,
+``software=matlab:2``, ``-W x=GRES:matlab+2``. Names are compared case-insensitively.
 """
 
 import re
@@ -23,10 +22,10 @@ _ITEM = re.compile(r"([^:+=]+)(?:[:+=](\d+))?")
 def shared_amounts(
     resources: Mapping[str, str], names: Collection[str], types: ResourceTypes = NO_TYPES
 ) -> dict[str, int]:
-    """What the job asks for of those resources that are ``names``, spelled as these are; sizes in KiB and
+    """Return the requested amounts of the resources in ``names``, with their spelling; sizes are in KiB and
     floats in parts, by the ``types`` of the server's resources.
 
-    An amount that is too large counts as one more than may be: see ``check_shared``.
+    An amount above the maximum is returned as the maximum plus one: see ``check_shared``.
     """
     found: dict[str, int] = {}
     known = {name.lower(): name for name in names}
@@ -43,7 +42,7 @@ def shared_amounts(
 def check_shared(
     resources: Mapping[str, str], names: Collection[str], types: ResourceTypes = NO_TYPES
 ) -> None:
-    """Raise RequestError where the job asks for more of a resource than can be counted."""
+    """Raise RequestError if a requested amount is above the maximum."""
     known = {name.lower() for name in names}
     for name, amount in shared_amounts(resources, names, types).items():
         most = _most(types.resource_type(name))
@@ -69,7 +68,7 @@ def _amount(name: str, text: str, types: ResourceTypes) -> int | None:
 
 
 def shared_names(resources: Mapping[str, str], names: Collection[str]) -> set[str]:
-    """The keys of ``resources`` of which nothing is left to be planned on nodes."""
+    """Return the keys of ``resources`` that contain only resources of the whole cluster."""
     known = {name.lower() for name in names}
     done = {key for key in resources if key.lower() in known}
     for key in resources:
@@ -81,7 +80,7 @@ def shared_names(resources: Mapping[str, str], names: Collection[str]) -> set[st
 
 
 def _listed(resources: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    """(key of the list, name, amount) of each item."""
+    """Yield (key of the list, name, amount) of each item."""
     for key, value in resources.items():
         if key.lower() not in _LISTS:
             continue
@@ -92,6 +91,6 @@ def _listed(resources: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
 
 
 def _bounded(digits: str) -> int:
-    """The number, or ``LARGEST + 1`` where it is larger than ``LARGEST``."""
+    """Return the number, at most ``LARGEST + 1``."""
     digits = digits.lstrip("0") or "0"
     return min(int(digits), LARGEST + 1) if len(digits) <= 10 else LARGEST + 1

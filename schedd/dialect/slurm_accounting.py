@@ -53,7 +53,7 @@ def is_slurm_header(line: str) -> bool:
 
 
 def is_slurm_json(text: str) -> bool:
-    """Whether the beginning of a file may be that of a JSON document."""
+    """Return whether this may be the beginning of a JSON document."""
     return text.lstrip().startswith("{")
 
 
@@ -413,7 +413,9 @@ def _is_set(value: Any) -> bool:
 
 
 def _number(value: Any) -> int:
-    """Return a number in either form; 0: none. Raises ValueError for what is no whole number from 0 on."""
+    """Return a number in either form; 0: none. Raises ValueError for anything but a whole number from 0
+    on.
+    """
     if isinstance(value, dict):
         value = value.get("number") if _is_set(value) else 0
     if value is None:

@@ -1,4 +1,4 @@
-"""TORQUE's resource requests: what ``qsub -l`` left in a job's ``Resource_List``, as a Request."""
+"""TORQUE's resource requests: parser of a job's ``Resource_List``."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -47,14 +47,13 @@ def parse_torque(
     shared: Collection[str] = (),
     extensions: str = "",
 ) -> Request:
-    """The request of a TORQUE job; its meaning is set out in ``docs/reference/requests.md``.
+    """Parse the request of a TORQUE job; its meaning is specified in ``docs/reference/requests.md``.
 
-    ``resources`` is its ``Resource_List`` (or what a user would write), ``defaults`` the
-    ``resources_default`` of queue and server, ``exclusive`` says it was submitted with ``qsub -n``,
-    ``extensions`` is its ``-W x=`` string. ``mem_per_core_default`` in KiB is planned for jobs that ask
-    for no memory, never more than their vmem. ``known_nodes`` are the names of all nodes (a set is read
-    fastest), ``generic`` those of node-locked resources that the plan knows, ``shared`` those of resources
-    of the whole cluster, which are no part of the request. Raises RequestError.
+    ``resources`` is the job's ``Resource_List`` (or a user's input), ``defaults`` the ``resources_default``
+    of queue and server, ``extensions`` the ``-W x=`` string. ``exclusive``: the job was submitted with ``qsub
+    -n``. ``mem_per_core_default`` (KiB) is planned for jobs without a memory request, at most their vmem.
+    ``known_nodes``: names of all nodes (a set is fastest). ``generic``: node-locked resources in the plan.
+    ``shared``: resources of the whole cluster, which are not part of the request. Raises RequestError.
     """
     amounts = by_lower_name(generic)
     named = plain_names({**extension_list(extensions), **resources})
@@ -101,9 +100,9 @@ def parse_torque(
 
 
 def _split_gres(resources: Mapping[str, str], known: Collection[str]) -> Mapping[str, str]:
-    """With the parts of ``gres=gpus:4+matlab:2`` that are ``known`` as resources of their own.
+    """Convert the ``known`` parts of ``gres=gpus:4+matlab:2`` to separate resources.
 
-    The servers keep ``qsub -l gpus=4`` that way. What the job names besides goes before it.
+    The servers store ``qsub -l gpus=4`` in ``gres``. An explicit separate resource takes precedence.
     """
     text = next((value for name, value in resources.items() if name.lower() == "gres"), None)
     if text is None:
@@ -119,7 +118,7 @@ def _split_gres(resources: Mapping[str, str], known: Collection[str]) -> Mapping
 
 
 def _refuse_unknown_gres(requested: RequestedResources, shared: Collection[str]) -> None:
-    """Raise RequestError for a generic resource that no node reports and the site does not count."""
+    """Raise RequestError for a generic resource that neither a node reports nor the site counts."""
     if (text := requested.values.get("gres")) is None:
         return
     counted = {name.lower() for name in shared}
@@ -135,12 +134,11 @@ def _refuse_unknown_gres(requested: RequestedResources, shared: Collection[str])
 def _add_queue_properties(
     chunks: list[Chunk], requested: RequestedResources, known_nodes: Collection[str], amounts: Collection[str]
 ) -> list[Chunk]:
-    """With the properties that ``resources_default.neednodes`` of the queue (or the server) names.
+    """Add the properties in ``resources_default.neednodes`` of the queue (or the server), which maps queues
+    to nodes.
 
-    Raises RequestError where it names more than one kind of nodes.
-
-    That is how queues are mapped to nodes. In a job's own list the server keeps its working copy of ``nodes``
-    under this name, which says nothing new.
+    In a job's own list, the server uses this name for a copy of ``nodes``, which is ignored. Raises
+    RequestError for more than one kind of nodes.
     """
     text = requested.defaults.get("neednodes", "")
     if not text:
@@ -159,9 +157,9 @@ def _add_queue_properties(
 
 
 def _geometry(requested: RequestedResources) -> tuple[str, Span]:
-    """Which of nodes, procs and ncpus is followed: the job's own wishes before any default, then in order.
+    """Choose among nodes, procs and ncpus: explicit values before defaults, then in this order.
 
-    The server writes its defaults into a job's list, so a value equal to the default counts as one.
+    The server copies its defaults into a job's list, so a value equal to the default counts as a default.
     """
     names = ("nodes", "procs", "ncpus")
     wishes = [
@@ -176,7 +174,7 @@ def _geometry(requested: RequestedResources) -> tuple[str, Span]:
 
 
 def _note_unfollowed(requested: RequestedResources, chosen: str, chunks: Sequence[Chunk]) -> None:
-    """Say which contradictory wish was not followed; one that says the same, or a default, needs no word."""
+    """Add a remark for each ignored contradictory value; equivalent values and defaults need none."""
     cores = sum(chunk.count * chunk.cpus for chunk in chunks)
     for name in ("nodes", "procs", "ncpus"):
         if name == chosen or (span := requested.get(name)) is None:
@@ -219,7 +217,7 @@ def _node_chunks(
 
 
 def _hosts_once(parts: Sequence[NodeSpecPart], requested: RequestedResources) -> list[NodeSpecPart]:
-    """Parts that name the same node are one unit on it: a node cannot be two nodes."""
+    """Merge parts with the same node into one unit: a node cannot be two nodes."""
     first: dict[str, NodeSpecPart] = {}
     kept = []
     for part in parts:
@@ -241,7 +239,7 @@ def _hosts_once(parts: Sequence[NodeSpecPart], requested: RequestedResources) ->
 def _with_job_totals(
     chunks: list[Chunk], requested: RequestedResources, amounts: Mapping[str, str]
 ) -> list[Chunk]:
-    """Gpus, generic resources and features that were asked for the job as a whole."""
+    """Add gpus and generic resources that are requested for the whole job."""
     if (span := requested.get("gpus")) is not None:
         span, mode = span.partition(":")
         if mode is not None:
@@ -265,7 +263,7 @@ def _with_job_totals(
 def _on_named_nodes(
     chunks: list[Chunk], requested: RequestedResources, known_nodes: Collection[str]
 ) -> list[Chunk]:
-    """With the features, partition and host that were asked for the job as a whole."""
+    """Add the features, partition and host that are requested for the whole job."""
     wanted: list[frozenset[str]] = []
     if (span := requested.get("feature")) is not None:
         wanted += [parse_alternatives(piece) for piece in span.split(":")]
@@ -282,7 +280,7 @@ def _on_named_nodes(
 
 
 def _parse_names(span: Span) -> frozenset[str]:
-    """The names of a list, joined by ``:``, ``,``, ``+`` or ``|``. Raises RequestError."""
+    """Parse names joined by ``:``, ``,``, ``+`` or ``|``. Raises RequestError."""
     names = [name for name in re.split(r"[:,+|]", str(span).strip("[]")) if name]
     if not names or not all(NAME.fullmatch(name) for name in names):
         raise span.error(f"{span.shown()} is no list of names", "names joined by :")
@@ -292,7 +290,9 @@ def _parse_names(span: Span) -> frozenset[str]:
 def _restrict_to_set(
     chunks: list[Chunk], requested: RequestedResources
 ) -> tuple[list[Chunk], NodeSets | None]:
-    """Nodes of the sets that ``nodeset=ONEOF:FEATURE:a:b`` names, and the sets. Raises RequestError."""
+    """Restrict chunks to the sets in ``nodeset=ONEOF:FEATURE:a:b``, and return the sets. Raises
+    RequestError.
+    """
     if (span := requested.get("nodeset")) is None:
         return chunks, None
     match = _SETS.fullmatch(str(span))
@@ -309,14 +309,14 @@ def _restrict_to_set(
 
 
 def _plus(chunk: Chunk, name: str, share: int) -> Chunk:
-    """The chunk with an amount, unless it names one itself."""
+    """Add an amount to the chunk, unless it has its own."""
     return replace(chunk, resources=sorted_amounts({name: share, **dict(chunk.resources)}))
 
 
 def _with_memory(
     chunks: Sequence[Chunk], requested: RequestedResources, mem_per_core_default: int
 ) -> list[Chunk]:
-    """The larger of a share of mem (vmem) by cores, and of pmem (pvmem) times the cores on the node."""
+    """Set mem (vmem) to the larger of the job's total divided by cores, and pmem (pvmem) times the cores."""
     cores = sum(chunk.count * chunk.cpus for chunk in chunks)
     mem, pmem, vmem, pvmem = (requested.size(name) for name in ("mem", "pmem", "vmem", "pvmem"))
     assumed = mem_per_core_default if "mem" not in requested and "pmem" not in requested else 0

@@ -1,4 +1,4 @@
-"""Who else may use a TORQUE job's nodes: ``naccesspolicy``, also as ``-W x=``."""
+"""Node access policy of TORQUE jobs: ``naccesspolicy``, also as ``-W x=``."""
 
 from dataclasses import dataclass
 
@@ -18,9 +18,10 @@ class Access:
 
 
 def extension_list(text: str) -> dict[str, str]:
-    """The names and values of a ``-W x=`` string: ``NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE``.
+    """Return the names and values of a ``-W x=`` string such as
+    ``NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE``.
 
-    Only ``naccesspolicy`` is planned; the others keep their place under ``x.`` so that the notes name them.
+    All names but ``naccesspolicy`` get the prefix ``x.``, so that remarks can list them.
     """
     extensions = {}
     for item in text.split(";"):
@@ -32,10 +33,10 @@ def extension_list(text: str) -> dict[str, str]:
 
 
 def access_policy(requested: RequestedResources, *, exclusive: bool) -> Access:
-    """What ``naccesspolicy`` says; ``exclusive`` is what was asked for otherwise. Raises RequestError.
+    """Return the access policy; ``exclusive`` is used without ``naccesspolicy``.
 
-    Policies that depend on the owner of the neighbours cannot be planned as such: whole nodes keep their
-    promise, which is what the note says.
+    Raises RequestError. Policies that depend on the owner of other jobs on the node are planned as whole
+    nodes, with a remark.
     """
     span = requested.get("naccesspolicy")
     if span is None:

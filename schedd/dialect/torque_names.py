@@ -1,7 +1,7 @@
-"""Names in a TORQUE request: which of them the plan obeys, which it refuses, and which restrict nothing.
+"""Names in a TORQUE request: tables of obeyed, refused, and harmless names.
 
-The names are those of the server's resource table (``resc_def_all.c``) and of the resource manager extensions
-of Maui and Moab (``qsub -W x=``). A name is in exactly one of the tables.
+Sources: the server's resource table (``resc_def_all.c``) and the resource manager extensions of Maui and Moab
+(``qsub -W x=``). A name is in exactly one table.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ OBEYED: Final = frozenset(
         *("advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"),
     }
 )
-"""Names that the plan follows, or else refuses by their value."""
+"""Names with an effect on the plan; invalid values are refused."""
 
 ADDED_BY_THE_SERVER: Final = frozenset(
     {"nodect", "neednodes", "procct", "mppnodect", "energy_used", "cpaalloccookie", "cpaadmincookie"}
@@ -99,13 +99,13 @@ HARMLESS: Final[Mapping[str, str]] = {
 _READ_AS_EXTENSIONS: Final = frozenset(
     {"deadline", "cost_limit", "advres", "flags", "jobflags", "work_units", "work_rate", "work_app"}
 )
-"""Names whose readers look for them among the extensions, too."""
+"""Names that their parsers also accept as extensions."""
 
 
 def plain_names(resources: Mapping[str, str]) -> Mapping[str, str]:
-    """The resources with known extensions (``x.feature``) under their plain name.
+    """Return the resources, with known extensions (``x.feature``) under their plain names.
 
-    Lists of generic resources are joined. Raises RequestError where the job gives another name two values.
+    Lists of generic resources are joined. Raises RequestError for any other name with two values.
     """
     if not any(name.startswith("x.") for name in resources):
         return resources

@@ -31,13 +31,11 @@ _log = structlog.get_logger(__name__)
 AUTOMATIC_ACTOR: Final = "schedd"
 _LOOK: Final = 1.0
 _VIEWING_S: Final = 900
-"""Seconds for which a user's set is not replaced, because the user may still be choosing from it."""
+"""Seconds until a user's set may be replaced: the user may still be choosing from it."""
 
 
 class AutomaticAlternatives:
-    """Automatic choice of alternatives for one cluster, in a thread of its own; follows the present
-    settings.
-    """
+    """Automatic choice of alternatives for one cluster, in a separate thread, by the current settings."""
 
     def __init__(self, loop: PlanLoop, choices: PlanAlternatives) -> None:
         self._loop = loop

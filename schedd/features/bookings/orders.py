@@ -23,9 +23,9 @@ class OrderFigures:
     """Flexible bookings and recent refusals, booked again under one order.
 
     ``asked`` is their number; ``taken`` find a place. ``lost`` have a place now, but not then; ``won`` were
-    refused, but have one then; ``moved`` would start at another time. ``core_hours`` are those of the taken
-    ones; ``used`` is the share of all core time until ``until``, the latest deadline, that jobs and bookings
-    hold.
+    refused, but have one then; ``moved`` would start at another time. ``core_hours`` is the sum over the
+    placed bookings; ``used`` is the share of all core time until ``until``, the latest deadline, that jobs
+    and bookings hold.
     """
 
     order: Order

@@ -119,12 +119,12 @@ def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
 
 
 def wait_for_booking(state: EngineState, record: JobRecord) -> WaitingFor | None:
-    """Return why a job must wait that names a booking, or for which one is made; None: it may be planned."""
+    """Return why a job with a booking must wait; None: it may be planned."""
     return _waits_for_booking(state, record, find_booking(state, record))
 
 
 def _waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | None) -> WaitingFor | None:
-    """Return why a job that may only run in a booking cannot start now; None: it can."""
+    """Return why a job that is confined to a booking cannot start now; None: it can."""
     if booking is None:
         transferred = job_transfer(state, record)
         if transferred is not None and transferred.booked:
@@ -252,13 +252,13 @@ class BookingConfinement:
 
 
 def booking_confinement(state: EngineState, record: JobRecord) -> BookingConfinement | None:
-    """Return the booking outside which a job may not run; None: it may run anywhere."""
+    """Return the booking to which a job is confined; None: it may run anywhere."""
     booking = find_booking(state, record)
     return BookingConfinement(booking) if booking is not None else None
 
 
 def wait_in_what_if(published: PlanSnapshot, facts: JobFacts, _: ParsedRequest) -> WaitingFor | None:
-    """Return why a hypothetical job has no planned start: it names a booking. None: it names none."""
+    """Return why a hypothetical job that names a booking has no planned start; None for any other job."""
     named = read_advres(facts.resources)
     if not named:
         return None

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _KEPT: Final = 86_400
-"""Seconds for which the outcome of a booking is kept."""
+"""Seconds until the outcome of a booking is forgotten."""
 _REFUSED_KEPT: Final = 3_600
 _OPTIONS: Final = 5
 _TRIED: Final = 64
@@ -96,7 +96,7 @@ def _store_booking(state: EngineState, booking: Booking) -> None:
     booking_table(state)[booking.name] = replace(booking, since=state.now)
 
 
-# ---- taking a booking, or not ---------------------------------------------------------------------
+# ---- admission ------------------------------------------------------------------------------------
 
 
 def _admit(state: EngineState, event: Book) -> None:
@@ -191,7 +191,7 @@ def booking_key(name: str) -> str:
 
 
 def _component_problem(state: EngineState, event: Book, facts: JobFacts, understood: ParsedRequest) -> str:
-    """Why a component does not allow a booking that costs something; empty where all do."""
+    """Return why a component refuses a booking that has a price; empty if all components accept it."""
     if not state.site.bookings.cost or event.transfer:
         return ""
     priced = replace(understood, walltime=event.duration)
@@ -215,10 +215,10 @@ def _begin_in_components(state: EngineState, booking: Booking) -> None:
 
 
 def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> list[Booking] | None:
-    """Find places for the new booking and for those that must move for it; None: there are none.
+    """Find places for the new booking and the bookings that must move for it; None: there are none.
 
-    Algorithm 1 of the thesis: bookings before the new one in the site's order stay; if one after it finds no
-    place, the new one is tried in its position, and those between keep their places.
+    Algorithm 1 of the thesis: bookings before the new one in the site's order keep their places. If a booking
+    after it has no place, the new one is tried in that position, and the bookings between keep their places.
     """
     before = booking_table(state).get(new.event.instead)
     if before is not None and before.phase in LIVE and before.event.by == new.event.by:
@@ -298,7 +298,7 @@ def _booking_request(state: EngineState, booking: Booking) -> Request:
 
 
 def _options(state: EngineState, new: Booking, request: Request) -> tuple[Option, ...]:
-    """Places outside the window: some that begin before it, some after; the nearest first."""
+    """Return places before and after the window, the nearest first."""
     plan, now, window = state.plan, state.now, new.window
     slot = state.new_slot(request, window.duration)
     found: dict[int, Option] = {}

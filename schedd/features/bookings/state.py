@@ -146,22 +146,22 @@ class PublishedBookings:
 
 
 def booking_table(state: EngineState) -> dict[str, Booking]:
-    """The bookings by key."""
+    """Return the bookings by key."""
     return state.part(BookingState).bookings
 
 
 def publish_bookings(state: EngineState) -> PublishedBookings:
-    """A copy for other threads."""
+    """Return a copy for other threads."""
     return PublishedBookings(dict(booking_table(state)))
 
 
 def published_bookings(published: PlanSnapshot) -> Mapping[str, Booking]:
-    """The published bookings by key."""
+    """Return the published bookings by key."""
     return published.part(PublishedBookings).bookings
 
 
 def is_live(state: EngineState, name: str) -> bool:
-    """Whether there is a booking with this key that is not over."""
+    """Return whether there is a live booking with this key."""
     known = booking_table(state).get(name)
     return known is not None and known.phase in LIVE
 
@@ -172,15 +172,15 @@ def without_slots(part: BookingState) -> None:
 
 
 def lookup_key(bookings: Mapping[str, Booking], name: str, owner: str) -> str:
-    """The key of the owner's booking of this name. Names are the owner's: another user's booking of the same
-    name changes nothing, and shows nowhere.
+    """Return the key of the owner's booking of this name. Each owner has a separate namespace: bookings of
+    other users with the same name have no effect and stay hidden.
     """
     own = f"{name}{_OF}{owner}"
     return own if own in bookings else name
 
 
 def new_booking_key(bookings: Mapping[str, Booking], event: Book) -> str:
-    """Return the key for a request: that of the same booking, or a free one."""
+    """Return the key for a request: the key of the same booking, or a free one."""
     key = lookup_key(bookings, event.name, event.owner)
     if key not in bookings:
         return key

@@ -1,4 +1,4 @@
-"""Limits of the server, its queues and the site: which there are, and what follows when they change."""
+"""Limits of the server, its queues and the site: enumeration, and reaction to changes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -22,14 +22,14 @@ def limit_sources(state: EngineState) -> Iterator[tuple[Limit, ...]]:
 
 
 def follow_queue_limits(state: EngineState, before: QueueFacts | None, queue: QueueFacts, event: str) -> None:
-    """Apply the limits of a queue if they differ from before."""
+    """Apply the limits of a queue if they were changed."""
     if before is None or before.limits != queue.limits:
         unreadable = _queue_limits(state, queue).unreadable
         _apply(state, event, f"the limits of queue {queue.name} were changed", unreadable)
 
 
 def follow_server_limits(state: EngineState, before: ServerFacts, event: str) -> None:
-    """Apply the server's limits if they, or the types of its resources, differ from before."""
+    """Apply the server's limits if they, or the types of its resources, were changed."""
     typed = before.resources != state.server.resources
     if not typed and before.limits == state.server.limits:
         return
@@ -49,7 +49,7 @@ def _queue_limits(state: EngineState, queue: QueueFacts) -> ParsedLimits:
 
 
 def _apply(state: EngineState, event: str, text: str, unreadable: Iterable[str]) -> None:
-    """Let jobs follow changed limits, and raise an alert for each limit that cannot be parsed."""
+    """Replan jobs under changed limits, and raise an alert for each limit that cannot be parsed."""
     state.gather_limits()
     state.alerts.pop(f"limit {text}", None)
     for line in unreadable:

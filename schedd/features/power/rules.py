@@ -103,13 +103,15 @@ def planned_node(state: EngineState, name: str, node: Node) -> Node:
 
 
 def is_expected_down(state: EngineState, name: str) -> bool:
-    """Whether the node is down because it was switched off, or is on its way up."""
+    """Return whether the node is down because it was switched off or is booting."""
     one = power_state(state).nodes.get(name)
     return one is not None and one.expected_down
 
 
 def closed_because(state: EngineState, name: str) -> str:
-    """Why a node gets no new jobs, to follow "node n1 is"; empty where an admin wants nothing of it."""
+    """Return why a node gets no new jobs, as a continuation of "node n1 is"; empty without an admin's
+    order.
+    """
     one = power_state(state).nodes.get(name)
     if one is None or one.wish not in ("off", "hold") or one.phase == "failed":
         return ""
@@ -340,7 +342,7 @@ def gives_up(one: NodePower) -> bool:
 
 
 def set_power_aim(state: EngineState, event: PowerRequested) -> None:
-    """Note what an admin wants of a node. Nodes are switched accordingly at the end of the batch."""
+    """Store an admin's order for the power of a node. Nodes are switched at the end of the batch."""
     power = power_state(state)
     one = power.nodes.get(event.node) or NodePower(event.node)
     one = replace(one, wish=event.wish, by=event.by, reason=event.reason, failures=0, again=0)
@@ -357,7 +359,7 @@ def set_power_aim(state: EngineState, event: PowerRequested) -> None:
 
 
 def _count_saved_energy(state: EngineState) -> None:
-    """Add what nodes that are off did not draw since it was last counted."""
+    """Add the energy saved by nodes that are off since the last count."""
     power = power_state(state)
     seconds, power.saved_until = state.now - power.saved_until, state.now
     if not 0 < seconds < _DAY:

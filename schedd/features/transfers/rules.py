@@ -41,12 +41,12 @@ __all__ = [
 ]
 
 _KEPT: Final = 7 * 86_400
-"""Seconds for which a transfer that is over is kept."""
+"""Seconds until a completed transfer is forgotten."""
 _OVER: Final = ("withdrawn", "refused")
 
 
 def submit_held(state: EngineState, event: TransferRequest) -> None:
-    """A new job for the server; one that is known is not submitted again."""
+    """Submit a new job to the server, unless the transfer is already known."""
     if event.transfer in transfer_state(state).transfers:
         return
     record = TransferRecord(
@@ -122,7 +122,7 @@ def note_step(state: EngineState, event: TransferStepDone) -> None:
 
 
 def _hold_place(state: EngineState, record: TransferRecord, event: str) -> None:
-    """Give the job a place in the plan, or as soon as the server has reported the job."""
+    """Plan the job while it is on hold, now or once the server has reported it."""
     transfer_state(state).kept_places[record.server_job] = record.keep_until
     job = state.records.get(record.server_job)
     if job is not None and job.phase is Phase.BLOCKED:
@@ -130,15 +130,15 @@ def _hold_place(state: EngineState, record: TransferRecord, event: str) -> None:
 
 
 def release_expired_places(state: EngineState, event: str) -> None:
-    """Remove jobs on hold from the plan whose time is over."""
+    """Remove jobs on hold from the plan after the end of their guarantee."""
     for job in expired_placements(state):
         if job.phase in (Phase.WAITING, Phase.BLOCKED):
             replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
 
 
 def note_bag_end(state: EngineState, event: BagEndReported) -> None:
-    """An array is a share of something larger, and that ends then: repairs rank its jobs by it, where the
-    site has arrays repaired as wholes.
+    """Store the end of the bag to which an array belongs. With ``coordinate_arrays``, repair ranks the
+    array's jobs by it.
     """
     state.bag_ends[event.array] = event.end
     state.bag_end[state.array_hash == hash_array(event.array)] = event.end
@@ -158,18 +158,18 @@ def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
 
 
 def _find_transfer(state: EngineState, job: str) -> TransferRecord | None:
-    """Return the transfer of a job, or of the array to which it belongs."""
+    """Return the transfer of a job, or of its array."""
     part = transfer_state(state)
     name = part.by_job.get(job) or part.by_job.get(array_id(job))
     return part.transfers.get(name) if name is not None else None
 
 
 def _task_gone(state: EngineState, record: TransferRecord, event: JobEnded | JobDeleted) -> None:
-    """One job of an array is gone; the array is over with the last of them."""
+    """Count the end of one job of an array; the array is over with its last job."""
     over = int(record.tasks_over or "0", 16)
     bit = 1 << max(0, array_index(event.job_id) - record.first_task)
     if over & bit:
-        return  # a server that keeps what is over may be read again
+        return  # servers keep completed jobs, so an end may be reported again
     record = replace(record, tasks_over=f"{over | bit:x}")
     if isinstance(event, JobEnded):
         record = replace(
