@@ -78,7 +78,7 @@ class FederatedRequest(BaseModel):
 
 
 class FederatedJobRequest(FederatedRequest):
-    """A job, or with ``array`` a job array; the request is that of one task."""
+    """A job, or with ``array`` a job array; the request is for one task."""
 
     array: Annotated[
         str,
@@ -114,7 +114,7 @@ class FederatedWhatIf(FederatedJobRequest):
 
 
 class BagRequest(FederatedRequest):
-    """A bag of equal tasks that should all end by ``deadline``; the request is that of one task."""
+    """A bag of equal tasks that should all end by ``deadline``; the request is for one task."""
 
     tasks: Annotated[int, Field(ge=1, le=100_000)]
     deadline: Annotated[int, Field(ge=0, lt=1 << 36)]

@@ -57,7 +57,7 @@ async def stream_plan(
     """Follow the plan by server-sent events (`EventSource` in browsers).
 
     The first event is `reset`: read what you show, then keep it up to date by the `changes` that follow;
-    whatever is read after the `reset` is at least as new as it. Each event has an id. A client that sends the
+    data read after the `reset` are at least as new as it. Each event has an id. A client that sends the
     last one as `Last-Event-ID`, as browsers do after a lost connection, gets the changes since then, or a
     `reset` if these are too many or not known any more. Changes in quick succession are sent together. A
     comment is sent every 15 s while nothing changes. The stream ends within seconds when the token becomes
