@@ -11,7 +11,7 @@ from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.openpbs_nodes import nodes_chunks
 from schedd.dialect.requested_resources import RequestedResources, parse_amount, parse_typed
-from schedd.dialect.selectspec import Placing, SelectChunk, parse_place, parse_select
+from schedd.dialect.selectspec import PlaceSpec, SelectChunk, parse_place, parse_select
 from schedd.dialect.shared import check_shared, shared_names
 from schedd.dialect.sharing import NodeKind, shared_or_not
 from schedd.dialect.span import Span, parse_integer
@@ -106,7 +106,7 @@ def parse_openpbs(
         mem_per_core_default,
         frozenset(name.lower() for name in shared),
     )
-    usual = Placing()
+    usual = PlaceSpec()
     if (about := requested.get("select")) is not None:
         selected = parse_select(about)
         chunks = [_planned(chunk, requested, site) for chunk in selected]
@@ -118,10 +118,10 @@ def parse_openpbs(
     elif (about := requested.get("nodes")) is not None:
         chunks, exclusive = nodes_chunks(about, requested, known_nodes)
         chunks = [_with_default_memory(chunk, mem_per_core_default) for chunk in chunks]
-        usual = Placing(Place.SCATTER, exclusive)
+        usual = PlaceSpec(Place.SCATTER, exclusive)
     else:
         about = requested.get("ncpus") or Span.from_text("1", "ncpus")
-        usual = Placing(Place.PACK)
+        usual = PlaceSpec(Place.PACK)
         names = [
             name
             for name in requested.names

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from schedd.dialect.requested_resources import RequestedResources
 
-__all__ = ["Access", "access_policy", "extension_list"]
+__all__ = ["NodeAccess", "access_policy", "extension_list"]
 
 _POLICIES = ("shared", "singlejob", "singletask", "singleuser", "uniqueuser")
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class NodeAccess:
     """``exclusive``: whole nodes; ``one_task_per_node``: no two units of the job on one node."""
 
     exclusive: bool
@@ -32,7 +32,7 @@ def extension_list(text: str) -> dict[str, str]:
     return extensions
 
 
-def access_policy(requested: RequestedResources, *, exclusive: bool) -> Access:
+def access_policy(requested: RequestedResources, *, exclusive: bool) -> NodeAccess:
     """Return the access policy; ``exclusive`` is used without ``naccesspolicy``.
 
     Raises RequestError. Policies that depend on the owner of other jobs on the node are planned as whole
@@ -40,14 +40,14 @@ def access_policy(requested: RequestedResources, *, exclusive: bool) -> Access:
     """
     span = requested.get("naccesspolicy")
     if span is None:
-        return Access(exclusive)
+        return NodeAccess(exclusive)
     policy = str(span).lower()
     if policy not in _POLICIES:
         raise span.error(f"{span.shown()} is no node access policy", ", ".join(_POLICIES))
     if policy == "shared":
         if exclusive:
             requested.note("naccesspolicy=shared was not followed: the job asks for whole nodes")
-        return Access(exclusive)
+        return NodeAccess(exclusive)
     if policy in ("singleuser", "uniqueuser"):
         requested.note(f"naccesspolicy={policy} is planned as whole nodes (singlejob), which is stricter")
-    return Access(exclusive=True, one_task_per_node=policy == "singletask")
+    return NodeAccess(exclusive=True, one_task_per_node=policy == "singletask")

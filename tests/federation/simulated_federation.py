@@ -26,7 +26,7 @@ from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.settings import ClusterSettings, FederationSettings
-from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
@@ -151,13 +151,13 @@ class SimulatedCluster(Cluster):
         """When jobs that were handed over were started, by transfer."""
         return {name: self.began[job] for name, job in self.handed.items() if job in self.began}
 
-    def report(self) -> ClusterReport:
+    def report(self) -> ClusterPollResult:
         published = publish_snapshot(self.engine.state)
         found = {}
         for name, record in published.part(PublishedTransfers).transfers.items():
             seen = transfer_view(published, record)
             found[name] = TransferStatus(**{one: getattr(seen, one) for one in SEEN})
-        return ClusterReport(transfers=found, cpus=8, generation=published.generation)
+        return ClusterPollResult(transfers=found, cpus=8, generation=published.generation)
 
 
 class SimulatedConnection(EngineWire):
@@ -301,7 +301,7 @@ class SimulatedFederation:
         """The federation polls its clusters."""
         for name, provider in self.clusters.items():
             if name in self.cut or self.chance.random() < self.loss:
-                self.federation.apply_report(name, ClusterReport("it does not answer"))
+                self.federation.apply_report(name, ClusterPollResult("it does not answer"))
             else:
                 self.federation.apply_report(name, provider.report())
 
