@@ -267,7 +267,9 @@ def _run(job: _Job) -> EndedRun | None:
 
 
 def _in_order(runs: Iterable[EndedRun]) -> tuple[EndedRun, ...]:
-    """Order runs by end; a run followed by another one of its job was lost, and the next waited from then."""
+    """Order runs by end; all runs of a job but the last were lost, and each next run waited from the end
+    of the one before.
+    """
     by_job: defaultdict[str, list[EndedRun]] = defaultdict(list)
     for run in runs:
         by_job[run.id].append(run)
