@@ -104,9 +104,9 @@ async def accept_events(
         raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
     known = {one.name: _about(one) for one in cluster.published.node_blocks}
     decisions = cluster.decisions
-    with decisions.reply_pending(adapter if after else ""):
+    with decisions.reply_pending(adapter if after else "") as number:
         handled = await await_planner(cluster.submit(events), _PLANNER_TIMEOUT_S, _RESEND_HINT)
-        page = decisions.page_for_reply(adapter, after, MAX_DECISIONS_IN_REPLY) if adapter and after else None
+        page = decisions.page_for_reply(adapter, number, after, MAX_DECISIONS_IN_REPLY) if after else None
     for event in events:
         if not isinstance(event, Reserve | Unreserve) or event.id in handled.duplicates:
             continue

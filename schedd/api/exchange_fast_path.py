@@ -19,6 +19,7 @@ from schedd.api.exchange import AdapterReport, accept_events, wait_for_decisions
 from schedd.api.large_bodies import LARGE_BODY_BYTES, parse_delivery
 from schedd.api.request_bodies import Delivery
 from schedd.service.access.roles import Bearer
+from schedd.service.cluster.plan_loop import PlanLoop
 
 __all__ = ["ExchangeFastPath"]
 
@@ -35,13 +36,14 @@ _SINGLE_HEADERS: Final = frozenset(
         b"schedd-uncalled",
         b"content-length",
         b"content-type",
+        b"transfer-encoding",
     }
 )
-_ADAPTER: Final = re.compile(r"[\w-]{0,64}")
-_VERSION: Final = re.compile(r"[\w.+~-]{0,64}")
-_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
-_SECOND: Final = re.compile(r"\d{1,10}(?:\.\d{1,9})?")
-_LIMIT: Final = re.compile(r"[1-9]\d{0,3}")
+_ADAPTER: Final = re.compile(r"[\w-]{0,64}", re.ASCII)
+_VERSION: Final = re.compile(r"[\w.+~-]{0,64}", re.ASCII)
+_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+_SECOND: Final = re.compile(r"\d{1,10}(?:\.\d{1,9})?", re.ASCII)
+_LIMIT: Final = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 _MAX_WAIT_S: Final = 60.0
 _MAX_TEXT: Final = 64
 _MAX_HOST: Final = 255
@@ -134,7 +136,7 @@ def _single_headers(scope: Scope) -> Mapping[bytes, str] | None:
 
 def _plain_poll(scope: Scope, headers: Mapping[bytes, str]) -> _Poll | None:
     """What a request for decisions asks for; None if it is not plainly valid."""
-    if b"content-length" in headers or any(name == b"transfer-encoding" for name, _ in scope["headers"]):
+    if b"content-length" in headers or b"transfer-encoding" in headers:
         return None
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     query = dict(pairs)
@@ -165,6 +167,7 @@ def _is_small_json(scope: Scope, headers: Mapping[bytes, str]) -> bool:
     return (
         length.isdecimal()
         and int(length) < LARGE_BODY_BYTES
+        and b"transfer-encoding" not in headers
         and headers.get(b"content-type") == "application/json"
         and not scope["query_string"]
     )
@@ -218,17 +221,19 @@ async def _answer_or_problem(request: Request, answer: Callable[[], Awaitable[Re
         return response
 
 
-async def _adapter(request: Request, cluster: str) -> Bearer:
-    return await require_adapter(request, resolve_scope(request, await authenticate(request), cluster))
+async def _cluster_and_adapter(request: Request, name: str) -> tuple[PlanLoop, Bearer]:
+    """Raises ProblemError and UnknownCluster, for the same error first as the framework's route."""
+    caller = resolve_scope(request, await authenticate(request), name)
+    cluster = get_daemon(request)[name]
+    return cluster, await require_adapter(request, caller)
 
 
 async def _answer_poll(request: Request, cluster: str, poll: _Poll, headers: Mapping[bytes, str]) -> Response:
     async def answer() -> Response:
-        await _adapter(request, cluster)
-        loop = get_daemon(request)[cluster]
+        found, _ = await _cluster_and_adapter(request, cluster)
         return await wait_for_decisions(
             request,
-            loop,
+            found,
             poll.after,
             poll.wait,
             poll.limit,
@@ -244,10 +249,10 @@ async def _answer_events(
     request: Request, cluster: str, delivery: Delivery, headers: Mapping[bytes, str]
 ) -> Response:
     async def answer() -> Response:
-        caller = await _adapter(request, cluster)
+        found, caller = await _cluster_and_adapter(request, cluster)
         return await accept_events(
             request,
-            get_daemon(request)[cluster],
+            found,
             delivery.events,
             caller,
             headers.get(b"schedd-adapter", ""),

@@ -122,10 +122,10 @@ class DaemonClient:
             self._end_wait()  # decisions of the lost reply would not end it
             raise
 
-    async def decisions(self, after: str, wait: float) -> FetchedDecisions:
+    async def decisions(self, after: str, wait: float) -> FetchedDecisions | None:
         """Return the decisions after `after` as soon as there are any, or none after `wait` seconds.
 
-        Raises as `post`.
+        None: the wait was ended, by a lost reply to events or since another daemon leads. Raises as `post`.
         """
         parameters: dict[str, str] = {"wait": f"{wait:g}", "limit": str(_PAGE)}
         if after:
@@ -144,8 +144,8 @@ class DaemonClient:
         moved = asyncio.create_task(self._moved.wait())
         try:
             await asyncio.wait({asked, moved}, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():  # another daemon leads by then, and this one will not answer
-                return FetchedDecisions((), (), after)
+            if not asked.done():  # the daemon may not answer this request any more
+                return None
             answer = asked.result()
         finally:
             for task in (asked, moved):
@@ -218,7 +218,7 @@ class DaemonClient:
         raise kind("; ".join(said))
 
     def _end_wait(self) -> None:
-        """End a waiting `decisions` without any."""
+        """End a waiting `decisions`, which returns None."""
         self._moved.set()
         self._moved = asyncio.Event()
 

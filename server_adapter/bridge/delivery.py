@@ -71,6 +71,7 @@ class DaemonExchange:
         self._seen: dict[tuple[str, int], None] = {}  # a daemon that lost its state counts ids from the start
         self._handle: Callable[[Decision], None] | None = None
         self._position = ""  # the last decision that was fetched
+        self._lost_replies = 0
         self.away = False
 
     def server_was_read(self, uncalled: str = "") -> None:
@@ -137,17 +138,17 @@ class DaemonExchange:
             after = self._position if self._handle is not None else ""
             try:
                 answer = await self._client.post(batch, after)
-            except DaemonAwayError:
-                if after:
-                    self._position = after  # a lost reply may have had decisions that are not offered again
-                raise
+                if answer.fetched is not None:
+                    self._handle_fetched(answer.fetched, after, self._lost_replies)
             except DaemonRefusedError as error:
                 if not error.about_content:
                     raise
                 await self._singly(batch)
-            else:
-                if answer.fetched is not None:
-                    self._handle_fetched(answer.fetched, after)
+            except BaseException:
+                if after:  # a lost reply may have had decisions that a waiting request leaves out
+                    self._lost_replies += 1
+                    self._position = min(self._position, after)
+                raise
             self.outbox.acknowledge(batch)
             self._sending_works.set()
             if self.away or self.outbox.overflowed or self._url != self._client.url:
@@ -177,9 +178,11 @@ class DaemonExchange:
         waits = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._handle, self._position = handle, ""
         while True:
-            after = self._position
+            after, lost = self._position, self._lost_replies
             try:
                 answer = await self._client.decisions(after, wait)
+                if answer is None:
+                    continue
                 self._asking_works.set()
                 waits.reset()
             except AnotherAdapterError:
@@ -190,13 +193,15 @@ class DaemonExchange:
                 await waits.sleep(self._sending_works)
                 self._position = ""  # a restarted daemon offers unacknowledged decisions again
                 continue
-            self._handle_fetched(answer, after)
+            self._handle_fetched(answer, after, lost)
 
-    def _handle_fetched(self, answer: FetchedDecisions, after: str) -> None:
+    def _handle_fetched(self, answer: FetchedDecisions, after: str, lost: int) -> None:
+        """Handle the decisions after `after` that are new, then continue after them.
+
+        `lost` is the number of lost replies before the request: decisions of a later one may be missing here.
+        """
         for problem in answer.problems:
             _log.error("a decision that makes no sense: %s", problem)
-        if self._position == after:  # else it was moved meanwhile, and what lies between may be missing
-            self._position = answer.last
         seen = self._seen
         for decision in answer.decisions:
             name = (decision.id, decision.time)
@@ -206,6 +211,8 @@ class DaemonExchange:
                     self._handle(decision)
         while len(seen) > _REMEMBERED:
             del seen[next(iter(seen))]
+        if self._position == after and lost == self._lost_replies:
+            self._position = answer.last
 
     def _mark_unreachable(self, error: Exception) -> None:
         if not self.away:

@@ -12,10 +12,11 @@ from schedd.service.access.callers import Callers
 from tests.api.conftest import EVENTS, ROLES, token, tokens
 
 MAIN = "/v1/clusters/main"
-ADAPTER = {"Authorization": f"Bearer {token('adapter')}"}
-JSON = {"Content-Type": "application/json"}
+Headers = dict[str, str]
+ADAPTER: Headers = {"Authorization": f"Bearer {token('adapter')}"}
+JSON: Headers = {"Content-Type": "application/json"}
 BODY = json.dumps({"events": EVENTS})
-Request = tuple[str, str, dict[str, str], str | bytes]
+Request = tuple[str, str, Headers, str | bytes]
 
 POLLS: list[Request] = [
     *(("GET", f"{MAIN}/decisions", {"Authorization": f"Bearer {token(role)}"}, "") for role in ROLES),
@@ -39,6 +40,8 @@ POLLS: list[Request] = [
             "wait=61",
             "wait=nan",
             "wait=",
+            "wait=%D9%A3",
+            "limit=1%D9%A3",
             "unknown=1",
         )
     ),
@@ -56,6 +59,8 @@ POLLS: list[Request] = [
             ("Schedd-Version", "1.0+x"),
             ("Schedd-Version", "v 1"),
             ("Schedd-Uncalled", "u" * 501),
+            ("Schedd-Adapter", "a\xb2"),
+            ("Schedd-Version", "1.\xb2"),
         )
     ),
     ("DELETE", f"{MAIN}/decisions", ADAPTER, ""),
@@ -93,9 +98,10 @@ POSTS: list[Request] = [
 
 def answered(app: FastAPI, request: Request) -> tuple[int, Any, Any]:
     method, path, headers, body = request
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     app.state.callers = Callers(tokens())
     with TestClient(app, raise_server_exceptions=False) as client:
-        answer = client.request(method, path, headers=headers, content=body or None)
+        answer = client.request(method, path, headers=raw, content=body or None)
     found = answer.json() if answer.content else None
     if isinstance(found, dict) and answer.status_code == 200:
         found = {name: value for name, value in found.items() if name not in ("generation", "accepted")}
@@ -125,6 +131,33 @@ def test_events_get_the_framework_s_answer(
     fast = answered(app, request_)
     without_fast_path(monkeypatch)
     assert answered(app, request_) == fast
+
+
+@pytest.mark.parametrize("role", ["user", "adapter"])
+@pytest.mark.parametrize("plain", [("GET", "decisions", ""), ("POST", "events", BODY)])
+def test_a_daemon_that_is_not_ready_gives_the_framework_s_answer(
+    app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch, role: str, plain: tuple[str, str, str]
+) -> None:
+    assert client.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
+    monkeypatch.setattr(app.state.clusters, "ready", False)
+    method, path, body = plain
+    headers: Headers = {"Authorization": f"Bearer {token(role)}", **(JSON if body else {})}
+    request = (method, f"{MAIN}/{path}", headers, body)
+    fast = answered(app, request)
+    assert fast[0] == 503
+    without_fast_path(monkeypatch)
+    assert answered(app, request) == fast
+
+
+def test_a_chunked_body_takes_the_framework_s_route(
+    app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr(exchange_fast_path, "_plain_delivery", parsed.append)
+    headers: Headers = {**ADAPTER, **JSON, "Content-Length": "20", "Transfer-Encoding": "chunked"}
+    assert client.app is app
+    assert answered(app, ("POST", f"{MAIN}/events", headers, BODY))[0] == 200
+    assert parsed == []
 
 
 def test_plain_requests_take_the_fast_path(
@@ -158,3 +191,12 @@ def test_the_reply_to_events_has_the_decisions_that_a_poll_would_fetch(client: T
 def test_without_a_position_the_reply_to_events_has_no_decisions(client: TestClient) -> None:
     posted = client.post(f"{MAIN}/events", headers=ADAPTER, json={"events": EVENTS}).json()
     assert (posted["decisions"], posted["last"]) == ([], "")
+
+
+def test_an_unnamed_adapter_gets_decisions_in_the_reply_to_events(client: TestClient) -> None:
+    client.post(f"{MAIN}/events", headers=ADAPTER, json={"events": EVENTS[:-1]})
+    before = client.get(f"{MAIN}/decisions", headers=ADAPTER).json()
+    headers = {**ADAPTER, "Schedd-After": before["last"]}
+    posted = client.post(f"{MAIN}/events", headers=headers, json={"events": EVENTS[-1:]}).json()
+    assert posted["decisions"]
+    assert posted["last"] == posted["decisions"][-1]["id"]

@@ -3,10 +3,11 @@
 import asyncio
 import threading
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from schedd.service.cluster.thread_signal import ThreadSignal
@@ -43,10 +44,13 @@ class DecisionPage:
     missed: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class _Delivery:
-    """Decisions after ``begin`` up to ``last``, which a reader got with the reply to its events."""
+    """Decisions after ``begin`` up to ``last``, which a reader got with the reply to its events; ``number``
+    is that of the request.
+    """
 
+    number: int
     begin: str
     last: str
 
@@ -76,7 +80,8 @@ class DecisionLog:
         self._dropped = ""
         self._last = last
         self._signal = ThreadSignal()
-        self._pending_replies: Counter[str] = Counter()
+        self._numbers = count(1)
+        self._pending_replies: dict[str, set[int]] = {}
         self._delivered: dict[str, _Delivery] = {}
 
     # ---- the engine's thread --------------------------------------------------------------------
@@ -158,25 +163,26 @@ class DecisionLog:
     ) -> DecisionPage:
         """Return a page as soon as there are decisions, or after ``seconds`` of real time.
 
-        Decisions that ``reader`` gets by another reply meanwhile (``reply_pending``) are left out.
+        Decisions that ``reader`` gets by the reply to a later request (``reply_pending``) are left out. An
+        earlier request may be of a former process of the reader, which does not get the reply.
         """
+        begun = next(self._numbers)
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         deferred_to: float | None = None
-        before = self._delivered.get(reader)
         with self._signal.subscribe() as rung:
             while True:
                 rung.clear()
                 delivered = self._delivered.get(reader)
-                if delivered is not None and delivered is not before and place == delivered.begin:
-                    place, before = delivered.last, delivered
+                if delivered is not None and delivered.number > begun and place == delivered.begin:
+                    place = delivered.last
                 page, now = self.page_after(place, most), clock()
                 if page.missed or now >= deadline or self._signal.closed:
                     return page
                 until = deadline
                 if not page.decisions:
                     deferred_to = None
-                elif not self._pending_replies[reader]:
+                elif max(self._pending_replies.get(reader, ()), default=0) < begun:
                     return page
                 else:
                     # The other reply has them in a moment; not much later, lest it waits for something else.
@@ -190,31 +196,35 @@ class DecisionLog:
     # ---- replies to events, in the event loop ----------------------------------------------------
 
     @contextmanager
-    def reply_pending(self, reader: str) -> Iterator[None]:
-        """While the block runs, a reply to ``reader`` is being made that will contain new decisions."""
+    def reply_pending(self, reader: str) -> Iterator[int]:
+        """While the block runs, a reply to ``reader`` is being made that will contain new decisions; yield
+        the number of its request.
+        """
+        number = next(self._numbers)
         if not reader:
-            yield
+            yield number
             return
-        self._pending_replies[reader] += 1
+        pending = self._pending_replies.setdefault(reader, set())
+        pending.add(number)
         try:
-            yield
+            yield number
         finally:
-            self._pending_replies[reader] -= 1
-            if not self._pending_replies[reader]:
-                del self._pending_replies[reader]
+            pending.discard(number)
+            if not pending:
+                self._pending_replies.pop(reader, None)
             self._signal.notify()
 
-    def page_for_reply(self, reader: str, place: str, most: int) -> DecisionPage | None:
-        """Return the decisions after ``place`` for a reply to ``reader``, whose waiting poll continues after
-        them; None if the position is unknown.
+    def page_for_reply(self, reader: str, number: int, place: str, most: int) -> DecisionPage | None:
+        """Return the decisions after ``place`` for the reply to request ``number`` of ``reader``, whose
+        waiting poll continues after them; None if the position is unknown.
 
-        A reader that does not get the reply polls again from its own position.
+        A reader that does not get the reply polls again from its own position. An unnamed reader has no poll.
         """
         page = self.page_after(place, most)
         if page.missed:
             return None
-        if page.decisions:
-            self._delivered[reader] = _Delivery(place, page.last)
+        if reader and page.last != place:
+            self._delivered[reader] = _Delivery(number, place, page.last)
         return page
 
     def __len__(self) -> int:

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import httpx2
 import pytest
 
 from schedd.wire import Decision, JobHeld, Run, RunAccepted, ShareFacts
 from server_adapter.bridge import delivery
-from server_adapter.bridge.daemon_client import DaemonAwayError
+from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient
 from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.messages import EventsReply, FetchedDecisions
 from server_adapter.bridge.outbox import EncodedEvent
@@ -179,3 +180,118 @@ async def test_after_a_lost_reply_decisions_are_requested_from_the_position_befo
     await until(lambda: run_of(2) in handled and run_of(1).id in daemon.asked_after)
     assert handled == [run_of(1), run_of(3), run_of(2)]
     following.cancel()
+
+
+def held(number: int) -> JobHeld:
+    return JobHeld(id=f"1:{number}", time=1, job_id="1.server", holds="u")
+
+
+async def test_a_lost_reply_does_not_move_the_position_forward() -> None:
+    daemon = Daemon()
+    daemon.gives_decisions = True
+    daemon.fetched = FetchedDecisions((run_of(1),), (), run_of(1).id)
+    exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    following = asyncio.create_task(exchange.follow_decisions(lambda _: None, 1.0))
+    await until(lambda: run_of(1).id in daemon.asked_after)
+
+    async def lose_late(parcels: Sequence[EncodedEvent], after: str = "") -> EventsReply:
+        assert parcels
+        assert after == run_of(1).id
+        daemon.gives_decisions = False
+        await until(lambda: exchange.away)
+        daemon.gives_decisions = True
+        daemon.asked_after.clear()
+        await until(lambda: "" in daemon.asked_after)  # a restarted daemon offers earlier decisions again
+        raise DaemonAwayError("the reply was lost")
+
+    daemon.post = lose_late  # type: ignore[method-assign]
+    await exchange.enqueue(held(1))
+    with pytest.raises(DaemonAwayError):
+        await exchange.flush()
+    await asyncio.sleep(0.05)
+    daemon.asked_after.clear()
+    await until(lambda: daemon.asked_after)
+    assert daemon.asked_after[0] == ""
+    following.cancel()
+
+
+async def test_an_answer_that_was_requested_before_a_lost_reply_does_not_move_the_position() -> None:
+    daemon = Daemon()
+    gate = asyncio.Event()
+    answers = [FetchedDecisions((run_of(1),), (), run_of(1).id)]
+
+    async def decisions(after: str, _wait: float) -> FetchedDecisions:
+        daemon.asked_after.append(after)
+        if answers:
+            return answers.pop()
+        if not gate.is_set():
+            await gate.wait()
+            return FetchedDecisions((run_of(3),), (), run_of(3).id)  # the lost reply had the second
+        await asyncio.sleep(0.01)
+        return FetchedDecisions((), (), after)
+
+    daemon.decisions = decisions  # type: ignore[method-assign]
+    exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    handled: list[Decision] = []
+    following = asyncio.create_task(exchange.follow_decisions(handled.append, 1.0))
+    await until(lambda: len(daemon.asked_after) == 2)
+    await exchange.enqueue(held(1))
+    with pytest.raises(DaemonAwayError):
+        await exchange.flush()
+    gate.set()
+    await until(lambda: len(daemon.asked_after) > 2)
+    assert (handled, daemon.asked_after[2]) == ([run_of(1), run_of(3)], run_of(1).id)
+    following.cancel()
+
+
+async def test_decisions_after_one_whose_handling_failed_are_handled_with_the_next_reply() -> None:
+    daemon = Daemon()
+    daemon.takes_events = daemon.gives_decisions = True
+    daemon.fetched = FetchedDecisions((run_of(1),), (), run_of(1).id)
+    exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
+    handled: list[Decision] = []
+
+    def handle(decision: Decision) -> None:
+        handled.append(decision)
+        if decision == run_of(2):
+            raise ValueError(decision)
+
+    following = asyncio.create_task(exchange.follow_decisions(handle, 1.0))
+    await until(lambda: run_of(1).id in daemon.asked_after)
+    daemon.reply = EventsReply(2, FetchedDecisions((run_of(2), run_of(3)), (), run_of(3).id))
+    await exchange.enqueue(held(1))
+    with pytest.raises(ValueError, match="d000000000002"):
+        await exchange.flush()
+    await exchange.flush()
+    assert daemon.positions == [run_of(1).id, run_of(1).id]
+    assert handled == [run_of(1), run_of(2), run_of(3)]
+    following.cancel()
+
+
+@pytest.mark.usefixtures("endless_waits")
+async def test_a_refused_delivery_waits_although_it_ends_a_waiting_request_for_decisions() -> None:
+    posts: list[httpx2.Request] = []
+    polls: list[httpx2.Request] = []
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.method == "POST":
+            posts.append(request)
+            return httpx2.Response(429, json={"detail": "too many events wait"})
+        polls.append(request)
+        await asyncio.sleep(1000)
+        raise AssertionError
+
+    client = DaemonClient(["http://daemon"], "main", transport=httpx2.MockTransport(answer))
+    exchange = DaemonExchange(client, 1, lambda: None)
+    following = asyncio.create_task(exchange.follow_decisions(lambda _: None, 1.0))
+    await until(lambda: len(polls) == 1)
+    await exchange.enqueue(held(1))
+    delivering = asyncio.create_task(exchange.deliver())
+    await until(lambda: len(polls) >= 2)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (len(posts), len(polls)) == (1, 2)
+    for task in (following, delivering):
+        task.cancel()
+    await asyncio.gather(following, delivering, return_exceptions=True)
+    await client.close()

@@ -57,7 +57,9 @@ async def test_the_leader_is_contacted_first(monkeypatch: pytest.MonkeyPatch) ->
     await pair.client.post([EVENT])
     assert (len(pair.b.events), pair.client.url) == (1, "http://b")
     pair.b.write_attributes("1.srv", 1000)
-    assert len((await pair.client.decisions("", 0)).decisions) == 1
+    answer = await pair.client.decisions("", 0)
+    assert answer is not None
+    assert len(answer.decisions) == 1
     await pair.client.close()
 
 
@@ -69,8 +71,7 @@ async def test_a_question_that_stays_open_moves_with_the_lead(monkeypatch: pytes
     pair.b.down = False
     pair.a.down = True
     await pair.client.post([EVENT])
-    answer = await asyncio.wait_for(asked, 5)
-    assert (answer.decisions, answer.last) == ((), "d7")
+    assert await asyncio.wait_for(asked, 5) is None
     await pair.client.close()
 
 
