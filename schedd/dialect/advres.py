@@ -1,4 +1,4 @@
-"""Requests for a reservation: ``advres`` and its spellings."""
+"""The reservation that a job is to run in, as its owner names it."""
 
 import re
 from collections.abc import Mapping
@@ -10,17 +10,15 @@ from schedd.dialect.span import Span
 __all__ = ["advres_names", "read_advres", "refuse_flags"]
 
 _NAMES: Final = ("advres", "x.advres")
-"""Resources with the name: a resource of the server, or ``qsub -W x=advres:NAME``."""
+"""Where it stands among a job's resources: a resource of the server, or ``qsub -W x=advres:NAME``."""
 _FLAGS: Final = ("flags", "x.flags", "jobflags", "x.jobflags")
-"""Lists of flags; in Maui and Moab, ``ADVRES:NAME`` is a flag."""
+"""Lists of flags, of which Maui and Moab let one be ``ADVRES:NAME``."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ADVRES: Final = re.compile(r"advres(?:[:=](.*))?", re.IGNORECASE)
 
 
 def read_advres(resources: Mapping[str, str]) -> str:
-    """Return the name of the requested reservation, or an empty string. Raises no error: see
-    ``advres_names``.
-    """
+    """The name of a reservation; empty: none. Raises no error: see ``advres_names``."""
     try:
         return next(iter(_named(resources).values()), "")
     except RequestError:
@@ -28,31 +26,31 @@ def read_advres(resources: Mapping[str, str]) -> str:
 
 
 def advres_names(resources: Mapping[str, str]) -> set[str]:
-    """Return the resources that name a reservation.
+    """The resources that name a reservation.
 
-    Raises RequestError unless all name the same one.
+    Raises RequestError where what they name is not one reservation.
     """
     found = _named(resources)
     wanted = sorted(set(found.values()))
     if len(wanted) > 1:
-        raise Span.from_text(next(iter(found))).error(
+        raise Span.of(next(iter(found))).error(
             f"the job names the reservations {' and '.join(wanted)}", "one reservation"
         )
     return set(found)
 
 
 def refuse_flags(resources: Mapping[str, str]) -> None:
-    """Raise RequestError for a flag that restricts the start of the job and is not supported by the plan."""
+    """Raise RequestError for a flag that restricts when the job runs and that the plan does not follow."""
     for name in _FLAGS:
         if any(flag.strip().upper() == "NOQUEUE" for flag in resources.get(name, "").split(",")):
-            raise Span.from_text(resources[name], name).error(
+            raise Span.of(resources[name], name).error(
                 "NOQUEUE is not planned, and without it the job would wait",
                 "qdel, for a job that is not to wait",
             )
 
 
 def _named(resources: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of the reservation by the resource that has it. Raises RequestError."""
+    """By the resource that names it: the name of the reservation. Raises RequestError."""
     found = {}
     for name in _NAMES:
         if resources.get(name, "").strip():
@@ -68,7 +66,7 @@ def _named(resources: Mapping[str, str]) -> dict[str, str]:
 def _name(text: str, resource: str) -> str:
     name = text.strip().removeprefix(":")
     if not _NAME.fullmatch(name):
-        raise Span.from_text(text, resource).error(
+        raise Span.of(text, resource).error(
             "the job does not name one reservation", "the name of one reservation, for example advres=review"
         )
     return name

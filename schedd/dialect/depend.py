@@ -1,4 +1,4 @@
-"""Job dependencies: parser of the ``depend`` attribute."""
+"""What a ``depend`` attribute says: which jobs a job waits for, and what each of them must have done."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -8,16 +8,16 @@ __all__ = ["Condition", "Until", "conditions"]
 
 
 class Until(StrEnum):
-    """State that the other job must have reached before this one may start."""
+    """What the other job must have done before this one may start."""
 
     STARTED = "after"
     SUCCEEDED = "afterok"
     ENDED = "afterany"
     FAILED = "afternotok"
     OTHER = "other"
-    """An unknown condition, or one without an equivalent here."""
+    """A word that says something else, or that nobody knows."""
     UNSUPPORTED = "unsupported"
-    """Sets of jobs with a common start."""
+    """Sets of jobs that start at one moment."""
 
 
 _WORDS: Final = {
@@ -33,11 +33,11 @@ _WORDS: Final = {
     "syncwith": Until.UNSUPPORTED,
 }
 _OTHERS_WAIT: Final = ("before", "runone")
-"""Prefixes of conditions on other jobs, or conditions that the server enforces: they do not hold this job."""
+"""Words that hold others back, or that the server itself keeps: they do not hold this job."""
 
 
 class Condition(NamedTuple):
-    """Dependency on one job or array; ``word`` is the server's name of the condition."""
+    """One job or array to wait for until it has done that; ``word`` as the server writes it."""
 
     until: Until
     job: str
@@ -45,9 +45,9 @@ class Condition(NamedTuple):
 
 
 def conditions(depend: str) -> Iterator[Condition]:
-    """Yield the conditions that hold the job, in the order of the text; conditions on other jobs are omitted.
+    """The conditions that hold the job, in the order of the text; those under which others wait are left out.
 
-    Format in both families: ``word:job[:job…][,word:…]``; a job may be followed by ``@server``.
+    Both families write ``word:job[:job…][,word:…]``, each job perhaps with ``@server``.
     """
     for part in depend.split(","):
         word, _, jobs = part.strip().partition(":")

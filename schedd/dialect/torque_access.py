@@ -1,16 +1,16 @@
-"""Node access policy of TORQUE jobs: ``naccesspolicy``, also as ``-W x=``."""
+"""Who else may use a TORQUE job's nodes: ``naccesspolicy``, also as ``-W x=``."""
 
 from dataclasses import dataclass
 
-from schedd.dialect.requested_resources import RequestedResources
+from schedd.dialect.asked import Asked
 
-__all__ = ["NodeAccess", "access_policy", "extension_list"]
+__all__ = ["Access", "access_policy", "extension_list"]
 
 _POLICIES = ("shared", "singlejob", "singletask", "singleuser", "uniqueuser")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAccess:
+class Access:
     """``exclusive``: whole nodes; ``one_task_per_node``: no two units of the job on one node."""
 
     exclusive: bool
@@ -18,10 +18,9 @@ class NodeAccess:
 
 
 def extension_list(text: str) -> dict[str, str]:
-    """Return the names and values of a ``-W x=`` string such as
-    ``NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE``.
+    """The names and values of a ``-W x=`` string: ``NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE``.
 
-    All names but ``naccesspolicy`` get the prefix ``x.``, so that remarks can list them.
+    Only ``naccesspolicy`` is planned; the others keep their place under ``x.`` so that the notes name them.
     """
     extensions = {}
     for item in text.split(";"):
@@ -32,22 +31,22 @@ def extension_list(text: str) -> dict[str, str]:
     return extensions
 
 
-def access_policy(requested: RequestedResources, *, exclusive: bool) -> NodeAccess:
-    """Return the access policy; ``exclusive`` is used without ``naccesspolicy``.
+def access_policy(asked: Asked, *, exclusive: bool) -> Access:
+    """What ``naccesspolicy`` says; ``exclusive`` is what was asked for otherwise. Raises RequestError.
 
-    Raises RequestError. Policies that depend on the owner of other jobs on the node are planned as whole
-    nodes, with a remark.
+    Policies that depend on the owner of the neighbours cannot be planned as such: whole nodes keep their
+    promise, which is what the note says.
     """
-    span = requested.get("naccesspolicy")
+    span = asked.get("naccesspolicy")
     if span is None:
-        return NodeAccess(exclusive)
+        return Access(exclusive)
     policy = str(span).lower()
     if policy not in _POLICIES:
         raise span.error(f"{span.shown()} is no node access policy", ", ".join(_POLICIES))
     if policy == "shared":
         if exclusive:
-            requested.note("naccesspolicy=shared was not followed: the job asks for whole nodes")
-        return NodeAccess(exclusive)
+            asked.note("naccesspolicy=shared was not followed: the job asks for whole nodes")
+        return Access(exclusive)
     if policy in ("singleuser", "uniqueuser"):
-        requested.note(f"naccesspolicy={policy} is planned as whole nodes (singlejob), which is stricter")
-    return NodeAccess(exclusive=True, one_task_per_node=policy == "singletask")
+        asked.note(f"naccesspolicy={policy} is planned as whole nodes (singlejob), which is stricter")
+    return Access(exclusive=True, one_task_per_node=policy == "singletask")

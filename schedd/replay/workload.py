@@ -9,7 +9,7 @@ __all__ = [
     "TIME_LIMIT",
     "UNKNOWN",
     "Estimates",
-    "LogFault",
+    "Fault",
     "Selection",
     "Trace",
     "TraceError",
@@ -34,7 +34,7 @@ class TraceError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class LogFault:
+class Fault:
     """An unreadable line of a log: its number (from 1), the reason, and the file if there are several."""
 
     line: int
@@ -92,7 +92,7 @@ class Trace:
     max_procs: int | None = None
     max_nodes: int | None = None
     unix_start_time: int | None = None
-    faults: tuple[LogFault, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

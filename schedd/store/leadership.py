@@ -4,7 +4,8 @@ On PostgreSQL the leader holds a lease, and a thread renews it four times per pe
 renew stops before the lease ends by the database's clock: it counts from before the renewal request, on the
 monotonic clock, and gives up one eighth earlier to allow for clock drift. On SQLite, which only one host can
 use, the leader holds a lock on a file next to the database until its process ends. The term increases with
-every acquisition in both cases.
+every acquisition in both cases. The first term of a database is the time of its acquisition, in seconds since
+the epoch: it is higher than all terms of a lost database, which adapters may have seen.
 """
 
 import fcntl
@@ -40,13 +41,17 @@ class Leadership:
         holder: str,
         *,
         seconds: float = 6.0,
+        first: Callable[[], int] = lambda: int(time.time()),
         above: Callable[[], int] = lambda: 0,
         supervisor: Supervisor | None = None,
     ) -> None:
-        """``above`` returns the highest term known from other sources than the database."""
+        """``first`` returns the first term of a new database, ``above`` the highest term known from other
+        sources than the database.
+        """
         self._database = database
         self._holder = holder
         self._seconds = seconds
+        self._first = first
         self._above = above
         self._until = self._renew_at = 0.0
         self._seen: tuple[int, int] | None = None
@@ -81,6 +86,7 @@ class Leadership:
                     self._holder,
                     self._seconds,
                     force=path is not None,
+                    first=self._first(),
                     above=self._above(),
                     stuck=self._stuck(connection) if path is None else None,
                 )

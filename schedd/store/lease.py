@@ -44,18 +44,24 @@ def acquire(
     seconds: float,
     *,
     force: bool = False,
+    first: int = 1,
     above: int = 0,
     stuck: tuple[int, int] | None = None,
 ) -> int | None:
     """Acquire the lease if it is free, expired, or held under the same name, or in any case with ``force``.
 
-    If (term, expiry) still equals ``stuck``, the lease counts as expired. Return the new term, which is
-    higher than ``above``, or None when another daemon holds the lease.
+    If (term, expiry) still equals ``stuck``, the lease counts as expired. Return the new term, or None when
+    another daemon holds the lease. The term is higher than ``above``, and in a new database at least
+    ``first``.
     """
     now = _now(connection)
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     row = dialect.insert(leases).values(
-        name=_NAME, holder=holder, term=above + 1, expires=now + int(seconds * 1000), since=now
+        name=_NAME,
+        holder=holder,
+        term=max(first, above + 1),
+        expires=now + int(seconds * 1000),
+        since=now,
     )
     free = or_(leases.c.expires < now, leases.c.holder == holder)
     if stuck is not None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from schedd.store import downgrade_checks
 from schedd.store.errors import SchemaNewer, SchemaOlder, StoreError
-from schedd.store.tables_version import revision
+from schedd.store.tables_version import DEVELOPMENT, revision
 
 __all__ = ["check", "downgrade", "head", "migrate_to", "revision", "scripts", "upgrade"]
 
@@ -125,6 +125,12 @@ def check(connection: Connection) -> None:
     if present is None or present in known:
         what = "there are no tables yet" if present is None else f"the tables are of version {present}"
         raise SchemaOlder(f"{what}, this program needs {needed}; run `schedd migrate`")
+    if present.endswith(DEVELOPMENT):
+        raise SchemaOlder(
+            f"the tables are of version {present}, which no program upgrades. Keep a copy, and use an empty "
+            "database: the first snapshot fills the plan. Promises, bookings, holds, accounts, tokens and "
+            "history are not taken over"
+        )
     raise SchemaNewer(
         f"the tables are of version {present}, which this program does not know (it needs {needed}); "
         f"install the newer schedd, or take its tables back with it: `schedd migrate downgrade --to {needed}`"

@@ -4,17 +4,24 @@ from typing import Final
 
 from sqlalchemy import Connection, inspect, text
 
-__all__ = ["NEEDED_VERSION", "revision"]
+__all__ = ["DEVELOPMENT", "NEEDED_VERSION", "revision"]
 
 NEEDED_VERSION: Final = "0001"
 """The newest of the migrations. It stands here, so that a start need not load and read all of them."""
 
 _TABLE: Final = "alembic_version"
+_DEVELOPMENT_TABLE: Final = "told"
+"""A table that only databases from before the first release have. Their versions 0001 to 0016 are others."""
+DEVELOPMENT: Final = " from before the first release"
+"""Ends the version of such a database."""
 
 
 def revision(connection: Connection) -> str | None:
     """Return the version of the tables as they are, None where there are none."""
-    if not inspect(connection).has_table(_TABLE):
+    found_tables = inspect(connection)
+    if not found_tables.has_table(_TABLE):
         return None
     found: str | None = connection.execute(text(f"SELECT version_num FROM {_TABLE}")).scalar_one_or_none()
+    if found is not None and found_tables.has_table(_DEVELOPMENT_TABLE):
+        return found + DEVELOPMENT
     return found

@@ -18,6 +18,7 @@ from typing import Final
 from schedd.wire import Switch, Switched
 from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.run_checks import describe_old_term
 from server_adapter.bridge.state import ServerState
 from server_adapter.settings import PowerSettings
 
@@ -144,7 +145,7 @@ class PowerSwitcher:
                 -1, "the adapter's settings have no commands to switch nodes: [power] on and off"
             )
         if one.term < self._term():
-            return CommandResult(-1, f"decided in term {one.term}, but term {self._term()} rules")
+            return CommandResult(-1, describe_old_term(one.term, self._term()))
         if self._clock() >= one.expires:
             return CommandResult(-1, f"the decision expired {self._clock() - one.expires:.0f} s ago")
         if one.node.startswith("-"):

@@ -37,10 +37,18 @@ class FreeNodeCapacity:
     mem_used: int = 0
 
 
+def describe_old_term(term: int, highest: int) -> str:
+    """Return the reason against a decision of an earlier term than the highest known one, and the remedy."""
+    return (
+        f"decided in term {term}, but term {highest} rules; if the daemon's database was restored, stop it, "
+        f"then UPDATE leases SET term = {highest}"
+    )
+
+
 def check_decision(run: Run, *, now: float, term: int) -> RunCheck:
     """Check the decision itself; `term` is the highest known leader's term."""
     if run.term < term:
-        return _refuse(f"decided in term {run.term}, but term {term} rules")
+        return _refuse(describe_old_term(run.term, term))
     if now >= run.expires:
         return _refuse(f"the decision expired {now - run.expires:.0f} s ago")
     if not run.shares:

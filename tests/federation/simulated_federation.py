@@ -15,9 +15,9 @@ from typing import Any
 
 from research.federations.wires import EngineWire
 from schedd.client import Unreachable
-from schedd.dialect import request_family
+from schedd.dialect import family_of
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.bookings.state import booking_table
+from schedd.features.bookings.state import bookings_of
 from schedd.features.transfers.api import transfer_view
 from schedd.features.transfers.state import PublishedTransfers
 from schedd.federation.bookings.bookings import FederationBooking
@@ -26,7 +26,7 @@ from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.settings import ClusterSettings, FederationSettings
-from schedd.federation.state.federation_state import ClusterPollResult, FederationState
+from schedd.federation.state.federation_state import ClusterReport, FederationState
 from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
@@ -114,7 +114,7 @@ class SimulatedCluster(Cluster):
                     state="H",
                     holds="o",
                     resources=dict(one.submission.resources),
-                    family=request_family(one.submission.resources),
+                    family=family_of(one.submission.resources),
                     array=job if array else "",
                 )
                 yield from server.submit(facts, int(one.submission.variables.get("RUN", 100)))
@@ -151,13 +151,13 @@ class SimulatedCluster(Cluster):
         """When jobs that were handed over were started, by transfer."""
         return {name: self.began[job] for name, job in self.handed.items() if job in self.began}
 
-    def report(self) -> ClusterPollResult:
+    def report(self) -> ClusterReport:
         published = publish_snapshot(self.engine.state)
         found = {}
         for name, record in published.part(PublishedTransfers).transfers.items():
             seen = transfer_view(published, record)
             found[name] = TransferStatus(**{one: getattr(seen, one) for one in SEEN})
-        return ClusterPollResult(transfers=found, cpus=8, generation=published.generation)
+        return ClusterReport(transfers=found, cpus=8, generation=published.generation)
 
 
 class SimulatedConnection(EngineWire):
@@ -301,7 +301,7 @@ class SimulatedFederation:
         """The federation polls its clusters."""
         for name, provider in self.clusters.items():
             if name in self.cut or self.chance.random() < self.loss:
-                self.federation.apply_report(name, ClusterPollResult("it does not answer"))
+                self.federation.apply_report(name, ClusterReport("it does not answer"))
             else:
                 self.federation.apply_report(name, provider.report())
 
@@ -372,7 +372,7 @@ class SimulatedFederation:
         """Return cluster and start of the reserved cores, by booking of the federation."""
         found: dict[str, list[tuple[str, int]]] = {}
         for name, provider in self.clusters.items():
-            for one in booking_table(provider.engine.state).values():
+            for one in bookings_of(provider.engine.state).values():
                 if one.phase in LIVE and not one.event.transfer:
                     found.setdefault(one.name.split(".")[1], []).append((name, one.start - T))
         return found

@@ -36,6 +36,7 @@ class ClusterSimulation:
     counts: Counter[str] = field(default_factory=Counter)
     place: str = ""
     term: int = 0
+    first_term: int = 0
     numbers: int = 0
     skew: int = 0
     cluster: str = "main"
@@ -165,6 +166,7 @@ class ClusterSimulation:
                 self.outbox += self.server.refuse(decision, 0, "decided in an old term")
             return
         self.term = decision.term
+        self.first_term = self.first_term or decision.term
         if isinstance(decision, Run):
             job = self.server.jobs.get(decision.job_id)
             assert job is None or job.state != "R", f"{decision} of a job that runs"

@@ -48,7 +48,7 @@ class TwoDaemons:
     def add_daemon(self, holder: str, seconds: float = 1.0) -> tuple[Store, Leadership]:
         store = Store.open(self._url)
         self._stack.callback(store.close)
-        lead = Leadership(store.database, holder, seconds=seconds)
+        lead = Leadership(store.database, holder, seconds=seconds, first=lambda: 1)
         self._stack.callback(lead.release)
         return store, lead
 

@@ -27,7 +27,7 @@ class DaemonStores:
     def add_daemon(self, holder: str, seconds: float = 60.0) -> tuple[Store, Leadership]:
         store = Store.open(self.url)
         self._stack.callback(store.close)
-        lead = Leadership(store.database, holder, seconds=seconds)
+        lead = Leadership(store.database, holder, seconds=seconds, first=lambda: 1)
         self._stack.callback(lead.release)
         return store, lead
 
@@ -135,6 +135,29 @@ def test_takeover_waits_for_a_guarded_commit(postgres_daemons: DaemonStores) -> 
     other.join(30)
     assert waited
     assert taken == [True]
+
+
+def test_first_term_of_a_new_database_is_higher_than_the_terms_of_a_lost_one(
+    new_database: NewDatabase,
+) -> None:
+    with ExitStack() as stack:
+        _, lost = DaemonStores(new_database(), stack).add_daemon("a")
+        seen = 0
+        for _ in range(3):
+            assert lost.try_acquire()
+            seen = lost.term
+            lost.release()
+        store = Store.open(new_database())
+        stack.callback(store.close)
+        new = Leadership(store.database, "a")
+        stack.callback(new.release)
+        before = int(time.time())
+        assert new.try_acquire()
+        assert new.term >= before > seen == 3
+        first = new.term
+        new.release()
+        assert new.try_acquire()
+        assert new.term == first + 1
 
 
 def test_same_holder_leads_again_at_once(postgres_daemons: DaemonStores) -> None:

@@ -12,6 +12,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from schedd.store import connections, schema_version
+from schedd.store.database import Database
 from schedd.store.errors import SchemaNewer, SchemaOlder
 from schedd.store.tables import metadata
 from schedd.store.tables_version import NEEDED_VERSION
@@ -70,6 +71,21 @@ def test_other_schema_versions_are_refused_with_a_remedy(url: str) -> None:
         with pytest.raises(SchemaNewer, match=r"9999.*newer schedd"):
             schema_version.check(connection)
     engine.dispose()
+
+
+@pytest.mark.parametrize("version", ["0016", "0001"])
+def test_tables_from_before_the_first_release_are_refused_with_a_remedy(url: str, version: str) -> None:
+    engine = connections.create_writer(connections.parse_database_url(url))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num TEXT NOT NULL)"))
+        connection.execute(text(f"INSERT INTO alembic_version VALUES ('{version}')"))
+        connection.execute(text("CREATE TABLE told (cluster INTEGER)"))
+    engine.dispose()
+    with pytest.raises(
+        SchemaOlder, match=f"{version} from before the first release.*empty database"
+    ) as error:
+        Database.open(url)
+    assert "downgrade" not in str(error.value)
 
 
 def test_a_checkout_has_its_migrations_in_sql() -> None:

@@ -6,7 +6,7 @@ from schedd.engine.component import AlertKind, Component
 from schedd.features.bookings.placement import (
     booked_jobs,
     booked_slots,
-    booking_confinement,
+    confinement_of,
     owns_booking,
     reason_to_replan,
     slot_names,
@@ -37,7 +37,7 @@ COMPONENT: Final = Component(
     nodes_withdrawn=yield_nodes,
     must_wait=wait_for_booking,
     must_wait_if_named=wait_in_what_if,
-    confinement=booking_confinement,
+    confinement=confinement_of,
     owns_reservation=owns_booking,
     reason_to_replan=reason_to_replan,
     unmovable_jobs=booked_jobs,

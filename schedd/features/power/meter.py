@@ -39,9 +39,7 @@ class Meter:
     draw: Draw | None = None
 
     def read(self, watts: float, now: int, cores: int, gpu_watts: float) -> "Meter":
-        """Return the meter after a reading of a node that was on, with ``cores`` busy; ``gpu_watts`` is
-        the part of the gpus.
-        """
+        """After a reading of a node that was on, with ``cores`` busy; of it ``gpu_watts`` went to gpus."""
         left = 0.5 ** (max(0, now - self.as_of) / HALF_LIFE)
         own = max(0.0, watts - gpu_watts)
         return replace(
@@ -56,15 +54,15 @@ class Meter:
         )
 
     def read_off(self, watts: float, now: int) -> "Meter":
-        """Return the meter after a reading of a node that was off."""
+        """After a reading of a node that was off."""
         off = watts if self.off is None else self.off + (watts - self.off) / 4
         return replace(self, as_of=max(now, self.as_of), last=watts, off=off)
 
-    def measured_draw(self, site: Draw | None) -> Draw | None:
+    def told(self, site: Draw | None) -> Draw | None:
         """Return the measured draw; ``site``, the configured draw, replaces missing values. None without
         sufficient data.
 
-        If the number of busy cores never varied, the draw of a core is taken from ``site``.
+        If the number of busy cores never varied, the draw of a core is that of ``site``.
         """
         if self.n < _LEAST:
             return None
@@ -84,7 +82,7 @@ class Meter:
         """Return a meter with the measured draw in force, for a node of ``cpus`` cores; the same meter if
         nothing changes.
         """
-        found = self.measured_draw(site)
+        found = self.told(site)
         if found is None:
             return self
         now = self.draw if self.draw is not None else site

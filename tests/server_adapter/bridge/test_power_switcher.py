@@ -11,6 +11,7 @@ import pytest
 
 from schedd.wire import JobFacts, ShareFacts, Switch, Switched
 from server_adapter.bridge.power_switcher import PowerSwitcher
+from server_adapter.bridge.run_checks import describe_old_term
 from server_adapter.bridge.state import EMPTY_STATE, ServerState
 from server_adapter.settings import PowerSettings
 
@@ -122,7 +123,7 @@ def test_a_missing_command_is_reported(tmp_path: Path) -> None:
     ("decision", "barred", "said"),
     [
         (switch(1, "n1", True), "the adapter is in shadow mode", "the adapter is in shadow mode"),
-        (switch(1, "n1", True, term=0), "", "decided in term 0, but term 1 rules"),
+        (switch(1, "n1", True, term=0), "", describe_old_term(0, 1)),
         (switch(1, "n1", True, expires=NOW - 5), "", "the decision expired 5 s ago"),
         (switch(1, "-f", True), "", "its name could be taken for an option"),
     ],

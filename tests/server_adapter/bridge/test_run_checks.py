@@ -70,6 +70,8 @@ def test_a_job_altered_since_its_decision_is_not_run(found: JobFacts | None, ver
 
 
 def test_an_expired_decision_is_refused_with_its_age() -> None:
+    old = check_decision(run(), now=60.9, term=7)
+    assert (old.verdict, "UPDATE leases SET term = 7" in old.reason) == (RunVerdict.REFUSE, True)
     assert check_decision(run(), now=60.9, term=1).verdict is RunVerdict.RUN
     assert check_decision(run(), now=61.0, term=1).reason == "the decision expired 0 s ago"
     assert check_decision(run(), now=71.0, term=1).reason == "the decision expired 10 s ago"

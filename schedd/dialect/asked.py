@@ -1,32 +1,32 @@
-"""Requested resources of a job: explicit values, defaults, and a record of the names that were used."""
+"""What a job asked for, name by name: its own wishes over the defaults, and what became of each."""
 
 import re
 from collections.abc import Iterable, Mapping
 
 from schedd.dialect.errors import printable
-from schedd.dialect.span import Span, parse_integer
+from schedd.dialect.span import Span, whole_number
 from schedd.dialect.units import LARGEST_SIZE, parse_size
 from schedd.wire import float_parts
 
-__all__ = ["RequestedResources", "parse_amount", "parse_typed", "resource_list"]
+__all__ = ["Asked", "parse_amount", "parse_typed", "resource_list"]
 
 _SHOWN_AT_MOST = 8
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
 _DIGITS = 30
-"""Numbers with more digits are treated as too large."""
+"""Numbers of more digits are beyond all measure."""
 
 _LONGEST = 1 << 18
-"""Maximum length of a value, in characters: room for ten thousand node names, parsed in about a second."""
+"""The longest value that is read, in characters: ten thousand nodes by name fit, at about a second."""
 
 
 def resource_list(text: str) -> dict[str, str]:
-    """Return the names and values of a list in the format of ``qsub -l``.
+    """The names and values of a list as ``qsub -l`` takes it: ``nodes=2:ppn=4,mem=8gb``.
 
-    Example: ``nodes=2:ppn=4,mem=8gb``. A value with commas is quoted. Raises RequestError.
+    A value with commas stands in quotes. Raises RequestError.
     """
     resources: dict[str, str] = {}
-    for item in Span.from_text(text).split_outside_quotes(","):
+    for item in Span.of(text).split_outside_quotes(","):
         name, value = item.strip().partition("=")
         key = str(name).strip()
         if value is None or not key:
@@ -38,17 +38,17 @@ def resource_list(text: str) -> dict[str, str]:
 
 
 def parse_amount(span: Span) -> int:
-    """Return an amount of a node-locked resource: a plain number unchanged, a size with a suffix in KiB."""
+    """An amount of a node-locked resource: a plain number as it is, a size with a suffix as KiB."""
     text = str(span)
     if text[:1].isdigit() and text[-1].isalpha():
         return parse_size(span)
-    return parse_integer(span, "an amount", least=0)
+    return whole_number(span, "an amount", least=0)
 
 
 def parse_typed(span: Span, kind: str) -> int:
-    """Return an amount of an OpenPBS resource of type long, size (in KiB) or float (in FLOAT_PARTS).
+    """An amount of an OpenPBS resource of the type long, size or float: sizes as KiB, floats in FLOAT_PARTS.
 
-    Negative amounts count as 0. Raises RequestError.
+    An amount below zero is none. Raises RequestError.
     """
     text = str(span)
     if kind == "size":
@@ -66,11 +66,10 @@ def parse_typed(span: Span, kind: str) -> int:
     return max(0, parts)
 
 
-class RequestedResources:
-    """Resource list of a job, completed by defaults.
+class Asked:
+    """A job's resource list over its defaults; names in lower case, empty values as if not given.
 
-    Names are in lower case; empty values count as absent. Names passed to ``get`` or ``ignore`` count as
-    used; ``notes`` collects the remarks on the request.
+    Names taken by ``get`` or ``ignore`` count as dealt with; ``notes`` collects the remarks of the request.
     """
 
     def __init__(self, resources: Mapping[str, str], defaults: Mapping[str, str]) -> None:
@@ -85,7 +84,7 @@ class RequestedResources:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, sorted."""
+        """All names, in order."""
         return tuple(sorted(self._values))
 
     @property
@@ -93,37 +92,37 @@ class RequestedResources:
         """All values by name."""
         return self._values
 
-    def span_with_name(self, name: str) -> Span:
-        """Return ``name=value`` as a span, for an error about the resource itself."""
-        return Span.from_text(f"{name}={self._values[name]}")
+    def whole(self, name: str) -> Span:
+        """A resource with its name, for an error about the resource itself."""
+        return Span.of(f"{name}={self._values[name]}")
 
     def get(self, name: str) -> Span | None:
-        """Return the value of a resource as a span, for errors with a position; None if it is absent."""
+        """The value of a resource, ready to point errors at it; None when nothing names one."""
         self._done.add(name)
         value = self._values.get(name)
         if value is None:
             return None
-        span = Span.from_text(value, name)
+        span = Span.of(value, name)
         if len(value) > _LONGEST:
             raise span.error(f"{name}= is too long", f"at most {_LONGEST} characters")
         return span
 
     def size(self, name: str) -> int:
-        """Return the value of a resource in KiB; 0 if it is absent."""
+        """The value of a resource in KiB, 0 when nothing names one."""
         span = self.get(name)
         return 0 if span is None else parse_size(span)
 
     def ignore(self, names: Iterable[str]) -> None:
-        """Mark these names as used."""
+        """Nothing needs to be said about these."""
         self._done.update(names)
 
     def note(self, text: str) -> None:
-        """Add a remark to the job's explanation, unless it is already there."""
+        """A remark for the job's explanation, once."""
         if text not in self.notes:
             self.notes.append(text)
 
     def note_the_rest(self) -> None:
-        """Add one remark that lists all unused resources."""
+        """One remark that names all that was not dealt with."""
         rest = [f"{name}={value}" for name, value in sorted(self._values.items()) if name not in self._done]
         if rest:
             more = len(rest) - _SHOWN_AT_MOST
