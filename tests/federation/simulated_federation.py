@@ -13,6 +13,8 @@ from threading import Event as Flag
 from threading import RLock
 from typing import Any
 
+import pytest
+
 from research.federations.wires import EngineWire
 from schedd.client import Unreachable
 from schedd.dialect import family_of
@@ -45,6 +47,11 @@ from schedd.wire import (
 from tests.engine.cluster import Cluster, T
 
 SEEN = tuple(TransferStatus.__dataclass_fields__)
+
+
+def seeds(few: int, all_seeds: int) -> list[Any]:
+    """Return seeds for a parametrized test: the first ``few`` run always, the others with the long tests."""
+    return [pytest.param(seed, marks=() if seed < few else (pytest.mark.soak,)) for seed in range(all_seeds)]
 
 
 class FederationKilledError(BaseException):
