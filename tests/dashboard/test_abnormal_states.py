@@ -388,7 +388,7 @@ def test_plan_metrics_filter_estimates_by_period_queue_and_user(
             monkeypatch.setattr(f"{module}.MAX_ROWS", 1)
         page = client.get("/main/plan-metrics").text
         assert re.search(
-            r"Only the latest 100,000 predictions count: those told from <time [^<]*</time> on", page
+            r"Only the latest 100,000 predictions count: those published from <time [^<]*</time> on", page
         )
         assert "At most the latest 100,000 planned starts count." in page
         assert client.get("/main/plan-metrics", params={"seconds": 5}).status_code == 422
