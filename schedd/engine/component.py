@@ -60,7 +60,10 @@ __all__ = [
     "measured_draws",
     "node_details",
     "note_dispatch",
+    "promise_ends",
     "published_parts",
+    "rank_in_what_if",
+    "ranking_setting",
     "reason_to_replan",
     "rebuild_components",
     "rebuilt_part",
@@ -212,6 +215,8 @@ class Component(Generic[_S]):
     """Called before the placement of a job: the condition that it waits for, or the reason why it can never
     run; None: it may be planned.
     """
+    ends_promise: frozenset[str] = frozenset()
+    """Kinds of waiting, from ``must_wait``, that end the promise of a job."""
     must_wait_in_what_if: (
         Callable[["PlanSnapshot", JobFacts, "ParsedRequest", str], WaitingFor | None] | None
     ) = None
@@ -225,6 +230,10 @@ class Component(Generic[_S]):
     Called for one job, or for some hundred."""
     priority_breakdown: Callable[["EngineState", "JobRecord"], Breakdown | None] | None = None
     """How the rank of a job comes about; None: the component ranks no jobs now."""
+    rank_in_what_if: Callable[["PlanSnapshot", JobFacts, "ParsedRequest"], int | None] | None = None
+    """The rank of a hypothetical job; None: the component ranks no jobs now."""
+    ranked_by: Callable[["PlanSnapshot"], str] | None = None
+    """The setting by which the component ranks jobs; empty: it ranks no jobs now."""
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
@@ -324,6 +333,29 @@ def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Ne
                     other.job_left_plan(state, record.id)
             return wait
     return None
+
+
+@cache
+def promise_ends() -> frozenset[str]:
+    """The kinds of waiting for a condition of a component that end the promise of a job."""
+    return frozenset().union(*(one.ends_promise for one in components()))
+
+
+def rank_in_what_if(published: "PlanSnapshot", facts: JobFacts, understood: "ParsedRequest") -> int | None:
+    """The rank of a hypothetical job by the first component that ranks jobs now; None: unknown."""
+    for one in components():
+        found = None
+        if one.rank_in_what_if is not None:
+            found = one.rank_in_what_if(published, facts, understood)
+        if found is not None:
+            return found
+    return None
+
+
+def ranking_setting(published: "PlanSnapshot") -> str:
+    """The setting by which a component ranks jobs; empty: jobs are ranked by weights."""
+    found = (one.ranked_by(published) for one in components() if one.ranked_by is not None)
+    return next(filter(None, found), "")
 
 
 def component_ranks(state: "EngineState", records: Sequence["JobRecord"]) -> Sequence[int] | None:

@@ -78,12 +78,15 @@ class BackfillRule:
     may: Bools
     patience: int
 
-    def with_job(self, slots: int, slot: int, since: int, expected: int, latest: int) -> "BackfillRule":
-        """Return the rule for a plan of ``slots`` slots with one more job, of median rank: its own is
-        unknown.
+    def with_job(
+        self, slots: int, slot: int, since: int, expected: int, latest: int, rank: int | None = None
+    ) -> "BackfillRule":
+        """Return the rule for a plan of ``slots`` slots with one more job. A job of unknown ``rank`` gets the
+        median one.
         """
-        ranks = np.sort(self.rank[np.flatnonzero(self.may)])
-        rank = int(ranks[ranks.shape[0] // 2]) if ranks.shape[0] else 0
+        if rank is None:
+            ranks = np.sort(self.rank[np.flatnonzero(self.may)])
+            rank = int(ranks[ranks.shape[0] // 2]) if ranks.shape[0] else 0
 
         def wider(by: Ints, its: int) -> Ints:
             found = np.zeros(slots, np.int64)

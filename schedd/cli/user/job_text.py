@@ -74,7 +74,8 @@ def describe_blocker(one: Blocker, now: int) -> str:
             does = f"is planned from {format_time(one['start'] or now, now)} to {until} and takes"
         else:
             does = f"runs until {until} and holds"
-        return f"job {one['name']} {does} {_describe_holdings(one['on'])}"
+        by = f"; its value by {one['ranked_by']} is higher" if one["ranked_by"] else ""
+        return f"job {one['name']} {does} {_describe_holdings(one['on'])}{by}"
     if one["kind"] == "reservation":
         until = f" until {format_time(one['until'], now)}" if one["until"] is not None else ""
         others = any("access" in on["what"] for on in one["on"])

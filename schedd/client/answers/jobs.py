@@ -219,6 +219,7 @@ class Blocker(TypedDict):
     on: list[BlockedResource]
     sooner: bool
     words: str
+    ranked_by: str
 
 
 class ChainJob(TypedDict):

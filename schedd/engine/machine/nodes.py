@@ -275,15 +275,17 @@ def refresh_node(state: EngineState, name: str, event: str, words: str) -> None:
     refresh_nodes(state, [name], event, words)
 
 
-def refresh_nodes(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
-    """Let nodes be used as they may be by now."""
+def refresh_nodes(
+    state: EngineState, names: Iterable[str], event: str, words: str, cause: Cause = Cause.ADMIN
+) -> None:
+    """Let nodes be used as they may be by now. Jobs leave closed nodes for this cause."""
     before = {name: state.plan.nodes[name].state for name in names if name in state.plan.nodes}
     state.set_nodes([_planned_node(state, name) for name in before])
     now = {name: state.plan.nodes[name].state for name in before}
     other = [name for name in before if now[name] is not before[name]]
     closed = [name for name in other if now[name] is NodeState.DRAIN]
     if closed:
-        replan_jobs(state, state.plan.jobs_on_nodes(closed), event, Cause.ADMIN, words)
+        replan_jobs(state, state.plan.jobs_on_nodes(closed), event, cause, words)
     for name in other:
         if now[name] is NodeState.DOWN:
             state.down_since.setdefault(name, state.now - state.settings.node_grace)

@@ -11,6 +11,7 @@ from schedd.engine.component import (
     component_wait,
     is_planned_on_hold,
     leave_components,
+    promise_ends,
 )
 from schedd.engine.facts.job_requests import find_uncounted, first_waiting_reason, is_eligible
 from schedd.engine.facts.phases import Step, apply_step
@@ -125,6 +126,8 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     wait = _find_obstacle(state, record)
     if wait is None:
         wait = component_wait(state, record)
+        if isinstance(wait, WaitingFor) and wait.kind in promise_ends():
+            record = end_promise(state, record, event, f"it waits for {wait.what}")
     else:
         leave_components(state, record.id)
     if wait is not None:

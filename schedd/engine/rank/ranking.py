@@ -13,6 +13,7 @@ import numpy as np
 
 from schedd.engine.component import component_ranks, last_place_checks
 from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.rank.priorities import (
     current_demand,
@@ -69,10 +70,13 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
 
 
 def _set_ranks(state: EngineState, slots: Sequence[int]) -> int:
-    """Set the ranks of the waiting jobs among the last of these slots; returns of how many slots."""
+    """Set the ranks of the waiting jobs among the last of these slots; returns of how many slots.
+
+    Jobs that may not be planned now get ranks, too: they keep them when they are planned.
+    """
     last = slots[: -_BULK_SLICE - 1 : -1]
     found = [state.by_slot[slot] for slot in last]
-    records = [one for one in found if one is not None and one.phase is Phase.WAITING]
+    records = [one for one in found if one is not None and one.phase in WAITING_PHASES]
     ranks = component_ranks(state, records) if records else None
     if ranks is not None:
         state.ranking.has_effect = True
@@ -82,7 +86,7 @@ def _set_ranks(state: EngineState, slots: Sequence[int]) -> int:
                 state.rank[record.slot] = -_HIGHEST
         return len(last)
     for one in found[:_SLICE]:
-        if one is not None and one.phase is Phase.WAITING:
+        if one is not None and one.phase in WAITING_PHASES:
             set_rank(state, one)
     return min(len(last), _SLICE)
 
@@ -118,11 +122,13 @@ def _largest_term(state: EngineState, record: JobRecord | None) -> str:
     """Which term gives the job most of its points; empty where none gives any."""
     if record is None:
         return ""
-    terms = priority_breakdown(state, record, state.ranking.demand).terms
-    most = max(terms, key=lambda one: one.points, default=None)
+    found = priority_breakdown(state, record, state.ranking.demand)
+    most = max(found.terms, key=lambda one: one.points, default=None)
     if most is None or most.points <= 0:
         return ""
     name = most.name if len(most.name) <= _LONGEST_NAME else f"{most.name[:_LONGEST_NAME]}…"
+    if found.formula:
+        return f", most by {name} ({found.formula_source})"
     return f", most by {name.replace('_', ' ')}"
 
 
@@ -155,7 +161,7 @@ def rank_all(state: EngineState, event: str) -> None:
             return
         ranks.rerank_all = bool(state.arriving)  # what all ask for is not known yet
         ranks.slots_to_rank = [
-            r.slot for r in state.records.values() if r.slot >= 0 and r.phase is Phase.WAITING
+            r.slot for r in state.records.values() if r.slot >= 0 and r.phase in WAITING_PHASES
         ]
         ranks.slots_to_rank.reverse()
     if ranks.slots_to_rank:

@@ -39,8 +39,8 @@ __all__ = [
     "reevaluate_waiting",
 ]
 
-_LIFTED: Final = ("limit", "deadline")
-"""Kinds of waiting that another policy may end."""
+_LIFTED: Final = ("limit", "deadline", "reservation")
+"""Kinds of waiting that another policy or reservation may end."""
 _LOOKS = 10 * ARRIVALS_PER_CALL
 """Maximum number of jobs examined per call, if few of them are replanned."""
 _STEP = 40
@@ -147,6 +147,11 @@ def _node_cause(cause: Cause) -> Cause:
     return Cause.ADMIN if cause is Cause.QUEUE else cause
 
 
+def _place_cause(cause: Cause) -> Cause:
+    """Return the cause for a job that gets a place: a changed reservation, or freed capacity."""
+    return cause if cause is Cause.RESERVATION else Cause.FREED
+
+
 def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: str, cause: Cause) -> bool:
     """Examine one job. Return whether it was replanned."""
     if record.phase in WAITING_PHASES and _reads_differently(state, record):
@@ -159,7 +164,7 @@ def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: st
     answer = record.answer
     waits = answer.kind if isinstance(answer, WaitingFor) else ""
     if record.phase is Phase.BLOCKED and (waits in _LIFTED or isinstance(answer, Never)):
-        plan_job(state, record, event, Cause.FREED, words)
+        plan_job(state, record, event, _place_cause(cause), words)
     elif record.phase is Phase.WAITING and state.limits.too_much(state.plan.pool_amounts(record.slot)):
         replan(state, record, event, *_no_room(state, record, words, cause))
     elif _has_wrong_queue_state(state, record, waits):
@@ -168,7 +173,7 @@ def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: st
         cause = stopped if record.phase is Phase.WAITING else Cause.RELEASED
         replan(state, record, event, cause, words)
     elif record.id in state.without_place:
-        plan_job(state, record, event, Cause.FREED, words)
+        plan_job(state, record, event, _place_cause(cause), words)
     elif _on_lost_node(state, record):
         replan(state, record, event, _node_cause(cause), words)
     else:

@@ -15,7 +15,8 @@ from schedd.engine.component import PricedUse, UseBegan, components, leave_compo
 from schedd.engine.facts.job_requests import ParsedRequest, find_uncounted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.place.placement import displace_for, plan_job
+from schedd.engine.place.placement import displace_for, plan_job, replan
+from schedd.engine.place.slot_requests import refresh_request
 from schedd.features.bookings.coallocated import bounds, overdue
 from schedd.features.bookings.placement import (
     find_booking,
@@ -27,6 +28,7 @@ from schedd.features.bookings.placement import (
 from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, bookings_of, key_for
 from schedd.features.transfers.rules import withdraw_transfer
 from schedd.model import FOREVER, Request, WaitingFor
+from schedd.plan.columns import PLANNED
 from schedd.plan.plan import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
 from schedd.wire import Book, BookingStep, JobDeleted, JobEnded, JobFacts, NodeChanged, TransferWithdrawal
@@ -136,7 +138,23 @@ def _admit(state: EngineState, event: Book) -> None:
         moves = one.moves if before == one.start else (*one.moves, (state.now, before, one.start))
         bookings_of(state)[one.name] = replace(one, since=state.now, moves=moves[-_MOVES:])
         update_booking_slots(state, one.name)
+    for record in _planned_elsewhere(state, event.name) if not event.transfer else ():
+        refresh_request(state, record)
+        state.refit(record)
+        replan(state, record, event.id, Cause.RESERVATION, "its owner booked what it names")
     _wake(state, event.id, event.name)
+
+
+def _planned_elsewhere(state: EngineState, name: str) -> list[JobRecord]:
+    """Waiting jobs of a new booking that have a place, in an administrator's reservation of the same name."""
+    return [
+        one
+        for one in state.records.values()
+        if one.phase is Phase.WAITING
+        and state.plan.state(one.slot) == PLANNED
+        and (its := find_booking(state, one)) is not None
+        and its.name == name
+    ]
 
 
 def _facts(event: Book) -> JobFacts:
@@ -464,6 +482,8 @@ def _wake(state: EngineState, event: str, name: str) -> None:
     """Start the possible jobs of the booking, by time of submission."""
     words = f"there is room in reservation {bookings_of(state)[name].shown}"
     for record in sorted(_bound(state, name), key=lambda one: (one.facts.submitted, one.id)):
+        refresh_request(state, record)
+        state.refit(record)
         plan_job(state, record, event, Cause.RELEASED, words)
 
 

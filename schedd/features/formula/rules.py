@@ -1,6 +1,7 @@
 """Ranks of jobs by the formula in force, and jobs that wait because of its threshold."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -9,6 +10,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
 from schedd.engine.rank.fair_use import running_usage
+from schedd.engine.rank.ranking import set_rank
 from schedd.features.formula.expression import Columns, Floats
 from schedd.features.formula.state import (
     FormulaInForce,
@@ -30,9 +32,9 @@ __all__ = [
     "WAIT_KIND",
     "breakdown",
     "circumstances",
-    "examine_threshold",
     "follow_server",
     "follow_site",
+    "follow_time",
     "forget_job",
     "forget_nodes",
     "is_faulty",
@@ -40,6 +42,7 @@ __all__ = [
     "ranks",
     "threshold_wait",
     "wait_for_threshold",
+    "with_places",
 ]
 
 WAIT_KIND: Final = "formula"
@@ -66,7 +69,10 @@ def breakdown(state: EngineState, record: JobRecord) -> Breakdown | None:
     formula = formula_in_force(state)
     if formula is None:
         return None
-    return breakdown_of_columns(formula, _columns(state, formula, [record]))
+    rows = job_rows(state, formula.terms, [record])
+    return breakdown_of_columns(
+        formula, _columns(state, formula, [record], with_places(circumstances(state), rows))
+    )
 
 
 def breakdown_of_columns(formula: FormulaInForce, columns: Columns) -> Breakdown:
@@ -92,17 +98,21 @@ def breakdown_of_columns(formula: FormulaInForce, columns: Columns) -> Breakdown
 
 def _values(state: EngineState, formula: FormulaInForce, records: Sequence[JobRecord]) -> Floats:
     """The value of each job; 0 where the formula has none."""
-    found = formula.terms.expression.values(_columns(state, formula, records))
+    if formula.terms.needs_shares:
+        _refresh_shares(state, formula, job_rows(state, formula.terms, records))
+    found = formula.terms.expression.values(_columns(state, formula, records, circumstances(state)))
     return np.where(np.isnan(found), 0.0, found)
 
 
-def _columns(state: EngineState, formula: FormulaInForce, records: Sequence[JobRecord]) -> Columns:
+def _columns(
+    state: EngineState, formula: FormulaInForce, records: Sequence[JobRecord], around: Circumstances
+) -> Columns:
     terms = formula.terms
     rows = job_rows(state, terms, records)
     predicted: list[float | None] = []
     if "predicted_run_time" in terms.expression.names and state.predictor is not None:
         predicted = [_predicted(state, record) for record in records]
-    return terms.columns(rows, circumstances(state, formula, rows), predicted)
+    return terms.columns(rows, around, predicted)
 
 
 def _predicted(state: EngineState, record: JobRecord) -> float | None:
@@ -110,13 +120,15 @@ def _predicted(state: EngineState, record: JobRecord) -> float | None:
     return None if found is None else min(found.quantiles[EXPECTED_QUANTILE], record.understood.walltime)
 
 
-def circumstances(state: EngineState, formula: FormulaInForce, rows: Sequence[JobRow] = ()) -> Circumstances:
-    """What terms depend on beside the job, as it is now."""
+def circumstances(state: EngineState) -> Circumstances:
+    """What terms depend on beside the job, as it is now.
+
+    The places in the fair-share tree are those of the last ranking: questions do not renew them, since a
+    repetition of the same events without the questions must lead to the same ranks.
+    """
     part = formula_state(state)
     if part.totals is None:
         part.totals = cluster_totals(list(state.node_facts.values()))
-    if formula.terms.needs_shares:
-        _refresh_shares(state, formula, rows)
     return Circumstances(
         now=state.now,
         types=state.limits.types,
@@ -130,6 +142,21 @@ def circumstances(state: EngineState, formula: FormulaInForce, rows: Sequence[Jo
     )
 
 
+def with_places(around: Circumstances, rows: Sequence[JobRow]) -> Circumstances:
+    """Return the circumstances with places in the fair-share tree for all rows.
+
+    New owners have used nothing.
+    """
+    tree = around.tree
+    missing = [row.path for row in rows if row.path not in around.shares]
+    if tree is None or not missing:
+        return around
+    leaves = [row for row in around.shares.values() if len(row.path) == len(tree.levels)]
+    used = {row.path: (row.used, 0.0) for row in leaves}
+    rated = {*missing, *used}
+    return replace(around, shares={row.path: row for row in share_rows(tree, used, rated)})
+
+
 def _refresh_shares(state: EngineState, formula: FormulaInForce, rows: Sequence[JobRow]) -> None:
     """Compute the fair-share tree again if it is older than the ranks, or has no place for some row."""
     part, tree = formula_state(state), state.site.fair_share
@@ -137,14 +164,13 @@ def _refresh_shares(state: EngineState, formula: FormulaInForce, rows: Sequence[
         part.shares = None
         return
     known = part.shares
-    if known is not None and known[0] > state.now - state.settings.priority_every:
-        if known[0] == state.now and not state.ranking.slots_to_rank:
-            return
-        if all(row.path in known[1] for row in rows):
-            return
+    recent = known is not None and known[0] > state.now - state.settings.priority_every
+    if recent and known is not None and all(row.path in known[1] for row in rows):
+        return
     used = state.usage.decayed(tree, state.now, running_usage(state))
     rated: set[Path] = {row.path for row in job_rows(state, formula.terms, state.records.values())}
     rated.update(row.path for row in rows)
+    rated.update(tree.path(arrival.job) for arrival in state.arriving.values())
     part.shares = state.now, {row.path: row for row in share_rows(tree, used, rated)}
 
 
@@ -179,10 +205,17 @@ def next_examination(state: EngineState) -> int:
     return part.examined + state.settings.priority_every
 
 
-def examine_threshold(state: EngineState, event: str) -> None:
+def follow_time(state: EngineState, event: str) -> None:
+    """Renew the fair-share tree, and compare values with the threshold, each when it is due."""
+    formula = formula_in_force(state)
+    if formula is not None and formula.terms.needs_shares:
+        _refresh_shares(state, formula, ())
+    if next_examination(state) <= state.now:
+        _examine_threshold(state, event)
+
+
+def _examine_threshold(state: EngineState, event: str) -> None:
     """Plan jobs whose value is above the threshold now; take jobs out of the plan whose value is not."""
-    if next_examination(state) > state.now:
-        return
     part, formula = formula_state(state), formula_in_force(state)
     if not part.left:
         part.examined = state.now
@@ -220,6 +253,7 @@ def _follow_threshold(state: EngineState, record: JobRecord, wait: WaitingFor | 
     """Plan the job or take it out of the plan, if its value passed the threshold; returns whether it did."""
     blocked = record.phase is Phase.BLOCKED
     if blocked and wait is None:
+        set_rank(state, record)  # it was not ranked while it waited
         plan_job(state, record, event, Cause.RELEASED, "its value by the formula is above the threshold")
         return True
     if not blocked and wait is not None:

@@ -5,6 +5,7 @@ units; 0 if it requests none. Where a name is compared with a text, it is one of
 of a resource.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
@@ -35,6 +36,8 @@ __all__ = [
     "unknown_names",
 ]
 
+_GENERAL_LIMIT: Final = re.compile(r"\[[ugpo]:PBS_(?:GENERIC|ALL)=([^]]*)\]")
+"""A limit for all users, groups, projects or jobs, beside those of some: ``[u:PBS_GENERIC=40],[u:ann=5]``."""
 _NO_DEADLINE_S: Final = 10 * 366 * 86_400
 """``deadline_left`` of jobs without a deadline."""
 _TIMES: Final = frozenset({"walltime", "cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"})
@@ -451,5 +454,7 @@ def _attribute_number(
         text = defaults.get(resource, "")
     else:
         text = limits.get(attribute, "")
-        text = text.rpartition("=")[2].strip('[]" ')  # a limit for all users: [u:PBS_GENERIC=40]
+        general = _GENERAL_LIMIT.search(text)
+        text = general[1] if general is not None else "" if "=" in text else text
+        text = text.strip('" ')
     return _resource_number(resource.lower(), text, types) if text else 0.0

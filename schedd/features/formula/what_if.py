@@ -1,6 +1,5 @@
-"""What a job that is only asked about would have to wait for, by the formula's threshold."""
+"""Hypothetical jobs under a formula: their rank, and whether they wait because of its threshold."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,14 +7,21 @@ import numpy as np
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.formula.rules import circumstances, threshold_wait
+from schedd.features.formula.rules import circumstances, threshold_wait, with_places
 from schedd.features.formula.state import FormulaInForce, formula_in_force
-from schedd.features.formula.terms import Circumstances, JobRow
+from schedd.features.formula.terms import Circumstances
 from schedd.model import WaitingFor
-from schedd.policy.fair_share import share_rows
+from schedd.policy.ranks import rank_of_values
 from schedd.wire import JobFacts
 
-__all__ = ["PublishedFormula", "published_formula", "value_in_what_if", "wait_in_what_if"]
+__all__ = [
+    "PublishedFormula",
+    "formula_name",
+    "published_formula",
+    "rank_in_what_if",
+    "value_in_what_if",
+    "wait_in_what_if",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +37,14 @@ def published_formula(state: EngineState) -> PublishedFormula:
     formula = formula_in_force(state)
     if formula is None:
         return PublishedFormula(None, None)
-    around = circumstances(state, formula)
+    around = circumstances(state)
     return PublishedFormula(formula, replace(around, queues=dict(around.queues)))
+
+
+def formula_name(published: PlanSnapshot) -> str:
+    """Return the setting that holds the formula by which jobs are ranked; empty: none is in force."""
+    formula = published.part(PublishedFormula).formula
+    return formula.name if formula is not None else ""
 
 
 def value_in_what_if(published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest) -> float | None:
@@ -42,8 +54,14 @@ def value_in_what_if(published: PlanSnapshot, facts: JobFacts, understood: Parse
         return None
     terms, around = part.formula.terms, part.around
     row = terms.row(facts, understood, around.types, around.shared, around.tree)
-    columns = terms.columns([row], _with_place(around, [row]))
+    columns = terms.columns([row], with_places(around, [row]))
     return float(np.nan_to_num(terms.expression.values(columns))[0])
+
+
+def rank_in_what_if(published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest) -> int | None:
+    """Return the rank of a job that arrives now; None: no formula is in force."""
+    value = value_in_what_if(published, facts, understood)
+    return None if value is None else int(rank_of_values(np.array([value]))[0])
 
 
 def wait_in_what_if(
@@ -58,15 +76,3 @@ def wait_in_what_if(
         return None
     value = value_in_what_if(published, facts, understood)
     return threshold_wait(formula, value) if value is not None else None
-
-
-def _with_place(around: Circumstances, rows: Sequence[JobRow]) -> Circumstances:
-    """With the places of owners who have no jobs in the fair-share tree: they have used nothing."""
-    tree = around.tree
-    missing = [row.path for row in rows if row.path not in around.shares]
-    if tree is None or not missing:
-        return around
-    leaves = [row for row in around.shares.values() if len(row.path) == len(tree.levels)]
-    used = {row.path: (row.used, 0.0) for row in leaves}
-    rated = {*missing, *used}
-    return replace(around, shares={row.path: row for row in share_rows(tree, used, rated)})

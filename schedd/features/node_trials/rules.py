@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from schedd.engine.facts.explanations import format_moment
-from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.nodes import refresh_nodes
@@ -56,11 +56,14 @@ def is_open_for_trial(state: EngineState, name: str) -> bool:
 def follow_trials(state: EngineState, event: str) -> None:
     """Open nodes for trials that are due, and for good after a success."""
     settings = _settings(state)
+    for name in state.black_holes if settings.pause else ():
+        if name not in trials_of(state):
+            close_node(state, name)  # trials were switched on after it was closed
     for name, trial in list(trials_of(state).items()):
         if name not in state.black_holes or not settings.pause:
             _end(state, name)  # an administrator looked after it
             if name in state.black_holes:
-                refresh_nodes(state, [name], event, f"node {name} is not tried")
+                refresh_nodes(state, [name], event, f"node {name} is not tried", Cause.NODE_LOST)
         elif trial.passed or _has_run_long_enough(state, trial):
             _end(state, name)
             state.black_holes.pop(name, None)
@@ -113,7 +116,7 @@ def start_trial(state: EngineState, record: JobRecord, nodes: Sequence[str], eve
         state.drop_slot(trial.slot)
         trials_of(state)[name] = replace(trial, opened=-1, slot=-1, job=record.id)
     if tried:
-        refresh_nodes(state, tried, event, f"job {record.id} tries the node")
+        refresh_nodes(state, tried, event, f"job {record.id} tries the node", Cause.NODE_LOST)
 
 
 def judge_run(state: EngineState, record: JobRecord, nodes: Sequence[str], event: str, failed: bool) -> None:

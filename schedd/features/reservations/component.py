@@ -6,6 +6,7 @@ from schedd.engine.component import AlertKind, Component
 from schedd.features.reservations.naming import (
     forget_gone,
     knows_reservation,
+    reason_to_replan,
     restriction,
     wait_for_reservation,
     wait_in_what_if,
@@ -40,6 +41,7 @@ COMPONENT: Final = Component(
     must_wait_if_named=wait_in_what_if,
     restriction=restriction,
     knows_reservation=knows_reservation,
+    reason_to_replan=reason_to_replan,
     now_and_then=forget_gone,
     time_passed=follow_time,
     next_wake=next_change,

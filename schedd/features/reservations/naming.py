@@ -6,19 +6,22 @@ is full outside the times of the reservation. So each search, repair and move of
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Final
 
 import numpy as np
 
 from schedd.dialect.advres import read_advres
-from schedd.engine.component import Restriction, component_wait, is_own_reservation
+from schedd.engine.component import Restriction, is_own_reservation
 from schedd.engine.facts.job_requests import ParsedRequest, open_gates
-from schedd.engine.facts.records import Cause, JobRecord
-from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
+from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.reevaluation_queue import WAITING_PHASES, are_many, queue_reevaluation
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.placement import plan_job, replan_displaced
 from schedd.engine.place.slot_requests import refresh_request
-from schedd.engine.rank.promises import end_promise
+from schedd.engine.rank.promises import end_promise, record_moves
+from schedd.engine.rank.quarantine import mark_for_update
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.reservations.state import (
     NamedReservation,
@@ -29,7 +32,7 @@ from schedd.features.reservations.state import (
     base_name,
     known_reservations,
 )
-from schedd.model import Chunk, Never, Place, Request, WaitingFor
+from schedd.model import FOREVER, Chunk, Never, Place, Request, WaitingFor
 from schedd.plan.views import empty_plan, find_unmet_requirement
 from schedd.wire import JobFacts
 
@@ -37,6 +40,7 @@ __all__ = [
     "closed_slots",
     "forget_gone",
     "knows_reservation",
+    "reason_to_replan",
     "restriction",
     "update_named",
     "wait_for_reservation",
@@ -88,10 +92,10 @@ def _refusal(known: EngineState | PlanSnapshot, facts: JobFacts, walltime: int) 
     name = _named_by(known, facts)
     if not name:
         return None
-    reservations = known_reservations(known)
-    one = reservations.named.get(name)
+    one = _all_named(known).get(name)
     other = "take advres out of the job, or name another one (qalter)"
     if one is None:
+        reservations = known_reservations(known)
         if name in reservations.maintenance:
             return WaitingFor("reservation", f"reservation {name}, which admits no jobs: {other}")
         if name in reservations.gone:
@@ -118,15 +122,38 @@ def wait_for_reservation(state: EngineState, record: JobRecord) -> WaitingFor | 
     refusal = _refusal(state, facts, record.understood.walltime)
     if refusal is not None or record.understood.request is None or not _named_by(state, facts):
         return refusal
-    if state.bare is None:
-        state.bare = empty_plan(state.plan)
-    request = state.planned_request(facts, record.understood.request)
-    if find_unmet_requirement(state.bare, request, state.limits.types.units) is None:
+    if not _is_too_large(state, state.planned_request(facts, record.understood.request)):
         return None
     name = read_advres(facts.resources)
     return Never(
         f"the nodes of reservation {name} cannot hold it: request less, or take advres out of it (qalter)"
     )
+
+
+def _is_too_large(state: EngineState, request: Request) -> bool:
+    """Whether a request for the nodes of a reservation does not even fit on these nodes if nothing runs."""
+    if state.bare is None:
+        state.bare = empty_plan(state.plan)
+    return find_unmet_requirement(state.bare, request, state.limits.types.units) is not None
+
+
+def reason_to_replan(state: EngineState, record: JobRecord) -> tuple[Cause, str] | None:
+    """Return why a due job may not start at its place: its reservation was changed.
+
+    The place may be of a time before the change, if the server refused the start and it is tried again.
+    """
+    named = state.part(ReservationState).named
+    name = _named_by(state, record.facts) if named else ""
+    one = named.get(name)
+    if one is None:
+        refused = _refusal(state, record.facts, record.understood.walltime) is not None
+    else:
+        nodes = {state.plan.node_names[take.row] for take in state.plan.takes(record.slot)}
+        is_open = any(start <= state.now < _end(end) for start, end in one.windows)
+        refused = not (_admits(one, record.facts) and nodes <= one.nodes and is_open)
+    if not refused:
+        return None
+    return Cause.RESERVATION, f"reservation {read_advres(record.facts.resources)} was changed"
 
 
 def wait_in_what_if(
@@ -150,35 +177,92 @@ def forget_gone(state: EngineState) -> None:
     part.gone = {name: at for name, at in part.gone.items() if at + _GONE_KEPT_S > state.now}
 
 
+class _Change(Enum):
+    """How what jobs may name by a name was changed."""
+
+    NONE = "not at all"
+    WIDER = "it has more or longer windows"
+    OTHER = "otherwise"
+
+
 def update_named(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
-    """Follow changes of the reservations of these names: plan the jobs that name them again."""
+    """Follow changes of the reservations of these names: plan the jobs that name them again.
+
+    If a reservation only got more or longer windows, as a standing one does every day, planned jobs keep
+    their places.
+    """
     part = state.part(ReservationState)
-    changed = [name for name in dict.fromkeys(map(base_name, names)) if _update(state, part, name)]
-    if changed:
-        jobs = (one for one in state.records.values() if read_advres(one.facts.resources) in changed)
-        waiting = [one for one in jobs if one.phase in WAITING_PHASES and one.slot >= 0]
-        _plan_again(state, waiting, event, words)
+    changes = {name: _update(state, part, name) for name in dict.fromkeys(map(base_name, names))}
+    if all(change is _Change.NONE for change in changes.values()):
+        return
+    waiting = []
+    for record in state.records.values():
+        change = changes.get(read_advres(record.facts.resources), _Change.NONE)
+        if change is _Change.NONE or record.slot < 0:
+            continue
+        if record.phase is Phase.DISPATCHED:  # if the server refuses it, it is planned with this request
+            refresh_request(state, record)
+            state.refit(record)
+        elif record.phase in WAITING_PHASES and (
+            change is _Change.OTHER or state.plan.start(record.slot) < 0
+        ):
+            waiting.append(record)
+    _plan_again(state, waiting, event, words)
 
 
 def _plan_again(state: EngineState, records: Sequence[JobRecord], event: str, words: str) -> None:
-    """Plan jobs again under their present restriction: those that had a start first, in that order."""
-    slots = np.array([one.slot for one in records if state.plan.start(one.slot) >= 0], np.int64)
-    old = state.plan.starts(slots)
+    """Plan jobs again under their present restriction: those that had a start first, in that order.
+
+    Many jobs lose their places at once, and get others in the slices of the re-evaluation.
+    """
+    starts = {one.id: start for one in records if (start := state.plan.start(one.slot)) >= 0}
+    placed = [one for one in records if one.id in starts]
+    slots = np.array([one.slot for one in placed], np.int64)
+    old = np.array(list(starts.values()), np.int64)
     for slot in slots.tolist():
         state.plan.remove(slot, state.now)
+    too_large: dict[Request, bool] = {}
     for record in records:
         refresh_request(state, record)
         state.refit(record)
-        if component_wait(state, record) is not None:
+        if not _admits_still(state, record, too_large):
             state.store_record(end_promise(state, record, event, words))
+    order = sorted(records, key=lambda one: (starts.get(one.id, FOREVER), one.facts.submitted))
+    if are_many(records) and state.policy is None:
+        for record in placed:
+            _await_place(state, state.records[record.id])
+        record_moves(state, event, Cause.RESERVATION, words, slots, old, np.full_like(old, -1))
+        queue_reevaluation(state, [state.records[one.id] for one in order], event, words, Cause.RESERVATION)
+        return
     replan_displaced(state, slots, old, event, Cause.RESERVATION, words)
-    for record in sorted(records, key=lambda one: (one.facts.submitted, one.id)):
+    for record in order:
         if state.plan.start(record.slot) < 0:
             plan_job(state, state.records[record.id], event, Cause.RESERVATION, words)
 
 
-def _update(state: EngineState, part: ReservationState, name: str) -> bool:
-    """Compute again what jobs may name by this name; returns whether that is something else now."""
+def _admits_still(state: EngineState, record: JobRecord, too_large: dict[Request, bool]) -> bool:
+    """Whether a job may use the reservation that it names. ``too_large`` has the requests examined so far."""
+    if _refusal(state, record.facts, record.understood.walltime) is not None:
+        return False
+    if record.understood.request is None or not _named_by(state, record.facts):
+        return True
+    request = state.planned_request(record.facts, record.understood.request)
+    if request not in too_large:
+        too_large[request] = _is_too_large(state, request)
+    return not too_large[request]
+
+
+def _await_place(state: EngineState, record: JobRecord) -> None:
+    """Note that a job lost its place, and gets another one soon."""
+    name = read_advres(record.facts.resources)
+    wait = WaitingFor("reservation", f"its place in reservation {name}, which was changed just now")
+    mark_for_update(state, record, wait)
+    state.without_place[record.id] = None
+    state.store_record(apply_step(record, Step.NO_PLACE, answer=wait))
+
+
+def _update(state: EngineState, part: ReservationState, name: str) -> _Change:
+    """Compute again what jobs may name by this name; returns how it was changed."""
     before = part.named.get(name)
     records = [one for one in part.records.values() if base_name(one.event.name) == name and one.gate]
     now = _describe(name, records) if records else None
@@ -186,18 +270,32 @@ def _update(state: EngineState, part: ReservationState, name: str) -> bool:
         over = before.windows[: len(before.windows) - len(now.windows)]
         if before == replace(now, closed=before.closed, windows=(*over, *now.windows)):
             part.named[name] = replace(before, windows=now.windows)
-            return False  # at most some of its times are over
+            return _Change.NONE  # at most some of its times are over
     if before is None and now is None:
-        return False
+        return _Change.NONE
     for slot in before.closed if before is not None else ():
         state.drop_slot(slot)
     if now is None:
         del part.named[name]
         part.gone[name] = state.now
-        return True
+        return _Change.OTHER
     part.gone.pop(name, None)
-    part.named[name] = replace(now, closed=tuple(_close(state, now)))
-    return True
+    part.named[name] = now = replace(now, closed=tuple(_close(state, now)))
+    return _Change.WIDER if before is not None and _includes(now, before, state.now) else _Change.OTHER
+
+
+def _includes(now: NamedReservation, before: NamedReservation, moment: int) -> bool:
+    """Whether a reservation offers all that it offered before, from a moment on."""
+    if (now.nodes, now.access, now.pool) != (before.nodes, before.access, before.pool):
+        return False
+    left = [(start, _end(end)) for start, end in before.windows if _end(end) > moment]
+    return all(
+        any(begin <= start and end <= _end(until) for begin, until in now.windows) for start, end in left
+    )
+
+
+def _end(end: int | None) -> int:
+    return FOREVER if end is None else end
 
 
 def _describe(name: str, records: Sequence[ReservationRecord]) -> NamedReservation:

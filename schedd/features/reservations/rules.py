@@ -56,9 +56,9 @@ def nodes_of(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
     )
 
 
-def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
+def reserve(state: EngineState, event: Reserve) -> None:
     """Reserve nodes over an interval; see ``put_reservation``. Jobs that name the reservation follow."""
-    put_reservation(state, event, again=again)
+    put_reservation(state, event)
     update_named(state, [event.name], event.id, f"reservation {event.name} was made or changed")
 
 
@@ -134,15 +134,22 @@ def remove_reservation(state: EngineState, event: Unreserve) -> None:
 
 def follow_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:
     """Renew the reservations whose nodes are others now: nodes are new, or have other features."""
-    for record in list(reservations_of(state).values()):
-        if nodes_of(record.event, state.plan.nodes) != record.nodes:
-            reserve(state, record.event, again=True)
+    known = reservations_of(state).values()
+    _reserve_again(state, [one for one in known if nodes_of(one.event, state.plan.nodes) != one.nodes])
 
 
 def reserve_again(state: EngineState) -> None:
     """Put all reservations into a plan that was rebuilt."""
-    for record in list(reservations_of(state).values()):
-        reserve(state, record.event, again=True)
+    _reserve_again(state, list(reservations_of(state).values()))
+
+
+def _reserve_again(state: EngineState, records: Sequence[ReservationRecord]) -> None:
+    """Renew reservations. Jobs follow once for all windows of a standing reservation."""
+    for record in records:
+        put_reservation(state, record.event, again=True)
+    if records:
+        names = [record.event.name for record in records]
+        update_named(state, names, records[-1].event.id, "the nodes of its reservation were changed")
 
 
 def follow_edges(state: EngineState, event: str) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from schedd.engine.component import rank_in_what_if
 from schedd.engine.facts.predictions import job_features
 from schedd.engine.rank.promises import queue_slack
 from schedd.engine.show.expected_starts import ExpectedStarts, cap_at_promise
@@ -116,8 +117,11 @@ class ExpectationSource:
         """Return its start in each draw, shape (draws, 1); -1: no start."""
         scene = self.found.scene
         expected = walltime if prediction is None else min(prediction.quantiles[EXPECTED_QUANTILE], walltime)
+        rank = None
+        if scene.rule is not None:
+            rank = rank_in_what_if(self.fork.published, facts, self.fork.understand(facts))
         starts = self.fork.with_job(
-            facts, now, partial(_run_on, scene, expected, promise), instead_of=instead_of
+            facts, now, partial(_run_on, scene, expected, promise, rank), instead_of=instead_of
         )
         if starts is None:
             return np.full((len(self.after), 1), -1, np.int64)
@@ -132,13 +136,16 @@ class ExpectationSource:
         return starts.reshape(-1, 1)
 
 
-def _run_on(scene: StartSampler, expected: int, latest: int, plan: Plan, slot: int) -> Ints:
+def _run_on(scene: StartSampler, expected: int, latest: int, rank: int | None, plan: Plan, slot: int) -> Ints:
     """Return the start of a further job in each draw, by its ``latest`` promised start.
 
-    ``expected`` is its predicted run time. -1: not found within the work limit of a draw. Raises WorkSpent.
+    ``expected`` is its predicted run time; ``rank`` is None where it is unknown. -1: not found within the
+    work limit of a draw. Raises WorkSpent.
     """
     size = plan.jobs.starts.shape[0]
-    rule = scene.rule.with_job(size, slot, scene.now, expected, latest) if scene.rule is not None else None
+    rule = None
+    if scene.rule is not None:
+        rule = scene.rule.with_job(size, slot, scene.now, expected, latest, rank)
     starts = np.full(scene.sampled_run_times.shape[0], -1, np.int64)
     for k, drawn_lasts in enumerate(scene.sampled_run_times):
         fork = plan.fork()

@@ -16,6 +16,7 @@ from schedd.engine import (
     last_change,
     published_record,
 )
+from schedd.engine.component import ranking_setting
 from schedd.engine.facts.explanations import explain_choice
 from schedd.engine.facts.job_requests import waiting_reasons
 from schedd.model import Never, WaitingFor
@@ -72,6 +73,9 @@ class Blocker:
     sooner: bool
     """Whether the job would start earlier than planned without all blockers of this kind."""
     words: str
+    ranked_by: str = ""
+    """Only for a planned job that goes first, since its value by a priority formula is higher: the setting
+    that holds the formula."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:
         links, ahead = explanation_chain(fork, plan, record, takes, start, now, not_yet)
         _fix_node_set_choice(plan, record.slot, start, now)
         blocking = find_blockers(plan, record.slot, now, now + HORIZON)
-        found = tuple(_describe_blocker(published, plan, item) for item in blocking.items)
+        found = tuple(_describe_blocker(fork, plan, item, record) for item in blocking.items)
         earliest, without = blocking.earliest, blocking.without
         if earliest > ready:
             because = _scarce(published, plan, record) or because
@@ -259,7 +263,8 @@ def _start_barrier(record: JobRecord, ready: int, now: int) -> StartBarrier | No
 # ---- blockers ------------------------------------------------------------------------------------
 
 
-def _describe_blocker(published: PlanSnapshot, plan: Plan, item: PlanBlocker) -> Blocker:
+def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: JobRecord) -> Blocker:
+    published = fork.published
     if item.slot < 0:
         return _node_blocker(published, plan.node_names[item.row], item.sooner)
     columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.resource_columns.items()}
@@ -297,6 +302,9 @@ def _describe_blocker(published: PlanSnapshot, plan: Plan, item: PlanBlocker) ->
     standing = job_status(other, start)
     does = "is planned" if standing == "planned" else "runs" if standing == "running" else "is being started"
     since = f" from {_format_time(start)}" if standing == "planned" else ""
+    setting = ranking_setting(published) if standing == "planned" else ""
+    by = setting if fork.ranks[item.slot] > fork.ranks[record.slot] else ""
+    first = f"; it goes first, since its value by {by} is higher" if by else ""
     return Blocker(
         kind="job",
         name=other.id,
@@ -306,7 +314,8 @@ def _describe_blocker(published: PlanSnapshot, plan: Plan, item: PlanBlocker) ->
         until=end,
         on=on,
         sooner=item.sooner,
-        words=f"job {other.id} {does}{since} until {_format_time(end)} and holds {_describe_held(on)}",
+        ranked_by=by,
+        words=f"job {other.id} {does}{since} until {_format_time(end)} and holds {_describe_held(on)}{first}",
     )
 
 

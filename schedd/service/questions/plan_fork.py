@@ -294,12 +294,19 @@ class PlanFork:
     def _no_start(self, facts: JobFacts, request: Request) -> Answer:
         restriction = job_restriction(self.published, facts)
         if restriction is not None:
-            return WaitingFor("reservation", f"room in {restriction.place}")
+            gates, sets = self.published.gates, self.published.node_sets
+            request = as_planned_request(request, facts, gates, sets, restriction.nodes)
         if self._bare is None:
             self._bare = empty_plan(self._plan)
         with limit_searches(self._bare):
             never = find_unmet_requirement(self._bare, request, self._limits.types.units)
-        return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
+        if restriction is None:
+            return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
+        if never is not None:
+            return Never(
+                f"the nodes of {restriction.place} cannot hold it: request less, or take advres out of it"
+            )
+        return WaitingFor("reservation", f"room in {restriction.place}")
 
     def _plan_without(self, job_id: str, now: int, slots: tuple[int, ...] = ()) -> Plan:
         """Return the plan without a job and these slots, cached for further questions about it."""

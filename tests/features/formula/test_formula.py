@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from schedd.engine import Engine
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.formula.what_if import wait_in_what_if
+from schedd.features.formula.state import formula_state
+from schedd.features.formula.what_if import rank_in_what_if, wait_in_what_if
 from schedd.model import WaitingFor
 from schedd.policy.protocol import Breakdown
 from schedd.policy.ranks import rank_of_values, value_of_rank
+from schedd.service.questions.explain import explain
+from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import NodeFacts, PolicyChanged, QueueFacts, ResourceFacts, ServerChanged, ServerFacts
 from tests.engine.cluster import Cluster
 
@@ -59,7 +62,7 @@ def test_jobs_are_ordered_by_the_site_formula() -> None:
     assert starts(site, "1234") == [0, 250, 150, 100]
     change = site.view("3").last_change
     assert change is not None
-    assert "most by 1000 if walltime < 60 else job priority / 10" in change.words
+    assert "most by 1000 if walltime < 60 else job_priority / 10 (formula.expression)" in change.words
 
 
 def test_small_differences_of_values_count() -> None:
@@ -104,6 +107,37 @@ def test_jobs_are_ranked_again_when_the_server_formula_changes() -> None:
     assert starts(site, "123") == [0, 100, 200]
 
 
+def test_a_job_on_hold_is_ranked_by_a_new_formula() -> None:
+    site = Site("job_priority")
+    site.submit("1")
+    site.submit("2")
+    site.submit("3", priority=7, state="H", holds="u")
+    policy = {"formula": {"expression": "100 * job_priority"}}
+    site.send(PolicyChanged(id="p1", time=site.server.now, version=1, site=policy))
+    assert value_of_rank(int(site.engine.state.rank[site.record("3").slot])) == 700.0
+
+
+def test_jobs_of_two_new_users_that_arrive_together_have_places_in_the_tree() -> None:
+    shares = {"fair_share": {"levels": ["user"], "shares": {}}}
+    site = Site("fairshare_factor", site=shares, formula={"threshold": 0.5})
+    for job in "abc":
+        site.submit(job, owner=f"{job}@login")
+    assert [site.waits(job) for job in "abc"] == ["", "", ""]
+    assert [site.breakdown(job).total for job in "abc"] == [1.0, 1.0, 1.0]
+
+
+def test_questions_do_not_change_the_fair_shares_by_which_jobs_are_ranked() -> None:
+    shares = {"fair_share": {"levels": ["user"], "shares": {"ann": 1, "bob": 1}}}
+    site = Site("fairshare_factor", site=shares, priority_every=60)
+    site.submit("1")
+    state = site.engine.state
+    before = formula_state(state).shares
+    state.now += 1000
+    publish_snapshot(state)
+    site.breakdown("1")
+    assert formula_state(state).shares is before
+
+
 def test_terms_of_time_are_ranked_again_at_the_interval() -> None:
     site = Site("xfactor", priority_every=60)
     site.submit("1", walltime=1000)
@@ -144,6 +178,10 @@ def test_planned_jobs_leave_the_plan_when_their_value_falls() -> None:
     site.at(600)
     assert site.start("2") is None
     assert site.waits("2").endswith("threshold 500 (it is 500)")
+    assert (site.promise("2"), site.at_risk("2")) == (None, "")
+    ended = site.record("2").ended
+    assert ended is not None
+    assert "to be above the threshold 500" in ended.words
 
 
 def test_the_threshold_of_the_server_counts_and_goes() -> None:
@@ -219,7 +257,10 @@ def test_terms(term: str, value: float) -> None:
     classes = {"classes": {"gold": {"points": 8, "users": ["ann"]}}}
     site = Site(f"0 + {term}", site={**shares, **classes}, nodes=3)
     site.server.queues["long"] = QueueFacts(
-        name="long", priority=40, limits={"max_run": "[u:PBS_GENERIC=7]"}, defaults={"walltime": "1:00:00"}
+        name="long",
+        priority=40,
+        limits={"max_run": "[u:PBS_GENERIC=7], [u:bob=2]"},
+        defaults={"walltime": "1:00:00"},
     )
     site.send(site.server.snapshot())
     server = ServerFacts(limits={"max_running": "99"})
@@ -294,6 +335,19 @@ def test_nodes_that_are_down_do_not_count_in_totals() -> None:
     assert site.breakdown("1").total == 8
 
 
+def test_blockers_name_the_formula_of_jobs_that_go_first_by_their_value() -> None:
+    site = Site("job_priority")
+    for job, priority in (("1", 0), ("2", 0), ("3", 5)):
+        site.submit(job, priority=priority, walltime=200 if job == "2" else 100)
+    state = site.engine.state
+    found = explain(fork_plan(state, publish_snapshot(state)), "2", state.now)
+    assert found is not None
+    by = {one.name: one.ranked_by for one in found.blockers}
+    assert by == {"1": "", "3": "formula.expression"}
+    words = next(one.words for one in found.blockers if one.name == "3")
+    assert words.endswith("; it goes first, since its value by formula.expression is higher")
+
+
 numbers = st.floats(allow_nan=False)
 
 
@@ -323,3 +377,6 @@ def test_what_if_waits_for_the_threshold_as_the_job_would() -> None:
         assert (found is not None) is waits
         if found is not None:
             assert found.what.endswith("threshold 5 (it is 5)")
+        rank = rank_in_what_if(snapshot, facts, parsed)
+        assert rank is not None
+        assert value_of_rank(rank) == pytest.approx(int(walltime) / 100)

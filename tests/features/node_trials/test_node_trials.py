@@ -5,7 +5,7 @@ from typing import Any
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.node_trials.state import trials_of
-from schedd.wire import JobEnded, NodeChanged, RunRefused
+from schedd.wire import JobEnded, NodeChanged, PolicyChanged, RunRefused
 from tests.engine.cluster import Cluster, T
 
 
@@ -46,6 +46,15 @@ def test_one_short_job_tries_a_closed_node_after_the_pause_and_a_success_opens_i
     assert cluster.engine.state.black_holes == {}
     assert not publish_snapshot(cluster.engine.state).alerts
     assert [cluster.runs(job) for job in ("long", "other")] == [[630], [630]]
+
+
+def test_a_job_that_leaves_the_node_for_a_trial_has_lost_the_node() -> None:
+    cluster = closed_cluster()
+    for job in "ab":
+        cluster.submit(job, "1:ppn=1", 600)
+    cluster.at(625)
+    assert [cluster.runs(job) for job in "ab"] == [[625], []]
+    assert cluster.at_risk("b") == "node lost"
 
 
 def test_a_failed_trial_closes_the_node_for_twice_as_long() -> None:
@@ -140,6 +149,16 @@ def test_without_a_pause_there_are_no_trials() -> None:
     cluster.at(100_000)
     assert cluster.runs("a") == []
     assert closed_words(cluster) == "not used, since jobs fail on it"
+
+
+def test_trials_that_are_switched_on_later_open_nodes_that_were_closed_before() -> None:
+    cluster = closed_cluster(pause=0)
+    cluster.submit("a", "n1:ppn=4", 600)
+    cluster.at(1000)
+    policy = {"node_trials": {"pause": 100}}
+    cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=policy))
+    cluster.at(1101)
+    assert cluster.runs("a") == [1100]
 
 
 def test_a_restored_engine_goes_on_with_its_trials() -> None:

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import Engine
+from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.reservations import naming
 from schedd.model import Answer, StartKnown
 from schedd.service.questions.plan_fork import fork_plan
-from schedd.wire import Book, JobFacts, Reserve, Run, Unreserve
+from schedd.wire import Book, JobFacts, Reserve, Run, RunRefused, Unreserve
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_windows import DAY, HOUR, wall
 
@@ -145,6 +147,28 @@ def test_a_booking_of_the_owner_goes_before_a_reservation_of_the_same_name() -> 
     assert cluster.runs("1") == [0]
 
 
+def test_jobs_follow_when_their_owner_books_what_they_name() -> None:
+    cluster = Cluster(nodes=2, site={"bookings": {"most": 3}})
+    reserve(cluster, "school", 500, 2000, "n2", users=("ann",))
+    cluster.submit("1", walltime=100, resources={"advres": "school"})
+    cluster.submit("2", walltime=2000, resources={"advres": "school"})
+    cluster.send(
+        Book(
+            id="b:1",
+            time=T,
+            name="school",
+            owner="ann",
+            resources={"nodes": "1:ppn=4"},
+            duration=200,
+            ready=T + 100,
+            deadline=T + 300,
+        )
+    )
+    cluster.at(100)
+    (run,) = [one for one in cluster.decisions if isinstance(one, Run)]
+    assert (run.job_id, run.time - T, run.shares[0].node) == ("1", 100, "n1")
+
+
 def test_a_job_may_name_a_standing_reservation_and_starts_in_the_next_window_that_fits() -> None:
     window = {"first": wall(2 * HOUR), "last": wall(3 * HOUR), "rule": "FREQ=DAILY"}
     cluster = Cluster(
@@ -192,9 +216,72 @@ def test_a_question_is_answered_as_the_job_would_be_planned() -> None:
     assert [share.node for share in inside.placement.shares] == ["n2"]
     assert "lasts 1000 s at most" in str(ask(1001))
     assert "does not admit the job" in str(ask(400, owner="bob@login"))
+    both = {"nodes": "2:ppn=4", "walltime": "400", "advres": "school"}
+    wide = JobFacts(id="what-if", queue="batch", submitted=T, owner="ann@login", resources=both)
+    assert "the nodes of reservation school cannot hold it" in str(fork.what_if(wide, T).answer)
     cluster.submit("1", walltime=800, resources={"advres": "school"})
     fork = fork_plan(state, publish_snapshot(state))
     assert "room in reservation school" in str(ask(400))
+
+
+def test_many_jobs_of_a_changed_reservation_are_planned_again_in_slices() -> None:
+    cluster = Cluster(nodes=3, cpus=1)
+    reserve(cluster, "school", 500, 90_000, "n2", users=("ann",))
+    jobs = [str(i) for i in range(ARRIVALS_PER_CALL + 100)]
+    for job in jobs:
+        cluster.submit(job, "1:ppn=1", walltime=100, resources={"advres": "school"})
+    change = Reserve(
+        id="later", time=T, name="school", start=T + 700, end=T + 90_000, nodes=("n3",), users=("ann",)
+    )
+    cluster.engine.handle([change], T)
+    state = cluster.engine.state
+    placed = [job for job in jobs if state.plan.start(state.records[job].slot) >= 0]
+    assert 0 < len(placed) <= ARRIVALS_PER_CALL
+    assert cluster.engine.next_wake == T
+    assert "which was changed just now" in cluster.view(jobs[-1]).why
+    cluster.send()
+    assert [cluster.start(job) for job in jobs] == [700 + 100 * i for i in range(len(jobs))]
+    assert {name for job in jobs for name in cluster.planned_node_names(job)} == {"n3"}
+    remove(cluster, "school")
+    assert all("is over or was removed" in cluster.view(job).why for job in jobs)
+    assert all(cluster.promise(job) is None for job in jobs)
+    reserve(cluster, "school", 1000, None, "n1", users=("ann",))
+    assert [cluster.start(job) for job in jobs] == [1000 + 100 * i for i in range(len(jobs))]
+
+
+def test_planned_jobs_are_not_planned_again_when_further_windows_come_near(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    window = {"first": wall(2 * HOUR), "last": wall(3 * HOUR), "rule": "FREQ=DAILY"}
+    cluster = Cluster(
+        nodes=2, site={"reservations": {"class": {"nodes": ["n2"], "users": ["ann"], **window}}}
+    )
+    cluster.at(3 * HOUR)
+    for job in "12":
+        cluster.submit(job, walltime=HOUR, resources={"advres": "class"})
+    cluster.submit("3", walltime=HOUR + 1, resources={"advres": "class"})
+    again: list[str] = []
+    monkeypatch.setattr(
+        naming, "_plan_again", lambda _, records, *__: again.extend(one.id for one in records)
+    )
+    cluster.at(2 * HOUR + DAY - 1)
+    assert [cluster.start(job) for job in "12"] == [2 * HOUR + DAY, 2 * HOUR + 2 * DAY]
+    assert set(again) == {"3"}
+    cluster.at(2 * HOUR + 2 * DAY)
+    assert cluster.runs("2") == [2 * HOUR + 2 * DAY]
+
+
+def test_a_refused_job_follows_a_change_of_its_reservation_while_it_was_about_to_start() -> None:
+    cluster = Cluster(nodes=3)
+    cluster.obeys = False
+    reserve(cluster, "school", 0, None, "n2", users=("ann",))
+    cluster.submit("1", resources={"advres": "school"})
+    run = next(one for one in cluster.decisions if isinstance(one, Run))
+    reserve(cluster, "school", 0, None, "n3", users=("ann",))
+    cluster.send(RunRefused(id="refused", time=T, job_id="1", decision_id=run.id, code=15046, text="busy"))
+    cluster.at(20)
+    runs = [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == "1"]
+    assert [{share.node for share in one.shares} for one in runs[:2]] == [{"n2"}, {"n3"}]
 
 
 NODES = ("n1", "n2", "n3")
