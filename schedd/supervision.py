@@ -23,16 +23,16 @@ _log = structlog.get_logger(__name__)
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 30.0
 SHOWN_S: Final = 60.0
-"""A failure stays visible for so long after the restart; then it is over."""
+"""Seconds for which a failure stays visible after the restart."""
 _STEADY_S: Final = 30.0
-"""After so long without a failure the next one counts as the first in a row."""
+"""Seconds without a failure after which the next one counts as the first in a row."""
 _UNREADY_AFTER: Final = 3
-"""With so many failures in a row the work counts as failing although it was started again."""
+"""Failures in a row after which restarted work still counts as failing."""
 _NO_MEMORY_WAIT_S: Final = 0.25
 
 
 class WorkRecord:
-    """What is known of one piece of background work. Any thread may read it.
+    """State of one piece of background work. Any thread may read it.
 
     ``needed``: the daemon cannot do its work while this fails; readiness shows it.
     """
@@ -42,9 +42,9 @@ class WorkRecord:
         self.cluster = cluster
         self.needed = needed
         self.failures = 0
-        """Since the process started."""
+        """Number since the start of the process."""
         self.down = False
-        """It failed and was not started again yet."""
+        """Whether the work failed and was not restarted yet."""
         self._clock = clock
         self._why = ""
         self._in_a_row = 0
@@ -52,17 +52,17 @@ class WorkRecord:
 
     @property
     def recent(self) -> bool:
-        """Whether it failed a short time ago, or is down."""
+        """Whether the work failed recently, or is down."""
         return self.down or (self.failures > 0 and self._clock() - self._failed < SHOWN_S)
 
     @property
     def failing(self) -> bool:
-        """Whether it is down, or fails again and again."""
+        """Whether the work is down, or fails repeatedly."""
         return self.down or (self._in_a_row >= _UNREADY_AFTER and self.recent)
 
     @property
     def text(self) -> str:
-        """What failed, for people; empty while nothing failed recently."""
+        """Description of a recent failure, for users; empty if there is none."""
         if not self.recent:
             return ""
         state = "is down" if self.down else "was started again"
@@ -95,7 +95,7 @@ class WorkRecord:
         return wait
 
     def note(self, error: BaseException) -> None:
-        """Note a failure of something that is not started again."""
+        """Note a failure of work that is not restarted."""
         self.fail(error)
         self.down = False
 
@@ -119,7 +119,7 @@ class SupervisedThread:
         self._thread.start()
 
     def is_alive(self) -> bool:
-        """Whether it runs, or waits for its next start."""
+        """Return whether the work runs, or waits for its restart."""
         return self._thread.is_alive()
 
     def end(self) -> None:
@@ -127,7 +127,9 @@ class SupervisedThread:
         self._ended.set()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end; the work must be told to end before. Nothing to wait for is no error."""
+        """Wait for the thread's end; the work must be stopped before. Does nothing if the thread was never
+        started.
+        """
         self.end()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
@@ -157,14 +159,14 @@ class SupervisedThread:
 
 
 class ThreadedWork:
-    """Base class of work with a supervised thread of its own, in which ``run`` is called."""
+    """Base class of work in a separate supervised thread, which calls ``run``."""
 
     def __init__(self, supervisor: "Supervisor", name: str, *, cluster: str = "") -> None:
         self._thread = supervisor.thread(name, self.run, cluster=cluster)
         self._failures = self._thread.record
 
     def run(self) -> None:
-        """Work until told to end."""
+        """Work until stopped."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -172,7 +174,7 @@ class ThreadedWork:
         self._thread.start()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the thread's end; the work must be told to end before."""
+        """Wait for the thread's end; the work must be stopped before."""
         self._thread.join(timeout)
 
     def is_alive(self) -> bool:
@@ -196,12 +198,12 @@ class SupervisedTask:
         self._start()
 
     def cancel(self) -> None:
-        """End it."""
+        """End the task."""
         self._ended = True
         self.task.cancel()
 
     async def ended(self) -> None:
-        """Wait for its end."""
+        """Wait for the task's end."""
         await asyncio.gather(self.task, return_exceptions=True)
 
     def _start(self) -> None:
@@ -226,7 +228,7 @@ class SupervisedTask:
                 task = asyncio.current_task()
                 if self._ended or task is None or task.cancelling():
                     raise
-                wait = self.record.fail(error)  # something else was cancelled, and the work waited for it
+                wait = self.record.fail(error)  # the work awaited another, cancelled task
             except BaseException as error:
                 wait = self.record.fail(error)
             else:
@@ -263,7 +265,7 @@ class Supervisor:
         return SupervisedTask(self.record(name, cluster), work, _title(name, cluster), again=False)
 
     def record(self, name: str, cluster: str = "", *, needed: bool = False) -> WorkRecord:
-        """The record of this work; work of the same name shares it."""
+        """Return the record of this work; work of the same name shares a record."""
         with self._lock:
             found = self._records.get((cluster, name))
             if found is None:
@@ -278,18 +280,18 @@ class Supervisor:
             return list(self._records.values())
 
     def trouble(self, cluster: str) -> str:
-        """What failed a short time ago of the cluster's work and of the daemon's; empty while nothing did."""
+        """Return the recent failures of the cluster's and the daemon's work; empty if there are none."""
         return "; ".join(filter(None, (one.text for one in self._of(cluster))))
 
     def unready(self, cluster: str) -> str:
-        """Which needed work of the cluster or the daemon fails now; empty while none does."""
+        """Return the failing needed work of the cluster or the daemon; empty if there is none."""
         return "; ".join(one.text for one in self._of(cluster) if one.needed and one.failing)
 
     def _of(self, cluster: str) -> Iterator[WorkRecord]:
         return (one for one in self.records if one.cluster in ("", cluster))
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Note errors in callbacks, and those of tasks that nobody awaits."""
+        """Note errors in callbacks and in tasks that are not awaited."""
         record = self.record("event loop")
 
         def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -302,7 +304,7 @@ class Supervisor:
         loop.set_exception_handler(handle)
 
     def watch_threads(self) -> None:
-        """Note errors that end threads which others created."""
+        """Note errors that end threads created by other code."""
         record = self.record("other threads")
 
         def handle(args: threading.ExceptHookArgs) -> None:
@@ -313,14 +315,14 @@ class Supervisor:
 
 
 def run_in_thread(name: str, call: Callable[[], _T]) -> "Future[_T]":
-    """Call ``call`` in a thread of its own, which does not delay the end of the process.
+    """Call ``call`` in a separate thread, which does not delay the end of the process.
 
     Returns a future with its result or its exception, whichever it is.
     """
     answer: Future[_T] = Future()
 
     def run() -> None:
-        answer.set_running_or_notify_cancel()  # from here on nobody can cancel it
+        answer.set_running_or_notify_cancel()  # from here on it cannot be cancelled
         try:
             answer.set_result(call())
         except BaseException as error:

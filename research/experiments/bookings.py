@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from schedd.engine import Engine, EngineSettings
-from schedd.features.bookings.state import Booking, bookings_of
+from schedd.features.bookings.state import Booking, booking_table
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import Act, Book, BookingStep, Event, NodeChanged, NodeFacts
@@ -164,7 +164,7 @@ class _Desk:
         )
         self._window[i] = event.ready, event.deadline
         self._handle([event], now)
-        booking = bookings_of(self._engine.state)[str(i)]
+        booking = booking_table(self._engine.state)[str(i)]
         if booking.phase != "refused":
             return
         del self._window[i]
@@ -173,14 +173,14 @@ class _Desk:
             return
         self._window[i] = best.start, best.end
         self._handle([self._step(i, "accept", now, booking.options.index(best) + 1)], now)
-        if bookings_of(self._engine.state)[str(i)].phase == "refused":
+        if booking_table(self._engine.state)[str(i)].phase == "refused":
             del self._window[i]
         else:
             self._stretches.append(abs(best.stretch))
 
     def _handle(self, events: list[Event], now: int) -> None:
         self._engine.handle(events, now)
-        for name, booking in bookings_of(self._engine.state).items():
+        for name, booking in booking_table(self._engine.state).items():
             self._see(int(name), booking)
 
     def _see(self, i: int, booking: Booking) -> None:

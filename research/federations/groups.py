@@ -21,7 +21,7 @@ from schedd.federation.event_log import FederationLog
 from schedd.federation.events import LicenceLeased, LoggedEvent
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.settings import FederationSettings
-from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.supervision import Supervisor
@@ -320,7 +320,7 @@ class _Groups(Field):
                 ):
                     found = transfer_view(published, record)
                     seen[transfer] = TransferStatus(**{one: getattr(found, one) for one in _SEEN})
-            report = ClusterReport(
+            report = ClusterPollResult(
                 transfers=seen, whole=False, cpus=place.spec.cpus, generation=generation, family="torque"
             )
             self._federation.apply_report(name, report)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, Self
 
 from schedd.client import Refused
-from schedd.dialect import family_of
+from schedd.dialect import request_family
 from schedd.engine import Engine, publish_snapshot
 from schedd.features.bookings.api import BookingRequest, booking_view
 from schedd.features.bookings.state import LIVE, published_bookings
@@ -111,7 +111,7 @@ class EngineWire:
             owner=asked["owner"],
             queue="",
             submitted=state.now,
-            family=family_of(asked["resources"]),
+            family=request_family(asked["resources"]),
             resources=asked["resources"],
             not_before=asked.get("not_before"),
         )

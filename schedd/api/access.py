@@ -53,7 +53,7 @@ _bearer = HTTPBearer(
 PEER_UID_KEY: Final = "peer_uid"
 """Under this name the connection keeps the uid at the other end of the UNIX socket."""
 TRUST_KEY: Final = "trust"
-"""Scope key under which a connection keeps the function to call when an administrator or a program uses it.
+"""Scope key of the connection's function that is called when an administrator or a program uses it.
 """
 
 

@@ -283,7 +283,9 @@ def _list_bags(
 ) -> BagsView:
     """Bags of the caller; of all, for a reader or an admin."""
     rows = [
-        bag_row(federation, one) for one in list(federation.bags.by_id.values()) if _may_see_bag(caller, one)
+        bag_row(federation, one)
+        for one in list(federation.bags.by_id.values())
+        if _is_bag_visible(caller, one)
     ]
     return BagsView(bags=[row for row in rows if state == "all" or not row.over])
 
@@ -303,12 +305,12 @@ async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -
     )
 
 
-def _may_see_bag(caller: Bearer, bag: Bag) -> bool:
+def _is_bag_visible(caller: Bearer, bag: Bag) -> bool:
     return caller.role != "user" or caller.name == bag.owner
 
 
 def _find_bag(federation: FederationState, caller: Bearer, name: str) -> Bag:
     bag = federation.bags.by_id.get(name)
-    if bag is None or not _may_see_bag(caller, bag):
+    if bag is None or not _is_bag_visible(caller, bag):
         raise ProblemError("unknown-job", f"the federation has no bag {name[:40]}")
     return bag

@@ -139,7 +139,7 @@ def _list_coallocations(
     rows = [
         coallocation_row(federation, one)
         for one in list(federation.coallocations.by_id.values())
-        if _may_see_coallocation(caller, one)
+        if _is_coallocation_visible(caller, one)
     ]
     return CoAllocationsView(coallocations=[row for row in rows if state == "all" or not row.over])
 
@@ -193,13 +193,13 @@ async def _cancel_coallocation(federation: LeadingFederation, caller: Caller, gr
     )
 
 
-def _may_see_coallocation(caller: Bearer, group: CoAllocation) -> bool:
+def _is_coallocation_visible(caller: Bearer, group: CoAllocation) -> bool:
     return caller.role != "user" or caller.name == group.owner
 
 
 def _find_coallocation(federation: FederationState, caller: Bearer, name: str) -> CoAllocation:
     group = federation.coallocations.by_id.get(name)
-    if group is None or not _may_see_coallocation(caller, group):
+    if group is None or not _is_coallocation_visible(caller, group):
         raise ProblemError("unknown-job", f"the federation has no group {name[:40]}")
     return group
 

@@ -1,8 +1,8 @@
 """Slots for the daemon's connections, and which connections are closed when there are too many.
 
 A connection has a slot while a response is pending on it. Connections that wait for the next request, or the
-rest of one, are closed for a new one when all slots are taken: first those that have sent nothing, then the
-others, oldest first. Connections of adapters, operators and admins are never closed, and a quarter of all
+rest of one, are closed for a new one when all slots are taken: first connections that have sent nothing, then
+the others, oldest first. Connections of adapters, operators and admins are never closed, and a quarter of all
 slots is kept for them, for the UNIX socket, and for addresses they came from. The last free descriptors of
 the process are kept for them as well, for root and the daemon's own user on the UNIX socket, and for the
 daemon's requests to itself.
@@ -18,7 +18,7 @@ from schedd.service.settings.file import LimitSettings
 __all__ = ["ConnectionSlots", "SlotHolder"]
 
 _RESERVED_SLOT_FRACTION = 4
-"""One in so many slots is kept for known clients."""
+"""Reciprocal of the fraction of slots reserved for known clients."""
 _RESERVED_DESCRIPTORS = 64
 """Number of reserved descriptors, at most three eighths of all; half of them for the daemon's own files."""
 _DESCRIPTOR_COUNT_S = 1.0

@@ -1,7 +1,7 @@
 """Measures the processor time of each request, and charges it to its user's budget.
 
-A request runs in steps between others in the event loop: each step is measured by itself. What it lets other
-threads do is added by those (`schedd.service.access.request_costs`).
+A request runs in steps between others in the event loop: each step is measured by itself. Work in other
+threads is added by these threads (`schedd.service.access.request_costs`).
 """
 
 import time

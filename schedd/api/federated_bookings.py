@@ -88,7 +88,7 @@ def _list_bookings(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> FederatedBookingsView:
     """Bookings of the caller; of all, for a reader or an admin. By their start."""
-    found = [one for one in list(federation.bookings.by_id.values()) if _may_see_booking(caller, one)]
+    found = [one for one in list(federation.bookings.by_id.values()) if _is_booking_visible(caller, one)]
     chosen = [one for one in found if state == "all" or not one.over]
     jobs = jobs_by_booking(federation, [one.id for one in chosen])
     rows = [booking_row(federation, one, jobs) for one in chosen]
@@ -212,7 +212,7 @@ async def _wait_until(reached: Callable[[], bool], seconds: float) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-def _may_see_booking(caller: Bearer, booking: FederationBooking) -> bool:
+def _is_booking_visible(caller: Bearer, booking: FederationBooking) -> bool:
     return caller.role != "user" or caller.name == booking.owner
 
 
@@ -221,7 +221,7 @@ def find_visible_booking(federation: FederationState, caller: Bearer, name: str)
     booking = federation.bookings.by_owner_key(caller.name, name)
     if booking is None and caller.role != "user":
         booking = federation.bookings.newest_named(name)
-    if booking is None or not _may_see_booking(caller, booking):
+    if booking is None or not _is_booking_visible(caller, booking):
         raise ProblemError("unknown-booking", f"the federation has no booking {name[:64]}")
     return booking
 

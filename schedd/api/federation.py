@@ -250,7 +250,9 @@ def _list_jobs(
 ) -> FederatedJobsView:
     """Jobs of the caller; of all, for a reader or an admin."""
     rows = [
-        job_row(federation, job) for job in list(federation.jobs.by_id.values()) if _may_see_job(caller, job)
+        job_row(federation, job)
+        for job in list(federation.jobs.by_id.values())
+        if _is_job_visible(caller, job)
     ]
     return FederatedJobsView(jobs=[row for row in rows if state == "all" or not row.over])
 
@@ -312,13 +314,13 @@ def _booking_name(federation: FederationState, booking: str) -> str:
     return found.name if found is not None else booking
 
 
-def _may_see_job(caller: Bearer, job: FederationJob) -> bool:
+def _is_job_visible(caller: Bearer, job: FederationJob) -> bool:
     return caller.role != "user" or caller.name == job.owner
 
 
 def _find_job(federation: FederationState, caller: Bearer, name: str) -> FederationJob:
     job = federation.jobs.by_id.get(name)
-    if job is None or not _may_see_job(caller, job):
+    if job is None or not _is_job_visible(caller, job):
         raise ProblemError("unknown-job", f"the federation has no job {name}")
     return job
 
@@ -403,7 +405,7 @@ def query_clusters(
     tasks = count_array_tasks(body.array)
     sizes = (tasks,) if tasks else ()
 
-    def ask(name: str) -> ClusterWhatIf:
+    def query_cluster(name: str) -> ClusterWhatIf:
         chosen = federation.settings.clusters[name]
         if name not in users:
             return ClusterWhatIf(cluster=name, why=f"{owner} has no user there")
@@ -431,7 +433,7 @@ def query_clusters(
     if not names:
         return []
     with ThreadPoolExecutor(min(32, len(names))) as pool:
-        rows = list(pool.map(ask, names))
+        rows = list(pool.map(query_cluster, names))
     return sorted(rows, key=lambda row: (row.end is None, row.end or 0, row.cluster))
 
 

@@ -225,7 +225,7 @@ class TransferAttemptView:
 class TaskCounts:
     """Number of tasks of an array by state.
 
-    ``first_end`` is the actual or planned end of the first task, ``last_end`` that of the last ended one.
+    ``first_end`` is the actual or planned end of the first task, ``last_end`` the end of the last ended one.
     """
 
     tasks: int = 0
@@ -433,7 +433,7 @@ class BagShareView:
 class BagView:
     """A bag of tasks.
 
-    ``end`` is the expected or actual end of the last task, ``first_end`` that of the first one known.
+    ``end`` is the expected or actual end of the last task, ``first_end`` the end of the first known one.
     ``stretch_s`` is the time between them, ``stretch`` its share of the response time.
     """
 

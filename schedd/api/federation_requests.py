@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from schedd.dialect import (
     RequestError,
-    family_of,
     format_walltime,
     parse_openpbs,
     parse_torque,
     parse_walltime,
+    request_family,
     resource_list,
 )
 from schedd.federation.bags.offers import SharingRule
@@ -78,7 +78,7 @@ class FederatedRequest(BaseModel):
 
 
 class FederatedJobRequest(FederatedRequest):
-    """A job, or with ``array`` a job array; the request is that of one task."""
+    """A job, or with ``array`` a job array; the request is for one task."""
 
     array: Annotated[
         str,
@@ -114,7 +114,7 @@ class FederatedWhatIf(FederatedJobRequest):
 
 
 class BagRequest(FederatedRequest):
-    """A bag of equal tasks that should all end by ``deadline``; the request is that of one task."""
+    """A bag of equal tasks that should all end by ``deadline``; the request is for one task."""
 
     tasks: Annotated[int, Field(ge=1, le=100_000)]
     deadline: Annotated[int, Field(ge=0, lt=1 << 36)]
@@ -177,4 +177,4 @@ class NewFederatedJob(FederatedJobRequest, JobScript):
 
 def parse_request(resources: Mapping[str, str]) -> Request:
     """In the words of TORQUE, or of OpenPBS where there is a select. Raises RequestError."""
-    return parse_openpbs(resources) if family_of(resources) == "openpbs" else parse_torque(resources)
+    return parse_openpbs(resources) if request_family(resources) == "openpbs" else parse_torque(resources)

@@ -64,7 +64,7 @@ async def get_leadership(request: Request) -> Response:
 
 async def _not_ready_problem(request: Request, failures: Mapping[str, str]) -> ProblemError:
     """Names of clusters, databases and hosts, and errors there, are hidden from unknown callers, and from
-    those whose scope excludes the cluster.
+    callers without access to the cluster.
     """
     shows = "authorization" in request.headers or hasattr(request.state, PEER_UID_KEY)
     try:

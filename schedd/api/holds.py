@@ -95,8 +95,8 @@ async def post_hold(
 ) -> Response:
     """Hold nodes (drain them) or a queue. Needs the role `operator` or `admin`.
 
-    Running jobs go on. Jobs planned on the nodes are planned elsewhere, those of the queue have no start
-    until it is released; they may be later than promised.
+    Running jobs go on. Jobs planned on the nodes are planned elsewhere, jobs of the queue have no start until
+    it is released; they may be later than promised.
     """
     await hold_planning(cluster, kind, _expand_names(cluster.published, kind, name), body.reason, caller.name)
     return _holds_reply(request, cluster)

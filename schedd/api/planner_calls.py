@@ -32,15 +32,15 @@ async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
 
 
 async def await_planner(future: "Future[_T]", seconds: float, hint: str) -> _T:
-    """Wait for the planner's result for so many real seconds. Raises ProblemError, and what the planner
-    raised.
+    """Wait for the planner's result, at most ``seconds`` of real time. Raises ProblemError, and the planner's
+    error.
 
     After a timeout the planner still handles the request.
     """
     waiting = asyncio.wrap_future(future)
     done, _ = await asyncio.wait((waiting,), timeout=seconds)
     if not done:
-        # Nobody reads the result, or an error in it, any more.
+        # The result, or its error, is no longer needed.
         waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
         raise ProblemError(
             "not-ready", "the planner is busy with something else", hint=hint, headers={"Retry-After": "2"}
@@ -51,7 +51,7 @@ async def await_planner(future: "Future[_T]", seconds: float, hint: str) -> _T:
 async def call_planner_or_cancel(
     cluster: PlanLoop, ask: "Callable[[], Future[_T]]", seconds: float, undone: str
 ) -> _T:
-    """Wait for the planner's result for so many real seconds; after a timeout nothing is done, now or later.
+    """Wait for the planner's result, at most ``seconds`` of real time; after a timeout the call is cancelled.
 
     ``undone`` says what was not done. Raises ProblemError, and what the planner raised.
     """

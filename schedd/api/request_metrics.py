@@ -40,14 +40,14 @@ class RequestMetrics:
         begun = time.perf_counter()
         code = "none"
 
-        async def seen(message: Message) -> None:
+        async def send_and_note_code(message: Message) -> None:
             nonlocal code
             if message["type"] == "http.response.start":
                 code = f"{message['status'] // 100}xx"
             await send(message)
 
         try:
-            await self._app(scope, receive, seen)
+            await self._app(scope, receive, send_and_note_code)
         finally:
             route: str = getattr(scope.get("route"), "path", "other")
             self._count.labels(route, code).inc()

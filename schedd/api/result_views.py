@@ -102,7 +102,7 @@ class StartErrorView:
     """Errors of start estimates: actual minus estimated, in seconds; positive is later than estimated."""
 
     lead: int
-    """Of starts estimated at least so many seconds before the job started (up to the next lead)."""
+    """Minimum seconds from the estimate to the start of the job (up to the next lead)."""
     count: int
     """How many such tellings there were."""
     mean: float
@@ -123,7 +123,9 @@ class HorizonAccuracy:
     within an `hour` of the start. Each job counts once in each.
     """
     lead: int | None
-    """Of jobs expected at least so many seconds later (up to the next lead); null: all of the kind."""
+    """Minimum seconds from the estimate to the expected start (up to the next lead); null: all of the
+    kind.
+    """
     figures: AccuracyFigures
 
 
@@ -234,8 +236,8 @@ class WhatIfResult(WhatIfVariantResult):
     variants: tuple[WhatIfVariantResult, ...]
     """In the order of the question."""
     tasks: tuple[TasksEnd, ...]
-    """When so many such jobs would all have ended, each placed in turn; numbers without capacity, or whose
-    computation takes too long, are left out.
+    """The end of all jobs for each requested number of them, each placed in turn; numbers without
+    capacity, or with too long a computation, are left out.
     """
     as_of: int
     """The assumed arrival of the job."""

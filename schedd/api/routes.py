@@ -38,19 +38,19 @@ class RouteTable:
         self._rows: Final[list[_Row]] = []
 
     def get(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        """Declare what answers GET; ``options`` are those of FastAPI's decorator."""
+        """Declare the endpoint of GET; ``options`` are passed to FastAPI's decorator."""
         return self._on("GET", path, options)
 
     def put(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        """Declare what answers PUT."""
+        """Declare the endpoint of PUT."""
         return self._on("PUT", path, options)
 
     def post(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        """Declare what answers POST."""
+        """Declare the endpoint of POST."""
         return self._on("POST", path, options)
 
     def delete(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        """Declare what answers DELETE."""
+        """Declare the endpoint of DELETE."""
         return self._on("DELETE", path, options)
 
     def _on(self, method: str, path: str, options: dict[str, Any]) -> Callable[[_Endpoint], _Endpoint]:
@@ -66,7 +66,7 @@ class RouteTable:
         dependencies: Sequence[Depends] = (),
         responses: Mapping[int | str, dict[str, Any]] | None = None,
     ) -> None:
-        """Make the routes. All have the ``dependencies``, and the ``responses`` beside their own.
+        """Make the routes. All have the ``dependencies``, and the ``responses`` in addition to their own.
 
         The processor time of endpoints that run in a thread is charged to their request.
         """

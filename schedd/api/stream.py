@@ -57,7 +57,7 @@ async def stream_plan(
     """Follow the plan by server-sent events (`EventSource` in browsers).
 
     The first event is `reset`: read what you show, then keep it up to date by the `changes` that follow;
-    whatever is read after the `reset` is at least as new as it. Each event has an id. A client that sends the
+    data read after the `reset` are at least as new as it. Each event has an id. A client that sends the
     last one as `Last-Event-ID`, as browsers do after a lost connection, gets the changes since then, or a
     `reset` if these are too many or not known any more. Changes in quick succession are sent together. A
     comment is sent every 15 s while nothing changes. The stream ends within seconds when the token becomes
@@ -67,7 +67,7 @@ async def stream_plan(
     known, _dash, place = (last_event_id or "").rpartition("-")
     since = int(place) if known == life and place.isdecimal() and len(place) < 20 else None
 
-    def is_wanted(its_id: str, owner: str) -> bool:
+    def is_selected(its_id: str, owner: str) -> bool:
         selected = (job is None or its_id == job) and (user is None or matches_owner(owner, user))
         return selected and visibility.shows_owner(owner)
 
@@ -90,7 +90,7 @@ async def stream_plan(
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         with callers.streaming(caller, address):
-            async for event in _stream_events(cluster, life, since, is_wanted, open_alerts, goes_on):
+            async for event in _stream_events(cluster, life, since, is_selected, open_alerts, goes_on):
                 yield event
 
     return EventSourceResponse(events(), ping=15, sep="\n", headers={"Cache-Control": "no-store"})
@@ -100,7 +100,7 @@ async def _stream_events(
     cluster: PlanLoop,
     life: str,
     since: int | None,
-    is_wanted: JobFilter,
+    is_selected: JobFilter,
     open_alerts: Callable[[], tuple[OpenAlert, ...]],
     goes_on: Callable[[], bool],
 ) -> AsyncIterator[ServerSentEvent]:
@@ -115,7 +115,7 @@ async def _stream_events(
             if published is not last_sent or now != state:
                 # Thousands of jobs may have changed: others are not to wait while these are gone through.
                 event = await asyncio.to_thread(
-                    _make_event, cluster, published, since, is_wanted, alerts, state != now
+                    _make_event, cluster, published, since, is_selected, alerts, state != now
                 )
                 if event is not None:
                     event.id = f"{life}-{published.generation}"
@@ -130,11 +130,11 @@ def _make_event(
     cluster: PlanLoop,
     published: PlanSnapshot,
     since: int | None,
-    is_wanted: JobFilter,
+    is_selected: JobFilter,
     alerts: tuple[OpenAlert, ...],
     always: bool,
 ) -> ServerSentEvent | None:
-    found = cluster.feed.changes_since(published, since, is_wanted) if since is not None else None
+    found = cluster.feed.changes_since(published, since, is_selected) if since is not None else None
     reset = found is None or len(found[0]) > _MAX_JOBS_PER_EVENT
     changed, gone = found if found is not None and not reset else ([], [])
     if not (reset or always or changed or gone):

@@ -222,7 +222,7 @@ class EndedJobView:
     promised_start: int | None
     """The start that was promised last."""
     moments: tuple[JobMoment, ...]
-    """Its events in order, as far as they are kept; at most the latest 500."""
+    """Its stored events in order, at most the latest 500."""
 
 
 @documented
@@ -233,7 +233,7 @@ class StartHistory(SnapshotAnswer):
     job: str
     changes: tuple[Change, ...]
     """Newest first. The oldest moves of a busy cluster are forgotten; for a job altered to request other
-    nodes they begin anew.
+    nodes the list starts again.
     """
     promised_start: int | None
     at_risk: Risk | None

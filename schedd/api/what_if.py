@@ -110,9 +110,10 @@ def answer_what_if(
     who: str,
     without_slots: tuple[int, ...] = (),
 ) -> WhatIfResult:
-    """All answers, on a fork of the plan and on the one with predicted run times.
+    """Return all answers, on a fork of the plan and on the fork with predicted run times.
 
-    Run times are those of similar jobs of the named owner, else of ``who``. Raises ProblemError.
+    Run times are predicted from similar jobs of the named owner, else of the user ``who``. Raises
+    ProblemError.
     """
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""

@@ -61,7 +61,7 @@ def command(
     """Translate a configuration into settings of schedd.toml, and report the result for every line.
 
     The settings go to standard output, for schedd.toml. The report goes to standard error: first blockers
-    (unsupported and significant), then differences and whom they affect, translated lines, and irrelevant
+    (unsupported and significant), then differences and the affected users, translated lines, and irrelevant
     lines. With --server the attributes of the server, of its queues and schedulers are read over its own
     protocol, and reported in the same way; nothing is changed there. Exit status: 0; 2 if the file or the
     server cannot be read; 3 if there are blockers.

@@ -81,7 +81,7 @@ class Client(ReadClient):
         seed: int = 0,
         weights: Mapping[str, float] | None = None,
     ) -> AlternativesView:
-        """Search for alternatives to the live plan for so many ``seconds``; the plan stays unchanged."""
+        """Search for alternatives to the live plan for ``seconds``; the plan stays unchanged."""
         how = {
             "seconds": seconds,
             "evaluations": evaluations,

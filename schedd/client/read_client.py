@@ -222,7 +222,7 @@ class ReadClient:
     def gaps(
         self, *, begin: int | None = None, end: int | None = None, cpus: int = 1, from_begin: bool = False
     ) -> Iterator[Gap]:
-        """Gaps in ``[begin, end)`` by node, with at least so many cpus. ``from_begin``: only gaps that are
+        """Gaps in ``[begin, end)`` by node, with a minimum number of cpus. ``from_begin``: only gaps that are
         free from ``begin`` on without a break.
         """
         only = "true" if from_begin else None
@@ -307,8 +307,8 @@ class ReadClient:
     # ---- questions -------------------------------------------------------------------------------
 
     def job_transfers(self, since: int = 0, *, after: int | None = None) -> list[TransferView]:
-        """Transfers, without those that were over before ``since``; or only those that may have changed after
-        the generation ``after``, which was read at ``since``.
+        """Transfers, except transfers that ended before ``since``; with ``after``, only transfers that may
+        have changed after this generation, which was read at ``since``.
         """
         found: TransfersView = self._get("/transfers", {"since": since, "after": after})
         return found["transfers"]

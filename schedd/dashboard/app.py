@@ -1,4 +1,4 @@
-"""The dashboard as a separate application, mounted beside the API, with the same clusters and tokens."""
+"""The dashboard as a separate application, mounted next to the API, with the same clusters and tokens."""
 
 import urllib.parse
 from http import HTTPStatus

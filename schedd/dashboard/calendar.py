@@ -39,7 +39,7 @@ class CalendarEntry:
 
     @property
     def access(self) -> str:
-        """Users, groups and accounts whose jobs may use the nodes."""
+        """Users, groups and accounts with access to the nodes."""
         one = self.next
         short = (f"jobs up to {format_duration(one.shorter)}",) if one.shorter else ()
         return ", ".join((*short, *one.users, *one.groups, *one.accounts, *one.queues))

@@ -53,7 +53,9 @@ def time_element(moment: int | None) -> Markup:
 
 
 def localise_times(text: str) -> Markup:
-    """A text whose times (`2026-11-22 23:11:28 UTC`) a script converts to the browser's time zone."""
+    """Mark the times in a text (`2026-11-22 23:11:28 UTC`), so that a script converts them to the
+    browser's time zone.
+    """
     parts = _TIME_PATTERN.split(text)
     found = Markup("").join(
         Markup('<time datetime="{}T{}Z">{} {} UTC</time>{}').format(day, hour, day, hour, rest)

@@ -128,30 +128,30 @@ def _matches_state(record: JobRecord, words: list[str]) -> bool:
 
 
 def _sort_key(published: PlanSnapshot, sort: Sort) -> Callable[[tuple[JobRecord, int]], Any]:
-    def start_of(row: tuple[JobRecord, int]) -> int:
+    def start_key(row: tuple[JobRecord, int]) -> int:
         return row[1] if row[1] >= 0 else FOREVER
 
-    def promise_of(row: tuple[JobRecord, int]) -> int:
+    def promise_key(row: tuple[JobRecord, int]) -> int:
         return int(published.promise[row[0].slot]) if row[0].slot >= 0 else FOREVER
 
-    def expected_of_row(row: tuple[JobRecord, int]) -> tuple[int, int]:
+    def expected_start_key(row: tuple[JobRecord, int]) -> tuple[int, int]:
         found = job_expected_start(published, row[0])
         if found.start is None or found.by is None or row[1] < 0:
             return FOREVER, FOREVER
         return found.start, found.by
 
-    def number_of(row: tuple[JobRecord, int]) -> tuple[int, str]:
+    def number_key(row: tuple[JobRecord, int]) -> tuple[int, str]:
         digits = row[0].id.partition(".")[0].partition("[")[0]
         return (int(digits) if digits.isdigit() and len(digits) < 19 else FOREVER), row[0].id
 
     keys: dict[Sort, Callable[[tuple[JobRecord, int]], Any]] = {
-        "start": lambda row: (start_of(row), number_of(row)),
-        "expected": lambda row: (*expected_of_row(row), number_of(row)),
-        "promised": lambda row: (promise_of(row), number_of(row)),
-        "job": number_of,
-        "user": lambda row: (row[0].facts.owner, number_of(row)),
-        "queue": lambda row: (row[0].facts.queue, number_of(row)),
-        "walltime": lambda row: (row[0].understood.walltime, number_of(row)),
-        "submitted": lambda row: (row[0].facts.submitted, number_of(row)),
+        "start": lambda row: (start_key(row), number_key(row)),
+        "expected": lambda row: (*expected_start_key(row), number_key(row)),
+        "promised": lambda row: (promise_key(row), number_key(row)),
+        "job": number_key,
+        "user": lambda row: (row[0].facts.owner, number_key(row)),
+        "queue": lambda row: (row[0].facts.queue, number_key(row)),
+        "walltime": lambda row: (row[0].understood.walltime, number_key(row)),
+        "submitted": lambda row: (row[0].facts.submitted, number_key(row)),
     }
     return keys[sort]

@@ -12,7 +12,7 @@ from schedd.api.problems import ProblemError
 from schedd.api.routes import RouteTable
 from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.rendering import render_plain_page
-from schedd.dashboard.sessions import COOKIE, Session, Sessions
+from schedd.dashboard.sessions import COOKIE, DashboardSession, Sessions
 from schedd.dashboard.viewer import Viewer, find_session, read_form
 from schedd.service.access.callers import Callers
 
@@ -92,7 +92,7 @@ def safe_redirect_path(following: str) -> str:
     return urllib.parse.quote(following, safe="/?&=-._~%+") if following.startswith("/") else "/"
 
 
-def set_session(request: Request, answer: Response, session: Session) -> None:
+def set_session(request: Request, answer: Response, session: DashboardSession) -> None:
     """Give the browser its session, and end its previous one."""
     sessions: Sessions = request.app.state.sessions
     before = find_session(request)

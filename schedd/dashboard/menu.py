@@ -22,7 +22,7 @@ def _to_operators(viewer: Viewer, published: PlanSnapshot) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MenuPage:
-    """A page: its path below the cluster's, its title, and to whom it is shown."""
+    """A page: its path below the cluster's, its title, and its audience."""
 
     path: str
     title: str

@@ -30,10 +30,10 @@ def list_groupings(nodes: Collection[NodeFacts], sets: NodeSets | None) -> list[
 
 
 def _group_function(by: Grouping, sets: NodeSets | None) -> Callable[[NodeFacts], str]:
-    def of_key(node: NodeFacts) -> str:
+    def key_group(node: NodeFacts) -> str:
         return next((one for one in node.properties if one.startswith(f"{by}=")), _NO_GROUPING)
 
-    def of_set(node: NodeFacts) -> str:
+    def set_group(node: NodeFacts) -> str:
         if sets is None:
             return _NO_GROUPING
         if sets.by:
@@ -41,22 +41,22 @@ def _group_function(by: Grouping, sets: NodeSets | None) -> Callable[[NodeFacts]
         has = {node.name, *node.properties}
         return next((name for name, features in sets.named if features & has), _NO_GROUPING)
 
-    def of_class(node: NodeFacts) -> str:
+    def class_group(node: NodeFacts) -> str:
         parts = [f"{node.cpus} cpus"]
         parts += [format_memory(node.mem)] if node.mem else []
         parts += [f"{node.gpus} gpus"] if node.gpus else []
         return ", ".join(parts)
 
-    def of_property(node: NodeFacts) -> str:
+    def property_group(node: NodeFacts) -> str:
         return ", ".join(one for one in node.properties if "=" not in one) or _NO_GROUPING
 
     known: dict[Grouping, Callable[[NodeFacts], str]] = {
-        "set": of_set,
-        "class": of_class,
-        "property": of_property,
+        "set": set_group,
+        "class": class_group,
+        "property": property_group,
         "state": lambda node: {"drain": "draining"}.get(node.state, node.state),
     }
-    return known.get(by, of_key)
+    return known.get(by, key_group)
 
 
 def build_rows(

@@ -16,7 +16,7 @@ from typing import Final
 
 from schedd.service.access.identity import Identity
 
-__all__ = ["COOKIE", "Session", "Sessions"]
+__all__ = ["COOKIE", "DashboardSession", "Sessions"]
 
 COOKIE: Final = "schedd_session"
 _LIFETIME_S: Final = 12 * 3600
@@ -26,7 +26,7 @@ _MAX_PER_TOKEN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class DashboardSession:
     """One session. ``csrf`` is in every form that changes something."""
 
     id: str
@@ -48,18 +48,22 @@ class Sessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._open: dict[str, Session] = {}
+        self._open: dict[str, DashboardSession] = {}
         self._of: dict[bytes, dict[str, None]] = {}
         self._keys: dict[str, bytes] = {}
         self._lasting: set[str] = set()
         self._lock = threading.Lock()
 
-    def open(self, digest: bytes, identity: Identity | None = None, life: float = _LIFETIME_S) -> Session:
+    def open(
+        self, digest: bytes, identity: Identity | None = None, life: float = _LIFETIME_S
+    ) -> DashboardSession:
         """A new session of the token with this digest, or of the identity named by the provider, for ``life``
         seconds.
         """
         until = self._clock() + life
-        session = Session(secrets.token_urlsafe(32), digest, secrets.token_urlsafe(32), until, identity)
+        session = DashboardSession(
+            secrets.token_urlsafe(32), digest, secrets.token_urlsafe(32), until, identity
+        )
         with self._lock:
             own = self._of.setdefault(digest, {})
             if len(own) >= _MAX_PER_TOKEN:
@@ -71,7 +75,7 @@ class Sessions:
             self._of.setdefault(digest, {})[session.id] = None
         return session
 
-    def get(self, session_id: str) -> Session | None:
+    def get(self, session_id: str) -> DashboardSession | None:
         """The session with this id, unless it is over."""
         session = self._open.get(session_id)
         if session is not None and session.until <= self._clock():

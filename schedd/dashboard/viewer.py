@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from schedd.api.access import authenticate, check_same_site, get_daemon, resolve_scope, visible_clusters
 from schedd.api.problems import ProblemError
-from schedd.dashboard.sessions import COOKIE, Session, Sessions
+from schedd.dashboard.sessions import COOKIE, DashboardSession, Sessions
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -43,7 +43,7 @@ class Viewer:
     """
 
     bearer: Bearer
-    session: Session | None
+    session: DashboardSession | None
     whole: Bearer | None = None
     """The same on all clusters, where ``bearer`` is with the role on one."""
 
@@ -66,7 +66,7 @@ class Viewer:
         return self.bearer.may("steer")
 
 
-def find_session(request: Request) -> tuple[Session, Bearer] | None:
+def find_session(request: Request) -> tuple[DashboardSession, Bearer] | None:
     """The session named by the request's cookie, and its identity; None when it is over."""
     sessions: Sessions = request.app.state.sessions
     callers: Callers = request.app.state.callers

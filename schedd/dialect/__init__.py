@@ -1,16 +1,16 @@
-"""What PBS means by its strings and codes: requests, holds, dependencies, return codes, accounting records.
+"""Parsers of PBS strings and codes: requests, holds, dependencies, return codes, accounting records.
 
-Both families of servers; the meaning of requests is set out in ``docs/reference/requests.md``.
+Both families of servers. The meaning of requests is specified in ``docs/reference/requests.md``.
 """
 
-from schedd.dialect.asked import resource_list
 from schedd.dialect.depend import Condition, Until, conditions
 from schedd.dialect.errors import RequestError
-from schedd.dialect.family import DIALECTS, KILLED, Dialect, Family, Site, dialect_of, family_of
+from schedd.dialect.family import DIALECTS, KILLED, Dialect, Family, Site, find_dialect, request_family
 from schedd.dialect.holds import Hold, holds_in
 from schedd.dialect.openpbs import is_shrinkable, parse_openpbs
 from schedd.dialect.render import canonical, openpbs_select, torque_nodes
-from schedd.dialect.sharing import NodeKind, kinds_of
+from schedd.dialect.requested_resources import resource_list
+from schedd.dialect.sharing import NodeKind, node_kinds
 from schedd.dialect.torque import parse_torque
 from schedd.dialect.units import format_size, format_walltime, parse_size, parse_walltime
 
@@ -27,18 +27,18 @@ __all__ = [
     "Until",
     "canonical",
     "conditions",
-    "dialect_of",
-    "family_of",
+    "find_dialect",
     "format_size",
     "format_walltime",
     "holds_in",
     "is_shrinkable",
-    "kinds_of",
+    "node_kinds",
     "openpbs_select",
     "parse_openpbs",
     "parse_size",
     "parse_torque",
     "parse_walltime",
+    "request_family",
     "resource_list",
     "torque_nodes",
 ]

@@ -1,4 +1,4 @@
-"""Accounting logs of TORQUE and OpenPBS: the runs that ended, and those that were lost to a rerun.
+"""Accounting logs of TORQUE and OpenPBS: ended runs, and runs lost to a rerun.
 
 Record form: ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value key=value ...`` (TORQUE Administrator Guide, appendix
 "Accounting records"; OpenPBS ``pbs_account``). All times inside a record are epoch seconds, with or without a
@@ -10,7 +10,7 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-__all__ = ["EndedRun", "RunReader", "is_record", "may_tell_of_runs", "parse_ended_run", "shares_of"]
+__all__ = ["EndedRun", "RunReader", "is_record", "may_be_run_record", "node_shares", "parse_ended_run"]
 
 _RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w+);([^;]*);(.*)", re.DOTALL)
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
@@ -22,11 +22,11 @@ _HOST = re.compile(r"[^/+\s]+/([\d,-]+)(?:\*(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A run that ended. ``eligible`` is when the job became so (etime), else its queueing or creation; after
-    a rerun, when it was back in its queue.
+    """A run that ended. ``eligible`` is the time at which the job became eligible (etime), else was queued or
+    created; after a rerun, the time at which it was queued again.
 
-    ``procs`` are the processors it ran on, at least 1; ``values`` are all keys with their values as text.
-    ``lost``: the job was rerun, so that another run follows.
+    ``procs`` is the number of its processors, at least 1; ``values`` are all keys with their values as text.
+    ``lost``: the job was rerun, so another run follows.
     """
 
     id: str
@@ -44,9 +44,9 @@ def is_record(line: str) -> bool:
 
 
 def parse_ended_run(line: str) -> EndedRun | None:
-    """The run of an E record; None for any other record and for the head of a job array.
+    """Return the run of an E record; None for any other record and for the head of a job array.
 
-    Raises ValueError, whose message says what is missing or malformed.
+    Raises ValueError with the missing or malformed field.
     """
     record = _RECORD.match(line.strip())
     if record is None:
@@ -65,10 +65,11 @@ def parse_ended_run(line: str) -> EndedRun | None:
 
 
 class RunReader:
-    """Reads the records of a log in their order and finds the runs, those lost to a rerun among them.
+    """Reads the records of a log in order and finds all runs, including runs lost to a rerun.
 
-    TORQUE's record of a rerun (R) says nothing but its time on the server's own clock: its start is that of
-    the last S record, whose two times tell the clock's offset. OpenPBS's has the times of the run.
+    TORQUE's record of a rerun (R) has only a time, by the server's local clock. The start is taken from the
+    last S record; the difference of its two times is the clock's offset. OpenPBS's record has the times of
+    the run.
     """
 
     def __init__(self) -> None:
@@ -76,7 +77,7 @@ class RunReader:
         self._queued_again: dict[str, int] = {}
 
     def read(self, line: str) -> EndedRun | None:
-        """The run that a record ends; None where it ends none. Raises ValueError for a malformed record."""
+        """Return the run that a record ends, or None. Raises ValueError for a malformed record."""
         record = _RECORD.match(line.strip())
         if record is None:
             raise ValueError("no accounting record: DATE TIME;TYPE;ID;key=value ... is expected")
@@ -111,19 +112,21 @@ class RunReader:
         return EndedRun(job_id, eligible, start, end, _procs(values), values, lost=True)
 
 
-def may_tell_of_runs(line: str) -> bool:
-    """Whether the record is of a kind that a reader of runs needs; most are not."""
+def may_be_run_record(line: str) -> bool:
+    """Return whether ``RunReader`` may need the record. Most records are of other types."""
     return ";E;" in line or ";S;" in line or ";R;" in line
 
 
 def _clock(line: str) -> int:
-    """The time of a record on the server's own clock, in seconds since some moment."""
+    """Return the time of a record by the server's local clock, in seconds since an arbitrary origin."""
     month, day, year, hour, minute, second = map(int, re.split(r"[/ :]", line.strip()[:19]))
     return timegm((year, month, day, hour, minute, second))
 
 
 def _values(message: str) -> dict[str, str]:
-    """Key to value. A value may hold blanks or stand in quotes; of a key given twice the first counts."""
+    """Return the values by key. A value may contain blanks or be quoted; the first of two equal keys
+    counts.
+    """
     keys = list(_KEY.finditer(message))
     ends = [*(key.start() for key in keys[1:]), len(message)][: len(keys)]
     found: dict[str, str] = {}
@@ -140,11 +143,12 @@ def _epoch(values: dict[str, str], key: str) -> int:
 
 
 def _procs(values: dict[str, str]) -> int:
-    """Processors the job ran on.
+    """Return the number of processors of the run.
 
-    The slots of ``exec_host`` count where another field says the same, or none says anything. Else what the
-    server gave (``exec_vnode``, ``total_execution_slots``, ``resources_used.ncpus``) goes before them, and a
-    request goes before them where it is larger: a list of hosts may be cut or made anonymous.
+    The slots of ``exec_host`` count if another field has the same number, or no other field has one: a list
+    of hosts may be truncated or anonymised. Otherwise the server's numbers count (``exec_vnode``,
+    ``total_execution_slots``, ``resources_used.ncpus``); without these, the larger of the slots and the
+    request.
     """
     slots = sum(_slots(host[1]) * int(host[2] or 1) for host in _HOST.finditer(values.get("exec_host", "")))
     given = [
@@ -152,12 +156,12 @@ def _procs(values: dict[str, str]) -> int:
         _count(values, "total_execution_slots"),
         _count(values, "resources_used.ncpus"),
     ]
-    asked = [_asked(values)]
-    claims = [claim for claim in (*given, *asked) if claim]
+    requested = [_requested_cores(values)]
+    claims = [claim for claim in (*given, *requested) if claim]
     if slots and (slots in claims or not claims):
         return slots
     found = next((claim for claim in given if claim), 0)
-    return found or max(slots, *asked) or 1
+    return found or max(slots, *requested) or 1
 
 
 def _count(values: Mapping[str, str], key: str) -> int:
@@ -166,14 +170,14 @@ def _count(values: Mapping[str, str], key: str) -> int:
 
 
 def _vnode_cpus(values: Mapping[str, str]) -> Iterator[int]:
-    """The cpus of each part of ``exec_vnode``."""
+    """Yield the cpus of each part of ``exec_vnode``."""
     for _, parts in _VNODE.findall(values.get("exec_vnode", "")):
         cpus = re.search(r"(?:^|:)ncpus=(\d{1,8})(?=:|$)", parts)
         yield int(cpus[1]) if cpus is not None else 0
 
 
-def _asked(values: Mapping[str, str]) -> int:
-    """The cores of the request, as far as it is as simple as most are; 0: it is not."""
+def _requested_cores(values: Mapping[str, str]) -> int:
+    """Return the cores of a simple request; 0 for any other."""
     if spec := values.get("Resource_List.nodes"):
         total = 0
         for part in spec.partition("#")[0].split("+"):
@@ -188,12 +192,12 @@ def _asked(values: Mapping[str, str]) -> int:
     )
 
 
-def shares_of(run: EndedRun) -> list[tuple[str, int, int]]:
-    """What the run held: (node, cpus, gpus) of each node, as far as the record says where it was.
+def node_shares(run: EndedRun) -> list[tuple[str, int, int]]:
+    """Return (node, cpus, gpus) for each node of the run; the node is empty if the record names none.
 
     ``exec_host=n1/0-3+n2/0*4``; gpus by ``exec_gpus=n1-gpu/0+n1-gpu/1`` (TORQUE) or ``ngpus`` of
-    ``exec_vnode`` (OpenPBS). Where the slots are not the processors of the run, these are divided over the
-    hosts in proportion.
+    ``exec_vnode`` (OpenPBS). If the slots differ from the run's processors, the processors are divided over
+    the hosts in proportion.
     """
     found: dict[str, list[int]] = {}
     for host in _NAMED.finditer(run.values.get("exec_host", "")):
@@ -216,7 +220,7 @@ def shares_of(run: EndedRun) -> list[tuple[str, int, int]]:
 
 
 def _slots(text: str) -> int:
-    """How many indices a list such as ``0-3,6`` names."""
+    """Return the number of indices in a list such as ``0-3,6``."""
     count = 0
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -1,59 +1,66 @@
-"""From chunks to a request: what both families' readers do alike."""
+"""Construction of a request from chunks: the steps shared by both families' parsers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from schedd.dialect.asked import Asked, parse_amount
-from schedd.dialect.span import LARGEST, Span, whole_number
+from schedd.dialect.requested_resources import RequestedResources, parse_amount
+from schedd.dialect.span import LARGEST, Span, parse_integer
 from schedd.dialect.units import LARGEST_SIZE, format_size, parse_walltime
 from schedd.model.request import Chunk, Place, Request
 
-__all__ = ["assemble", "by_lower_name", "divided", "resources_of", "walltime_of"]
+__all__ = ["assemble", "by_lower_name", "divided", "requested_walltime", "sorted_amounts"]
 
 
 def by_lower_name(names: Collection[str]) -> dict[str, str]:
-    """Names of resources as the site writes them, found by their lower case: users' spelling varies."""
+    """Return the site's spelling of resource names by lower-case name, because users' spelling varies."""
     return {name.lower(): name for name in names}
 
 
-def resources_of(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """The amounts of a chunk, sorted by name."""
+def sorted_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return the amounts of a chunk, sorted by name."""
     return tuple(sorted(amounts.items()))
 
 
 def divided(span: Span, chunks: Sequence[Chunk], *, size: bool = False) -> int:
-    """A unit's share of what is given for the whole job.
+    """Return a unit's share of an amount for the whole job.
 
-    A size is divided rounding up; a number of things must divide evenly, or else who gets how many would
-    be a guess. Raises RequestError.
+    The share of a size is rounded up. Any other number must be a multiple of the number of units: otherwise
+    the distribution would be a guess. Raises RequestError.
     """
     units = sum(chunk.count for chunk in chunks)
-    total = parse_amount(span) if size else whole_number(span, "the number", least=0)
+    total = parse_amount(span) if size else parse_integer(span, "the number", least=0)
     if total % units and not size:
         raise span.error(f"{total} for the whole job cannot be divided evenly over its {units} units")
     return -(-total // units)
 
 
-def walltime_of(asked: Asked, name: str = "walltime") -> int | None:
-    """Seconds of a time among the resources, None when nothing names one. Raises RequestError.
+def requested_walltime(requested: RequestedResources, name: str = "walltime") -> int | None:
+    """Return a requested time in seconds; None if it is absent. Raises RequestError.
 
-    The servers start a job with a walltime of 0, and end it once it has run for a second.
+    The servers start a job with a walltime of 0 and kill it after one second.
     """
-    span = asked.get(name)
+    span = requested.get(name)
     if span is None:
         return None
     seconds = parse_walltime(span)
     if seconds < 1:
-        asked.note(f"planned with 1 second: {name} 0 ends a job as soon as it has run for a second")
+        requested.note(f"planned with 1 second: {name} 0 ends a job as soon as it has run for a second")
     return max(1, seconds)
 
 
 def assemble(
-    chunks: Sequence[Chunk], place: Place, *, exclusive: bool, walltime: int | None, asked: Asked, about: Span
+    chunks: Sequence[Chunk],
+    place: Place,
+    *,
+    exclusive: bool,
+    walltime: int | None,
+    requested: RequestedResources,
+    about: Span,
 ) -> Request:
-    """The request, in normal form: neighbours that are alike are one chunk, a single unit is placed freely.
+    """Return the request in normal form: equal adjacent chunks are merged, a single unit has no placement
+    rule.
 
-    ``about`` is what the error names when the request is beyond all measure.
+    ``about`` is the span shown in the error if the request is too large.
     """
     merged: list[Chunk] = []
     for chunk in chunks:
@@ -81,7 +88,7 @@ def assemble(
             raise about.error(
                 f"the amount of {name} of the job would be too large", f"at most {LARGEST_SIZE}"
             )
-    asked.note_the_rest()
+    requested.note_the_rest()
     if sum(chunk.count for chunk in merged) == 1:
         place = Place.FREE
-    return Request(tuple(merged), place, exclusive, walltime, tuple(asked.notes))
+    return Request(tuple(merged), place, exclusive, walltime, tuple(requested.notes))

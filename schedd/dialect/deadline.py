@@ -1,4 +1,4 @@
-"""Deadlines of jobs: until when a job should have ended, as its owner says it."""
+"""Deadlines of jobs: the latest desired ends, requested by the owners."""
 
 import re
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from schedd.dialect.units import parse_walltime
 __all__ = ["deadline_names", "parse_deadline", "read_deadline"]
 
 _NAMES = ("deadline", "x.deadline")
-"""Where it stands among a job's resources: a resource of the site, or ``qsub -W x=deadline:…``."""
+"""Resources with the deadline: a resource of the site, or ``qsub -W x=deadline:…``."""
 
 _END = 1 << 36
 
 
 def parse_deadline(text: str, submitted: int) -> int:
-    """Seconds since the epoch. Raises ValueError, whose message says what is allowed.
+    """Return a deadline in seconds since the epoch.
 
-    ``text`` is a moment in seconds since the epoch, a date with an offset (``2026-12-24T18:00Z``), or
-    ``+HH:MM:SS`` after the submission.
+    Raises ValueError with the allowed formats. ``text`` is in seconds since the epoch, a date with an offset
+    (``2026-12-24T18:00Z``), or ``+HH:MM:SS`` after the submission.
     """
     said = text.strip()
     if re.fullmatch(r"\d{9,11}", said):
@@ -50,7 +50,7 @@ def _wrong(text: str) -> ValueError:
 
 
 def read_deadline(resources: Mapping[str, str], submitted: int) -> int | None:
-    """The deadline that a job's resources name; None without one, and for what is not understood."""
+    """Return the deadline in a job's resources; None if it is absent or invalid."""
     for name in _NAMES:
         if name in resources:
             try:
@@ -61,5 +61,5 @@ def read_deadline(resources: Mapping[str, str], submitted: int) -> int | None:
 
 
 def deadline_names(resources: Mapping[str, str]) -> set[str]:
-    """The names under which a deadline stands that is understood."""
+    """Return the resources that contain a valid deadline."""
     return {name for name in _NAMES if read_deadline({name: resources.get(name, "")}, 0) is not None}

@@ -1,4 +1,4 @@
-"""What a ``depend`` attribute says: which jobs a job waits for, and what each of them must have done."""
+"""Job dependencies: parser of the ``depend`` attribute."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -8,16 +8,16 @@ __all__ = ["Condition", "Until", "conditions"]
 
 
 class Until(StrEnum):
-    """What the other job must have done before this one may start."""
+    """State that the other job must have reached before this one may start."""
 
     STARTED = "after"
     SUCCEEDED = "afterok"
     ENDED = "afterany"
     FAILED = "afternotok"
     OTHER = "other"
-    """A word that says something else, or that nobody knows."""
+    """An unknown condition, or one without an equivalent here."""
     UNSUPPORTED = "unsupported"
-    """Sets of jobs that start at one moment."""
+    """Sets of jobs with a common start."""
 
 
 _WORDS: Final = {
@@ -33,11 +33,11 @@ _WORDS: Final = {
     "syncwith": Until.UNSUPPORTED,
 }
 _OTHERS_WAIT: Final = ("before", "runone")
-"""Words that hold others back, or that the server itself keeps: they do not hold this job."""
+"""Prefixes of conditions on other jobs, or conditions that the server enforces: they do not hold this job."""
 
 
 class Condition(NamedTuple):
-    """One job or array to wait for until it has done that; ``word`` as the server writes it."""
+    """Dependency on one job or array; ``word`` is the server's name of the condition."""
 
     until: Until
     job: str
@@ -45,9 +45,9 @@ class Condition(NamedTuple):
 
 
 def conditions(depend: str) -> Iterator[Condition]:
-    """The conditions that hold the job, in the order of the text; those under which others wait are left out.
+    """Yield the conditions that hold the job, in the order of the text; conditions on other jobs are omitted.
 
-    Both families write ``word:job[:job…][,word:…]``, each job perhaps with ``@server``.
+    Format in both families: ``word:job[:job…][,word:…]``; a job may be followed by ``@server``.
     """
     for part in depend.split(","):
         word, _, jobs = part.strip().partition(":")

@@ -1,16 +1,16 @@
-"""The error of a request that could not be understood: what, where in the string, and what is allowed."""
+"""Errors in requests: the fault, its position in the text, and the allowed values."""
 
 __all__ = ["RequestError", "printable"]
 
 _WINDOW = 72
-"""How much of a long request is shown around the place of the error, in characters."""
+"""Characters of a long request that are shown around the position of the error."""
 
 
 class RequestError(ValueError):
-    """A resource request that cannot be understood or cannot be planned.
+    """A resource request that is invalid or cannot be planned.
 
-    ``what`` says what is wrong, ``text`` is the whole string, ``position`` the index in it that ``what`` is
-    about, ``allowed`` what may stand there (may be empty).
+    ``what`` is the fault, ``text`` the whole request, ``position`` the index of the fault in it, ``allowed``
+    the allowed values (may be empty).
     """
 
     def __init__(self, what: str, text: str = "", position: int = 0, allowed: str = "") -> None:
@@ -21,7 +21,7 @@ class RequestError(ValueError):
         self.allowed = allowed
 
     def __str__(self) -> str:
-        """Two lines: the request, and below it a caret with what is wrong and what is allowed."""
+        """Return two lines: the request, and below it a caret with the fault and the allowed values."""
         message = f"{self.what}; allowed: {self.allowed}" if self.allowed else self.what
         if not self.text:
             return message
@@ -30,7 +30,7 @@ class RequestError(ValueError):
 
     @property
     def comment(self) -> str:
-        """The same in one line, fit for a job's comment."""
+        """The error in one line, for the comment attribute of a job."""
         where = f"{_window(self.text, self.position)[0]}: " if self.text else ""
         place = f" (at character {self.position + 1})" if self.text else ""
         allowed = f"; allowed: {self.allowed}" if self.allowed else ""
@@ -38,13 +38,13 @@ class RequestError(ValueError):
 
 
 def printable(text: str, limit: int = _WINDOW) -> str:
-    """The text in one line of at most ``limit`` characters, whatever was in it."""
+    """Return the text in one line of at most ``limit`` printable characters."""
     clean = "".join(character if character.isprintable() else "?" for character in text[: limit + 1])
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def _window(text: str, position: int) -> tuple[str, int]:
-    """A printable stretch of the text around a position, and the position's column in it."""
+    """Return a printable excerpt of the text around a position, and the position's column in it."""
     start = 0 if len(text) <= _WINDOW else max(0, min(position - _WINDOW // 2, len(text) - _WINDOW))
     stop = min(len(text), start + _WINDOW)
     head, tail = "…" if start else "", "…" if stop < len(text) else ""

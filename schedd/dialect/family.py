@@ -1,4 +1,4 @@
-"""The dialects: how each family of servers writes requests, and what its numbers mean."""
+"""Dialects of the server families: request syntax and the meaning of codes."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -11,22 +11,22 @@ from schedd.dialect.torque import parse_torque
 from schedd.model import Request
 from schedd.wire import NO_TYPES, JobFacts, ResourceTypes
 
-__all__ = ["DIALECTS", "KILLED", "Dialect", "Family", "Site", "dialect_of"]
+__all__ = ["DIALECTS", "KILLED", "Dialect", "Family", "Site", "find_dialect"]
 
 Family = Literal["torque", "openpbs"]
 
 KILLED: Final = 271
-"""The exit status of a job that was killed (256 and the signal), in both families."""
+"""Exit status of a killed job (256 + SIGTERM), in both families."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a request is read against: the site's rules, and what its nodes and the cluster have.
+    """Context for parsing a request: rules of the site, and resources of the nodes and the cluster.
 
-    ``mem_per_core`` in KiB is planned where a job asks for no memory; ``pack``: units of one request may
-    share a node where the family's default is a node for each; ``kinds`` are those of the nodes where some
-    decide by themselves whether jobs share them; ``types`` the types of an OpenPBS server's resources;
-    ``levels`` the values on nodes of those that jobs do not use up, by name in lower case.
+    ``mem_per_core`` (KiB) is planned for jobs without a memory request. ``pack``: units of one request may
+    share a node even if the family's default is one node per unit. ``kinds``: the node classes, if the
+    sharing of some nodes is decided by the node. ``types``: types of an OpenPBS server's resources.
+    ``levels``: values on nodes of resources that jobs do not consume, by name in lower case.
     """
 
     defaults: Mapping[str, str]
@@ -42,12 +42,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One family's words and numbers.
+    """Parser and codes of one server family.
 
-    ``busy`` are the codes of a refused run that the same run may not meet in a moment; ``changed`` those that
-    say that the job is no longer what was decided on; ``refused_by_node`` those by which the daemon of a node
-    refuses a job (a prologue, an execjob hook, a full disk); ``refused_by_hook`` those of a hook that the
-    server runs before a start; ``no_fault`` the exit statuses that do not speak against a node.
+    Codes of refused runs: ``busy``: temporary, the same run may succeed soon; ``changed``: the job was
+    altered after the decision; ``refused_by_node``: refused by the daemon of a node (a prologue, an execjob
+    hook, a full disk); ``refused_by_hook``: refused by a hook that the server runs before a start.
+    ``no_fault``: exit statuses that are no evidence against the node.
     """
 
     name: str
@@ -58,16 +58,16 @@ class Dialect:
     refused_by_hook: frozenset[int]
     no_fault: frozenset[int]
     reports_types: bool
-    """Whether the server tells the types of its resources."""
+    """Whether the server reports the types of its resources."""
     is_shrinkable: Callable[[Mapping[str, str]], bool]
     """Whether the scheduler sets the walltime of a job with this resource list."""
 
     def is_busy(self, code: int) -> bool:
-        """Whether a run that was refused so is worth another try on the same nodes at once."""
+        """Return whether a run refused with this code should be retried at once on the same nodes."""
         return code in self.busy
 
     def is_changed(self, code: int) -> bool:
-        """Whether a run was refused because the job is another by now than was decided on."""
+        """Return whether a run was refused because the job was altered after the decision."""
         return code in self.changed
 
     def is_refused_by_node(self, code: int) -> bool:
@@ -75,11 +75,11 @@ class Dialect:
         return code in self.refused_by_node
 
     def is_refused_by_hook(self, code: int) -> bool:
-        """Whether a run was refused by a hook of the site, whose answer may be another in a minute."""
+        """Return whether a run was refused by a hook of the site, which may accept it a minute later."""
         return code in self.refused_by_hook
 
     def speaks_against_node(self, exit_status: int) -> bool:
-        """Whether a job that ended so may have failed because of its node."""
+        """Return whether a job with this exit status may have failed because of its node."""
         return exit_status not in self.no_fault
 
 
@@ -163,14 +163,14 @@ _UNKNOWN: Final = Dialect(
 )
 
 
-def family_of(resources: Mapping[str, str]) -> str:
-    """The family whose request this is: only OpenPBS knows ``select``."""
+def request_family(resources: Mapping[str, str]) -> str:
+    """Return the family of a request: only OpenPBS has ``select``."""
     return "openpbs" if "select" in resources else _FIRST.name
 
 
-def dialect_of(family: str) -> Dialect:
-    """The dialect of a server's family; an empty name is TORQUE's, which was there first.
+def find_dialect(family: str) -> Dialect:
+    """Return the dialect of a server's family; an empty name stands for TORQUE, the first supported family.
 
-    Of a family that nobody here speaks no request is understood, and no code means more than a refusal.
+    For an unknown family, all requests are invalid and all codes are plain refusals.
     """
     return DIALECTS.get(family, _UNKNOWN) if family else _FIRST

@@ -1,4 +1,4 @@
-"""What the letters of ``Hold_Types`` mean; both families write the same ones."""
+"""Job holds: the letters of ``Hold_Types``, which are the same in both families."""
 
 from enum import Enum
 from typing import Final
@@ -7,14 +7,14 @@ __all__ = ["Hold", "holds_in"]
 
 
 class Hold(Enum):
-    """Who or what holds a job; the value says so in words."""
+    """Kind of hold; the value is its text for messages."""
 
     USER = "a user hold"
     OPERATOR = "an operator hold"
     SYSTEM = "a system hold"
-    """Of an admin, or of the server itself for an unmet dependency."""
+    """Set by an admin, or by the server for an unmet dependency."""
     SLOT_LIMIT = "the array's slot limit"
-    """A limit rather than a hold: what it holds is planned."""
+    """A limit, not a hold: the jobs are planned."""
     OTHER = "a hold"
 
 
@@ -23,7 +23,7 @@ _NO_HOLD: Final = "n"
 
 
 def holds_in(letters: str) -> tuple[Hold, ...]:
-    """The holds that the letters name, in their order; ``n`` and an empty text name none."""
+    """Return the holds for the letters, in their order; ``n`` and an empty text mean none."""
     if not letters or letters == _NO_HOLD:
         return ()
     found = [_LETTERS.get(letter, Hold.OTHER) for letter in letters if letter != _NO_HOLD]

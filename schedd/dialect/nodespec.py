@@ -1,7 +1,7 @@
 """The grammar of ``nodes=``: parts joined by ``+``, each a count or a name, then ``:`` and its conditions.
 
-After the servers' own reader (``proplist`` and ``mod_spec`` in TORQUE's ``node_manager.c``): what follows a
-``#`` holds for every part, ``#excl`` and ``#shared`` for the job.
+As parsed by the servers (``proplist`` and ``mod_spec`` in TORQUE's ``node_manager.c``): conditions after a
+``#`` apply to every part, ``#excl`` and ``#shared`` to the job.
 """
 
 import re
@@ -9,9 +9,9 @@ from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from schedd.dialect.asked import parse_amount
 from schedd.dialect.errors import RequestError
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.requested_resources import parse_amount
+from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Features
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
-"""What the servers take for a property or a node's name."""
+"""Valid names of properties and nodes."""
 
 _VIRTUAL_PROCESSOR = re.compile(r"(.+)/[0-9]*")
 """``node1/0``: the servers skip the number of the virtual processor."""
@@ -50,7 +50,7 @@ class NodeSpecPart:
     amounts: dict[str, int] = field(default_factory=dict)
     features: list[frozenset[str]] = field(default_factory=list)
     given: set[str] = field(default_factory=set)
-    """The ``name=`` conditions it states itself."""
+    """Names of its explicit ``name=`` conditions."""
 
     @property
     def cores(self) -> int:
@@ -68,7 +68,7 @@ class NodeSpec:
 
 
 def normal_form(features: Collection[frozenset[str]]) -> Features:
-    """The conjunction without repetitions, in a stable order, so that equal wishes compare equal."""
+    """Return the conjunction without repetitions, in a stable order, so that equal requests compare equal."""
     return tuple(sorted(set(features), key=sorted))
 
 
@@ -89,10 +89,10 @@ def parse_alternatives(span: Span) -> frozenset[str]:
 
 
 def parse_nodes(span: Span, *, known_nodes: Collection[str] = (), amounts: Collection[str] = ()) -> NodeSpec:
-    """The parts of a ``nodes=`` value.
+    """Parse a ``nodes=`` value.
 
-    A name of ``known_nodes`` may begin a part whatever its characters; ``amounts`` are the names (in lower
-    case) that a part may give a number to besides ``ppn`` and ``gpus``. Raises RequestError.
+    A name in ``known_nodes`` may contain any characters; ``amounts`` are the resources (in lower case) that a
+    part may request besides ``ppn`` and ``gpus``. Raises RequestError.
     """
     known_nodes = known_nodes if isinstance(known_nodes, AbstractSet) else frozenset(known_nodes)
     listing, *everywhere = span.split("#")
@@ -111,7 +111,7 @@ def parse_nodes(span: Span, *, known_nodes: Collection[str] = (), amounts: Colle
 
 
 def _head(span: Span, known_nodes: Collection[str]) -> tuple[NodeSpecPart, list[Span]]:
-    """A part with the count or the name it begins with, and the conditions that remain to be read."""
+    """Return a part with its initial count or name, and its unparsed conditions."""
     first, *rest = span.split(":")
     text = str(first)
     if not text:
@@ -119,7 +119,7 @@ def _head(span: Span, known_nodes: Collection[str]) -> tuple[NodeSpecPart, list[
             "a part of the list is empty", "a count or a name, for example 2:ppn=4 or node1:ppn=4"
         )
     if text.isascii() and text.isdigit():
-        return NodeSpecPart(count=whole_number(first, "the number of nodes")), rest
+        return NodeSpecPart(count=parse_integer(first, "the number of nodes")), rest
     host = next((name for name in (text, _without_processor(text)) if name in known_nodes), "")
     if host:
         return NodeSpecPart(host=host, features=[frozenset({host})]), rest
@@ -135,25 +135,25 @@ def _conditions(pieces: list[Span], part: NodeSpecPart, spec: NodeSpec, amounts:
         name, value = piece.partition("=")
         key = str(name).lower()
         if value is None:
-            _word(piece, key, part, spec)
+            _add_condition(piece, key, part, spec)
             continue
         if key in part.given:
             raise piece.error(f"{key}= is given twice for one part")
         part.given.add(key)
         if key == "ppn":
-            part.ppn = whole_number(value, "ppn=")
+            part.ppn = parse_integer(value, "ppn=")
         elif key == "gpus":
-            part.gpus = whole_number(value, "gpus=")
+            part.gpus = parse_integer(value, "gpus=")
         elif key in ("cpp", "ncpus") and key in amounts:
-            part.cpp = whole_number(value, f"{key}=")
+            part.cpp = parse_integer(value, f"{key}=")
         elif key in amounts:
             part.amounts[key] = parse_amount(value)
         else:
             raise _unknown(piece, amounts)
 
 
-def _word(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
-    """A condition without a value: a property, or after ``gpus=`` how the server is to set them up."""
+def _add_condition(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
+    """Add a condition without a value: a property, or after ``gpus=`` a gpu mode."""
     if "gpus" in part.given and word in {*_GPU_MODES, "prohibited"}:
         spec.gpu_modes.update(gpu_modes(piece))
     else:
@@ -162,7 +162,7 @@ def _word(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
 
 
 def gpu_modes(span: Span) -> tuple[str, ...]:
-    """How the server is to set up gpus: modes joined by ``:``. Raises RequestError."""
+    """Parse gpu modes joined by ``:``. Raises RequestError."""
     for piece in span.split(":"):
         if str(piece).lower() not in _GPU_MODES:
             what = (

@@ -6,31 +6,31 @@ from types import MappingProxyType
 from typing import Final
 
 from schedd.dialect.advres import advres_names, refuse_flags
-from schedd.dialect.asked import Asked, parse_amount, parse_typed
-from schedd.dialect.assemble import assemble, by_lower_name, resources_of, walltime_of
+from schedd.dialect.assemble import assemble, by_lower_name, requested_walltime, sorted_amounts
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.openpbs_nodes import nodes_chunks
-from schedd.dialect.selectspec import Placing, SelectChunk, parse_place, parse_select
+from schedd.dialect.requested_resources import RequestedResources, parse_amount, parse_typed
+from schedd.dialect.selectspec import PlaceSpec, SelectChunk, parse_place, parse_select
 from schedd.dialect.shared import check_shared, shared_names
 from schedd.dialect.sharing import NodeKind, shared_or_not
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.throughput import work_names
-from schedd.dialect.units import looks_like_amount, parse_size
+from schedd.dialect.units import parse_size, resembles_amount
 from schedd.model.request import Chunk, NodeSets, Place, Request
 from schedd.wire import NO_TYPES, ResourceTypes
 
 __all__ = ["is_shrinkable", "parse_openpbs"]
 
 _NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
-"""How a job's processes are started inside its chunks."""
+"""Resources that control how processes are started inside chunks."""
 
 _TRUE: Final = frozenset({"true", "t", "y", "1"})
 _FALSE: Final = frozenset({"false", "f", "n", "0"})
-"""How the server reads a boolean."""
+"""Spellings of booleans that the server accepts."""
 
 _ONE_NODE: Final = frozenset({"host", "vnode"})
-"""Of these every node has a value of its own: with `group=` of it a job is on one; scattered on none."""
+"""Resources with a distinct value on every node: with `group=` of one of them, a job runs on one node."""
 
 _SAID: Final = {True: frozenset({"excl"}), False: frozenset[str]()}
 
@@ -40,15 +40,15 @@ _NO_LEVELS: Final[Mapping[str, Collection[int]]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What is known of the site's resources; names in lower case to their own spelling.
+    """The site's resources; ``amounts`` has the original spelling by lower-case name.
 
-    ``told``: a server is at hand, so that a resource without a type deserves a remark.
+    ``has_server``: a server reports types, so a resource without a type causes a remark.
     """
 
     amounts: Mapping[str, str]
     types: ResourceTypes
     levels: Mapping[str, Collection[int]]
-    told: bool
+    has_server: bool
     chunk_defaults: Mapping[str, str]
     mem_per_core_default: int
     shared: frozenset[str]
@@ -69,32 +69,34 @@ def parse_openpbs(
     kinds: Collection[NodeKind] = (),
     runs: bool = False,
 ) -> Request:
-    """The request of an OpenPBS job; its meaning is set out in ``docs/reference/requests.md``.
+    """Parse the request of an OpenPBS job. Its meaning is specified in ``docs/reference/requests.md``.
 
-    ``resources`` is its ``Resource_List`` (or what a user would write); ``schedselect``, the server's own
-    select with the defaults filled in, goes before ``select``. ``defaults`` are ``resources_default``,
-    ``shared`` are names of resources of the whole cluster, which are no part of the request;
-    ``chunk_defaults`` the ``default_chunk`` of queue and server. ``mem_per_core_default`` in KiB is planned
-    for chunks that ask for no memory, never more than their vmem. ``known_nodes`` tells hosts from
-    properties in ``nodes=``; ``generic`` are node-locked resources that the plan knows; ``types`` those of
-    the server's resources (None: there is no server, and the look of a value decides), ``levels`` the values
-    on nodes of those that jobs do not use up; ``kinds`` those of the nodes where some are shared otherwise
-    than jobs ask. ``runs``: the job has started. Raises RequestError.
+    ``resources`` is the job's ``Resource_List`` (or a user's input). ``schedselect``, the server's select
+    with defaults filled in, overrides ``select``. ``defaults`` are ``resources_default``, ``chunk_defaults``
+    the ``default_chunk`` of queue and server. ``shared``: names of resources of the whole cluster, which are
+    not part of the request. ``mem_per_core_default`` (KiB) is planned for chunks without a memory request, at
+    most their vmem. ``known_nodes`` distinguishes hosts from properties in ``nodes=``. ``generic``:
+    node-locked resources in the plan. ``types``: types of the server's resources; None: there is no server,
+    and the form of a value decides. ``levels``: values on nodes of resources that jobs do not consume.
+    ``kinds``: node classes, if the sharing of some nodes is decided by the node. ``runs``: the job has
+    started. Raises RequestError.
     """
-    asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
-    refuse_flags(asked.values)
-    asked.ignore(
+    requested = RequestedResources(
+        {**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults
+    )
+    refuse_flags(requested.values)
+    requested.ignore(
         {
             "schedselect",
-            *deadline_names(asked.values),
-            *cost_limit_names(asked.values),
-            *work_names(asked.values),
-            *advres_names(asked.values),
+            *deadline_names(requested.values),
+            *cost_limit_names(requested.values),
+            *work_names(requested.values),
+            *advres_names(requested.values),
         }
     )
     if shared:
-        check_shared(asked.values, shared, types or NO_TYPES)
-        asked.ignore(shared_names(asked.values, shared))
+        check_shared(requested.values, shared, types or NO_TYPES)
+        requested.ignore(shared_names(requested.values, shared))
     site = _Site(
         by_lower_name(generic),
         types or NO_TYPES,
@@ -104,43 +106,43 @@ def parse_openpbs(
         mem_per_core_default,
         frozenset(name.lower() for name in shared),
     )
-    usual = Placing()
-    if (about := asked.get("select")) is not None:
+    usual = PlaceSpec()
+    if (about := requested.get("select")) is not None:
         selected = parse_select(about)
-        chunks = [_planned(chunk, asked, site) for chunk in selected]
+        chunks = [_planned(chunk, requested, site) for chunk in selected]
         summed = {name for chunk in selected for name, _ in chunk.resources}
-        asked.ignore({"nodes", *summed})  # the server writes the sums of all chunks there
-        asked.ignore(
-            name for name in asked.names if site.types.is_host_resource(name) or name in _NOT_FOR_THE_PLAN
+        requested.ignore({"nodes", *summed})  # the server writes the sums of all chunks there
+        requested.ignore(
+            name for name in requested.names if site.types.is_host_resource(name) or name in _NOT_FOR_THE_PLAN
         )
-    elif (about := asked.get("nodes")) is not None:
-        chunks, exclusive = nodes_chunks(about, asked, known_nodes)
+    elif (about := requested.get("nodes")) is not None:
+        chunks, exclusive = nodes_chunks(about, requested, known_nodes)
         chunks = [_with_default_memory(chunk, mem_per_core_default) for chunk in chunks]
-        usual = Placing(Place.SCATTER, exclusive)
+        usual = PlaceSpec(Place.SCATTER, exclusive)
     else:
-        about = asked.get("ncpus") or Span.of("1", "ncpus")
-        usual = Placing(Place.PACK)
+        about = requested.get("ncpus") or Span.from_text("1", "ncpus")
+        usual = PlaceSpec(Place.PACK)
         names = [
             name
-            for name in asked.names
+            for name in requested.names
             if site.types.is_host_resource(name) or name in site.amounts or name in _NOT_FOR_THE_PLAN
         ]
-        spans = ((name, asked.get(name)) for name in names)
-        chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), asked, site)]
-    chunks = _on_nodes_of_the_queue(chunks, asked)
-    placing = parse_place(span) if (span := asked.get("place")) is not None else usual
-    asked.ignore({"nodect"})
+        spans = ((name, requested.get(name)) for name in names)
+        chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), requested, site)]
+    chunks = _add_queue_properties(chunks, requested)
+    placing = parse_place(span) if (span := requested.get("place")) is not None else usual
+    requested.ignore({"nodect"})
     exclusive = placing.exclusive
     if kinds:
         exclusive, chunks, note = shared_or_not(placing.words or _SAID[exclusive], chunks, kinds)
         if note:
-            asked.note(note)
+            requested.note(note)
     request = assemble(
         chunks,
         placing.place,
         exclusive=exclusive,
-        walltime=_walltime(asked, runs=runs),
-        asked=asked,
+        walltime=_walltime(requested, runs=runs),
+        requested=requested,
         about=about,
     )
     if placing.group.lower() in _ONE_NODE:
@@ -150,10 +152,12 @@ def parse_openpbs(
     return request
 
 
-def _on_nodes_of_the_queue(chunks: list[Chunk], asked: Asked) -> list[Chunk]:
-    """With the property that the queue's default of ``neednodes`` names: where its vnodes have a queue."""
-    wanted = asked.defaults.get("neednodes")
-    asked.ignore({"neednodes"})
+def _add_queue_properties(chunks: list[Chunk], requested: RequestedResources) -> list[Chunk]:
+    """Add the property in the queue's default of ``neednodes``, which OpenPBS uses to bind vnodes to
+    queues.
+    """
+    wanted = requested.defaults.get("neednodes")
+    requested.ignore({"neednodes"})
     if wanted is None:
         return chunks
     feature = frozenset({wanted})
@@ -162,18 +166,20 @@ def _on_nodes_of_the_queue(chunks: list[Chunk], asked: Asked) -> list[Chunk]:
     ]
 
 
-def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
-    """A chunk with what it asks for, and the site's defaults for what it does not name."""
+def _planned(chunk: SelectChunk, requested: RequestedResources, site: _Site) -> Chunk:
+    """Return the planned form of a chunk: its resources, completed by the site's defaults."""
     planned = Chunk(count=chunk.count)
     amounts: dict[str, int] = {}
     features: set[frozenset[str]] = set()
     given = dict(chunk.resources)
-    defaults = {name: Span.of(value, name) for name, value in site.chunk_defaults.items() if value.strip()}
+    defaults = {
+        name: Span.from_text(value, name) for name, value in site.chunk_defaults.items() if value.strip()
+    }
     for name, span in {**defaults, **given}.items():
         if name == "ncpus":
-            planned = replace(planned, cpus=whole_number(span.inner(), "ncpus=", least=0))
+            planned = replace(planned, cpus=parse_integer(span.inner(), "ncpus=", least=0))
         elif name == "ngpus":
-            planned = replace(planned, gpus=whole_number(span.inner(), "ngpus=", least=0))
+            planned = replace(planned, gpus=parse_integer(span.inner(), "ngpus=", least=0))
         elif name == "mem":
             planned = replace(planned, mem=parse_size(span.inner()))
         elif name == "vmem":
@@ -192,12 +198,12 @@ def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
             amounts[site.amounts.get(name, site.types.spelled(name))] = amount
         elif not site.types.resource_type(name) and name in site.amounts:
             amounts[site.amounts[name]] = parse_amount(span)
-            _note_unknown_type(name, "a number", asked, site)
+            _note_unknown_type(name, "a number", requested, site)
         else:
-            _add_feature(name, span, features, asked, site)
+            _add_feature(name, span, features, requested, site)
     planned = replace(
         planned,
-        resources=resources_of({name: amount for name, amount in amounts.items() if amount}),
+        resources=sorted_amounts({name: amount for name, amount in amounts.items() if amount}),
         features=tuple(sorted(features, key=sorted)),
     )
     return (
@@ -207,20 +213,22 @@ def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
     )
 
 
-def _add_feature(name: str, span: Span, features: set[frozenset[str]], asked: Asked, site: _Site) -> None:
-    """A boolean or a string; as in the server, False also fits a node without the resource."""
+def _add_feature(
+    name: str, span: Span, features: set[frozenset[str]], requested: RequestedResources, site: _Site
+) -> None:
+    """Add a boolean or a string. As in the server, False also matches a node without the resource."""
     value = span.unquoted()
     kind = site.types.resource_type(name)
     if not kind:
         if value.lower() in ("true", "false"):
             kind = "boolean"
-            _note_unknown_type(name, "a boolean", asked, site)
-        elif looks_like_amount(value):
-            asked.note(f"not planned: {name}={span.brief()}")
-            _note_unknown_type(name, "a number", asked, site)
+            _note_unknown_type(name, "a boolean", requested, site)
+        elif resembles_amount(value):
+            requested.note(f"not planned: {name}={span.brief()}")
+            _note_unknown_type(name, "a number", requested, site)
             return
         else:
-            _note_unknown_type(name, "a string", asked, site)
+            _note_unknown_type(name, "a string", requested, site)
     if kind != "boolean":
         features.add(frozenset({f"{name}={value}"}))
     elif value.lower() in _TRUE:
@@ -231,13 +239,13 @@ def _add_feature(name: str, span: Span, features: set[frozenset[str]], asked: As
         raise span.error(f"{name}= needs True or False, not {span.shown()}", "True or False")
 
 
-def _note_unknown_type(name: str, read_as: str, asked: Asked, site: _Site) -> None:
-    if site.told:
-        asked.note(f"the server does not tell the type of {name}; it was read as {read_as}")
+def _note_unknown_type(name: str, read_as: str, requested: RequestedResources, site: _Site) -> None:
+    if site.has_server:
+        requested.note(f"the server does not tell the type of {name}; it was read as {read_as}")
 
 
 def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
-    """The site's default for a chunk that names no memory, no more than the virtual memory it names."""
+    """Add the site's default to a chunk without a memory request, at most its virtual memory."""
     if chunk.mem or not per_core:
         return chunk
     default = per_core * chunk.cpus
@@ -245,26 +253,26 @@ def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
 
 
 def is_shrinkable(resources: Mapping[str, str]) -> bool:
-    """Whether the scheduler sets the walltime of the job at its start (min_walltime, max_walltime)."""
+    """Return whether the scheduler sets the walltime of the job at its start (min_walltime, max_walltime)."""
     return "min_walltime" in resources or "max_walltime" in resources
 
 
-def _walltime(asked: Asked, *, runs: bool) -> int | None:
-    """The walltime by which a job is planned.
+def _walltime(requested: RequestedResources, *, runs: bool) -> int | None:
+    """Return the walltime for the plan.
 
-    Of a job that may be shrunk (min_walltime) and waits, its max_walltime: its walltime is set to that when
-    it starts. Of any other, and without a max_walltime, the soft walltime, which is what its owner expects;
+    For a waiting shrinkable job (min_walltime), this is the max_walltime: the walltime is set to it at the
+    start. For any other job, and without a max_walltime, it is the soft walltime, the owner's own estimate;
     else the walltime.
     """
-    walltime = walltime_of(asked)
-    soft = walltime_of(asked, "soft_walltime")
-    longest = walltime_of(asked, "max_walltime")
-    shortest = walltime_of(asked, "min_walltime")
+    walltime = requested_walltime(requested)
+    soft = requested_walltime(requested, "soft_walltime")
+    longest = requested_walltime(requested, "max_walltime")
+    shortest = requested_walltime(requested, "min_walltime")
     if longest is not None and not runs:
-        asked.note("planned with its max_walltime, to which its walltime is set at its start")
+        requested.note("planned with its max_walltime, to which its walltime is set at its start")
         return longest
     if soft is not None and (walltime is None or soft < walltime):
-        asked.note("planned with its soft_walltime; beyond it the plan is moved as for any overrun")
+        requested.note("planned with its soft_walltime; beyond it the plan is moved as for any overrun")
         return soft
     if shortest is not None and walltime is not None and not runs:
         return max(walltime, shortest)

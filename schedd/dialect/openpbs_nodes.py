@@ -3,28 +3,30 @@
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
-from schedd.dialect.asked import Asked
 from schedd.dialect.nodespec import NodeSpec, normal_form, parse_nodes
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.requested_resources import RequestedResources
+from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Chunk, Features
 
 __all__ = ["nodes_chunks"]
 
 
-def nodes_chunks(span: Span, asked: Asked, known_nodes: Collection[str]) -> tuple[list[Chunk], bool]:
-    """The chunks of a ``nodes=`` value, and whether they are for this job alone (``#excl``).
+def nodes_chunks(
+    span: Span, requested: RequestedResources, known_nodes: Collection[str]
+) -> tuple[list[Chunk], bool]:
+    """Return the chunks of a ``nodes=`` value, and whether the nodes are exclusive (``#excl``).
 
-    A part is ``N:ncpus=P`` with P = ppn times cpp, a property ``p`` becomes ``p=True``, a name of
-    ``known_nodes`` the host; the job's mem and vmem are divided over its nodes, its ncpus over the tasks.
-    Without ``known_nodes`` a name may be either. Raises RequestError.
+    A part becomes ``N:ncpus=P`` with P = ppn * cpp, a property ``p`` becomes ``p=True``, a name in
+    ``known_nodes`` the host. The job's mem and vmem are divided over its nodes, its ncpus over the tasks.
+    Without ``known_nodes`` a name matches both. Raises RequestError.
     """
     nodes = known_nodes if isinstance(known_nodes, AbstractSet) else frozenset(known_nodes)
     spec = parse_nodes(span, known_nodes=nodes, amounts=("cpp", "ncpus"))
-    factor = _cores_per_task(spec, asked)
+    factor = _cores_per_task(spec, requested)
     units = sum(part.count for part in spec.parts)
-    mem, vmem = (-(-asked.size(name) // units) for name in ("mem", "vmem"))
+    mem, vmem = (-(-requested.size(name) // units) for name in ("mem", "vmem"))
     if spec.gpu_modes:
-        asked.note(f"gpu mode {', '.join(sorted(spec.gpu_modes))}: left to the server")
+        requested.note(f"gpu mode {', '.join(sorted(spec.gpu_modes))}: left to the server")
     chunks = [
         Chunk(
             count=part.count,
@@ -39,12 +41,12 @@ def nodes_chunks(span: Span, asked: Asked, known_nodes: Collection[str]) -> tupl
     return chunks, spec.exclusive is True
 
 
-def _cores_per_task(spec: NodeSpec, asked: Asked) -> int:
-    """How many cores each task gets when the job names ncpus as well."""
-    wanted = asked.get("ncpus")
-    if wanted is None or "ncpus" not in asked.own:
+def _cores_per_task(spec: NodeSpec, requested: RequestedResources) -> int:
+    """Return the cores of each task if the job also requests ncpus; else 1."""
+    wanted = requested.get("ncpus")
+    if wanted is None or "ncpus" not in requested.own:
         return 1
-    cores = whole_number(wanted, "ncpus=")
+    cores = parse_integer(wanted, "ncpus=")
     tasks = sum(part.count * part.cores for part in spec.parts)
     counted = any(part.given & {"cpp", "ncpus"} for part in spec.parts)
     if (counted and cores != tasks) or cores % tasks:

@@ -1,4 +1,4 @@
-"""Requests as text: the canonical form for people and comparisons, and the servers' own notations."""
+"""Formatting of requests: the canonical form for users and comparisons, and the servers' notations."""
 
 import re
 
@@ -12,11 +12,11 @@ _WORD = re.compile(r"[^\s\"'|,;()+]+")
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _PLAIN = re.compile(r"[^\s\"'+:=(),]+")
 _NO_FEATURES = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
-"""Resources of a chunk whose value is an amount or the name of a node."""
+"""Resources of a chunk with an amount or the name of a node as their value."""
 
 
 def canonical(request: Request) -> str:
-    """A stable, readable form; two requests have the same one only if they are equal.
+    """Return a stable, readable form. Different requests have different forms.
 
     ``2 x (4 cpus, 8gb on bigmem, !old) + 1 x (8 cpus, 2 gpus); scatter; exclusive; 01:00:00``
     """
@@ -24,12 +24,12 @@ def canonical(request: Request) -> str:
     if request.exclusive:
         words.append("exclusive")
     if request.together is not None:
-        words.append(_on_one(request.together))
+        words.append(_format_node_sets(request.together))
     words.append("no walltime" if request.walltime is None else format_walltime(request.walltime))
     return "; ".join(words)
 
 
-def _on_one(sets: NodeSets) -> str:
+def _format_node_sets(sets: NodeSets) -> str:
     names = [f"{name} ({'|'.join(sorted(map(_quoted, of)))})" for name, of in sets.named]
     where = f"one {sets.by}" if sets.by else f"one of {', '.join(names)}"
     return where if sets.wait is None else f"{where} if that is at most {sets.wait} s later"
@@ -50,15 +50,15 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name as it is, or in quotes where it could be taken for something else."""
+    """Return the name, in quotes if it is ambiguous."""
     return name if _WORD.fullmatch(name) else repr(name)
 
 
 def torque_nodes(request: Request) -> str | None:
-    """The value of ``nodes=`` with an explicit ``ppn`` in every part; None when ``nodes=`` cannot say it.
+    """Return the value of ``nodes=`` with an explicit ``ppn`` in every part; None if there is no equivalent.
 
-    It says where a job runs: memory, walltime and exclusiveness are asked for beside it. A request can be
-    said when its units are on nodes of their own, have cores, and only features that are TORQUE names.
+    Memory, walltime and exclusiveness are not part of it. There is an equivalent if all units are on distinct
+    nodes, have cores, and all their features are valid TORQUE names.
     """
     if request.units > 1 and request.place is not Place.SCATTER:
         return None
@@ -78,9 +78,9 @@ def torque_nodes(request: Request) -> str | None:
 
 
 def openpbs_select(request: Request) -> tuple[str, str] | None:
-    """The values of ``select=`` and ``place=``; None when a chunk wants one feature or another.
+    """Return the values of ``select=`` and ``place=``; None if a chunk has alternative features.
 
-    A feature that is no ``name=value`` is the name of a vnode.
+    A feature without ``=`` is the name of a vnode.
     """
     parts = []
     for chunk in request.chunks:
@@ -99,7 +99,7 @@ def openpbs_select(request: Request) -> tuple[str, str] | None:
 
 
 def _condition(feature: str) -> str | None:
-    """A feature as a resource of a chunk; None when a select has no word for it."""
+    """Return a feature as a resource of a chunk; None if ``select`` has no equivalent."""
     if feature.startswith("!"):
         name, _, value = feature[1:].partition("=")
         return f"{name}=False" if value == "True" and _RESOURCE.fullmatch(name) else None

@@ -6,10 +6,10 @@ After the server's own readers (``parse_chunk_r`` in ``grunt_parse.c``, ``decode
 import re
 from dataclasses import dataclass
 
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Place
 
-__all__ = ["Placing", "SelectChunk", "parse_place", "parse_select"]
+__all__ = ["PlaceSpec", "SelectChunk", "parse_place", "parse_select"]
 
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ARRANGEMENTS = {
@@ -33,7 +33,7 @@ class SelectChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Placing:
+class PlaceSpec:
     """A ``place=``: ``words`` as given, ``group`` the resource that all its nodes must share, or empty."""
 
     place: Place = Place.FREE
@@ -60,7 +60,7 @@ def _chunk(span: Span) -> SelectChunk:
             "a chunk of the list is empty", "a count and resources, for example 2:ncpus=4:mem=1gb"
         )
     else:
-        count = whole_number(first, "the number of chunks", least=0)
+        count = parse_integer(first, "the number of chunks", least=0)
     resources: dict[str, Span] = {}
     for piece in rest:
         name, value = piece.partition("=")
@@ -73,7 +73,7 @@ def _chunk(span: Span) -> SelectChunk:
     return SelectChunk(count, tuple(resources.items()))
 
 
-def parse_place(span: Span) -> Placing:
+def parse_place(span: Span) -> PlaceSpec:
     """The placing; at most one arrangement and one sharing. Raises RequestError."""
     words: list[str] = []
     place, group = Place.FREE, ""
@@ -90,4 +90,4 @@ def parse_place(span: Span) -> Placing:
             raise piece.error(f"'{word}' contradicts '{other}'", _PLACE_ALLOWED)
         words.append(word)
         place = _ARRANGEMENTS.get(word, place)
-    return Placing(place, bool({"excl", "exclhost"} & set(words)), frozenset(words), group)
+    return PlaceSpec(place, bool({"excl", "exclhost"} & set(words)), frozenset(words), group)

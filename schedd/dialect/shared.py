@@ -1,15 +1,14 @@
-"""Resources of the whole cluster, such as floating licences: how many a job asks for.
+"""Requests for resources of the whole cluster, such as floating licences.
 
-They are named like any resource (``matlab=2``), or listed as for Moab and Maui:
-``gres=matlab:2%ansys``, ``software=matlab:2``, ``-W x=GRES:matlab+2``. Names are compared without regard to
-case.
+Formats: like any resource (``matlab=2``), or lists as in Moab and Maui: ``gres=matlab:2%ansys``,
+``software=matlab:2``, ``-W x=GRES:matlab+2``. Names are compared case-insensitively.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from schedd.dialect.asked import parse_typed
 from schedd.dialect.errors import RequestError
+from schedd.dialect.requested_resources import parse_typed
 from schedd.dialect.span import LARGEST, Span
 from schedd.dialect.units import LARGEST_SIZE
 from schedd.wire import NO_TYPES, ResourceTypes
@@ -23,10 +22,10 @@ _ITEM = re.compile(r"([^:+=]+)(?:[:+=](\d+))?")
 def shared_amounts(
     resources: Mapping[str, str], names: Collection[str], types: ResourceTypes = NO_TYPES
 ) -> dict[str, int]:
-    """What the job asks for of those resources that are ``names``, spelled as these are; sizes in KiB and
+    """Return the requested amounts of the resources in ``names``, with their spelling; sizes are in KiB and
     floats in parts, by the ``types`` of the server's resources.
 
-    An amount that is too large counts as one more than may be: see ``check_shared``.
+    An amount above the maximum is returned as the maximum plus one: see ``check_shared``.
     """
     found: dict[str, int] = {}
     known = {name.lower(): name for name in names}
@@ -43,14 +42,14 @@ def shared_amounts(
 def check_shared(
     resources: Mapping[str, str], names: Collection[str], types: ResourceTypes = NO_TYPES
 ) -> None:
-    """Raise RequestError where the job asks for more of a resource than can be counted."""
+    """Raise RequestError if a requested amount is above the maximum."""
     known = {name.lower() for name in names}
     for name, amount in shared_amounts(resources, names, types).items():
         most = _most(types.resource_type(name))
         if amount > most:
             keys = [key for key in resources if key.lower() == name.lower()]
             keys += [key for key, wanted, _ in _listed(resources) if wanted.lower() in known]
-            span = Span.of(resources[keys[0]], keys[0])
+            span = Span.from_text(resources[keys[0]], keys[0])
             raise span.error(f"the amount of {name} is too large", f"at most {most}")
 
 
@@ -63,13 +62,13 @@ def _amount(name: str, text: str, types: ResourceTypes) -> int | None:
     if kind not in ("size", "float"):
         return _bounded(text) if text.isascii() and text.isdecimal() else None
     try:
-        return parse_typed(Span.of(text), kind)
+        return parse_typed(Span.from_text(text), kind)
     except RequestError as error:
         return LARGEST_SIZE if "too large" in error.what else None
 
 
 def shared_names(resources: Mapping[str, str], names: Collection[str]) -> set[str]:
-    """The keys of ``resources`` of which nothing is left to be planned on nodes."""
+    """Return the keys of ``resources`` that contain only resources of the whole cluster."""
     known = {name.lower() for name in names}
     done = {key for key in resources if key.lower() in known}
     for key in resources:
@@ -81,7 +80,7 @@ def shared_names(resources: Mapping[str, str], names: Collection[str]) -> set[st
 
 
 def _listed(resources: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    """(key of the list, name, amount) of each item."""
+    """Yield (key of the list, name, amount) of each item."""
     for key, value in resources.items():
         if key.lower() not in _LISTS:
             continue
@@ -92,6 +91,6 @@ def _listed(resources: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
 
 
 def _bounded(digits: str) -> int:
-    """The number, or ``LARGEST + 1`` where it is larger than ``LARGEST``."""
+    """Return the number, at most ``LARGEST + 1``."""
     digits = digits.lstrip("0") or "0"
     return min(int(digits), LARGEST + 1) if len(digits) <= 10 else LARGEST + 1

@@ -1,7 +1,7 @@
-"""OpenPBS vnodes whose own attribute ``sharing`` says whether a job has them to itself.
+"""Exclusive use of OpenPBS vnodes by their attribute ``sharing``.
 
-The adapter tells it as the feature ``sharing=…`` of each vnode that is not ``default_shared``. After
-``is_excl`` of the server's scheduler.
+The adapter reports it as the feature ``sharing=…`` of each vnode that is not ``default_shared``. The rules
+are those of ``is_excl`` in the server's scheduler.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -11,18 +11,18 @@ from typing import Final
 from schedd.model import Node
 from schedd.model.request import Chunk
 
-__all__ = ["NodeKind", "kinds_of", "shared_or_not"]
+__all__ = ["NodeKind", "node_kinds", "shared_or_not"]
 
 _SHARING: Final = "sharing="
 _USUAL: Final = "default_shared"
 _FORCED: Final = frozenset({"force_excl", "force_exclhost"})
 _BY_DEFAULT: Final = frozenset({"default_excl", "default_exclhost"})
-_PASSING: Final = "resv="  # a feature that comes and goes, and makes no other kind of node
+_PASSING: Final = "resv="  # a temporary feature, ignored in node classes
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """Nodes alike in what they have; ``names`` are those that each of them alone goes by."""
+    """Equivalence class of nodes with equal resources; ``names`` are node names and properties."""
 
     features: frozenset[str]
     capacity: tuple[int, int, int, int, tuple[tuple[str, int], ...]]
@@ -34,7 +34,7 @@ class NodeKind:
         return next((one[len(_SHARING) :] for one in self.features if one.startswith(_SHARING)), _USUAL)
 
     def could_hold(self, chunk: Chunk) -> bool:
-        """Whether a unit fits on such a node when it is empty."""
+        """Return whether a unit fits on an empty node of the class."""
         cpus, mem, vmem, gpus, resources = self.capacity
         has = dict(resources)
         return (
@@ -52,10 +52,10 @@ class NodeKind:
         return name in self.features or name in self.names
 
 
-def kinds_of(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
-    """The kinds of nodes; none where every node is shared as its jobs ask, so that nothing depends on them.
+def node_kinds(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
+    """Return the classes of nodes; none if the job decides the sharing of every node.
 
-    Resources whose names begin with ``hidden`` make no difference.
+    Resources with the prefix ``hidden`` are ignored.
     """
     nodes = list(nodes)
     if not any(one.startswith(_SHARING) for node in nodes for one in node.features):
@@ -73,10 +73,12 @@ def kinds_of(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
 def shared_or_not(
     words: Collection[str], chunks: list[Chunk], kinds: Collection[NodeKind]
 ) -> tuple[bool, list[Chunk], str]:
-    """Whether a job with these words in its ``place`` has its nodes to itself; its chunks; a note or nothing.
+    """Return whether a job with these words in its ``place`` has exclusive nodes, its chunks, and a remark or
+    an empty string.
 
-    Where that differs from node to node, the job is kept to those on which it is as it asks, if its chunks
-    fit there; else to the others; else, as a job of a reservation, it has all of its nodes to itself.
+    If that differs between nodes, the job is restricted to the nodes that match its request, if its chunks
+    fit there; else to the other nodes. If they fit only on both, and for a job of a reservation, all of its
+    nodes are exclusive.
     """
     asks = bool({"excl", "exclhost"} & set(words))
     values = {kind.sharing for kind in kinds} or {_USUAL}
@@ -85,13 +87,17 @@ def shared_or_not(
     if not alone or not together:
         return bool(alone), chunks, ""
     if any(name.startswith(_PASSING) for chunk in chunks for names in chunk.features for name in names):
-        return True, chunks, ""  # where its reservation is now is not asked: the kinds of nodes outlast it
+        return (
+            True,
+            chunks,
+            "",
+        )  # the current nodes of the reservation are ignored: node classes outlast it
     for exclusive, wanted, other in sorted(
         [(True, alone, together), (False, together, alone)], key=lambda one: one[0] is not asks
     ):
         there = [kind for kind in kinds if kind.sharing in wanted]
         if all(any(kind.could_hold(chunk) for kind in there) for chunk in chunks):
-            return exclusive, _kept_to(chunks, wanted, other), ""
+            return exclusive, _restrict_sharing(chunks, wanted, other), ""
     return (
         True,
         chunks,
@@ -109,8 +115,12 @@ def _is_alone(sharing: str, words: Collection[str]) -> bool:
     return "shared" not in words and sharing in _BY_DEFAULT
 
 
-def _kept_to(chunks: Sequence[Chunk], wanted: Collection[str], other: Collection[str]) -> list[Chunk]:
-    """On nodes with one of the ``wanted`` values; ``default_shared`` is no feature of a node."""
+def _restrict_sharing(
+    chunks: Sequence[Chunk], wanted: Collection[str], other: Collection[str]
+) -> list[Chunk]:
+    """Restrict chunks to nodes with one of the ``wanted`` values; ``default_shared`` is not a feature of a
+    node.
+    """
     if _USUAL in wanted:
         clauses = [frozenset({f"!{_SHARING}{value}"}) for value in other]
     else:

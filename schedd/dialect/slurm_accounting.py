@@ -53,7 +53,7 @@ def is_slurm_header(line: str) -> bool:
 
 
 def is_slurm_json(text: str) -> bool:
-    """Whether the beginning of a file may be that of a JSON document."""
+    """Return whether this may be the beginning of a JSON document."""
     return text.lstrip().startswith("{")
 
 
@@ -267,7 +267,9 @@ def _run(job: _Job) -> EndedRun | None:
 
 
 def _in_order(runs: Iterable[EndedRun]) -> tuple[EndedRun, ...]:
-    """Order runs by end; a run followed by another one of its job was lost, and the next waited from then."""
+    """Order runs by end; all runs of a job but the last were lost, and each next run waited from the end
+    of the one before.
+    """
     by_job: defaultdict[str, list[EndedRun]] = defaultdict(list)
     for run in runs:
         by_job[run.id].append(run)
@@ -413,7 +415,9 @@ def _is_set(value: Any) -> bool:
 
 
 def _number(value: Any) -> int:
-    """Return a number in either form; 0: none. Raises ValueError for what is no whole number from 0 on."""
+    """Return a number in either form; 0: none. Raises ValueError for anything but a whole number from 0
+    on.
+    """
     if isinstance(value, dict):
         value = value.get("number") if _is_set(value) else 0
     if value is None:

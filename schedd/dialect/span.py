@@ -1,14 +1,14 @@
-"""A piece of a request's text that knows where it stands, so that errors can say so."""
+"""Part of a request's text with its position, for error messages."""
 
 import re
 from dataclasses import dataclass
 
 from schedd.dialect.errors import RequestError, printable
 
-__all__ = ["LARGEST", "Span", "whole_number"]
+__all__ = ["LARGEST", "Span", "parse_integer"]
 
 LARGEST = 2**31 - 1
-"""The largest count, core or gpu number of a request: what the servers themselves can hold."""
+"""Maximum number of units, cores or gpus in a request: the servers' own maximum."""
 
 _DIGITS = re.compile(r"[0-9]+")
 
@@ -22,8 +22,8 @@ class Span:
     end: int
 
     @classmethod
-    def of(cls, text: "str | Span", name: str = "") -> "Span":
-        """A whole text; with a ``name``, errors show it as ``name=text``."""
+    def from_text(cls, text: "str | Span", name: str = "") -> "Span":
+        """Return a span of the whole text; with a ``name``, errors show it as ``name=text``."""
         if isinstance(text, Span):
             return text
         prefix = f"{name}=" if name else ""
@@ -33,7 +33,7 @@ class Span:
         return self.source[self.start : self.end]
 
     def split(self, separator: str) -> "list[Span]":
-        """Its pieces between one-character separators; always at least one."""
+        """Return the parts between one-character separators; always at least one."""
         pieces, start = [], self.start
         while (found := self.source.find(separator, start, self.end)) >= 0:
             pieces.append(Span(self.source, start, found))
@@ -41,7 +41,7 @@ class Span:
         return [*pieces, Span(self.source, start, self.end)]
 
     def split_outside_quotes(self, separator: str) -> "list[Span]":
-        """As ``split``, but not inside ``"…"`` or ``'…'``; an open quote is an error."""
+        """Split, but not inside ``"…"`` or ``'…'``. Raises RequestError for an open quote."""
         pieces, start, quote, opened = [], self.start, "", 0
         for index in range(self.start, self.end):
             character = self.source[index]
@@ -57,43 +57,43 @@ class Span:
         return [*pieces, Span(self.source, start, self.end)]
 
     def partition(self, separator: str) -> "tuple[Span, Span | None]":
-        """What stands before the first separator and what after it, None when there is no separator."""
+        """Return the parts before and after the first separator; without one, the whole span and None."""
         found = self.source.find(separator, self.start, self.end)
         if found < 0:
             return self, None
         return Span(self.source, self.start, found), Span(self.source, found + 1, self.end)
 
     def strip(self) -> "Span":
-        """Without the white space at both ends."""
+        """Return the span without the white space at both ends."""
         text = str(self)
         start = self.start + len(text) - len(text.lstrip())
         return Span(self.source, start, max(start, self.end - len(text) + len(text.rstrip())))
 
     def inner(self) -> "Span":
-        """The piece without the pair of quotes around it if there is one."""
+        """Return the span without a pair of surrounding quotes."""
         text = str(self)
         quoted = len(text) > 1 and text[0] in "\"'" and text[0] == text[-1]
         return Span(self.source, self.start + 1, self.end - 1) if quoted else self
 
     def unquoted(self) -> str:
-        """Its text, without the pair of quotes around it if there is one."""
+        """Return the text without a pair of surrounding quotes."""
         return str(self.inner())
 
     def shown(self) -> str:
-        """Its text in quotes, for a message."""
+        """Return the text in quotes, for a message."""
         return f"'{self.brief()}'"
 
     def brief(self) -> str:
-        """Its text for a note, in one line and not too long."""
+        """Return the text for a remark: one line, shortened."""
         return printable(str(self), 40)
 
     def error(self, what: str, allowed: str = "") -> RequestError:
-        """The error that points at its first character."""
+        """Return an error at the position of the first character."""
         return RequestError(what, self.source, self.start, allowed)
 
 
-def whole_number(span: Span, name: str, least: int = 1) -> int:
-    """A whole number between ``least`` and ``LARGEST``; ``name`` is what a message calls it."""
+def parse_integer(span: Span, name: str, least: int = 1) -> int:
+    """Return a whole number between ``least`` and ``LARGEST``; ``name`` is used in messages."""
     text = str(span)
     allowed = f"{least} or more"
     if not _DIGITS.fullmatch(text):

@@ -1,4 +1,4 @@
-"""How much a job is to do, and how fast nodes do it, as its owner says it."""
+"""Work and throughput of a job, given by its owner."""
 
 import math
 from collections.abc import Mapping
@@ -8,17 +8,17 @@ from typing import Final
 __all__ = ["Work", "parse_rates", "read_work", "work_names"]
 
 _PREFIXES: Final = ("", "x.")
-"""Before the names under which it stands among a job's resources: those of the site, or of ``qsub -W x=``."""
+"""Prefixes of the names: none for resources of the site, ``x.`` for ``qsub -W x=``."""
 _LARGEST: Final = 1e15
-"""The largest number that is read; the smallest is one over it."""
+"""Maximum number; the minimum is its reciprocal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """``units`` of work, such as iterations, of each of a job's processes, which run at once.
+    """``units`` of work, such as iterations, of each of a job's concurrent processes.
 
-    ``rates``: units a second by node or property. ``plain`` is that of a node of speed 1, for all others.
-    With ``app`` both are those that the site has measured of the application. 0: the owner does not say it.
+    ``rates``: units per second by node or property. ``plain``: the rate of a node of speed 1, for all other
+    nodes; 0: not given. With ``app``, the site's measured rates of the application are used.
     """
 
     units: float
@@ -28,7 +28,7 @@ class Work:
 
 
 def parse_rates(text: str) -> tuple[float, tuple[tuple[str, float], ...]]:
-    """The plain rate (0: there is none), and those by node or property, of ``epyc/10.87+old/5.8+7``.
+    """Parse ``epyc/10.87+old/5.8+7``: the plain rate (0: none), and the rates by node or property.
 
     Raises ValueError.
     """
@@ -57,14 +57,12 @@ def _above_0(text: str) -> float | None:
 
 
 def read_work(resources: Mapping[str, str]) -> Work | None:
-    """What a job's resources say of it; None where they do not say both how much and how fast, or it is not
-    understood.
-    """
-    said = _said(resources, "work_units")
+    """Return the work in a job's resources; None if the amount or the rate is absent or invalid."""
+    said = _find_value(resources, "work_units")
     units = _above_0(said) if said else None
     if units is None:
         return None
-    rate, app = _said(resources, "work_rate"), _said(resources, "work_app")
+    rate, app = _find_value(resources, "work_rate"), _find_value(resources, "work_app")
     if not (rate or app):
         return None
     try:
@@ -75,12 +73,12 @@ def read_work(resources: Mapping[str, str]) -> Work | None:
 
 
 def work_names(resources: Mapping[str, str]) -> set[str]:
-    """The names under which work and throughput stand, where they are understood."""
+    """Return the resources that contain work and throughput, if they are valid."""
     if read_work(resources) is None:
         return set()
     words = ("work_units", "work_rate", "work_app")
     return {prefix + name for prefix in _PREFIXES for name in words if prefix + name in resources}
 
 
-def _said(resources: Mapping[str, str], name: str) -> str:
+def _find_value(resources: Mapping[str, str], name: str) -> str:
     return next((resources[prefix + name] for prefix in _PREFIXES if prefix + name in resources), "")

@@ -1,4 +1,4 @@
-"""TORQUE's resource requests: what ``qsub -l`` left in a job's ``Resource_List``, as a Request."""
+"""TORQUE's resource requests: parser of a job's ``Resource_List``."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from schedd.dialect.advres import advres_names, refuse_flags
-from schedd.dialect.asked import Asked
-from schedd.dialect.assemble import assemble, by_lower_name, divided, resources_of, walltime_of
+from schedd.dialect.assemble import assemble, by_lower_name, divided, requested_walltime, sorted_amounts
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.nodespec import (
@@ -19,8 +18,9 @@ from schedd.dialect.nodespec import (
     parse_alternatives,
     parse_nodes,
 )
+from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.shared import check_shared, shared_names
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.throughput import work_names
 from schedd.dialect.torque_access import access_policy, extension_list
 from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, plain_names, refuse_unplanned
@@ -47,61 +47,62 @@ def parse_torque(
     shared: Collection[str] = (),
     extensions: str = "",
 ) -> Request:
-    """The request of a TORQUE job; its meaning is set out in ``docs/reference/requests.md``.
+    """Parse the request of a TORQUE job; its meaning is specified in ``docs/reference/requests.md``.
 
-    ``resources`` is its ``Resource_List`` (or what a user would write), ``defaults`` the
-    ``resources_default`` of queue and server, ``exclusive`` says it was submitted with ``qsub -n``,
-    ``extensions`` is its ``-W x=`` string. ``mem_per_core_default`` in KiB is planned for jobs that ask
-    for no memory, never more than their vmem. ``known_nodes`` are the names of all nodes (a set is read
-    fastest), ``generic`` those of node-locked resources that the plan knows, ``shared`` those of resources
-    of the whole cluster, which are no part of the request. Raises RequestError.
+    ``resources`` is the job's ``Resource_List`` (or a user's input), ``defaults`` the ``resources_default``
+    of queue and server, ``extensions`` the ``-W x=`` string. ``exclusive``: the job was submitted with ``qsub
+    -n``. ``mem_per_core_default`` (KiB) is planned for jobs without a memory request, at most their vmem.
+    ``known_nodes``: names of all nodes (a set is fastest). ``generic``: node-locked resources in the plan.
+    ``shared``: resources of the whole cluster, which are not part of the request. Raises RequestError.
     """
     amounts = by_lower_name(generic)
     named = plain_names({**extension_list(extensions), **resources})
-    asked = Asked(_one_by_one(named, {"gpus", *amounts}), defaults)
-    refuse_unplanned(asked)
-    refuse_flags(asked.values)
-    _refuse_unknown_gres(asked, shared)
-    asked.ignore(ADDED_BY_THE_SERVER)
-    asked.ignore(deadline_names(asked.values) | cost_limit_names(asked.values) | advres_names(asked.values))
-    asked.ignore(work_names(asked.values))
+    requested = RequestedResources(_split_gres(named, {"gpus", *amounts}), defaults)
+    refuse_unplanned(requested)
+    refuse_flags(requested.values)
+    _refuse_unknown_gres(requested, shared)
+    requested.ignore(ADDED_BY_THE_SERVER)
+    requested.ignore(
+        deadline_names(requested.values) | cost_limit_names(requested.values) | advres_names(requested.values)
+    )
+    requested.ignore(work_names(requested.values))
     if shared:
-        check_shared(asked.values, shared)
-        asked.ignore(shared_names(asked.values, shared))
-    chosen, about = _geometry(asked)
+        check_shared(requested.values, shared)
+        requested.ignore(shared_names(requested.values, shared))
+    chosen, about = _geometry(requested)
     place = Place.FREE
     if chosen == "nodes":
         chunks, exclusive = _node_chunks(
-            about, asked, known_nodes, amounts, exclusive=exclusive, rule=node_rule
+            about, requested, known_nodes, amounts, exclusive=exclusive, rule=node_rule
         )
         place = Place.SCATTER if node_rule == "exact" else Place.FREE
     elif chosen == "procs":
-        chunks = [Chunk(count=whole_number(about, "procs="))]
+        chunks = [Chunk(count=parse_integer(about, "procs="))]
     else:
-        chunks, place = [Chunk(cpus=whole_number(about, "ncpus="))], Place.PACK
-    _note_unfollowed(asked, chosen, chunks)
+        chunks, place = [Chunk(cpus=parse_integer(about, "ncpus="))], Place.PACK
+    _note_unfollowed(requested, chosen, chunks)
 
-    chunks = _on_nodes_of_the_queue(chunks, asked, known_nodes, amounts)
-    chunks = _with_job_totals(chunks, asked, amounts)
-    chunks = _on_named_nodes(chunks, asked, known_nodes)
-    chunks = _with_memory(chunks, asked, mem_per_core_default)
-    chunks, sets = _in_one_set(chunks, asked)
-    policy = access_policy(asked, exclusive=exclusive)
+    chunks = _add_queue_properties(chunks, requested, known_nodes, amounts)
+    chunks = _with_job_totals(chunks, requested, amounts)
+    chunks = _on_named_nodes(chunks, requested, known_nodes)
+    chunks = _with_memory(chunks, requested, mem_per_core_default)
+    chunks, sets = _restrict_to_set(chunks, requested)
+    policy = access_policy(requested, exclusive=exclusive)
     request = assemble(
         chunks,
         Place.SCATTER if policy.one_task_per_node else place,
         exclusive=policy.exclusive,
-        walltime=walltime_of(asked),
-        asked=asked,
+        walltime=requested_walltime(requested),
+        requested=requested,
         about=about,
     )
     return replace(request, together=sets) if sets is not None and request.units > 1 else request
 
 
-def _one_by_one(resources: Mapping[str, str], known: Collection[str]) -> Mapping[str, str]:
-    """With the parts of ``gres=gpus:4+matlab:2`` that are ``known`` as resources of their own.
+def _split_gres(resources: Mapping[str, str], known: Collection[str]) -> Mapping[str, str]:
+    """Convert the ``known`` parts of ``gres=gpus:4+matlab:2`` to separate resources.
 
-    The servers keep ``qsub -l gpus=4`` that way. What the job names besides goes before it.
+    The servers store ``qsub -l gpus=4`` in ``gres``. An explicit separate resource takes precedence.
     """
     text = next((value for name, value in resources.items() if name.lower() == "gres"), None)
     if text is None:
@@ -116,36 +117,35 @@ def _one_by_one(resources: Mapping[str, str], known: Collection[str]) -> Mapping
     return {**found, "gres": rest.strip("+%&,")}
 
 
-def _refuse_unknown_gres(asked: Asked, shared: Collection[str]) -> None:
-    """Raise RequestError for a generic resource that no node reports and the site does not count."""
-    if (text := asked.values.get("gres")) is None:
+def _refuse_unknown_gres(requested: RequestedResources, shared: Collection[str]) -> None:
+    """Raise RequestError for a generic resource that neither a node reports nor the site counts."""
+    if (text := requested.values.get("gres")) is None:
         return
     counted = {name.lower() for name in shared}
     names = [part["name"].strip() for part in _GRES.finditer(text)]
     unknown = [name for name in names if not name.isdecimal() and name.lower() not in counted]
     if unknown:
-        raise asked.whole("gres").error(
+        raise requested.span_with_name("gres").error(
             f"no node reports {unknown[0]} and the site does not count it",
             "gpus, resources that nodes report as gres, and the site's licences",
         )
 
 
-def _on_nodes_of_the_queue(
-    chunks: list[Chunk], asked: Asked, known_nodes: Collection[str], amounts: Collection[str]
+def _add_queue_properties(
+    chunks: list[Chunk], requested: RequestedResources, known_nodes: Collection[str], amounts: Collection[str]
 ) -> list[Chunk]:
-    """With the properties that ``resources_default.neednodes`` of the queue (or the server) names.
+    """Add the properties in ``resources_default.neednodes`` of the queue (or the server), which maps queues
+    to nodes.
 
-    Raises RequestError where it names more than one kind of nodes.
-
-    That is how queues are mapped to nodes. In a job's own list the server keeps its working copy of ``nodes``
-    under this name, which says nothing new.
+    In a job's own list, the server uses this name for a copy of ``nodes``, which is ignored. Raises
+    RequestError for more than one kind of nodes.
     """
-    text = asked.defaults.get("neednodes", "")
+    text = requested.defaults.get("neednodes", "")
     if not text:
         return chunks
-    parts = parse_nodes(Span.of(text, "neednodes"), known_nodes=known_nodes, amounts=amounts).parts
+    parts = parse_nodes(Span.from_text(text, "neednodes"), known_nodes=known_nodes, amounts=amounts).parts
     if len(parts) > 1:
-        raise Span.of(text, "neednodes").error(
+        raise Span.from_text(text, "neednodes").error(
             "this default of the queue or the server names several kinds of nodes",
             "properties that every node has, for example neednodes=bigmem",
         )
@@ -156,35 +156,37 @@ def _on_nodes_of_the_queue(
     ]
 
 
-def _geometry(asked: Asked) -> tuple[str, Span]:
-    """Which of nodes, procs and ncpus is followed: the job's own wishes before any default, then in order.
+def _geometry(requested: RequestedResources) -> tuple[str, Span]:
+    """Choose among nodes, procs and ncpus: explicit values before defaults, then in this order.
 
-    The server writes its defaults into a job's list, so a value equal to the default counts as one.
+    The server copies its defaults into a job's list, so a value equal to the default counts as a default.
     """
     names = ("nodes", "procs", "ncpus")
     wishes = [
-        name for name in names if asked.own.get(name, asked.defaults.get(name)) != asked.defaults.get(name)
+        name
+        for name in names
+        if requested.own.get(name, requested.defaults.get(name)) != requested.defaults.get(name)
     ]
     for name in (*wishes, *names):
-        if (span := asked.get(name)) is not None:
+        if (span := requested.get(name)) is not None:
             return name, span
-    return "nodes", Span.of("1", "nodes")
+    return "nodes", Span.from_text("1", "nodes")
 
 
-def _note_unfollowed(asked: Asked, chosen: str, chunks: Sequence[Chunk]) -> None:
-    """Say which contradictory wish was not followed; one that says the same, or a default, needs no word."""
+def _note_unfollowed(requested: RequestedResources, chosen: str, chunks: Sequence[Chunk]) -> None:
+    """Add a remark for each ignored contradictory value; equivalent values and defaults need none."""
     cores = sum(chunk.count * chunk.cpus for chunk in chunks)
     for name in ("nodes", "procs", "ncpus"):
-        if name == chosen or (span := asked.get(name)) is None:
+        if name == chosen or (span := requested.get(name)) is None:
             continue
-        default = str(span) == asked.defaults.get(name)
-        if not default and (name == "nodes" or whole_number(span, f"{name}=") != cores):
-            asked.note(f"{name}={span.brief()} was not followed: {chosen}= wins")
+        default = str(span) == requested.defaults.get(name)
+        if not default and (name == "nodes" or parse_integer(span, f"{name}=") != cores):
+            requested.note(f"{name}={span.brief()} was not followed: {chosen}= wins")
 
 
 def _node_chunks(
     span: Span,
-    asked: Asked,
+    requested: RequestedResources,
     known_nodes: Collection[str],
     amounts: Mapping[str, str],
     *,
@@ -192,11 +194,11 @@ def _node_chunks(
     rule: str,
 ) -> tuple[list[Chunk], bool]:
     spec = parse_nodes(span, known_nodes=known_nodes, amounts={"mics", *amounts})
-    parts = _hosts_once(spec.parts, asked) if rule == "exact" else spec.parts
+    parts = _hosts_once(spec.parts, requested) if rule == "exact" else spec.parts
     if spec.gpu_modes:
-        asked.note(f"gpu mode {', '.join(sorted(spec.gpu_modes))}: left to the server")
+        requested.note(f"gpu mode {', '.join(sorted(spec.gpu_modes))}: left to the server")
     if spec.exclusive is False and exclusive:
-        asked.note("#shared was not followed: the job asks for whole nodes")
+        requested.note("#shared was not followed: the job asks for whole nodes")
     chunks = []
     for part in parts:
         if "mics" in part.amounts and "mics" not in amounts:
@@ -207,15 +209,15 @@ def _node_chunks(
                 count=part.count,
                 cpus=part.cores,
                 gpus=part.gpus,
-                resources=resources_of(named),
+                resources=sorted_amounts(named),
                 features=normal_form(part.features),
             )
         )
     return chunks, exclusive or spec.exclusive is True
 
 
-def _hosts_once(parts: Sequence[NodeSpecPart], asked: Asked) -> list[NodeSpecPart]:
-    """Parts that name the same node are one unit on it: a node cannot be two nodes."""
+def _hosts_once(parts: Sequence[NodeSpecPart], requested: RequestedResources) -> list[NodeSpecPart]:
+    """Merge parts with the same node into one unit: a node cannot be two nodes."""
     first: dict[str, NodeSpecPart] = {}
     kept = []
     for part in parts:
@@ -230,60 +232,68 @@ def _hosts_once(parts: Sequence[NodeSpecPart], asked: Asked) -> list[NodeSpecPar
         known.features += part.features
         for name, amount in part.amounts.items():
             known.amounts[name] = known.amounts.get(name, 0) + amount
-        asked.note(f"{part.host} is named more than once: planned as one part with all its cores")
+        requested.note(f"{part.host} is named more than once: planned as one part with all its cores")
     return kept
 
 
-def _with_job_totals(chunks: list[Chunk], asked: Asked, amounts: Mapping[str, str]) -> list[Chunk]:
-    """Gpus, generic resources and features that were asked for the job as a whole."""
-    if (span := asked.get("gpus")) is not None:
+def _with_job_totals(
+    chunks: list[Chunk], requested: RequestedResources, amounts: Mapping[str, str]
+) -> list[Chunk]:
+    """Add gpus and generic resources that are requested for the whole job."""
+    if (span := requested.get("gpus")) is not None:
         span, mode = span.partition(":")
         if mode is not None:
-            asked.note(f"gpu mode {', '.join(gpu_modes(mode))}: left to the server")
+            requested.note(f"gpu mode {', '.join(gpu_modes(mode))}: left to the server")
         if any(chunk.gpus for chunk in chunks):
-            asked.note(f"gpus={span.brief()} was not followed: nodes= names gpus")
+            requested.note(f"gpus={span.brief()} was not followed: nodes= names gpus")
         else:
             share = divided(span, chunks)
             chunks = [replace(chunk, gpus=share) for chunk in chunks]
     for name in sorted(amounts):
-        if name == "gpus" or (span := asked.get(name)) is None:
+        if name == "gpus" or (span := requested.get(name)) is None:
             continue
         share = divided(span, chunks, size=not str(span)[-1].isdigit())
         if share:
             chunks = [_plus(chunk, amounts[name], share) for chunk in chunks]
-    if (span := asked.get("mics")) is not None and "mics" not in amounts:
+    if (span := requested.get("mics")) is not None and "mics" not in amounts:
         raise span.error("no node reports mics", "gpus=N, or leave it out")
     return chunks
 
 
-def _on_named_nodes(chunks: list[Chunk], asked: Asked, known_nodes: Collection[str]) -> list[Chunk]:
-    """With the features, partition and host that were asked for the job as a whole."""
+def _on_named_nodes(
+    chunks: list[Chunk], requested: RequestedResources, known_nodes: Collection[str]
+) -> list[Chunk]:
+    """Add the features, partition and host that are requested for the whole job."""
     wanted: list[frozenset[str]] = []
-    if (span := asked.get("feature")) is not None:
+    if (span := requested.get("feature")) is not None:
         wanted += [parse_alternatives(piece) for piece in span.split(":")]
-    if (span := asked.get("partition")) is not None and str(span).lower() not in _ANY:
-        wanted.append(_any_of(span))
-    if (span := asked.get("host")) is not None:
+    if (span := requested.get("partition")) is not None and str(span).lower() not in _ANY:
+        wanted.append(_parse_names(span))
+    if (span := requested.get("host")) is not None:
         host = str(span)
         wanted.append(frozenset({host}) if host in known_nodes else parse_alternatives(span))
-    if (span := asked.get("excludenodes")) is not None:
-        wanted += [frozenset({f"!{name}"}) for name in sorted(_any_of(span))]
+    if (span := requested.get("excludenodes")) is not None:
+        wanted += [frozenset({f"!{name}"}) for name in sorted(_parse_names(span))]
     if not wanted:
         return chunks
     return [replace(chunk, features=normal_form((*chunk.features, *wanted))) for chunk in chunks]
 
 
-def _any_of(span: Span) -> frozenset[str]:
-    """The names of a list, joined by ``:``, ``,``, ``+`` or ``|``. Raises RequestError."""
+def _parse_names(span: Span) -> frozenset[str]:
+    """Parse names joined by ``:``, ``,``, ``+`` or ``|``. Raises RequestError."""
     names = [name for name in re.split(r"[:,+|]", str(span).strip("[]")) if name]
     if not names or not all(NAME.fullmatch(name) for name in names):
         raise span.error(f"{span.shown()} is no list of names", "names joined by :")
     return frozenset(names)
 
 
-def _in_one_set(chunks: list[Chunk], asked: Asked) -> tuple[list[Chunk], NodeSets | None]:
-    """Nodes of the sets that ``nodeset=ONEOF:FEATURE:a:b`` names, and the sets. Raises RequestError."""
-    if (span := asked.get("nodeset")) is None:
+def _restrict_to_set(
+    chunks: list[Chunk], requested: RequestedResources
+) -> tuple[list[Chunk], NodeSets | None]:
+    """Restrict chunks to the sets in ``nodeset=ONEOF:FEATURE:a:b``, and return the sets. Raises
+    RequestError.
+    """
+    if (span := requested.get("nodeset")) is None:
         return chunks, None
     match = _SETS.fullmatch(str(span))
     if match is None:
@@ -291,7 +301,7 @@ def _in_one_set(chunks: list[Chunk], asked: Asked) -> tuple[list[Chunk], NodeSet
             "this set of nodes is not planned, and without it the job would run elsewhere",
             "ONEOF:FEATURE:PROPERTY:PROPERTY, FIRSTOF or ANYOF",
         )
-    names = _any_of(replace(span, start=span.end - len(match[2])))
+    names = _parse_names(replace(span, start=span.end - len(match[2])))
     chunks = [replace(chunk, features=normal_form((*chunk.features, names))) for chunk in chunks]
     if match[1].lower() == "anyof":
         return chunks, None
@@ -299,15 +309,17 @@ def _in_one_set(chunks: list[Chunk], asked: Asked) -> tuple[list[Chunk], NodeSet
 
 
 def _plus(chunk: Chunk, name: str, share: int) -> Chunk:
-    """The chunk with an amount, unless it names one itself."""
-    return replace(chunk, resources=resources_of({name: share, **dict(chunk.resources)}))
+    """Add an amount to the chunk, unless it has its own."""
+    return replace(chunk, resources=sorted_amounts({name: share, **dict(chunk.resources)}))
 
 
-def _with_memory(chunks: Sequence[Chunk], asked: Asked, mem_per_core_default: int) -> list[Chunk]:
-    """The larger of a share of mem (vmem) by cores, and of pmem (pvmem) times the cores on the node."""
+def _with_memory(
+    chunks: Sequence[Chunk], requested: RequestedResources, mem_per_core_default: int
+) -> list[Chunk]:
+    """Set mem (vmem) to the larger of the job's total divided by cores, and pmem (pvmem) times the cores."""
     cores = sum(chunk.count * chunk.cpus for chunk in chunks)
-    mem, pmem, vmem, pvmem = (asked.size(name) for name in ("mem", "pmem", "vmem", "pvmem"))
-    assumed = mem_per_core_default if "mem" not in asked and "pmem" not in asked else 0
+    mem, pmem, vmem, pvmem = (requested.size(name) for name in ("mem", "pmem", "vmem", "pvmem"))
+    assumed = mem_per_core_default if "mem" not in requested and "pmem" not in requested else 0
     sized = []
     for chunk in chunks:
         wanted = max(-(-mem * chunk.cpus // cores), pmem * chunk.cpus)

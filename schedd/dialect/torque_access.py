@@ -1,16 +1,16 @@
-"""Who else may use a TORQUE job's nodes: ``naccesspolicy``, also as ``-W x=``."""
+"""Node access policy of TORQUE jobs: ``naccesspolicy``, also as ``-W x=``."""
 
 from dataclasses import dataclass
 
-from schedd.dialect.asked import Asked
+from schedd.dialect.requested_resources import RequestedResources
 
-__all__ = ["Access", "access_policy", "extension_list"]
+__all__ = ["NodeAccess", "access_policy", "extension_list"]
 
 _POLICIES = ("shared", "singlejob", "singletask", "singleuser", "uniqueuser")
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class NodeAccess:
     """``exclusive``: whole nodes; ``one_task_per_node``: no two units of the job on one node."""
 
     exclusive: bool
@@ -18,9 +18,10 @@ class Access:
 
 
 def extension_list(text: str) -> dict[str, str]:
-    """The names and values of a ``-W x=`` string: ``NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE``.
+    """Return the names and values of a ``-W x=`` string such as
+    ``NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE``.
 
-    Only ``naccesspolicy`` is planned; the others keep their place under ``x.`` so that the notes name them.
+    All names but ``naccesspolicy`` get the prefix ``x.``, so that remarks can list them.
     """
     extensions = {}
     for item in text.split(";"):
@@ -31,22 +32,22 @@ def extension_list(text: str) -> dict[str, str]:
     return extensions
 
 
-def access_policy(asked: Asked, *, exclusive: bool) -> Access:
-    """What ``naccesspolicy`` says; ``exclusive`` is what was asked for otherwise. Raises RequestError.
+def access_policy(requested: RequestedResources, *, exclusive: bool) -> NodeAccess:
+    """Return the access policy; ``exclusive`` is used without ``naccesspolicy``.
 
-    Policies that depend on the owner of the neighbours cannot be planned as such: whole nodes keep their
-    promise, which is what the note says.
+    Raises RequestError. Policies that depend on the owner of other jobs on the node are planned as whole
+    nodes, with a remark.
     """
-    span = asked.get("naccesspolicy")
+    span = requested.get("naccesspolicy")
     if span is None:
-        return Access(exclusive)
+        return NodeAccess(exclusive)
     policy = str(span).lower()
     if policy not in _POLICIES:
         raise span.error(f"{span.shown()} is no node access policy", ", ".join(_POLICIES))
     if policy == "shared":
         if exclusive:
-            asked.note("naccesspolicy=shared was not followed: the job asks for whole nodes")
-        return Access(exclusive)
+            requested.note("naccesspolicy=shared was not followed: the job asks for whole nodes")
+        return NodeAccess(exclusive)
     if policy in ("singleuser", "uniqueuser"):
-        asked.note(f"naccesspolicy={policy} is planned as whole nodes (singlejob), which is stricter")
-    return Access(exclusive=True, one_task_per_node=policy == "singletask")
+        requested.note(f"naccesspolicy={policy} is planned as whole nodes (singlejob), which is stricter")
+    return NodeAccess(exclusive=True, one_task_per_node=policy == "singletask")

@@ -1,14 +1,14 @@
-"""Names in a TORQUE request: which of them the plan obeys, which it refuses, and which restrict nothing.
+"""Names in a TORQUE request: tables of obeyed, refused, and harmless names.
 
-The names are those of the server's resource table (``resc_def_all.c``) and of the resource manager extensions
-of Maui and Moab (``qsub -W x=``). A name is in exactly one of the tables.
+Sources: the server's resource table (``resc_def_all.c``) and the resource manager extensions of Maui and Moab
+(``qsub -W x=``). A name is in exactly one table.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from schedd.dialect.asked import Asked
 from schedd.dialect.errors import RequestError
+from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.span import Span
 
 __all__ = ["ADDED_BY_THE_SERVER", "HARMLESS", "OBEYED", "REFUSED", "plain_names", "refuse_unplanned"]
@@ -25,7 +25,7 @@ OBEYED: Final = frozenset(
         *("advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"),
     }
 )
-"""Names that the plan follows, or else refuses by their value."""
+"""Names with an effect on the plan; invalid values are refused."""
 
 ADDED_BY_THE_SERVER: Final = frozenset(
     {"nodect", "neednodes", "procct", "mppnodect", "energy_used", "cpaalloccookie", "cpaadmincookie"}
@@ -99,13 +99,13 @@ HARMLESS: Final[Mapping[str, str]] = {
 _READ_AS_EXTENSIONS: Final = frozenset(
     {"deadline", "cost_limit", "advres", "flags", "jobflags", "work_units", "work_rate", "work_app"}
 )
-"""Names whose readers look for them among the extensions, too."""
+"""Names that their parsers also accept as extensions."""
 
 
 def plain_names(resources: Mapping[str, str]) -> Mapping[str, str]:
-    """The resources with known extensions (``x.feature``) under their plain name.
+    """Return the resources, with known extensions (``x.feature``) under their plain names.
 
-    Lists of generic resources are joined. Raises RequestError where the job gives another name two values.
+    Lists of generic resources are joined. Raises RequestError for any other name with two values.
     """
     if not any(name.startswith("x.") for name in resources):
         return resources
@@ -121,7 +121,7 @@ def plain_names(resources: Mapping[str, str]) -> Mapping[str, str]:
         elif plain == "gres":
             found[own] = f"{found[own]}%{value}"
         elif found[own].strip().lower() != value.strip().lower():
-            raise Span.of(f"x={plain}:{value}").error(
+            raise Span.from_text(f"x={plain}:{value}").error(
                 f"-W x={plain} and -l {plain}={found[own]} contradict each other", "one of them"
             )
     return found
@@ -134,29 +134,31 @@ def _plain(name: str) -> str:
     return plain if known and plain not in _READ_AS_EXTENSIONS else ""
 
 
-def refuse_unplanned(asked: Asked) -> None:
+def refuse_unplanned(requested: RequestedResources) -> None:
     """Raise RequestError for a request that the plan cannot follow and that restricts where or when."""
-    for name in asked.names:
+    for name in requested.names:
         if name in ("l_request", "tasks", "lprocs") or name.startswith("req_information"):
-            raise asked.whole(name).error("NUMA requests (qsub -L) are not planned", f"qsub -l with {_CORES}")
+            raise requested.span_with_name(name).error(
+                "NUMA requests (qsub -L) are not planned", f"qsub -l with {_CORES}"
+            )
         if name in _OTHERWISE:
-            raise _error(asked, name, "and without it the job would not wait for what it names")
+            raise _error(requested, name, "and without it the job would not wait for what it names")
         if name in _ELSEWHERE:
-            raise _error(asked, name, "and without it the job would run elsewhere")
+            raise _error(requested, name, "and without it the job would run elsewhere")
 
 
-def _error(asked: Asked, name: str, why: str) -> RequestError:
-    default = asked.defaults.get(name)
-    by_default = default is not None and asked.own.get(name, default) == default
+def _error(requested: RequestedResources, name: str, why: str) -> RequestError:
+    default = requested.defaults.get(name)
+    by_default = default is not None and requested.own.get(name, default) == default
     source = " (a default of its queue or of the server)" if by_default else ""
-    remedy = _tasks_per_node(asked, name) if name in ("tpn", "taskspn") else REFUSED[name]
-    return asked.whole(name).error(f"{name}={source} is not planned, {why}", remedy)
+    remedy = _tasks_per_node(requested, name) if name in ("tpn", "taskspn") else REFUSED[name]
+    return requested.span_with_name(name).error(f"{name}={source} is not planned, {why}", remedy)
 
 
-def _tasks_per_node(asked: Asked, name: str) -> str:
+def _tasks_per_node(requested: RequestedResources, name: str) -> str:
     """The form that says the same as ``procs=8,tpn=4``: ``nodes=2:ppn=4``."""
-    tasks = asked.values[name].rstrip("+")
-    procs = asked.values.get("procs", "")
+    tasks = requested.values[name].rstrip("+")
+    procs = requested.values.get("procs", "")
     if tasks.isdecimal() and procs.isdecimal() and len(tasks + procs) < 12 and int(tasks):
         whole, rest = divmod(int(procs), int(tasks))
         parts = [f"{whole}:ppn={int(tasks)}"] if whole else []

@@ -1,4 +1,4 @@
-"""The servers' units: walltimes as seconds, sizes as KiB, and back to text."""
+"""Parsing and formatting of the servers' units: walltimes in seconds, sizes in KiB."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,18 +11,18 @@ __all__ = [
     "LONGEST_TIME",
     "format_size",
     "format_walltime",
-    "looks_like_amount",
     "parse_size",
     "parse_walltime",
+    "resembles_amount",
     "without_units",
 ]
 
 LARGEST_SIZE: Final = 2**50
-"""The largest size of a request, in KiB (1 EiB)."""
+"""Maximum size in a request, in KiB (1 EiB)."""
 
 LONGEST_TIME: Final = 1_000_000 * 3600 - 1
-"""The longest time of a request, in seconds (999999:59:59, 114 years). Times the most cores of a request
-(``LARGEST``) it still fits into 64 bits.
+"""Maximum time in a request, in seconds (999999:59:59, 114 years). Its product with the maximum number of
+cores (``LARGEST``) fits into 64 bits.
 """
 
 _TIME_FIELDS = (1, 60, 3600, 86400)
@@ -41,12 +41,12 @@ _WORD = 8
 
 
 def parse_walltime(text: str | Span) -> int:
-    """Seconds of ``SS``, ``MM:SS``, ``HH:MM:SS`` or ``DD:HH:MM:SS``; half a second and more rounds up.
+    """Return the seconds of ``SS``, ``MM:SS``, ``HH:MM:SS`` or ``DD:HH:MM:SS``; fractions are rounded.
 
-    As the servers read it (``decode_time``): any field may be larger than 59. People who ask may also write
-    ``90m``, ``1h30m`` or ``2d``, which no server sends. At most ``LONGEST_TIME``. Raises RequestError.
+    As in the servers (``decode_time``), any field may exceed 59. Users may also write ``90m``, ``1h30m`` or
+    ``2d``, which no server sends. The maximum is ``LONGEST_TIME``. Raises RequestError.
     """
-    span = Span.of(text)
+    span = Span.from_text(text)
     seconds = _seconds(span)
     if seconds > LONGEST_TIME:
         raise span.error("the time is too long", f"at most {format_walltime(LONGEST_TIME)}")
@@ -72,11 +72,11 @@ def _seconds(span: Span) -> int:
 
 
 def parse_size(text: str | Span) -> int:
-    """KiB of a size such as ``2gb``, ``512MB``, ``100kw`` or ``1048576`` (bytes), rounded up.
+    """Return the KiB of a size such as ``2gb``, ``512MB``, ``100kw`` or ``1048576`` (bytes), rounded up.
 
     Raises RequestError.
     """
-    span = Span.of(text)
+    span = Span.from_text(text)
     match = _SIZE.fullmatch(str(span))
     if match is None:
         raise span.error(f"invalid size {span.shown()}", _SIZE_ALLOWED)
@@ -95,9 +95,9 @@ _SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem"})
 
 
 def without_units(resources: Mapping[str, str]) -> Iterator[str]:
-    """A remark for each walltime and memory that is a bare number: as what the servers read it.
+    """Yield a remark for each walltime and memory without a unit, with the servers' interpretation.
 
-    What cannot be read is passed over: whoever reads the request says so.
+    Invalid values are skipped: the parsers of requests report them.
     """
     for name, text in resources.items():
         key, bare = name.lower(), text.strip()
@@ -109,18 +109,18 @@ def without_units(resources: Mapping[str, str]) -> Iterator[str]:
         sizes += _CHUNK_SIZE.findall(bare) if key == "select" else []
         for size, number in sizes:
             if number.isascii() and len(number) <= 19:
-                kib = size_in_words(-(-int(number) // 1024))
+                kib = format_rounded_size(-(-int(number) // 1024))
                 more = f"write {number}gb or {number}mb for more"
                 yield f"{size.lower()} {number} was read as {number} bytes ({kib}); {more}"
 
 
-def looks_like_amount(text: str) -> bool:
-    """Whether the text is a number or a size rather than a name."""
+def resembles_amount(text: str) -> bool:
+    """Return whether the text is a number or a size rather than a name."""
     return _SIZE.fullmatch(text) is not None or _NUMBER.fullmatch(text) is not None
 
 
 def format_size(kib: int) -> str:
-    """KiB as the servers write sizes, exactly, in the largest unit that divides it: 2097152 is ``2gb``."""
+    """Format KiB exactly as the servers do, in the largest unit that divides it: 2097152 is ``2gb``."""
     units = ("kb", "mb", "gb", "tb", "pb")
     index = 0
     while kib and kib % 1024 == 0 and index < len(units) - 1:
@@ -129,8 +129,8 @@ def format_size(kib: int) -> str:
     return f"{kib}{units[index]}"
 
 
-def size_in_words(kib: int) -> str:
-    """KiB for people, in the servers' units: ``900gb``; rounded down where that is long: ``23.54gb``."""
+def format_rounded_size(kib: int) -> str:
+    """Format KiB for users, in the servers' units: ``900gb``; long values are rounded down: ``23.54gb``."""
     exact = format_size(kib)
     if kib < _LONG:
         return exact
@@ -146,5 +146,5 @@ def size_in_words(kib: int) -> str:
 
 
 def format_walltime(seconds: int) -> str:
-    """Seconds as ``HH:MM:SS``, hours not limited to 23."""
+    """Format seconds as ``HH:MM:SS``; hours may exceed 23."""
     return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"

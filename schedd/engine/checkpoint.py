@@ -28,7 +28,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.lasting_facts import dump_lasting_facts
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
-from schedd.plan.schema import arrays_below, load_part, map_in_pieces, save_part
+from schedd.plan.schema import arrays_below, load_part, map_in_parts, save_part
 from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
@@ -141,7 +141,7 @@ def _header(
         yield b""
         parts = [getattr(change, name) for change in changes]
         moved[name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    told = yield from map_in_pieces(
+    told = yield from map_in_parts(
         lambda c: [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]], changes
     )
     records, of_records = yield from save_records(list(state.records.values()))

@@ -186,7 +186,7 @@ class Component(Generic[_S]):
     """Returns the node for the plan, from the node without the component's effect."""
     will_return: Callable[["EngineState", str], bool] | None = None
     """Whether a node that cannot be used now is known to return: it is planned for."""
-    is_away: Callable[["EngineState", str], bool] | None = None
+    is_expected_down: Callable[["EngineState", str], bool] | None = None
     """Whether a node is down on purpose, and comes back when a job needs it."""
     closed_because: Callable[["EngineState", str], str] | None = None
     """Why a node gets no new jobs, to follow "node n1 is"; empty where the component does not close it."""

@@ -18,7 +18,7 @@ from schedd.engine.machine.resource_types import note_untyped
 from schedd.engine.place.placement import displace_in_lowered_pools
 from schedd.engine.place.slot_requests import refresh_request
 from schedd.engine.rank.quarantine import quarantine
-from schedd.engine.recovery import keep_cores, stays_quarantined
+from schedd.engine.recovery import retain_cores, stays_quarantined
 from schedd.engine.run import holds, jobs, outcomes
 from schedd.engine.run.reevaluation import follow_queue, limits_changed, reevaluate_waiting
 from schedd.engine.run.running import hold_new_node
@@ -142,7 +142,7 @@ def _guarded(
             record = JobRecord(facts, nothing, -1, Phase.BLOCKED)
         if record is not None:
             quarantine(state, record, event.id, repr(error))
-            keep_cores(state, event, job_id)
+            retain_cores(state, event, job_id)
         else:
             words = f"event {event.type} of {job_id or 'the cluster'} could not be handled: {error!r}"
             state.alert(event.id, "error", words)

@@ -64,7 +64,7 @@ def preview(
     _rest(engine, now, go_on)
     before = {record.id: _starts(state, record) for record in _waiting(state)}
     claims = [claim for event in events if (claim := component_claim(state, event)) is not None]
-    claims += [_claim_of_hold(event) for event in events if isinstance(event, PlanningHeld)]
+    claims += [_hold_claim(event) for event in events if isinstance(event, PlanningHeld)]
     running = tuple(one for claim in claims for one in _conflicting_jobs(state, claim))
     decisions = engine.handle(events, now).decisions
     _rest(engine, now, go_on)
@@ -104,7 +104,7 @@ def _starts(state: EngineState, record: JobRecord) -> tuple[int | None, int | No
     return start if start >= 0 else None, promised if promised < FOREVER else None
 
 
-def _claim_of_hold(event: PlanningHeld) -> NodeClaim:
+def _hold_claim(event: PlanningHeld) -> NodeClaim:
     """A hold of a node takes it from now on, without an end."""
     return NodeClaim(frozenset({event.name} if event.kind == "node" else ()), event.time)
 

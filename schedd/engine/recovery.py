@@ -23,7 +23,7 @@ from schedd.engine.run.running import fix_shares
 from schedd.plan.columns import FIXED
 from schedd.wire import BatchSkipped, Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted
 
-__all__ = ["apply_skipped_batches", "keep_cores", "rebuild_state", "stays_quarantined"]
+__all__ = ["apply_skipped_batches", "rebuild_state", "retain_cores", "stays_quarantined"]
 
 _AGAIN = 3600
 """Minimum time in seconds before a job that hung the planner is examined again."""
@@ -205,7 +205,7 @@ def stays_quarantined(state: EngineState, event: Event, job_id: str) -> bool:
     return True
 
 
-def keep_cores(state: EngineState, event: Event, job_id: str) -> None:
+def retain_cores(state: EngineState, event: Event, job_id: str) -> None:
     """Keep the cores of a job that runs by an event that could not be handled. It holds them where it got as
     far as that; else its nodes are blocked.
     """

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from schedd.federation.events import LicenceLeased
 
-__all__ = ["LicenceGrant", "LicencePools", "LicenceUse", "share_copies"]
+__all__ = ["ClusterLicenceUse", "LicenceGrant", "LicencePools", "share_copies"]
 
 
 @dataclass(frozen=True, slots=True)
-class LicenceUse:
+class ClusterLicenceUse:
     """A cluster's answer about one licence: ``copies`` in its plan, granted by the grant ``number``; copies
     that its jobs hold, and copies that its waiting jobs need.
     """
@@ -46,7 +46,7 @@ class _LicencePool:
     copies: int
     bounds: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
-    answers: dict[str, LicenceUse] = field(default_factory=dict)
+    answers: dict[str, ClusterLicenceUse] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
     """Clusters that reject grants of this licence, with the reason."""
 
@@ -136,7 +136,7 @@ class LicencePools:
                 found.append(LicenceGrant(name, cluster, told.copies, number))
         return found
 
-    def apply_answer(self, grant: LicenceGrant, lent: LicenceUse, now: int) -> list[LicenceLeased]:
+    def apply_answer(self, grant: LicenceGrant, lent: ClusterLicenceUse, now: int) -> list[LicenceLeased]:
         """Store a cluster's answer to a grant. Return the events that follow."""
         pool = self.pools[grant.licence]
         pool.answers[grant.cluster] = lent

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from schedd.dialect import family_of
+from schedd.dialect import request_family
 from schedd.federation.bookings.decisions import FederationBookingRules
 from schedd.federation.coallocation.decisions import CoAllocationRules
 from schedd.federation.routing.cluster_status import RoutingRules
@@ -217,7 +217,7 @@ class ClusterSettings(Section):
 
     def unsupported_reason(self, resources: Mapping[str, str]) -> str:
         """Return why the cluster's server cannot take a job with these resources; empty if it can."""
-        if self.family == "torque" and family_of(resources) == "openpbs":
+        if self.family == "torque" and request_family(resources) == "openpbs":
             return "its server does not know select (clusters.NAME.family)"
         return ""
 

@@ -59,8 +59,8 @@ def _matched(chunks: Sequence[UnitGroup]) -> bool:
             path = _augmenting_path(first, groups, free, held)
             if not path:
                 return False
-            given = min(left, free[path[-1][1]], *(held[one][group] for one, group in _given_up(path)))
-            for one, group in _given_up(path):
+            given = min(left, free[path[-1][1]], *(held[one][group] for one, group in _released_groups(path)))
+            for one, group in _released_groups(path):
                 held[one][group] -= given
             for one, group in path:
                 held[one][group] += given
@@ -69,7 +69,7 @@ def _matched(chunks: Sequence[UnitGroup]) -> bool:
     return True
 
 
-def _given_up(path: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _released_groups(path: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """(chunk, group) of the rows that chunks along a path leave to the chunk before them."""
     return ((following, group) for (_, group), (following, _) in pairwise(path))
 

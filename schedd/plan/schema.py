@@ -33,7 +33,7 @@ __all__ = [
     "field_rule",
     "fork_part",
     "load_part",
-    "map_in_pieces",
+    "map_in_parts",
     "save_part",
 ]
 
@@ -108,7 +108,7 @@ def declared(
     return field(default_factory=make, metadata=told) if make else field(default=default, metadata=told)
 
 
-def map_in_pieces(call: Callable[[_S], _T], values: Sequence[_S]) -> Generator[bytes, None, list[_T]]:
+def map_in_parts(call: Callable[[_S], _T], values: Sequence[_S]) -> Generator[bytes, None, list[_T]]:
     """Return ``call`` of each value; yields nothing, often, so that the work may be interrupted there."""
     found: list[_T] = []
     for first in range(0, len(values), _PIECE):
@@ -176,7 +176,7 @@ def save_part(part: Any) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]
         if how.arrays:
             arrays |= {f"{name}.{key}" if key else name: array for key, array in saved.items()}
         elif how.each is not None:
-            plain[name] = yield from map_in_pieces(how.each, saved)
+            plain[name] = yield from map_in_parts(how.each, saved)
         else:
             plain[name] = saved
     return plain, arrays

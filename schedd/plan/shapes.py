@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.dialect.units import size_in_words
+from schedd.dialect.units import format_rounded_size
 from schedd.model import Chunk, Features, Never, Node, NodeSets, Place, Request, matches
 from schedd.plan.feasibility import UnitGroup, could_hold
 from schedd.plan.kernels import layout as at
@@ -522,7 +522,7 @@ def _format_amounts(need: int, best: int, unit: str) -> tuple[str, str]:
         return f"{need / FLOAT_PARTS:g}", f"{best / FLOAT_PARTS:g}"
     if unit != "size":
         return str(need), str(best)
-    asked, there = size_in_words(need), size_in_words(best)
+    asked, there = format_rounded_size(need), format_rounded_size(best)
     return (asked, there) if asked != there else (f"{need}kb", f"{best}kb")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from schedd.dialect.units import size_in_words
+from schedd.dialect.units import format_rounded_size
 from schedd.policy.recurrence import Recurrence
 from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
 
@@ -230,7 +230,7 @@ def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
 def format_amount(amount: int, what: str, unit: str = "") -> str:
     """Return an amount of a limit as text for users."""
     if what in ("mem", "vmem") or unit == "size":
-        return f"{size_in_words(amount)} of {what}"
+        return f"{format_rounded_size(amount)} of {what}"
     if unit == "float":
         return f"{amount / FLOAT_PARTS:g} {what}"
     if what == WATTS:

@@ -14,7 +14,7 @@ from schedd.predict.run_time_predictor import (
 )
 from schedd.predict.run_times import RunTimes
 from schedd.predict.sampling import draw_levels, sample_run_times
-from schedd.predict.start_calibration import ExpectedStart, StartCalibration
+from schedd.predict.start_calibration import CalibratedStart, StartCalibration
 from schedd.predict.start_sampler import SampledPlan, StartQuantiles, StartSampler, start_quantiles
 
 __all__ = [
@@ -23,9 +23,9 @@ __all__ = [
     "P50_INDEX",
     "P90_INDEX",
     "AccuracyFigures",
+    "CalibratedStart",
     "EstimateKind",
     "EstimateOutcomes",
-    "ExpectedStart",
     "JobFeatures",
     "Learner",
     "OpenJobs",

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 
 from schedd.plan.columns import Ints
 from schedd.predict.learner import Learner
-from schedd.predict.start_calibration import ExpectedStart, StartCalibration
+from schedd.predict.start_calibration import CalibratedStart, StartCalibration
 
 __all__ = ["ESTIMATE_KINDS", "EstimateKind", "RunTimePredictor", "classify_estimate", "is_unchanged"]
 
@@ -125,7 +125,7 @@ def classify_estimate(
     return "waiting", 2 * now >= first.issued_at + first.expected.p50
 
 
-def is_unchanged(old: ExpectedStart | None, new: ExpectedStart, now: int) -> bool:
+def is_unchanged(old: CalibratedStart | None, new: CalibratedStart, now: int) -> bool:
     """Return whether the ``old`` estimate remains valid: it lies ahead and moved by less than its
     uncertainty.
     """

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["ExpectedStart", "StartCalibration", "StartEstimate"]
+__all__ = ["CalibratedStart", "StartCalibration", "StartEstimate"]
 
 _WINDOW: Final = 300
 _ENOUGH: Final = 20
@@ -34,7 +34,7 @@ _MISSES: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedStart:
+class CalibratedStart:
     """Expected start of a job: median and 90th percentile, seconds since the epoch; ``p50 <= p90``."""
 
     p50: int
@@ -46,7 +46,7 @@ class StartEstimate:
     """Start estimate of a job, issued at ``issued_at``, with its base."""
 
     issued_at: int
-    expected: ExpectedStart
+    expected: CalibratedStart
     base: float
     """Logarithm of the wait from which P90 was computed."""
 
@@ -78,7 +78,7 @@ class StartCalibration:
         self.hit_counts = (self.hit_counts[0] + held[0] - gone[0], self.hit_counts[1] + held[1] - gone[1])
         self.recent_hits.append(held)
 
-    def issue_estimate(self, job: str, now: int, predicted: int, planned: int, late: int) -> ExpectedStart:
+    def issue_estimate(self, job: str, now: int, predicted: int, planned: int, late: int) -> CalibratedStart:
         """Return the expected start of a waiting job and record it as an estimate.
 
         ``predicted`` and ``late`` are P50 and P90 of the sampled starts (``late`` = -1: unknown); ``planned``
@@ -89,13 +89,13 @@ class StartCalibration:
         self.record_estimate(job, now, expected, planned, late)
         return expected
 
-    def estimate(self, now: int, predicted: int, planned: int, late: int) -> ExpectedStart:
+    def estimate(self, now: int, predicted: int, planned: int, late: int) -> CalibratedStart:
         """Return the expected start without recording it."""
         p50 = max(predicted, now + 1)
         wait = exp(min(_base(now, planned, late) + self.correction + self.shift, log(_LONGEST_WAIT_S)))
-        return ExpectedStart(p50, max(p50, now + round(wait) - _FLOOR))
+        return CalibratedStart(p50, max(p50, now + round(wait) - _FLOOR))
 
-    def record_estimate(self, job: str, at: int, expected: ExpectedStart, planned: int, late: int) -> None:
+    def record_estimate(self, job: str, at: int, expected: CalibratedStart, planned: int, late: int) -> None:
         """Record an estimate, to learn from its outcome."""
         self.estimates[job] = StartEstimate(at, expected, _base(at, planned, late))
         heapq.heappush(self.pending_p90, (expected.p90, job))
@@ -169,7 +169,7 @@ class StartCalibration:
             deque(plain["errors"], _WINDOW), plain["outcomes"], plain["correction"], plain["shift"],
             [(moment, job) for moment, job in plain["pending_p90"]],
             {
-                job: StartEstimate(at, ExpectedStart(p50, p90), base)
+                job: StartEstimate(at, CalibratedStart(p50, p90), base)
                 for job, at, p50, p90, base in plain["estimates"]
             },
             deque(((bool(p50), bool(p90)) for p50, p90 in plain["recent_hits"]), _WINDOW),

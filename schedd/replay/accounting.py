@@ -8,7 +8,7 @@ from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.dialect.accounting import EndedRun, RunReader, is_record, parse_ended_run
 from schedd.engine.facts.arrays import array_name
 from schedd.replay.text_lines import read_lines
-from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
+from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 
 __all__ = ["is_record", "job_of_run", "parse_ended", "read_accounting", "read_accounting_lines"]
 
@@ -22,7 +22,7 @@ def read_accounting(paths: Sequence[Path], name: str, *, strict: bool = False) -
     Raises TraceError when a file cannot be read or, if `strict`, at the first malformed line.
     """
     jobs: list[TraceJob] = []
-    faults: list[Fault] = []
+    faults: list[LogFault] = []
     reader = RunReader()
     for path in paths:
         part = _read(read_lines(path), path.name, reader, strict=strict)
@@ -38,7 +38,7 @@ def read_accounting_lines(lines: Iterable[str], name: str, *, strict: bool = Fal
 
 def _read(lines: Iterable[str], name: str, reader: RunReader, *, strict: bool) -> Trace:
     jobs: list[TraceJob] = []
-    faults: list[Fault] = []
+    faults: list[LogFault] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -46,7 +46,7 @@ def _read(lines: Iterable[str], name: str, reader: RunReader, *, strict: bool) -
             run = reader.read(line)
             job = job_of_run(run) if run is not None else None
         except ValueError as bad:
-            fault = Fault(number, str(bad), name)
+            fault = LogFault(number, str(bad), name)
             if strict:
                 raise TraceError(str(fault)) from bad
             faults.append(fault)

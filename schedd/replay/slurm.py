@@ -15,7 +15,7 @@ from schedd.dialect.slurm_accounting import (
 )
 from schedd.replay.accounting import job_of_run
 from schedd.replay.text_lines import read_lines
-from schedd.replay.workload import Fault, Trace, TraceError, TraceJob
+from schedd.replay.workload import LogFault, Trace, TraceError, TraceJob
 
 __all__ = ["is_slurm_log", "read_slurm"]
 
@@ -34,15 +34,15 @@ def read_slurm(paths: Sequence[Path], name: str, *, strict: bool = False) -> Tra
     Raises TraceError for an unreadable file, and, if ``strict``, for the first malformed record.
     """
     jobs: list[TraceJob] = []
-    faults: list[Fault] = []
+    faults: list[LogFault] = []
     for path in paths:
         read = _read(path)
-        found = [Fault(number, reason, path.name) for number, reason in read.faults]
+        found = [LogFault(number, reason, path.name) for number, reason in read.faults]
         for run in read.runs:
             try:
                 jobs.append(job_of_run(run))
             except ValueError as bad:
-                found.append(Fault(0, str(bad), path.name))
+                found.append(LogFault(0, str(bad), path.name))
         if strict and found:
             raise TraceError(str(found[0]))
         faults += found

@@ -12,7 +12,7 @@ from sys import intern
 from typing import Final
 
 from schedd.replay.text_lines import read_lines
-from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
+from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 
 __all__ = ["MalformedLine", "parse_job", "read_swf", "read_swf_lines"]
 
@@ -37,7 +37,7 @@ def read_swf_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> 
     """Like `read_swf`, from lines that are already text. Of a header given twice the first counts."""
     header: dict[str, int] = {}
     jobs: list[TraceJob] = []
-    faults: list[Fault] = []
+    faults: list[LogFault] = []
     for number, line in enumerate(lines, 1):
         try:
             jobs.append(parse_job(line))
@@ -49,7 +49,7 @@ def read_swf_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> 
                 if known := _HEADER.match(text):
                     header.setdefault(known[1], int(known[2][:18]))
                 continue
-            fault = Fault(number, str(bad))
+            fault = LogFault(number, str(bad))
             if strict:
                 raise TraceError(f"{name}, {fault}") from bad
             faults.append(fault)

@@ -9,7 +9,7 @@ __all__ = [
     "TIME_LIMIT",
     "UNKNOWN",
     "Estimates",
-    "Fault",
+    "LogFault",
     "Selection",
     "Trace",
     "TraceError",
@@ -34,7 +34,7 @@ class TraceError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class LogFault:
     """An unreadable line of a log: its number (from 1), the reason, and the file if there are several."""
 
     line: int
@@ -92,7 +92,7 @@ class Trace:
     max_procs: int | None = None
     max_nodes: int | None = None
     unix_start_time: int | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[LogFault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

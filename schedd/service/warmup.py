@@ -64,17 +64,17 @@ def log_compilation(every_s: float = 10.0) -> Iterator[None]:
     ended = threading.Event()
     begun = time.monotonic()
 
-    def tell() -> None:
+    def log_progress() -> None:
         while not ended.wait(every_s):
             done, of = count_compiled()
             _log.info("kernels are compiled", done=done, of=of, seconds=round(time.monotonic() - begun))
 
-    teller = run_in_thread("kernels told", tell)
+    logger = run_in_thread("compilation log", log_progress)
     try:
         yield
     finally:
         ended.set()
-        wait((teller,))
+        wait((logger,))
 
 
 def warm_up() -> None:

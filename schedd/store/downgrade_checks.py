@@ -38,7 +38,7 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
     }.items()
 }
 """Types of events and decisions, by the schema version that introduced them."""
-STATE_FORMATS: Final[Mapping[str, int]] = {"0001": 8}
+STATE_FORMATS: Final[Mapping[str, int]] = {"0001": 9}
 """Format of the engine's state, by the schema version that introduced it."""
 _MAY_GO: Final = frozenset({"expected", "evaluations", "searches", "last_notices", "notices_sent", "leases"})
 """Tables with measurements or data that is recreated; a downgrade may drop them with their rows."""

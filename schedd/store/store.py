@@ -389,7 +389,7 @@ class Store:
     ) -> None:
         """Store the latest notices, and delete the rows of jobs that are ``gone``.
 
-        ``told``: the notified users, the time, and the time up to which older records of users are deleted.
+        ``told``: the notified users, the time, and the end of the period of deleted older records of users.
         """
         with self.database.write(guarded=True) as connection:
             notice_subscriptions.update_last_notices(connection, new, gone, now)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedd.dialect import DIALECTS, Hold, RequestError, Site, Until, conditions, dialect_of, holds_in
+from schedd.dialect import DIALECTS, Hold, RequestError, Site, Until, conditions, find_dialect, holds_in
 from schedd.wire import JobFacts
 
 
@@ -11,10 +11,10 @@ def _job(family: str, **resources: str) -> JobFacts:
 
 
 def test_busy_error_number_depends_on_the_family() -> None:
-    assert dialect_of("torque").is_busy(15046)
-    assert not dialect_of("openpbs").is_busy(15046)
-    assert dialect_of("openpbs").is_busy(15044)
-    assert not dialect_of("torque").is_busy(15044)
+    assert find_dialect("torque").is_busy(15046)
+    assert not find_dialect("openpbs").is_busy(15046)
+    assert find_dialect("openpbs").is_busy(15044)
+    assert not find_dialect("torque").is_busy(15044)
 
 
 def test_deletion_or_success_does_not_count_against_the_node() -> None:
@@ -30,12 +30,12 @@ def test_deletion_or_success_does_not_count_against_the_node() -> None:
 
 def test_job_without_family_is_read_as_torque() -> None:
     site = Site(defaults={})
-    assert dialect_of("").read(_job("", nodes="2:ppn=3"), site).cpus == 6
-    assert dialect_of("openpbs").read(_job("openpbs", select="2:ncpus=4"), site).cpus == 8
+    assert find_dialect("").read(_job("", nodes="2:ppn=3"), site).cpus == 6
+    assert find_dialect("openpbs").read(_job("openpbs", select="2:ncpus=4"), site).cpus == 8
 
 
 def test_job_from_an_unknown_family_is_refused() -> None:
-    dialect = dialect_of("lsf")
+    dialect = find_dialect("lsf")
     assert not dialect.is_busy(15046)
     with pytest.raises(RequestError, match="lsf"):
         dialect.read(_job("lsf"), Site(defaults={}))
@@ -61,6 +61,6 @@ def test_conditions_are_the_dependencies_that_hold_the_job_itself() -> None:
 
 def test_schedselect_overrides_select_and_is_not_noted() -> None:
     job = _job("openpbs", select="2", schedselect="2:ncpus=3")
-    request = dialect_of("openpbs").read(job, Site(defaults={}))
+    request = find_dialect("openpbs").read(job, Site(defaults={}))
     assert request.cpus == 6
     assert request.notes == ()

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.dialect import RequestError, format_size, format_walltime, parse_size, parse_walltime
-from schedd.dialect.units import size_in_words, without_units
+from schedd.dialect.units import format_rounded_size, without_units
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_sizes_and_walltimes_are_written_in_the_servers_format() -> None:
     ],
 )
 def test_spelled_size_has_a_readable_unit(kib: int, words: str) -> None:
-    assert size_in_words(kib) == words
+    assert format_rounded_size(kib) == words
 
 
 @pytest.mark.parametrize(

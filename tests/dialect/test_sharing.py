@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedd.dialect import kinds_of, parse_openpbs
+from schedd.dialect import node_kinds, parse_openpbs
 from schedd.model import Node, Request
 
 GIB = 1 << 20
@@ -16,11 +16,11 @@ def node(name: str, sharing: str = "", *, cpus: int = 8, gpus: int = 0, **more: 
 
 
 def parse_request(select: str, place: str, *nodes: Node) -> Request:
-    return parse_openpbs({"select": select, "place": place}, kinds=kinds_of(nodes))
+    return parse_openpbs({"select": select, "place": place}, kinds=node_kinds(nodes))
 
 
 def test_nodes_without_sharing_attribute_have_no_kinds() -> None:
-    assert kinds_of([node("a"), node("b", cpus=16)]) == ()
+    assert node_kinds([node("a"), node("b", cpus=16)]) == ()
     assert parse_request("1:ncpus=1", "free", node("a")).exclusive is False
 
 
@@ -71,12 +71,12 @@ def test_job_that_needs_both_kinds_is_exclusive_and_has_a_note() -> None:
 
 
 def test_reservation_does_not_change_a_nodes_kind() -> None:
-    before = kinds_of([node("a", "force_excl"), node("b", "force_excl")])
-    after = kinds_of([node("a", "force_excl", resv="R7"), node("b", "force_excl")])
+    before = node_kinds([node("a", "force_excl"), node("b", "force_excl")])
+    after = node_kinds([node("a", "force_excl", resv="R7"), node("b", "force_excl")])
     assert before == after
     assert parse_request("1:ncpus=1:resv=R7", "free", node("a", "force_excl", resv="R7"), node("b")).exclusive
 
 
 def test_node_names_do_not_split_a_kind() -> None:
-    [kind] = kinds_of([node("a", "force_excl"), node("b", "force_excl")])
+    [kind] = node_kinds([node("a", "force_excl"), node("b", "force_excl")])
     assert kind.names == {"a", "b", "host-a", "host-b"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.dialect.accounting import EndedRun, shares_of
+from schedd.dialect.accounting import EndedRun, node_shares
 from schedd.dialect.slurm_accounting import is_slurm_header, read_slurm_json, read_slurm_table
 
 T = 1_700_000_000
@@ -75,7 +75,7 @@ def test_a_row_becomes_a_run_with_the_keys_of_a_pbs_record() -> None:
         "exec_host": "n001/0*4+n002/0*4",
         "exec_gpus": "n001-gpu/0+n002-gpu/0",
     }
-    assert shares_of(run) == [("n001", 4, 1), ("n002", 4, 1)]
+    assert node_shares(run) == [("n001", 4, 1), ("n002", 4, 1)]
 
 
 def test_steps_waiting_running_and_never_started_jobs_are_no_runs() -> None:
@@ -178,7 +178,7 @@ def test_times_without_zone_are_those_of_this_host(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_host_lists_are_expanded(text: str, names: list[str]) -> None:
-    assert [name for name, _, _ in shares_of(runs(row(NodeList=text, AllocTRES="cpu=8"))[0])] == names
+    assert [name for name, _, _ in node_shares(runs(row(NodeList=text, AllocTRES="cpu=8"))[0])] == names
 
 
 @pytest.mark.parametrize(

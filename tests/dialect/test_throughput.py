@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedd.dialect import family_of, parse_openpbs, parse_torque
+from schedd.dialect import parse_openpbs, parse_torque, request_family
 from schedd.dialect.throughput import Work, parse_rates, read_work, work_names
 
 UNITS, RATE, APP = "x.work_units", "x.work_rate", "x.work_app"
@@ -42,4 +42,4 @@ def test_only_an_invalid_work_amount_is_noted() -> None:
         bad = parse({"nodes": "1", UNITS: "five", RATE: "2"})
         assert not any("work" in note for note in good.notes)
         assert any("work_units" in note for note in bad.notes), bad.notes
-    assert family_of({"nodes": "1", UNITS: "5"}) == "torque"
+    assert request_family({"nodes": "1", UNITS: "5"}) == "torque"

@@ -14,7 +14,7 @@ from schedd.engine.run import jobs, running
 from schedd.features.accounts import rules
 from schedd.features.accounts.state import AccountBook, account_book
 from schedd.features.transfers import rules as transfers
-from schedd.features.transfers.state import transfers_of
+from schedd.features.transfers.state import transfer_state
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
@@ -43,7 +43,7 @@ def _cluster() -> Cluster:
     cluster.send(AccountSet(id=server.event_id(), time=server.now, name="phys", amount=10**9))
     submission = SubmissionFacts("ann", "true", queue="batch", resources={"nodes": "1:ppn=4"})
     cluster.send(TransferRequest(id=server.event_id(), time=server.now, transfer="h", submission=submission))
-    transfers_of(cluster.engine.state).by_job["1.s"] = "h"
+    transfer_state(cluster.engine.state).by_job["1.s"] = "h"
     cluster.submit("1.s", walltime=1000, runtime=100, account="phys")
     cluster.submit("2.s", walltime=1000, account="phys")
     assert cluster.record("1.s").run.started == T

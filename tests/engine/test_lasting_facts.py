@@ -10,9 +10,9 @@ from schedd.engine import Engine
 from schedd.engine.lasting_facts import sections
 from schedd.engine.validate import check
 from schedd.features.accounts.state import account_book
-from schedd.features.bookings.state import bookings_of
+from schedd.features.bookings.state import booking_table
 from schedd.features.reservations.state import reservations_of
-from schedd.features.transfers.state import transfers_of
+from schedd.features.transfers.state import transfer_state
 from schedd.model import FOREVER
 from schedd.wire import (
     AccountMoved,
@@ -212,7 +212,7 @@ def furnished() -> Cluster:
 def test_all_orders_of_users_survive_a_rebuild() -> None:
     cluster = furnished()
     before = cluster.engine.state
-    assert bookings_of(before)["demo"].phase in ("flexible", "frozen"), bookings_of(before)["demo"].text
+    assert booking_table(before)["demo"].phase in ("flexible", "frozen"), booking_table(before)["demo"].text
     assert account_book(before).accounts["physics"].balance == 1_000_000
     assert not rebuild(cluster)
     after = cluster.engine.state
@@ -222,8 +222,8 @@ def test_all_orders_of_users_survive_a_rebuild() -> None:
         account_book(before).accounts,
     )
     assert account_book(after).entries == account_book(before).entries
-    assert transfers_of(after).transfers == transfers_of(before).transfers
-    booking, known = bookings_of(after)["demo"], bookings_of(before)["demo"]
+    assert transfer_state(after).transfers == transfer_state(before).transfers
+    booking, known = booking_table(after)["demo"], booking_table(before)["demo"]
     assert (booking.start, booking.held, booking.phase) == (known.start, known.held, known.phase)
     assert booking.slots
     assert reservations_of(after)["service"].nodes == ("n3",)
@@ -343,7 +343,7 @@ def test_unreadable_section_is_reported_and_the_others_are_used(section: str) ->
 
 def test_transfers_that_an_earlier_version_wrote_under_other_names_are_kept() -> None:
     cluster = furnished()
-    before = transfers_of(cluster.engine.state)
+    before = transfer_state(cluster.engine.state)
     assert before.transfers
 
     def written_earlier(found: dict[str, Any]) -> None:
@@ -351,7 +351,7 @@ def test_transfers_that_an_earlier_version_wrote_under_other_names_are_kept() ->
             found[former] = found.pop(f"transfers.{name}")
 
     assert rebuild(cluster, written_earlier) == []
-    after = transfers_of(cluster.engine.state)
+    after = transfer_state(cluster.engine.state)
     assert (after.transfers, after.by_job) == (before.transfers, before.by_job)
 
 
@@ -377,7 +377,7 @@ def test_fields_of_another_version_are_left_out() -> None:
         found["accounts.accounts"][0]["colour"] = "red"
 
     assert rebuild(cluster, later) == []
-    assert set(bookings_of(cluster.engine.state)) == {"demo"}
+    assert set(booking_table(cluster.engine.state)) == {"demo"}
     assert cluster.engine.state.carried_jobs["1"].promised < FOREVER
 
 

@@ -9,7 +9,7 @@ import pytest
 from schedd.engine import CheckpointError, Engine
 from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.predict import ExpectedStart, RunTimePredictor
+from schedd.predict import CalibratedStart, RunTimePredictor
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 
@@ -260,7 +260,7 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     hours = cluster.outlook.calibrations["hour"]
     now = cluster.server.now
     for i in range(120):
-        expected = ExpectedStart(now - 100, now - 50 if i % 3 == 0 else now + 50)
+        expected = CalibratedStart(now - 100, now - 50 if i % 3 == 0 else now + 50)
         hours.record_estimate(str(i), now - 200, expected, now, -1)
         hours.record_start(str(i), now)
     assert hours.coverage[1] == 2 / 3
@@ -273,7 +273,9 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     assert len(cluster.alerts("expected")) == 1
     assert publish_snapshot(cluster.engine.state).expected_held["hour"][0] == 120
     for i in range(300):
-        hours.record_estimate(str(i), now, ExpectedStart(now + 900, now + (900 if i % 10 else 450)), now, -1)
+        hours.record_estimate(
+            str(i), now, CalibratedStart(now + 900, now + (900 if i % 10 else 450)), now, -1
+        )
         hours.record_start(str(i), now + 600)
     assert hours.coverage[1] == 0.9
     cluster.at(600)

@@ -11,7 +11,7 @@ from schedd.api.federation import create_app
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.settings import FederationSettings
-from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
@@ -74,7 +74,7 @@ class FederationHarness:
                 cluster, dict.fromkeys(self.federation.due_questions(cluster), (offer, 1))
             )
         seen = {name.replace("_", "."): one for name, one in transfers.items()}
-        self.federation.apply_report(cluster, ClusterReport(transfers=seen, cpus=8, generation=1))
+        self.federation.apply_report(cluster, ClusterPollResult(transfers=seen, cpus=8, generation=1))
 
     def client(self, name: str) -> TestClient:
         return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})

@@ -251,9 +251,15 @@ class LiveFederation:
                 await asyncio.sleep(0.2)
 
     async def open_to_bookings(self) -> None:
-        """From now on users may book at all clusters."""
+        """Let users book at all clusters, as soon as the federation has an answer of each of them."""
         for house in self.houses.values():
             await house.request("/policy", "PUT", {"bookings": {"most": 50}})
+        while not await asyncio.to_thread(self._every_cluster_is_usable):
+            await asyncio.sleep(0.2)
+
+    def _every_cluster_is_usable(self) -> bool:
+        with self.client(CAROL) as client:
+            return all(one["cpus"] and not one["away"] for one in client.clusters())
 
     async def book(self, name: str, **body: Any) -> FederatedBookingView:
         """Repeat until the outcome of the booking is known."""

@@ -17,9 +17,9 @@ import pytest
 
 from research.federations.wires import EngineWire
 from schedd.client import Unreachable
-from schedd.dialect import family_of
+from schedd.dialect import request_family
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.bookings.state import bookings_of
+from schedd.features.bookings.state import booking_table
 from schedd.features.transfers.api import transfer_view
 from schedd.features.transfers.state import PublishedTransfers
 from schedd.federation.bookings.bookings import FederationBooking
@@ -28,7 +28,7 @@ from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.settings import ClusterSettings, FederationSettings
-from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
@@ -121,7 +121,7 @@ class SimulatedCluster(Cluster):
                     state="H",
                     holds="o",
                     resources=dict(one.submission.resources),
-                    family=family_of(one.submission.resources),
+                    family=request_family(one.submission.resources),
                     array=job if array else "",
                 )
                 yield from server.submit(facts, int(one.submission.variables.get("RUN", 100)))
@@ -158,13 +158,13 @@ class SimulatedCluster(Cluster):
         """When jobs that were handed over were started, by transfer."""
         return {name: self.began[job] for name, job in self.handed.items() if job in self.began}
 
-    def report(self) -> ClusterReport:
+    def report(self) -> ClusterPollResult:
         published = publish_snapshot(self.engine.state)
         found = {}
         for name, record in published.part(PublishedTransfers).transfers.items():
             seen = transfer_view(published, record)
             found[name] = TransferStatus(**{one: getattr(seen, one) for one in SEEN})
-        return ClusterReport(transfers=found, cpus=8, generation=published.generation)
+        return ClusterPollResult(transfers=found, cpus=8, generation=published.generation)
 
 
 class SimulatedConnection(EngineWire):
@@ -308,7 +308,7 @@ class SimulatedFederation:
         """The federation polls its clusters."""
         for name, provider in self.clusters.items():
             if name in self.cut or self.chance.random() < self.loss:
-                self.federation.apply_report(name, ClusterReport("it does not answer"))
+                self.federation.apply_report(name, ClusterPollResult("it does not answer"))
             else:
                 self.federation.apply_report(name, provider.report())
 
@@ -379,7 +379,7 @@ class SimulatedFederation:
         """Return cluster and start of the reserved cores, by booking of the federation."""
         found: dict[str, list[tuple[str, int]]] = {}
         for name, provider in self.clusters.items():
-            for one in bookings_of(provider.engine.state).values():
+            for one in booking_table(provider.engine.state).values():
                 if one.phase in LIVE and not one.event.transfer:
                     found.setdefault(one.name.split(".")[1], []).append((name, one.start - T))
         return found

@@ -9,7 +9,7 @@ import pytest
 
 from schedd.api.booking_rows import booking_row, counter_offers
 from schedd.client import Unreachable
-from schedd.features.bookings.state import bookings_of
+from schedd.features.bookings.state import booking_table
 from schedd.federation.bookings.bookings import FederationBookings
 from schedd.federation.events import (
     AttemptBooked,
@@ -53,9 +53,9 @@ def test_booking_goes_to_cluster_with_earliest_start(
     one = simulation.booking(name)
     assert simulation.booked() == {name: [("b", 200)]}
     assert (one.booked, one.phase, one.start, one.cpus) == (True, "flexible", T + 200, 8)
-    (there,) = bookings_of(simulation.clusters["b"].engine.state).values()
+    (there,) = booking_table(simulation.clusters["b"].engine.state).values()
     assert (there.event.owner, there.confirmed, there.event.transfer) == ("ann", True, "")
-    assert not bookings_of(simulation.clusters["a"].engine.state), "the other was asked for its plan alone"
+    assert not booking_table(simulation.clusters["a"].engine.state), "the other was asked for its plan alone"
 
 
 def test_equal_starts_are_ordered_by_handicap(tmp_path: Path) -> None:
@@ -488,7 +488,7 @@ def check_single_place(simulation: SimulatedFederation, seed: int) -> None:
     """No two clusters keep cores for one booking for good."""
     kept: dict[str, list[str]] = {}
     for name, provider in simulation.clusters.items():
-        for one in bookings_of(provider.engine.state).values():
+        for one in booking_table(provider.engine.state).values():
             if one.phase in ("flexible", "frozen", "open") and one.confirmed:
                 kept.setdefault(one.name.split(".")[1], []).append(name)
     assert all(len(places) == 1 for places in kept.values()), (seed, kept)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.features.bookings.state import bookings_of
+from schedd.features.bookings.state import booking_table
 from schedd.federation.events import CoAllocationReleaseRequested, PlaceBooked, RoundCommitted, RoundProposed
 from schedd.federation.items import ImpossibleError
 from tests.engine.cluster import T
@@ -37,7 +37,7 @@ def test_all_components_start_at_the_promised_time(simulation: SimulatedFederati
     assert simulation.starts(name) == {0: [300], 1: [300]}
     assert (group.over, group.settled) == ("ended", True)
     assert not any(
-        one.slots for at in simulation.clusters.values() for one in bookings_of(at.engine.state).values()
+        one.slots for at in simulation.clusters.values() for one in booking_table(at.engine.state).values()
     )
 
 
@@ -168,7 +168,7 @@ def test_failed_component_deletes_all_with_a_reason(
     assert simulation.starts(name)[0] == [61]  # the other ran until then
     for provider in simulation.clusters.values():
         assert not any(job.state == "R" for job in provider.server.jobs.values())
-        assert not any(one.slots for one in bookings_of(provider.engine.state).values())
+        assert not any(one.slots for one in booking_table(provider.engine.state).values())
 
 
 def test_component_beyond_maximum_skew_does_not_start(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_no_component_starts_if_the_federation_dies_before_the_release(
     assert simulation.starts(name) == {}
     for provider in simulation.clusters.values():
         assert not provider.server.jobs, "its cluster deleted it"
-        assert not any(one.slots for one in bookings_of(provider.engine.state).values())
+        assert not any(one.slots for one in booking_table(provider.engine.state).values())
 
 
 def test_unacknowledged_arming_deletes_all_components_before_the_start(
@@ -387,7 +387,7 @@ def play(directory: Path, seed: int) -> None:
             moments = {one[0] for one in starts.values()}
             assert max(moments) - min(moments) <= 60, (seed, starts)
     for provider in simulation.clusters.values():
-        assert not any(one.slots for one in bookings_of(provider.engine.state).values())
+        assert not any(one.slots for one in booking_table(provider.engine.state).values())
     simulation.close()
 
 
@@ -439,7 +439,7 @@ def outage(directory: Path, seed: int) -> str:
         assert heard or died, (seed, group, starts, out, dies)
     for provider in simulation.clusters.values():
         assert not any(job.state == "R" for job in provider.server.jobs.values()), seed
-        assert not any(one.slots for one in bookings_of(provider.engine.state).values()), seed
+        assert not any(one.slots for one in booking_table(provider.engine.state).values()), seed
         assert set(provider.server.jobs) == set(), (seed, "a copy was left behind")
     simulation.close()
     return found

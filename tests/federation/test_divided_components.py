@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.features.bookings.state import bookings_of
+from schedd.features.bookings.state import booking_table
 from schedd.federation.coallocation.coallocations import CoAllocation, CoAllocationOptions
 from schedd.federation.coallocation.divided_components import find_divided_start, scale_unit, unit_cores
 from schedd.wire import SubmissionFacts, TransferDecision
@@ -247,7 +247,7 @@ def test_division_changes_for_an_earlier_start(simulation: SimulatedFederation) 
     assert sum(int(one.partition(":")[0]) for one in ran(simulation, name).values()) == 3
     assert len({moment for moments in simulation.starts(name).values() for moment in moments}) == 1
     assert not any(
-        one.slots for at in simulation.clusters.values() for one in bookings_of(at.engine.state).values()
+        one.slots for at in simulation.clusters.values() for one in booking_table(at.engine.state).values()
     )
 
 
@@ -318,7 +318,7 @@ def play(directory: Path, seed: int) -> None:
     for name in names:
         check_all_or_none(simulation, simulation.group(name), seed)
     for provider in simulation.clusters.values():
-        assert not any(one.slots for one in bookings_of(provider.engine.state).values())
+        assert not any(one.slots for one in booking_table(provider.engine.state).values())
     simulation.close()
 
 

@@ -12,13 +12,13 @@ from schedd.api.federation import create_app
 from schedd.api.federation_daemon import FEDERATION_ROUTES
 from schedd.client import Client, answers
 from schedd.federation.event_log import FederationLog
-from schedd.federation.licences import LicenceUse
+from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.candidates import ClusterLoads, compute_loads
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.jobs import PlanQuestion
 from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.settings import FederationSettings
-from schedd.federation.state.federation_state import ClusterReport
+from schedd.federation.state.federation_state import ClusterPollResult
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.access.tokens import Tokens
 from schedd.store.errors import NotLeader, StoreError
@@ -152,7 +152,7 @@ def test_cluster_load_is_recomputed_only_after_changes(
             for job, (phase, state) in states.items()
         }
         harness.federation.apply_report(
-            "north", ClusterReport(transfers=seen, whole=False, cpus=8, generation=1)
+            "north", ClusterPollResult(transfers=seen, whole=False, cpus=8, generation=1)
         )
         assert reckoned == ["north"] * wanted, states
         if "north" in harness.federation._outdated_loads:
@@ -199,7 +199,7 @@ def test_refused_submission_goes_to_the_next_best_cluster(harness: FederationHar
     harness.federation.apply_refusal(
         harness.federation.pending_actions("south")[0], "body.queue: no such queue"
     )
-    harness.federation.apply_report("south", ClusterReport(transfers={}))
+    harness.federation.apply_report("south", ClusterPollResult(transfers={}))
     assert [one.kind for one in harness.federation.pending_actions("north")] == ["submit"]
     attempts = harness.client("ann@org").get(f"{HERE}/{job}").json()["attempts"]
     assert [one["phase"] for one in attempts] == ["refused", "submitting"]
@@ -406,10 +406,10 @@ def test_licences_are_leased_by_demand(harness: FederationHarness) -> None:
     for name, held, wanted in (("north", 0, 6), ("south", 0, 0)):
         (grant,) = harness.federation.licence_leases.pending_grants(name)
         assert (grant.copies, grant.number) == (0, 0)
-        harness.federation.licence_leases.record_use(grant, LicenceUse(0, 0, held, wanted))
+        harness.federation.licence_leases.record_use(grant, ClusterLicenceUse(0, 0, held, wanted))
     (grant,) = harness.federation.licence_leases.pending_grants("north")
     assert (grant.copies, grant.number) == (8, 1)
-    harness.federation.licence_leases.record_use(grant, LicenceUse(8, 1, 0, 6))
+    harness.federation.licence_leases.record_use(grant, ClusterLicenceUse(8, 1, 0, 6))
     shown = harness.client("eyes").get("/v1/federation/licences").json()["licences"]
     assert [(one["name"], one["copies"], one["free"]) for one in shown] == [("matlab", 10, 2)]
     assert shown[0]["clusters"][0] == {
@@ -424,7 +424,7 @@ def test_licences_are_leased_by_demand(harness: FederationHarness) -> None:
     harness.log.close()
     harness.begin()  # the bounds are in the log
     assert harness.federation.licences.pools["matlab"].bounds == {"north": 8, "south": 0}
-    harness.federation.apply_report("north", ClusterReport("it does not answer"))
+    harness.federation.apply_report("north", ClusterPollResult("it does not answer"))
     harness.report("south")
     assert harness.federation.licences.free_copies("matlab") == 2, "a cluster that is away keeps what it has"
     (grant,) = harness.federation.licence_leases.pending_grants("south")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.federation.events import LicenceLeased, decode, encode
-from schedd.federation.licences import LicenceGrant, LicencePools, LicenceUse, share_copies
+from schedd.federation.licences import ClusterLicenceUse, LicenceGrant, LicencePools, share_copies
 
 NAMES = ("a", "b", "c")
 COPIES = 10
@@ -64,10 +64,10 @@ class LicenceSite:
             case _:
                 pass
 
-    def handle_grant(self, grant: LicenceGrant) -> LicenceUse:
+    def handle_grant(self, grant: LicenceGrant) -> ClusterLicenceUse:
         if grant.number > self.number:
             self.copies, self.number = grant.copies, grant.number
-        return LicenceUse(self.copies, self.number, self.held, self.wanted)
+        return ClusterLicenceUse(self.copies, self.number, self.held, self.wanted)
 
 
 class LicenceLender:
@@ -153,7 +153,7 @@ def grant(licences: LicencePools, cluster: str, reachable: str = "abc") -> Licen
     return found
 
 
-def answer_grant(licences: LicencePools, cluster: str, lent: LicenceUse) -> list[LicenceLeased]:
+def answer_grant(licences: LicencePools, cluster: str, lent: ClusterLicenceUse) -> list[LicenceLeased]:
     events = licences.apply_answer(LicenceGrant("l", cluster, lent.copies, lent.number), lent, 0)
     for event in events:
         licences.apply(event)
@@ -163,10 +163,10 @@ def answer_grant(licences: LicencePools, cluster: str, lent: LicenceUse) -> list
 def test_nothing_is_leased_before_all_clusters_answered() -> None:
     licences = lender()
     assert grant(licences, "a") == LicenceGrant("l", "a", 0, 0)  # it only looks
-    answer_grant(licences, "a", LicenceUse(0, 0, 0, 5))
-    answer_grant(licences, "b", LicenceUse(0, 0, 0, 0))
+    answer_grant(licences, "a", ClusterLicenceUse(0, 0, 0, 5))
+    answer_grant(licences, "b", ClusterLicenceUse(0, 0, 0, 0))
     assert grant(licences, "a").raised is None
-    answer_grant(licences, "c", LicenceUse(4, 9, 0, 0))  # it has some, of an earlier log
+    answer_grant(licences, "c", ClusterLicenceUse(4, 9, 0, 0))  # it has some, of an earlier log
     assert licences.free_copies("l") == 6
     raised = grant(licences, "a").raised
     assert raised is not None
@@ -175,15 +175,15 @@ def test_nothing_is_leased_before_all_clusters_answered() -> None:
 
 def test_unreachable_cluster_keeps_its_licences() -> None:
     licences = lender(a=4, b=6, c=0)
-    answer_grant(licences, "a", LicenceUse(4, 1, 4, 9))
-    answer_grant(licences, "c", LicenceUse(0, 1, 0, 9))
+    answer_grant(licences, "a", ClusterLicenceUse(4, 1, 4, 9))
+    answer_grant(licences, "c", ClusterLicenceUse(0, 1, 0, 9))
     assert licences.free_copies("l") == 0
     assert grant(licences, "a", "ac").copies == 2  # they share the four that b does not have
     assert grant(licences, "c", "ac").raised is None
-    events = answer_grant(licences, "a", LicenceUse(2, 2, 4, 9))  # its jobs still hold four
+    events = answer_grant(licences, "a", ClusterLicenceUse(2, 2, 4, 9))  # its jobs still hold four
     assert events == [] or events[0].copies == 4
     assert licences.free_copies("l") == 0
-    answer_grant(licences, "a", LicenceUse(2, 2, 2, 9))
+    answer_grant(licences, "a", ClusterLicenceUse(2, 2, 2, 9))
     raised = grant(licences, "c", "ac").raised
     assert raised is not None
     assert raised.copies == 2
@@ -194,8 +194,8 @@ def test_refusing_cluster_gets_no_grants() -> None:
     for event in licences.apply_refusal(LicenceGrant("l", "c", 0, 0), "not here", 0):
         licences.apply(event)
     assert licences.pending_grants("c", "abc", 0) == []
-    answer_grant(licences, "a", LicenceUse(0, 1, 0, 3))
-    answer_grant(licences, "b", LicenceUse(0, 1, 0, 0))
+    answer_grant(licences, "a", ClusterLicenceUse(0, 1, 0, 3))
+    answer_grant(licences, "b", ClusterLicenceUse(0, 1, 0, 0))
     assert grant(licences, "a").copies == 7
     again = LicencePools({"l": COPIES}, NAMES)
     for event in licences.lease_events(0):

@@ -16,7 +16,7 @@ from schedd.federation.routing.jobs import PlanQuestion
 from schedd.federation.routing.plan_offers import NEVER, PlanOffers
 from schedd.federation.routing.request_sizes import is_no_larger, request_size
 from schedd.federation.settings import FederationSettings
-from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.wire import JobFacts, JobQueued, NodeFacts
 
 START = 1_700_000_000
@@ -166,7 +166,7 @@ class ThirtyClusterFederation:
 
     def poll(self, *names: str) -> None:
         for name in names:
-            self.federation.apply_report(name, ClusterReport(transfers={}, generation=1))
+            self.federation.apply_report(name, ClusterPollResult(transfers={}, generation=1))
 
     def submit(self, nodes: str, walltime: int = 60) -> Any:
         asks = {"nodes": nodes, "walltime": str(walltime)}

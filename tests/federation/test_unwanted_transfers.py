@@ -16,7 +16,7 @@ from schedd.federation.events import JobSubmitted
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.routing.decisions import TransferAction
 from schedd.federation.routing.jobs import FederationJobs
-from schedd.federation.state.federation_state import ClusterReport
+from schedd.federation.state.federation_state import ClusterPollResult
 from schedd.federation.unwanted_transfers import find_unwanted, is_unwanted
 from schedd.wire import SubmissionFacts, TransferRelease, TransferRequest
 from tests.federation.cluster_model import RandomCluster
@@ -104,7 +104,7 @@ def lying(simulation: SimulatedFederation, name: str, phase: str) -> Any:
     provider = simulation.clusters[name]
     honest = provider.report
 
-    def report() -> ClusterReport:
+    def report() -> ClusterPollResult:
         found = honest()
         assert found.transfers is not None
         told = {

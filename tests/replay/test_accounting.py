@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.dialect.accounting import parse_ended_run, shares_of
+from schedd.dialect.accounting import node_shares, parse_ended_run
 from schedd.replay.accounting import is_record, parse_ended, read_accounting, read_accounting_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, TraceError, TraceJob
 
@@ -128,7 +128,7 @@ def test_processors_are_divided_over_the_hosts_as_their_slots_are() -> None:
     line = "04/14/2024 12:00:03;E;1.s;start=100 end=160 exec_host=n1/0+n2/0 total_execution_slots=17"
     run = parse_ended_run(line)
     assert run is not None
-    assert shares_of(run) == [("n1", 9, 0), ("n2", 8, 0)]
+    assert node_shares(run) == [("n1", 9, 0), ("n2", 8, 0)]
 
 
 def test_times_may_have_a_fraction() -> None:

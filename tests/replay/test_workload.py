@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedd.replay.workload import Fault, Trace, TraceError, TraceJob, select
+from schedd.replay.workload import LogFault, Trace, TraceError, TraceJob, select
 
 
 def job(number: int, submit: int = 0, run: int = 100, procs: int = 1, estimate: int = 0) -> TraceJob:
@@ -85,5 +85,5 @@ def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
 
 
 def test_a_fault_reads_as_a_place_and_a_reason() -> None:
-    assert str(Fault(3, "too short")) == "line 3: too short"
-    assert str(Fault(3, "too short", "20240414")) == "20240414, line 3: too short"
+    assert str(LogFault(3, "too short")) == "line 3: too short"
+    assert str(LogFault(3, "too short", "20240414")) == "20240414, line 3: too short"

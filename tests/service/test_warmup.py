@@ -10,7 +10,7 @@ import importlib, pkgutil, threading
 import structlog
 import schedd.plan.kernels as kernels
 from dataclasses import replace
-from schedd.engine.plan_improvements import improvement, movable
+from schedd.engine.plan_improvements import improvement_event, movable_slots
 from schedd.plan.placements import current_allocation
 from schedd.plan.kernel_status import count_compiled
 from schedd.service.warmup import log_compilation, warm_up
@@ -56,12 +56,12 @@ cluster = Cluster(nodes=2, slack=10**6, validate=False)
 for i in range(6):
     cluster.submit(str(i), walltime=100 + i)
 plan = cluster.engine.state.plan
-jobs = {slot: cluster.engine.state.by_slot[slot].id for slot in movable(cluster.engine.state).tolist()}
+jobs = {slot: cluster.engine.state.by_slot[slot].id for slot in movable_slots(cluster.engine.state).tolist()}
 sooner = [replace(current_allocation(plan, slot), start=plan.start(slot) - 1) for slot in jobs]
 assert sooner
 two = plan.planned()[:2]
 assert plan.fork().displace(two, plan.starts(two) + 1000, cluster.server.now) is not None
-cluster.tell(improvement("search", cluster.server.now, plan, jobs, sooner))
+cluster.send(improvement_event("search", cluster.server.now, plan, jobs, sooner))
 after = by_name()
 print(sorted(name for name in after if after[name] != before.get(name)))
 """

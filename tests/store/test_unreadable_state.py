@@ -15,7 +15,7 @@ from sqlalchemy import insert, select, text, update
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.checkpoint import FORMAT
 from schedd.features.accounts.state import account_book
-from schedd.features.bookings.state import bookings_of
+from schedd.features.bookings.state import booking_table
 from schedd.model import FOREVER
 from schedd.predict import JobFeatures, RunTimes
 from schedd.service.cluster.log_follower import LogFollower
@@ -211,7 +211,7 @@ def test_promises_and_user_orders_survive_unreadable_checkpoints(
     state = after.engine.state
     assert set(state.holds) == {("queue", "night")}
     assert account_book(state).accounts["physics"].balance == 3_600
-    demo, was = bookings_of(state)["demo"], bookings_of(before.engine.state)["demo"]
+    demo, was = booking_table(state)["demo"], booking_table(before.engine.state)["demo"]
     assert (demo.phase, demo.start) == (was.phase, was.start)
     # The plan may differ now: starts after the promise are at risk or broken, and reported.
     for job in waiting:
@@ -352,7 +352,7 @@ def test_database_can_be_downgraded_and_upgraded_again(
         assert checkpoint_rows(store) == recorded
         state = after.engine.state
         assert (state.holds, account_book(state).accounts) == (was.holds, account_book(was).accounts)
-        assert bookings_of(state)["demo"].start == bookings_of(was)["demo"].start
+        assert booking_table(state)["demo"].start == booking_table(was)["demo"].start
         after.stop()
 
 

@@ -162,7 +162,7 @@ def _digest(token: str) -> str:
 
 
 def _cluster_seconds(clock: ScaledClock, real: float, least: int) -> int:
-    """So many real seconds, or ``least``, as seconds of the cluster."""
+    """Convert real seconds to seconds of the cluster, at least ``least``."""
     return max(least, int(real * clock.speed))
 
 

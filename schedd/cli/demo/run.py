@@ -163,7 +163,7 @@ async def run_demo(
     seconds: float | None,
     family: str = "torque",
 ) -> None:
-    """Run the workload for so many real seconds, or until its jobs are over, on a server of this family.
+    """Run the workload for a number of real seconds, or until its jobs are over, on a server of this family.
     Raises DemoError.
     """
     headers = {"Authorization": f"Bearer {logins.admin}"}

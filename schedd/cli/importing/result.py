@@ -20,7 +20,9 @@ class Verdict(StrEnum):
     BLOCKER = "blocker"
     """Not supported, and jobs would run that should not, or others would wait that should not."""
     DIFFERS = "different"
-    """Translated approximately, or left out with little effect; the text says what changes for whom."""
+    """Translated approximately, or left out with little effect; the text names the change and the affected
+    users.
+    """
     TRANSLATED = "translated"
     NO_MATTER = "no matter"
     """The planner does this anyway, or has no use for it."""

@@ -89,7 +89,7 @@ def make_command_parser(
 def make_described_parser(
     name: str, about: str, more: str, codes: Mapping[int, str]
 ) -> argparse.ArgumentParser:
-    """A parser without options, whose help has ``about``, ``more``, and the exit status."""
+    """Return a parser without options; its help has ``about``, ``more``, and the exit status."""
     statuses = "\n".join(f"  {code}  {message}" for code, message in codes.items())
     return OneLineErrorParser(
         prog=name,

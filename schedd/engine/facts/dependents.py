@@ -60,7 +60,7 @@ class Dependents:
                     self._note(record)
         self._columns = tuple(column.copy() for column in now)
 
-    def take_over(self, waiting: Iterable[JobRecord]) -> None:
+    def replace_jobs(self, waiting: Iterable[JobRecord]) -> None:
         """Let the index hold exactly these jobs; new ones are to be examined."""
         found = {record.id: record for record in waiting}
         for job in self._depend.keys() - found.keys():

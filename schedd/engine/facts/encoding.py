@@ -34,7 +34,7 @@ from schedd.engine.facts.records import (
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.requests import load_request, save_request
-from schedd.plan.schema import FieldRule, map_in_pieces
+from schedd.plan.schema import FieldRule, map_in_parts
 from schedd.policy.access import Access
 from schedd.policy.reliability import Life
 from schedd.wire import (
@@ -111,7 +111,7 @@ def _save_columns(
             columns[name] = {"all": how[name](values[0]) if name in how else values[0]}
             continue
         if name in how:
-            values = yield from map_in_pieces(how[name], values)
+            values = yield from map_in_parts(how[name], values)
         kinds = set(map(type, values))
         if kinds == {int}:
             arrays[prefix + name] = np.array(values, np.int64)
@@ -242,7 +242,7 @@ def save_records(records: Sequence[JobRecord]) -> _Bit[tuple[dict[str, Any], _Ar
     requests = _Table(save_request)
     understood = _Table(_same)
     asked = _Table(dict)
-    read = yield from map_in_pieces(lambda r: understood.number(id(r.understood), r.understood), records)
+    read = yield from map_in_parts(lambda r: understood.number(id(r.understood), r.understood), records)
     arrays["understood"] = np.array(read, np.int64)
     how: dict[str, _Plain] = {
         **_SAVE,

@@ -8,10 +8,10 @@ from schedd.dialect import (
     NodeKind,
     RequestError,
     Site,
-    dialect_of,
+    find_dialect,
     holds_in,
     is_shrinkable,
-    kinds_of,
+    node_kinds,
     parse_walltime,
 )
 from schedd.engine.facts.settings import EngineSettings
@@ -85,7 +85,7 @@ class RequestReader:
             name for node in nodes.values() for name, _ in node.resources if not name.startswith(GATE)
         )
         generic |= frozenset(uncounted)
-        kinds = kinds_of(nodes.values(), GATE)
+        kinds = node_kinds(nodes.values(), GATE)
         self._known_nodes = tuple(nodes.values())
         levels = self._find_levels()
         same = names == self._nodes and generic == self._generic and kinds == self._kinds
@@ -174,7 +174,7 @@ class RequestReader:
     def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> ParsedRequest:
         settings = self._settings
         try:
-            request = dialect_of(facts.family).read(
+            request = find_dialect(facts.family).read(
                 facts,
                 Site(
                     defaults=defaults,

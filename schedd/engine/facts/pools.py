@@ -1,7 +1,7 @@
-"""Limits as pools: what a job takes of which, and what follows when a limit is changed.
+"""Limits as pools of the plan: amounts that jobs take, and changes of limits.
 
 A pool is a row of the plan like a node, so a limit holds at every moment of the plan, not only now. Limits
-come from the server, its queues, the site's policy, and arrays (how many of their jobs may run at once).
+come from the server, its queues, the site's policy, and arrays (their slot limits).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -33,11 +33,11 @@ __all__ = ["Drawn", "LimitBook", "binding", "free_amounts", "make_claim", "power
 
 _KNOWN = 20_000
 _AHEAD = 60 * 86_400
-"""For so many seconds ahead it is known when pools with windows are open; later they count as in a window."""
+"""Horizon of calculated windows, in seconds; beyond it, pools with windows count as in a window."""
 _STEP = 6 * 3600
-"""That horizon moves on in such steps."""
+"""Step in which the horizon moves on, in seconds."""
 PLENTY = 1 << 44
-"""What there is of a pool outside its windows, beside its amount."""
+"""Capacity of a pool outside its windows, in addition to its amount."""
 
 
 def make_claim(
@@ -46,9 +46,10 @@ def make_claim(
     shared: Collection[str] = (),
     types: ResourceTypes = NO_TYPES,
 ) -> Claim:
-    """Whose the job is and what limits count of it; of one that is not understood, what it holds.
+    """Return the owner of a job and the amounts that limits count; for an invalid request, the amounts that
+    it holds.
 
-    ``shared`` are the names of resources of the whole cluster, ``types`` those of the server's resources.
+    ``shared`` are the names of resources of the whole cluster, ``types`` the types of the server's resources.
     """
     request = understood.request
     amounts = {"jobs": 1, **shared_amounts(facts.resources, shared, types)}
@@ -115,29 +116,29 @@ def power_cap_limits(economy: Economy, nodes: Iterable[NodeFacts]) -> tuple[tupl
 
 @dataclass(slots=True)
 class LimitBook:
-    """The limits in force, and those of them that are a pool of the plan."""
+    """Limits in force, and the pools of the plan made for them."""
 
     sources: tuple[tuple[Limit, ...], ...] = ()
     """Limits by their source: see ``strictest``."""
     pools: dict[str, Limit] = field(default_factory=dict)
     """By name of the pool."""
     caps: tuple[Limit, ...] = ()
-    """Power caps, as what they leave for jobs."""
+    """Power caps, reduced to the power available to jobs."""
     drawn: Drawn = Drawn()
     shared: frozenset[str] = frozenset()
     """Names of resources of the whole cluster."""
     opened: dict[str, int] = field(default_factory=dict)
-    """By pool that has windows: until when it is known when it is open."""
+    """By pool with windows: the end of its calculated windows."""
     types: ResourceTypes = NO_TYPES
     """Types of the server's resources."""
     lowered: set[str] = field(default_factory=set)
-    """Pools that may have become too small for what is planned."""
+    """Pools that may be too small for the planned jobs after a change."""
     _known: dict[tuple[str, ...], dict[str, Limit]] = field(default_factory=dict)
     _limited: frozenset[str] = frozenset()
     """Queues that have limits; empty: all."""
 
     def copy(self) -> "LimitBook":
-        """For a fork of the plan."""
+        """Return a copy for a fork of the plan."""
         return replace(
             self,
             pools=dict(self.pools),
@@ -147,7 +148,7 @@ class LimitBook:
         )
 
     def set_power(self, caps: tuple[Limit, ...], drawn: Drawn) -> bool:
-        """Take over what power caps leave for jobs; returns whether that was something else before."""
+        """Replace the power caps; return whether they were changed."""
         if (caps, drawn) == (self.caps, self.drawn):
             return False
         self.caps, self.drawn = caps, drawn
@@ -172,7 +173,7 @@ class LimitBook:
 
     @property
     def copies(self) -> dict[str, int]:
-        """How many there are of each resource of the whole cluster; the least that anybody says."""
+        """Available amount of each resource of the whole cluster: the minimum over all sources."""
         found: dict[str, int] = {}
         for limit in self._all:
             if limit.shared and limit.who == "all":
@@ -180,7 +181,7 @@ class LimitBook:
         return found
 
     def needs(self, plan: Plan, facts: JobFacts, understood: ParsedRequest, now: int) -> dict[str, int]:
-        """What a job takes of which pools; those that the plan does not have yet are made."""
+        """Return the amounts that a job takes, by pool; missing pools are added to the plan."""
         any_limit = self.caps or "" in self._limited or facts.queue in self._limited
         if not any_limit and facts.slot_limit is None:
             return {}
@@ -190,7 +191,7 @@ class LimitBook:
             whole = facts.exclusive or (request is not None and request.exclusive)
             watts = self.drawn.by(claim.amounts, whole=whole)
             claim = replace(claim, amounts={**claim.amounts, WATTS: watts})
-        found = self._of(claim, facts.slot_limit)
+        found = self._claim_limits(claim, facts.slot_limit)
         wanted = needs(found, claim)
         for pool in wanted:
             limit = found[pool]
@@ -206,13 +207,13 @@ class LimitBook:
         return wanted
 
     def look_ahead(self, plan: Plan, now: int) -> None:
-        """Know of all pools with windows when they are open, for a while from ``now`` on."""
+        """Extend the calculated windows of all pools up to the horizon."""
         for pool, until in self.opened.items():
             if until < now + _AHEAD - _STEP:
                 self._open(plan, pool, max(until, now), now + _AHEAD)
 
     def _open(self, plan: Plan, pool: str, begin: int, end: int) -> None:
-        """Let a pool be open outside its windows over ``[begin, end)``; later on it never is, so far."""
+        """Open a pool outside its windows over ``[begin, end)``; after ``end`` it counts as closed."""
         at = begin
         windows = occurrences(Recurrence.parse(self.pools[pool].during), begin, end)
         for first, last in (*windows, (end, end)):
@@ -221,7 +222,7 @@ class LimitBook:
             at = max(at, last)
         self.opened[pool] = end
 
-    def _of(self, claim: Claim, slot_limit: int | None) -> dict[str, Limit]:
+    def _claim_limits(self, claim: Claim, slot_limit: int | None) -> dict[str, Limit]:
         key = (claim.user, claim.group, claim.account, claim.project, claim.queue)
         found = self._known.get(key)
         if found is None:
@@ -234,13 +235,13 @@ class LimitBook:
         return found
 
     def forget(self, pools: Iterable[str]) -> None:
-        """These pools are gone."""
+        """Forget removed pools."""
         for pool in pools:
             self.pools.pop(pool, None)
             self.opened.pop(pool, None)
 
     def too_much(self, wanted: Mapping[str, int]) -> WaitingFor | None:
-        """What a job waits for that asks for more than a limit ever allows."""
+        """Return the reason for waiting of a job that requests more than a limit ever allows; else None."""
         for pool, amount in wanted.items():
             limit = self.pools.get(pool)  # a pool of a component is no limit
             if limit is not None and amount > limit.amount and not limit.during:
@@ -252,9 +253,9 @@ class LimitBook:
 
 
 def free_amounts(limit: Limit, times: Ints, used: Ints, begin: int, end: int) -> tuple[Ints, Ints]:
-    """(n,) moments, and how much of a limit's pool is free from each on, over ``[begin, end)`` at least.
+    """Return (n,) times, and the free amount of a limit's pool from each time on, covering ``[begin, end)``.
 
-    ``used`` is what is in use from each of ``times`` on.
+    ``used`` is the amount in use from each of ``times`` on.
     """
     if not limit.during:
         return times, limit.amount - used
@@ -267,11 +268,11 @@ def free_amounts(limit: Limit, times: Ints, used: Ints, begin: int, end: int) ->
 
 
 def binding(times: Ints, free: Ints, start: int, end: int, amount: int, earliest: int) -> bool:
-    """Whether a pool leaves no room for ``amount`` over as long as ``[start, end)`` from any moment in
-    ``[earliest, start)`` on.
+    """Return whether no start in ``[earliest, start)`` leaves room for ``amount`` for ``end - start``
+    seconds.
 
-    ``free`` is what is free of the pool from each of ``times`` on, the job's own part over ``[start, end)``
-    taken.
+    ``free`` is the free amount of the pool from each of ``times`` on, with the job's own part in use over
+    ``[start, end)``.
     """
     if earliest >= start:
         return False
@@ -279,8 +280,8 @@ def binding(times: Ints, free: Ints, start: int, end: int, amount: int, earliest
     edges = edges[(edges >= earliest) & (edges <= end)]
     at = np.maximum(np.searchsorted(times, edges, side="right") - 1, 0)
     room = free[at] + np.where(edges >= start, amount, 0) >= amount
-    room[-1] = True  # from the end on nobody asks
-    # The last moment at which there is no room before each possible start decides.
+    room[-1] = True  # the pool is not needed after the end
+    # Each possible start follows a time without room.
     blocked = np.flatnonzero(~room)
     if not blocked.shape[0]:
         return False

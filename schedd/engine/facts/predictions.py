@@ -7,7 +7,7 @@ import numpy as np
 from schedd.engine.facts.arrays import array_name
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.predict import ExpectedStart, JobFeatures, RunTimePredictor
+from schedd.predict import CalibratedStart, JobFeatures, RunTimePredictor
 from schedd.wire import JobFacts, StartsExpected
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def on_starts_expected(state: "EngineState", event: StartsExpected) -> None:
         if state.publishes_starts and not state.silent:
             state.update_due[slot] = 1
         if facts.kind:
-            told = ExpectedStart(facts.start, facts.by)
+            told = CalibratedStart(facts.start, facts.by)
             outlook.calibrations[facts.kind].record_estimate(
                 facts.job_id, event.time, told, facts.planned, facts.late
             )

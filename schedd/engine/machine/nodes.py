@@ -57,9 +57,9 @@ def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> boo
         facts = with_known_memory(known, event.node)
         state.node_facts[facts.name] = facts
         _count(state, event.id, known, facts)
-        note_node_state(state, facts.name, facts.state, away=_is_away(state, facts.name))
+        note_node_state(state, facts.name, facts.state, away=_is_expected_down(state, facts.name))
         latest[facts.name] = event
-        if facts.state == "down" and not _is_away(state, facts.name):
+        if facts.state == "down" and not _is_expected_down(state, facts.name):
             state.down_since.setdefault(facts.name, state.now)
         else:
             state.down_since.pop(facts.name, None)
@@ -136,8 +136,8 @@ def _is_open_for_trial(state: EngineState, name: str) -> bool:
     return any(check(state, name) for check in checks if check is not None)
 
 
-def _is_away(state: EngineState, name: str) -> bool:
-    return any(one.is_away is not None and one.is_away(state, name) for one in components())
+def _is_expected_down(state: EngineState, name: str) -> bool:
+    return any(one.is_expected_down is not None and one.is_expected_down(state, name) for one in components())
 
 
 def refresh_all_nodes(state: EngineState) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schedd.dialect import dialect_of
+from schedd.dialect import find_dialect
 from schedd.engine.facts.state import EngineState
 
 __all__ = ["note_untyped", "untyped_resources"]
@@ -15,7 +15,7 @@ _OWN: Final = frozenset({"resv", "of_queue", "sharing", "own_vnode"})
 
 def untyped_resources(state: EngineState) -> list[str]:
     """Return node resources without a type, if the server reports types."""
-    if not dialect_of(state.server.family).reports_types:
+    if not find_dialect(state.server.family).reports_types:
         return []
     names = {name for facts in state.node_facts.values() for name in facts.resources}
     for facts in state.node_facts.values():

@@ -220,7 +220,7 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
 def follow_dependencies(state: EngineState, event: str) -> None:
     """Move dependent jobs with the jobs they wait for; plan them as soon as these have a start."""
     index = state.dependents
-    index.take_over(state.records[job_id] for job_id in state.chained)
+    index.replace_jobs(state.records[job_id] for job_id in state.chained)
     index.note_plan(state.plan, state.by_slot)
     for job_id in index.due(state.now, list(state.chained)):
         with JobErrorGuard(state, job_id, event):
@@ -423,7 +423,7 @@ def remove_dependents(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
 
     Return their slots and previous starts: see ``replan_displaced``.
     """
-    state.dependents.take_over(state.records[name] for name in state.chained)
+    state.dependents.replace_jobs(state.records[name] for name in state.chained)
     found: dict[int, None] = {}
     heads = {job_id}
     order: dict[str, int] = {}

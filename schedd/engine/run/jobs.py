@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from schedd.dialect import dialect_of
+from schedd.dialect import find_dialect
 from schedd.dialect.advres import read_advres
 from schedd.engine.component import components, leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
@@ -460,7 +460,7 @@ def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     elif record is None or record.phase is not Phase.RUNNING:
         _remove_job(state, event.id, event.job_id, "ended", event.time)
     else:
-        failed = dialect_of(record.facts.family).speaks_against_node(event.exit_status)
+        failed = find_dialect(record.facts.family).speaks_against_node(event.exit_status)
         _remove_job(state, event.id, event.job_id, "ended", event.time, by_itself=not failed)
         with Bookkeeping(state, record.id, "what its end says about its nodes"):
             note_run_end(state, record, event.id, failed=failed)

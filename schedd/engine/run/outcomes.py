@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.dialect import dialect_of
+from schedd.dialect import find_dialect
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -110,7 +110,7 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
     record = state.records.get(event.job_id)
     if record is None or record.phase is not Phase.DISPATCHED or record.attempt.decision != event.decision_id:
         return
-    settings, dialect = state.settings, dialect_of(record.facts.family)
+    settings, dialect = state.settings, find_dialect(record.facts.family)
     by = "the adapter" if event.code == 0 else f"the server (code {event.code})"
     text = f"{by}: {event.text}"
     words = f"its start was refused by {text}"

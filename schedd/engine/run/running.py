@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import replace
 
-from schedd.dialect import dialect_of
+from schedd.dialect import find_dialect
 from schedd.engine.component import components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.job_requests import ParsedRequest
@@ -87,7 +87,7 @@ def start_running(
 
 def walltime_to_set(record: JobRecord) -> int | None:
     """Return the walltime to set on the server before the job runs, for a shrinkable walltime; else None."""
-    shrinkable = dialect_of(record.facts.family).is_shrinkable(record.facts.resources)
+    shrinkable = find_dialect(record.facts.family).is_shrinkable(record.facts.resources)
     return record.understood.walltime if shrinkable and not record.understood.assumed else None
 
 

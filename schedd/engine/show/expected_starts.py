@@ -14,8 +14,8 @@ from schedd.plan.columns import Ints
 from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
 from schedd.predict import (
+    CalibratedStart,
     EstimateKind,
-    ExpectedStart,
     OpenJobs,
     Prediction,
     SampledPlan,
@@ -174,7 +174,7 @@ def compute_expected_starts(
             given.kinds[kind].estimate(now, start, by_plan, late), now, int(given.promise[slot])
         )
         p50 = int(given.expected[slot])
-        old = ExpectedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
+        old = CalibratedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not is_unchanged(old, new, now):
             told.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
     return ExpectedStarts(
@@ -187,8 +187,8 @@ def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:
     return ArrayEnds(arrays.number.copy(), arrays.end.copy()) if arrays is not None else None
 
 
-def cap_at_promise(expected: ExpectedStart, now: int, promised: int) -> ExpectedStart:
+def cap_at_promise(expected: CalibratedStart, now: int, promised: int) -> CalibratedStart:
     """No later than promised, unless that has passed."""
     if promised <= now or expected.p90 <= promised:
         return expected
-    return ExpectedStart(min(expected.p50, promised), promised)
+    return CalibratedStart(min(expected.p50, promised), promised)

@@ -313,7 +313,7 @@ def _describe_account(event: AccountSet, body: AccountRequest) -> str:
 
 
 def _readable_user(visibility: JobVisibility, user: str) -> str:
-    """Return the user whose charges the caller may read, if the caller asks for ``user``. Raises
+    """Return the owner of the charges that the caller may read, if the caller asks for ``user``. Raises
     ProblemError.
     """
     if visibility.viewer is None:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from schedd.dialect.accounting import EndedRun, shares_of
+from schedd.dialect.accounting import EndedRun, node_shares
 from schedd.features.accounts.rules import find_account
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import LedgerLine, PublishedAccounts, account_book
@@ -270,7 +270,7 @@ def _run_facts(run: EndedRun) -> RunFacts:
         group=values.get("group", ""),
         account=values.get("account", ""),
         project=values.get("project", ""),
-        shares=tuple(ShareFacts(node, cpus, 0, gpus) for node, cpus, gpus in shares_of(run)),
+        shares=tuple(ShareFacts(node, cpus, 0, gpus) for node, cpus, gpus in node_shares(run)),
     )
 
 

@@ -90,7 +90,9 @@ def _remove_unfunded(state: EngineState, name: str, event: str) -> None:
 
 
 def _begin_periods(state: EngineState) -> None:
-    """Renew the amounts of accounts whose period ended, minus their debts; unused amounts are lost."""
+    """Renew the amounts of accounts at the end of their period, minus their debts; unused amounts are
+    lost.
+    """
     book = account_book(state)
     for account in list(book.accounts.values()):
         if not account.until or account.until > state.now:

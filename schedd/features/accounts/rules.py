@@ -231,7 +231,7 @@ def note_logged_runs(state: EngineState, event: RunsRead) -> None:
     for run in event.runs:
         account = book.accounts.get(find_account(rules, run))
         if account is not None and run.end > account.created:
-            _charge(state, account, run, _portions_of_shares(state, run.shares), run.start, run.end)
+            _charge(state, account, run, _group_shares(state, run.shares), run.start, run.end)
     book.read = max(book.read, event.until)
 
 
@@ -279,7 +279,7 @@ def _cost(state: EngineState, account: Account, portions: list[Portion], start: 
 
 def _portions(state: EngineState, record: JobRecord) -> list[Portion]:
     """Return the chargeable portions of a running job, by node: its share, or the whole node if exclusive."""
-    portions = _portions_of_shares(state, record.facts.shares)
+    portions = _group_shares(state, record.facts.shares)
     request = record.understood.request
     if not record.facts.exclusive and (request is None or not request.exclusive):
         return portions
@@ -292,7 +292,7 @@ def _portions(state: EngineState, record: JobRecord) -> list[Portion]:
     return whole
 
 
-def _portions_of_shares(state: EngineState, shares: Iterable[ShareFacts]) -> list[Portion]:
+def _group_shares(state: EngineState, shares: Iterable[ShareFacts]) -> list[Portion]:
     portions: dict[str, Portion] = {}
     for share in shares:
         facts = state.node_facts.get(share.node)

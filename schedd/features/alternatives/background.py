@@ -31,13 +31,11 @@ _log = structlog.get_logger(__name__)
 AUTOMATIC_ACTOR: Final = "schedd"
 _LOOK: Final = 1.0
 _VIEWING_S: Final = 900
-"""Seconds for which a user's set is not replaced, because the user may still be choosing from it."""
+"""Seconds until a user's set may be replaced: the user may still be choosing from it."""
 
 
 class AutomaticAlternatives:
-    """Automatic choice of alternatives for one cluster, in a thread of its own; follows the present
-    settings.
-    """
+    """Automatic choice of alternatives for one cluster, in a separate thread, by the current settings."""
 
     def __init__(self, loop: PlanLoop, choices: PlanAlternatives) -> None:
         self._loop = loop
@@ -113,14 +111,18 @@ def best_acceptable_plan(
     balance = ObjectiveWeights(found.weights, found.live)
     live = balance.cost(_vector(found.live, names))
 
-    def kept(plan: OfferedPlan) -> bool:
+    def keeps_limits(plan: OfferedPlan) -> bool:
         return all(
             plan.values[name] <= max(limit, found.live[name])
             for name, limit in limits.items()
             if name in plan.values
         )
 
-    costs = [(balance.cost(_vector(one.values, names)), one.number, one) for one in found.plans if kept(one)]
+    costs = [
+        (balance.cost(_vector(one.values, names)), one.number, one)
+        for one in found.plans
+        if keeps_limits(one)
+    ]
     best = min(costs, default=None, key=lambda one: one[:2])
     return best[2] if best is not None and best[0] <= live * (1 - gain) else None
 

@@ -25,8 +25,8 @@ from schedd.features.bookings.state import (
     Booking,
     BookingPhase,
     Option,
-    key_for,
-    key_of,
+    lookup_key,
+    new_booking_key,
     published_bookings,
 )
 from schedd.plan.columns import CPUS, GPUS, MEM
@@ -303,7 +303,7 @@ def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
     found = [
         booking_view(published, one)
         for one in published_bookings(published).values()
-        if _may_see(caller, one)
+        if _is_visible(caller, one)
     ]
     found.sort(key=lambda one: (one.start is None, one.start or 0, one.name))
     return reply(request, BookingsView(bookings=tuple(found), **snapshot_fields(published)), published)
@@ -337,7 +337,9 @@ async def book_cores(
         add_cpu_time(
             (await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent
         )
-        return _booking_outcome(request, cluster, key_for(published_bookings(cluster.published), event))
+        return _booking_outcome(
+            request, cluster, new_booking_key(published_bookings(cluster.published), event)
+        )
 
 
 def _booking_owner(caller: Bearer, body: BookingRequest) -> str:
@@ -465,11 +467,11 @@ def visible_bookings(published: PlanSnapshot, caller: Bearer) -> tuple[list[Book
     """The bookings that are not over and that the caller may see, by start; and the number of the others."""
     live = [one for one in published_bookings(published).values() if one.phase in LIVE]
     live.sort(key=lambda one: (one.start, one.name))
-    shown = [booking_view(published, one) for one in live if _may_see(caller, one)]
+    shown = [booking_view(published, one) for one in live if _is_visible(caller, one)]
     return shown, len(live) - len(shown)
 
 
-def _may_see(caller: Bearer, booking: Booking) -> bool:
+def _is_visible(caller: Bearer, booking: Booking) -> bool:
     """Whether the booking is shown to the caller: callers that see all jobs see all bookings, others their
     own.
     """
@@ -486,7 +488,7 @@ def _may_change(caller: Bearer, booking: Booking) -> bool:
 
 def _find_booking(cluster: PlanLoop, name: str, caller: Bearer) -> Booking:
     bookings = published_bookings(cluster.published)
-    booking = bookings.get(key_of(bookings, name, caller.name.partition("@")[0]))
-    if booking is None or not _may_see(caller, booking):
+    booking = bookings.get(lookup_key(bookings, name, caller.name.partition("@")[0]))
+    if booking is None or not _is_visible(caller, booking):
         raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking {name}")
     return booking

@@ -1,6 +1,6 @@
 """Components of co-allocations: jobs of a federation that start with their booking, or not at all.
 
-The other components are at other clusters, whose state is unknown here. Two bounds therefore hold without any
+The state of the other components, at other clusters, is unknown here. Two bounds therefore apply without any
 message: the maximum delay of a start, and the maximum run without a confirmation. A component with arming
 does not start before it is armed.
 """
@@ -12,14 +12,14 @@ from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.bookings.placement import find_transfer_booking
 from schedd.features.bookings.state import LIVE, Booking
-from schedd.features.transfers.state import transfers_of
+from schedd.features.transfers.state import transfer_state
 from schedd.model import WaitingFor
 
 __all__ = ["bounds", "overdue"]
 
 
 def bounds(booking: Booking) -> Iterator[int]:
-    """Yield the times at which its job may have to be deleted."""
+    """Yield the deadlines after which the job may have to be deleted."""
     event = booking.event
     if booking.phase in LIVE and event.transfer and not booking.kept:
         if event.late:
@@ -31,7 +31,7 @@ def bounds(booking: Booking) -> Iterator[int]:
 
 
 def overdue(state: EngineState, booking: Booking) -> str:
-    """Why its job is to be deleted now; empty: it is not."""
+    """Return the reason to delete the job of the booking now; empty: there is none."""
     event, now = booking.event, state.now
     if booking.phase not in LIVE or not event.transfer or booking.kept:
         return ""
@@ -40,7 +40,7 @@ def overdue(state: EngineState, booking: Booking) -> str:
         return ""  # another booking of the same job counts
     if event.late and now > booking.start + event.late and _waits(state, event.transfer):
         words = f"it could not be started within {event.late} s of {format_moment(booking.start)}"
-        return f"{words}: {_why(state, event.transfer)}"
+        return f"{words}: {_missing_start_reason(state, event.transfer)}"
     if event.arming and not booking.armed and now >= _unarmed_until(booking):
         return "no word in time that all parts of its group may start"
     if event.guard and now >= booking.start + event.guard:
@@ -49,22 +49,22 @@ def overdue(state: EngineState, booking: Booking) -> str:
 
 
 def _unarmed_until(booking: Booking) -> int:
-    """Until when a part that was not armed may still be armed."""
+    """Return the latest time for arming a component."""
     event = booking.event
     return booking.start + (event.late + 1 if event.late else max(1, event.guard // 2))
 
 
 def _waits(state: EngineState, transfer: str) -> bool:
-    """Whether its job has not started, and is not about to."""
-    transferred = transfers_of(state).transfers.get(transfer)
+    """Return whether the job of the booking has neither started nor been dispatched."""
+    transferred = transfer_state(state).transfers.get(transfer)
     if transferred is None or transferred.end or transferred.phase in ("withdrawn", "refused"):
         return False
     job = state.records.get(transferred.server_job)
     return job is None or job.phase in (Phase.BLOCKED, Phase.WAITING)
 
 
-def _why(state: EngineState, transfer: str) -> str:
-    transferred = transfers_of(state).transfers.get(transfer)
+def _missing_start_reason(state: EngineState, transfer: str) -> str:
+    transferred = transfer_state(state).transfers.get(transfer)
     job = state.records.get(transferred.server_job) if transferred is not None else None
     if job is None:
         return "the server does not have it"

@@ -6,7 +6,7 @@ from schedd.engine.component import AlertKind, Component
 from schedd.features.bookings.placement import (
     booked_jobs,
     booked_slots,
-    confinement_of,
+    booking_confinement,
     owns_booking,
     reason_to_replan,
     slot_names,
@@ -37,7 +37,7 @@ COMPONENT: Final = Component(
     nodes_withdrawn=yield_nodes,
     must_wait=wait_for_booking,
     must_wait_if_named=wait_in_what_if,
-    confinement=confinement_of,
+    confinement=booking_confinement,
     owns_reservation=owns_booking,
     reason_to_replan=reason_to_replan,
     unmovable_jobs=booked_jobs,

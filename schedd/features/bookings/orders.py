@@ -11,7 +11,7 @@ from schedd.engine.component import leave_components
 from schedd.engine.facts.state import EngineState
 from schedd.features.bookings.placement import free_booking_slots
 from schedd.features.bookings.rules import book, booking_key
-from schedd.features.bookings.state import LIVE, Booking, bookings_of
+from schedd.features.bookings.state import LIVE, Booking, booking_table
 from schedd.plan.columns import CPUS
 from schedd.policy.bookings import Order
 
@@ -23,9 +23,9 @@ class OrderFigures:
     """Flexible bookings and recent refusals, booked again under one order.
 
     ``asked`` is their number; ``taken`` find a place. ``lost`` have a place now, but not then; ``won`` were
-    refused, but have one then; ``moved`` would start at another time. ``core_hours`` are those of the taken
-    ones; ``used`` is the share of all core time until ``until``, the latest deadline, that jobs and bookings
-    hold.
+    refused, but have one then; ``moved`` would start at another time. ``core_hours`` is the sum over the
+    placed bookings; ``used`` is the share of all core time until ``until``, the latest deadline, that jobs
+    and bookings hold.
     """
 
     order: Order
@@ -44,17 +44,17 @@ def ordered(state: EngineState, order: Order) -> OrderFigures:
     Jobs and frozen bookings stay in place. Raises WorkSpent.
     """
     now = state.now
-    known = [one for one in bookings_of(state).values() if one.phase == "flexible" or _may_still(one, now)]
+    known = [one for one in booking_table(state).values() if one.phase == "flexible" or _may_still(one, now)]
     known.sort(key=lambda one: (one.event.time, one.name))
     state.site = replace(state.site, bookings=replace(state.site.bookings, order=order))
     for one in known:
         if one.phase == "flexible":
             free_booking_slots(state, one)
             leave_components(state, booking_key(one.name))
-        del bookings_of(state)[one.name]
+        del booking_table(state)[one.name]
     for one in known:
         book(state, one.event)
-    after = {one.name: bookings_of(state)[one.name] for one in known}
+    after = {one.name: booking_table(state)[one.name] for one in known}
     had = {one.name for one in known if one.phase == "flexible"}
     taken = [one for one in after.values() if one.phase in LIVE]
     until = max((one.event.deadline for one in known), default=now)

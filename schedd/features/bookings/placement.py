@@ -20,11 +20,11 @@ from schedd.features.bookings.state import (
     Booking,
     Piece,
     Share,
-    bookings_of,
-    key_of,
+    booking_table,
+    lookup_key,
     published_bookings,
 )
-from schedd.features.transfers.state import transfer_of_job, transfers_of
+from schedd.features.transfers.state import job_transfer, transfer_state
 from schedd.model import FOREVER, Chunk, Place, Request, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
 from schedd.plan.plan import Take
@@ -33,7 +33,7 @@ from schedd.wire import JobFacts
 __all__ = [
     "booked_jobs",
     "booked_slots",
-    "confinement_of",
+    "booking_confinement",
     "find_booking",
     "find_transfer_booking",
     "free_booking_slots",
@@ -58,17 +58,17 @@ def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
     After the end of its booking a job runs like any other job. For a job that names a booking which its owner
     does not have, see ``missing_booking``.
     """
-    if not bookings_of(state):
+    if not booking_table(state):
         return None
-    transfer = transfers_of(state).by_job.get(record.id)
-    transferred = transfers_of(state).transfers.get(transfer) if transfer is not None else None
+    transfer = transfer_state(state).by_job.get(record.id)
+    transferred = transfer_state(state).transfers.get(transfer) if transfer is not None else None
     if transfer is not None:
         its = find_transfer_booking(state, transfer)
         if its is not None or transferred is None or transferred.booked:
             return its
     named = transferred.booking if transferred is not None else ""
     name, owner = named or read_advres(record.facts.resources), record.facts.owner.partition("@")[0]
-    found = bookings_of(state).get(key_of(bookings_of(state), name, owner))
+    found = booking_table(state).get(lookup_key(booking_table(state), name, owner))
     if found is None or found.phase not in LIVE or found.event.transfer:
         return None
     return found if record.facts.owner.partition("@")[0] == found.event.owner else None
@@ -79,7 +79,7 @@ def missing_booking(name: str, owner: str, bookings: Mapping[str, Booking]) -> W
 
     The text is the same whether another user has a booking of that name or not.
     """
-    found = bookings.get(key_of(bookings, name, owner.partition("@")[0]))
+    found = bookings.get(lookup_key(bookings, name, owner.partition("@")[0]))
     if found is not None and _is_owners(found, owner):
         return None
     words = (
@@ -97,8 +97,8 @@ def _is_owners(booking: Booking, owner: str) -> bool:
 
 def owns_booking(known: EngineState | PlanSnapshot, facts: JobFacts, name: str) -> bool:
     """Return whether the owner of a job has a booking of this name."""
-    bookings = bookings_of(known) if isinstance(known, EngineState) else published_bookings(known)
-    found = bookings.get(key_of(bookings, name, facts.owner.partition("@")[0]))
+    bookings = booking_table(known) if isinstance(known, EngineState) else published_bookings(known)
+    found = bookings.get(lookup_key(bookings, name, facts.owner.partition("@")[0]))
     return found is not None and _is_owners(found, facts.owner)
 
 
@@ -113,20 +113,20 @@ def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
     While a co-allocation moves it has two: the present one and the new one.
     """
     found = [
-        one for one in bookings_of(state).values() if one.event.transfer == transfer and one.phase in LIVE
+        one for one in booking_table(state).values() if one.event.transfer == transfer and one.phase in LIVE
     ]
     return max(found, key=lambda one: (one.confirmed, one.event.time), default=None)
 
 
 def wait_for_booking(state: EngineState, record: JobRecord) -> WaitingFor | None:
-    """Return why a job must wait that names a booking, or for which one is made; None: it may be planned."""
+    """Return why a job with a booking must wait; None: it may be planned."""
     return _waits_for_booking(state, record, find_booking(state, record))
 
 
 def _waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | None) -> WaitingFor | None:
-    """Return why a job that may only run in a booking cannot start now; None: it can."""
+    """Return why a job that is confined to a booking cannot start now; None: it can."""
     if booking is None:
-        transferred = transfer_of_job(state, record)
+        transferred = job_transfer(state, record)
         if transferred is not None and transferred.booked:
             return WaitingFor("reservation", "the other components of its co-allocation")
         if transferred is not None and transferred.booking:
@@ -135,7 +135,7 @@ def _waits_for_booking(state: EngineState, record: JobRecord, booking: Booking |
         name = read_advres(facts.resources)
         if not name or is_known_reservation(state, name):
             return None
-        return missing_booking(name, facts.owner, bookings_of(state))
+        return missing_booking(name, facts.owner, booking_table(state))
     if booking.phase != "open":
         words = f"reservation {booking.shown}, which begins at {format_moment(booking.start)}"
         return WaitingFor("reservation", words)
@@ -165,7 +165,7 @@ def _place_in_booking(state: EngineState, record: JobRecord, booking: Booking) -
         plan.undo_place(record.slot)
         placed = False
     jobs = (*booking.jobs, record.id) if placed and record.id not in booking.jobs else booking.jobs
-    bookings_of(state)[booking.name] = replace(booking, slots=(), pieces=(), jobs=jobs)
+    booking_table(state)[booking.name] = replace(booking, slots=(), pieces=(), jobs=jobs)
     update_booking_slots(state, booking.name)
     return placed
 
@@ -251,14 +251,14 @@ class BookingConfinement:
         update_booking_slots(state, self.booking.name)
 
 
-def confinement_of(state: EngineState, record: JobRecord) -> BookingConfinement | None:
-    """Return the booking outside which a job may not run; None: it may run anywhere."""
+def booking_confinement(state: EngineState, record: JobRecord) -> BookingConfinement | None:
+    """Return the booking to which a job is confined; None: it may run anywhere."""
     booking = find_booking(state, record)
     return BookingConfinement(booking) if booking is not None else None
 
 
 def wait_in_what_if(published: PlanSnapshot, facts: JobFacts, _: ParsedRequest) -> WaitingFor | None:
-    """Return why a hypothetical job has no planned start: it names a booking. None: it names none."""
+    """Return why a hypothetical job that names a booking has no planned start; None for any other job."""
     named = read_advres(facts.resources)
     if not named:
         return None
@@ -266,7 +266,7 @@ def wait_in_what_if(published: PlanSnapshot, facts: JobFacts, _: ParsedRequest) 
     if is_known_reservation(published, named) and not owns_booking(published, facts, named):
         return None
     missing = missing_booking(named, facts.owner, bookings)
-    booking = bookings.get(key_of(bookings, named, facts.owner.partition("@")[0]))
+    booking = bookings.get(lookup_key(bookings, named, facts.owner.partition("@")[0]))
     if missing is not None or booking is None or booking.phase in LIVE:
         return missing or WaitingFor("reservation", f"room in reservation {named}")
     return None
@@ -274,18 +274,18 @@ def wait_in_what_if(published: PlanSnapshot, facts: JobFacts, _: ParsedRequest) 
 
 def booked_slots(state: EngineState) -> list[int]:
     """The slots that hold the unused parts of bookings."""
-    return [slot for one in bookings_of(state).values() for slot in one.slots]
+    return [slot for one in booking_table(state).values() for slot in one.slots]
 
 
 def slot_names(state: EngineState) -> dict[int, str]:
     """The names of bookings by slot."""
-    return {slot: one.shown for one in bookings_of(state).values() for slot in one.slots}
+    return {slot: one.shown for one in booking_table(state).values() for slot in one.slots}
 
 
 def slots_named(published: PlanSnapshot, name: str, caller: str) -> tuple[int, ...] | None:
     """The slots of a booking that the caller has or made; None: there is none of this name."""
     bookings = published_bookings(published)
-    booking = bookings.get(key_of(bookings, name, caller.partition("@")[0]))
+    booking = bookings.get(lookup_key(bookings, name, caller.partition("@")[0]))
     if booking is None or caller not in (booking.event.owner, booking.event.by):
         return None
     return booking.slots
@@ -293,7 +293,7 @@ def slots_named(published: PlanSnapshot, name: str, caller: str) -> tuple[int, .
 
 def booked_jobs(state: EngineState) -> list[str]:
     """The jobs that have a place in a booking."""
-    return [job for booking in bookings_of(state).values() for job in booking.jobs]
+    return [job for booking in booking_table(state).values() for job in booking.jobs]
 
 
 def merge_takes(state: EngineState, takes: Iterable[Take]) -> tuple[Share, ...]:
@@ -313,21 +313,21 @@ def free_booking_slots(state: EngineState, booking: Booking) -> None:
 
 def update_booking_slots(state: EngineState, name: str) -> bool:
     """Hold in the plan what the jobs of a booking do not use. Return whether that changed."""
-    booking = bookings_of(state)[name]
+    booking = booking_table(state)[name]
     jobs = tuple(job for job in booking.jobs if _is_placed(state, job))
     uses = _held_by_jobs(state, jobs)
-    other = bookings_of(state).get(booking.event.instead)
+    other = booking_table(state).get(booking.event.instead)
     if other is not None and other.phase in LIVE:
         uses.append((other.start, other.end, other.held))
     pieces = _remaining_shares(booking, uses)
     there = bool(booking.slots) or not pieces
     if pieces == booking.pieces and there:
         if jobs != booking.jobs:
-            bookings_of(state)[name] = replace(booking, jobs=jobs)
+            booking_table(state)[name] = replace(booking, jobs=jobs)
         return False
     free_booking_slots(state, booking)
     slots = tuple(slot for piece in pieces if (slot := _fix_remaining(state, piece)) >= 0)
-    bookings_of(state)[name] = replace(booking, jobs=jobs, pieces=pieces, slots=slots)
+    booking_table(state)[name] = replace(booking, jobs=jobs, pieces=pieces, slots=slots)
     return True
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.dialect import family_of
+from schedd.dialect import request_family
 from schedd.engine.component import PricedUse, UseBegan, components, leave_components
 from schedd.engine.facts.job_requests import ParsedRequest, find_uncounted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -25,7 +25,7 @@ from schedd.features.bookings.placement import (
     names_booking,
     update_booking_slots,
 )
-from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, bookings_of, key_for
+from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, booking_table, new_booking_key
 from schedd.features.transfers.rules import withdraw_transfer
 from schedd.model import FOREVER, Request, WaitingFor
 from schedd.plan.columns import PLANNED
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _KEPT: Final = 86_400
-"""Seconds for which the outcome of a booking is kept."""
+"""Seconds until the outcome of a booking is forgotten."""
 _REFUSED_KEPT: Final = 3_600
 _OPTIONS: Final = 5
 _TRIED: Final = 64
@@ -60,8 +60,8 @@ _MOVES: Final = 20
 
 def book(state: EngineState, event: Book) -> None:
     """Book cores, or refuse with counter-offers. A user's name of a booking is unique."""
-    key = key_for(bookings_of(state), event)
-    known = bookings_of(state).get(key)
+    key = new_booking_key(booking_table(state), event)
+    known = booking_table(state).get(key)
     if known is not None and known.phase in LIVE:
         return
     _admit(state, event if key == event.name else replace(event, name=key))
@@ -69,7 +69,7 @@ def book(state: EngineState, event: Book) -> None:
 
 def step(state: EngineState, event: BookingStep) -> None:
     """Accept a counter-offer, or freeze, confirm, arm, keep or cancel a booking."""
-    booking = bookings_of(state).get(event.name)
+    booking = booking_table(state).get(event.name)
     if booking is None:
         return
     match event.act:
@@ -81,24 +81,24 @@ def step(state: EngineState, event: BookingStep) -> None:
                 replace(asked, id=event.id, time=event.time, ready=start, deadline=start + asked.duration),
             )
         case "freeze" if booking.phase == "flexible":
-            _put(state, replace(booking, phase="frozen"))
+            _store_booking(state, replace(booking, phase="frozen"))
         case "confirm" if booking.phase in LIVE:
-            _put(state, replace(booking, confirmed=True))
+            _store_booking(state, replace(booking, confirmed=True))
             _wake(state, event.id, booking.name)
         case "arm" if booking.phase in LIVE:
-            _put(state, replace(booking, armed=True))
+            _store_booking(state, replace(booking, armed=True))
             _wake(state, event.id, booking.name)
         case "keep" if booking.phase in LIVE:
-            _put(state, replace(booking, kept=True))
+            _store_booking(state, replace(booking, kept=True))
         case "cancel" if booking.phase in LIVE:
             _close(state, booking, "cancelled", f"given back by {event.by or 'its owner'}", event.id)
 
 
-def _put(state: EngineState, booking: Booking) -> None:
-    bookings_of(state)[booking.name] = replace(booking, since=state.now)
+def _store_booking(state: EngineState, booking: Booking) -> None:
+    booking_table(state)[booking.name] = replace(booking, since=state.now)
 
 
-# ---- taking a booking, or not ---------------------------------------------------------------------
+# ---- admission ------------------------------------------------------------------------------------
 
 
 def _admit(state: EngineState, event: Book) -> None:
@@ -108,35 +108,35 @@ def _admit(state: EngineState, event: Book) -> None:
     problem = _problem(state, understood)
     request = understood.request
     if problem or request is None:
-        _put(state, replace(new, text=problem or understood.problem))
+        _store_booking(state, replace(new, text=problem or understood.problem))
         return
     cpus = sum(chunk.count * chunk.cpus for chunk in request.chunks)
     new = replace(new, cpus=cpus)
     problem = _against_rules(state, event, cpus) if not event.transfer else ""
     if problem:
-        _put(state, replace(new, text=problem))
+        _store_booking(state, replace(new, text=problem))
         return
-    problem = _problem_of_components(state, event, facts, understood)
+    problem = _component_problem(state, event, facts, understood)
     if problem:
-        _put(state, replace(new, text=problem))
+        _store_booking(state, replace(new, text=problem))
         return
     asked = {event.name: state.planned_request(facts, request)}
     try:
         moved = _find_room(state, new, asked)
     except WorkSpent as error:
         leave_components(state, booking_key(event.name))
-        _put(state, replace(new, text=str(error)))
+        _store_booking(state, replace(new, text=str(error)))
         return
     if moved is None:
         leave_components(state, booking_key(event.name))
         options = _options(state, new, asked[event.name])
-        _put(state, replace(new, text="there is no room for it in its window", options=options))
+        _store_booking(state, replace(new, text="there is no room for it in its window", options=options))
         return
     for one in moved:
-        known = bookings_of(state).get(one.name)
+        known = booking_table(state).get(one.name)
         before = known.start if known is not None and known.phase in LIVE else -1
         moves = one.moves if before == one.start else (*one.moves, (state.now, before, one.start))
-        bookings_of(state)[one.name] = replace(one, since=state.now, moves=moves[-_MOVES:])
+        booking_table(state)[one.name] = replace(one, since=state.now, moves=moves[-_MOVES:])
         update_booking_slots(state, one.name)
     for record in _planned_elsewhere(state, event.name) if not event.transfer else ():
         refresh_request(state, record)
@@ -164,7 +164,7 @@ def _facts(event: Book) -> JobFacts:
         owner=event.owner,
         queue="",
         submitted=event.time,
-        family=family_of(event.resources),
+        family=request_family(event.resources),
         resources=dict(event.resources),
         group=event.group,
         account=event.account,
@@ -187,7 +187,7 @@ def _against_rules(state: EngineState, event: Book, cpus: int) -> str:
     rules, now = state.site.bookings, state.now
     if not rules.most:
         return "users may book nothing here: the site has no table site.bookings"
-    live = [one for one in bookings_of(state).values() if one.phase in LIVE and not one.event.transfer]
+    live = [one for one in booking_table(state).values() if one.phase in LIVE and not one.event.transfer]
     if sum(one.event.owner == event.owner for one in live) >= rules.most:
         return f"{event.owner} has {rules.most} bookings already, as many as a user may have"
     if rules.cpus and cpus > rules.cpus:
@@ -208,10 +208,8 @@ def booking_key(name: str) -> str:
     return f"booking {name}"
 
 
-def _problem_of_components(
-    state: EngineState, event: Book, facts: JobFacts, understood: ParsedRequest
-) -> str:
-    """Why a component does not allow a booking that costs something; empty where all do."""
+def _component_problem(state: EngineState, event: Book, facts: JobFacts, understood: ParsedRequest) -> str:
+    """Return why a component refuses a booking that has a price; empty if all components accept it."""
     if not state.site.bookings.cost or event.transfer:
         return ""
     priced = replace(understood, walltime=event.duration)
@@ -235,15 +233,15 @@ def _begin_in_components(state: EngineState, booking: Booking) -> None:
 
 
 def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> list[Booking] | None:
-    """Find places for the new booking and for those that must move for it; None: there are none.
+    """Find places for the new booking and the bookings that must move for it; None: there are none.
 
-    Algorithm 1 of the thesis: bookings before the new one in the site's order stay; if one after it finds no
-    place, the new one is tried in its position, and those between keep their places.
+    Algorithm 1 of the thesis: bookings before the new one in the site's order keep their places. If a booking
+    after it has no place, the new one is tried in that position, and the bookings between keep their places.
     """
-    before = bookings_of(state).get(new.event.instead)
+    before = booking_table(state).get(new.event.instead)
     if before is not None and before.phase in LIVE and before.event.by == new.event.by:
         free_booking_slots(state, before)
-        bookings_of(state)[before.name] = replace(before, slots=(), pieces=())
+        booking_table(state)[before.name] = replace(before, slots=(), pieces=())
         alone = _planned(state, [new], asked)
         update_booking_slots(state, before.name)
         return alone
@@ -251,9 +249,9 @@ def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> l
     if alone is not None:
         return alone
     order, now = state.site.bookings.order, state.now
-    others = [one for one in bookings_of(state).values() if one.phase == "flexible"]
+    others = [one for one in booking_table(state).values() if one.phase == "flexible"]
     for one in others:
-        asked[one.name] = _request_of(state, one)
+        asked[one.name] = _booking_request(state, one)
     queue = sorted([*others, new], key=lambda one: sort_key(order, one.window, now))
     place = next(i for i, one in enumerate(queue) if one.name == new.name)
     queue.pop(place)
@@ -261,14 +259,14 @@ def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> l
         behind = queue[place:]
         for one in behind:
             free_booking_slots(state, one)
-            bookings_of(state)[one.name] = replace(one, slots=(), pieces=())
+            booking_table(state)[one.name] = replace(one, slots=(), pieces=())
         found, failed = _place_all(state, [new, *behind], asked)
         if failed is None:
             return found
         for one in behind:
-            bookings_of(state)[one.name] = one = replace(one, slots=(), pieces=())
+            booking_table(state)[one.name] = one = replace(one, slots=(), pieces=())
             update_booking_slots(state, one.name)
-        queue[place:] = [bookings_of(state)[one.name] for one in behind]
+        queue[place:] = [booking_table(state)[one.name] for one in behind]
         if failed == 0:
             return None
         place += failed
@@ -310,7 +308,7 @@ def _place_all(
     return found, failed
 
 
-def _request_of(state: EngineState, booking: Booking) -> Request:
+def _booking_request(state: EngineState, booking: Booking) -> Request:
     facts = _facts(booking.event)
     request = state.requests.read(facts, None, {}).request
     assert request is not None, "a booking that was taken is understood"
@@ -318,7 +316,7 @@ def _request_of(state: EngineState, booking: Booking) -> Request:
 
 
 def _options(state: EngineState, new: Booking, request: Request) -> tuple[Option, ...]:
-    """Places outside the window: some that begin before it, some after; the nearest first."""
+    """Return places before and after the window, the nearest first."""
     plan, now, window = state.plan, state.now, new.window
     slot = state.new_slot(request, window.duration)
     found: dict[int, Option] = {}
@@ -365,7 +363,7 @@ def _option(window: Window, start: int) -> Option:
 
 def job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """Return a finished job's cores to its booking."""
-    for name, booking in list(bookings_of(state).items()):
+    for name, booking in list(booking_table(state).items()):
         if booking.phase == "open" and event.job_id in booking.jobs:
             update_booking_slots(state, name)
             _wake(state, event.id, name)
@@ -383,7 +381,7 @@ def follow_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
 
 def update_all_slots(state: EngineState) -> None:
     """Put all bookings into a plan that was rebuilt."""
-    for name, booking in list(bookings_of(state).items()):
+    for name, booking in list(booking_table(state).items()):
         if booking.phase in LIVE:
             update_booking_slots(state, name)
 
@@ -391,16 +389,16 @@ def update_all_slots(state: EngineState) -> None:
 def advance(state: EngineState, event: str) -> None:
     """Follow the time, ends of jobs, and lost nodes."""
     now = state.now
-    for name in list(bookings_of(state)):
-        booking = bookings_of(state)[name]
+    for name in list(booking_table(state)):
+        booking = booking_table(state)[name]
         if booking.phase not in LIVE:
             kept = _REFUSED_KEPT if booking.phase == "refused" else _KEPT
             if booking.since + kept > now:
                 pass
             elif booking.phase != "refused" and names_booking(state, name):
-                _put(state, booking)  # while the booking is known, its jobs run like any other
+                _store_booking(state, booking)  # while the booking is known, its jobs run like any other
             else:
-                del bookings_of(state)[name]
+                del booking_table(state)[name]
             continue
         until = booking.event.until
         if until is not None and not booking.confirmed and until <= now:
@@ -410,16 +408,16 @@ def advance(state: EngineState, event: str) -> None:
             _close(state, booking, "over", "", event)
             continue
         if booking.phase == "flexible" and booking.frozen_at <= now:
-            _put(state, replace(booking, phase="frozen"))
-        if bookings_of(state)[name].phase != "open" and booking.start <= now:
-            _put(state, replace(bookings_of(state)[name], phase="open"))
+            _store_booking(state, replace(booking, phase="frozen"))
+        if booking_table(state)[name].phase != "open" and booking.start <= now:
+            _store_booking(state, replace(booking_table(state)[name], phase="open"))
             _begin_in_components(state, booking)
             _wake(state, event, name)
         if update_booking_slots(state, name):
-            slots = bookings_of(state)[name].slots
+            slots = booking_table(state)[name].slots
             displace_for(state, slots, event, Cause.RESERVATION, f"reservation {name} has its cores again")
             _wake(state, event, name)
-        _guard(state, bookings_of(state)[name], event)
+        _guard(state, booking_table(state)[name], event)
 
 
 def _guard(state: EngineState, booking: Booking, event: str) -> None:
@@ -445,7 +443,7 @@ def next_edge(state: EngineState) -> int:
 
 
 def _edges(state: EngineState) -> Iterable[int]:
-    for booking in bookings_of(state).values():
+    for booking in booking_table(state).values():
         if booking.phase not in LIVE:
             continue
         until = booking.event.until if not booking.confirmed else None
@@ -459,8 +457,8 @@ def _close(state: EngineState, booking: Booking, phase: BookingPhase, text: str,
     leave_components(state, booking_key(booking.name))
     bound = _bound(state, booking.name)
     closed = replace(booking, phase=phase, slots=(), pieces=(), text=text, since=state.now)
-    bookings_of(state)[booking.name] = closed
-    for one in list(bookings_of(state).values()):
+    booking_table(state)[booking.name] = closed
+    for one in list(booking_table(state).values()):
         if one.event.instead == booking.name and one.phase in LIVE:
             update_booking_slots(state, one.name)
     for record in bound:
@@ -480,7 +478,7 @@ def _bound(state: EngineState, name: str) -> list[JobRecord]:
 
 def _wake(state: EngineState, event: str, name: str) -> None:
     """Start the possible jobs of the booking, by time of submission."""
-    words = f"there is room in reservation {bookings_of(state)[name].shown}"
+    words = f"there is room in reservation {booking_table(state)[name].shown}"
     for record in sorted(_bound(state, name), key=lambda one: (one.facts.submitted, one.id)):
         refresh_request(state, record)
         state.refit(record)
@@ -492,10 +490,10 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
     the same time. Otherwise they stay, and an alert is raised.
     """
     names = frozenset(nodes)
-    for name, booking in list(bookings_of(state).items()):
+    for name, booking in list(booking_table(state).items()):
         if booking.phase not in ("flexible", "frozen") or not any(node in names for node, _ in booking.held):
             continue
-        request = _request_of(state, booking)
+        request = _booking_request(state, booking)
         free_booking_slots(state, booking)
         fixed = booking
         if booking.phase == "frozen":
@@ -506,11 +504,11 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
             found = _planned(state, [fixed], {name: request})
         bare = replace(booking, slots=(), pieces=())
         if found is None:
-            bookings_of(state)[name] = bare
+            booking_table(state)[name] = bare
             state.alert(
                 event, "reservation", f"no other nodes are free for reservation {name}: {words}", name
             )
         else:
             moves = (*booking.moves, (state.now, booking.start, found[0].start))[-_MOVES:]
-            bookings_of(state)[name] = replace(bare, start=found[0].start, held=found[0].held, moves=moves)
+            booking_table(state)[name] = replace(bare, start=found[0].start, held=found[0].held, moves=moves)
         update_booking_slots(state, name)

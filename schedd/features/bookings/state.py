@@ -20,10 +20,10 @@ __all__ = [
     "Piece",
     "PublishedBookings",
     "Share",
-    "bookings_of",
+    "booking_table",
     "is_live",
-    "key_for",
-    "key_of",
+    "lookup_key",
+    "new_booking_key",
     "publish_bookings",
     "published_bookings",
     "without_slots",
@@ -101,10 +101,10 @@ class Booking:
 
 
 def _load(saved: list[dict[str, Any]]) -> dict[str, Booking]:
-    return {one.name: one for one in map(_one, saved)}
+    return {one.name: one for one in map(_load_booking, saved)}
 
 
-def _one(saved: dict[str, Any]) -> Booking:
+def _load_booking(saved: dict[str, Any]) -> Booking:
     values = {
         **saved,
         "event": Book(**known_fields(Book, saved["event"])),
@@ -135,7 +135,7 @@ class BookingState:
     """The component's part of the engine's state."""
 
     bookings: dict[str, Booking] = declared(_BOOKINGS, make=dict, carried=True, lasting=True)
-    """By key: see ``key_of``. Finished ones are kept for a while."""
+    """By key: see ``lookup_key``. Finished ones are kept for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,24 +145,24 @@ class PublishedBookings:
     bookings: Mapping[str, Booking]
 
 
-def bookings_of(state: EngineState) -> dict[str, Booking]:
-    """The bookings by key."""
+def booking_table(state: EngineState) -> dict[str, Booking]:
+    """Return the bookings by key."""
     return state.part(BookingState).bookings
 
 
 def publish_bookings(state: EngineState) -> PublishedBookings:
-    """A copy for other threads."""
-    return PublishedBookings(dict(bookings_of(state)))
+    """Return a copy for other threads."""
+    return PublishedBookings(dict(booking_table(state)))
 
 
 def published_bookings(published: PlanSnapshot) -> Mapping[str, Booking]:
-    """The published bookings by key."""
+    """Return the published bookings by key."""
     return published.part(PublishedBookings).bookings
 
 
 def is_live(state: EngineState, name: str) -> bool:
-    """Whether there is a booking with this key that is not over."""
-    known = bookings_of(state).get(name)
+    """Return whether there is a live booking with this key."""
+    known = booking_table(state).get(name)
     return known is not None and known.phase in LIVE
 
 
@@ -171,17 +171,17 @@ def without_slots(part: BookingState) -> None:
     part.bookings = {name: replace(one, slots=(), pieces=(), jobs=()) for name, one in part.bookings.items()}
 
 
-def key_of(bookings: Mapping[str, Booking], name: str, owner: str) -> str:
-    """The key of the owner's booking of this name. Names are the owner's: another user's booking of the same
-    name changes nothing, and shows nowhere.
+def lookup_key(bookings: Mapping[str, Booking], name: str, owner: str) -> str:
+    """Return the key of the owner's booking of this name. Each owner has a separate namespace: bookings of
+    other users with the same name have no effect and stay hidden.
     """
     own = f"{name}{_OF}{owner}"
     return own if own in bookings else name
 
 
-def key_for(bookings: Mapping[str, Booking], event: Book) -> str:
-    """Return the key for a request: that of the same booking, or a free one."""
-    key = key_of(bookings, event.name, event.owner)
+def new_booking_key(bookings: Mapping[str, Booking], event: Book) -> str:
+    """Return the key for a request: the key of the same booking, or a free one."""
+    key = lookup_key(bookings, event.name, event.owner)
     if key not in bookings:
         return key
     known = bookings[key].event

@@ -47,7 +47,7 @@ _KEYWORDS: Final = frozenset({"and", "or", "not", "if", "else", "in"})
 _TOKEN: Final = re.compile(
     r"""\s*(?:
         (?P<number>(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?[A-Za-z0-9_.]*)
-      | (?P<name>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
+      | (?P<name>[A-Za-z_][A-Za-z0-9_.]*)
       | (?P<text>"[^"\\\n]*"|'[^'\\\n]*')
       | (?P<operator>\*\*|//|<=|>=|==|!=|[-+*/%()<>,])
       | (?P<end>$)
@@ -55,9 +55,12 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _NUMBER: Final = re.compile(
-    r"(?:(?:0|[1-9][0-9]*(?:_[0-9]+)*|0(?:_?0)*)|[0-9]+\.[0-9]*|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-    r"|[0-9]+[eE][+-]?[0-9]+"
+    r"(?:0+|[1-9][0-9]*|[0-9]+\.[0-9]*|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+"
 )
+_LOOSE_UNDERSCORE: Final = re.compile(r"(?<![0-9])_|_(?![0-9])")
+"""An underscore of a number that is not between two digits."""
+_LOOSE_DOT: Final = re.compile(r"\.(?![A-Za-z_])")
+"""A dot of a name that begins no further name."""
 _REMEDIES: Final[Mapping[str, str]] = {
     "^": "a power is **",
     "&": "use `and`",
@@ -374,7 +377,12 @@ def _tokens(text: str) -> Iterator[_Token]:
                 _REMEDIES.get(text[start], "a formula has numbers, names, operators and functions"),
             )
         kind = str(found.lastgroup)
-        yield _Token(kind, found[kind], found.start(kind), found.end(kind))
+        token = _Token(kind, found[kind], found.start(kind), found.end(kind))
+        if kind == "name" and _LOOSE_DOT.search(token.text):
+            raise _fault(
+                token, f"{token.text!r} is no name", "a dot stands between two names: server.total_cpus"
+            )
+        yield token
         if kind == "end":
             return
         place = found.end()
@@ -586,9 +594,10 @@ class _Parser:
         raise _fault(token, f"{token.text!r} stands where a number, a name or a ( should be", "remove it")
 
     def _number(self, token: _Token) -> float:
-        if _NUMBER.fullmatch(token.text) is None:
+        plain = token.text.replace("_", "")
+        if _NUMBER.fullmatch(plain) is None or _LOOSE_UNDERSCORE.search(token.text):
             raise _fault(token, f"{token.text!r} is no number", "write numbers as 3, 0.5 or 1e6")
-        number = float(token.text.replace("_", ""))
+        number = float(plain)
         if not isfinite(number):
             raise _fault(token, f"{token.text[:20]} is too large", "numbers go up to 1.7e308")
         return number

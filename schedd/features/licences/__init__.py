@@ -1,1 +1,1 @@
-"""Licences whose number is counted by a program, or lent by a federation."""
+"""Licences that are counted by a program, or lent by a federation."""

@@ -14,7 +14,7 @@ __all__ = ["alert_outdated", "counted_limits", "is_outdated", "note_count", "rea
 
 
 def read_site(state: EngineState) -> None:
-    """Take the polled licences from the site's policy."""
+    """Set the polled licences from the site's policy."""
     licence_counts(state).set_polled(dict(state.site.polled))
 
 
@@ -24,9 +24,10 @@ def counted_limits(state: EngineState) -> Iterable[tuple[Limit, ...]]:
 
 
 def note_count(state: EngineState, event: ResourceCounted) -> None:
-    """Store a count or lease, and let the plan follow it. A lease older than the latest one is ignored.
+    """Store a count or lease and update the plan.
 
-    A count of free copies excludes those of running jobs, which are added.
+    A lease older than the latest one is ignored. A count of free copies excludes copies held by running jobs;
+    they are added.
     """
     counts = licence_counts(state)
     if event.number:
@@ -48,11 +49,11 @@ def note_count(state: EngineState, event: ResourceCounted) -> None:
 
 
 def alert_outdated(state: EngineState) -> None:
-    """Raise an alert for each count that became out of date."""
+    """Raise an alert for each newly outdated count."""
     for licence, text in licence_counts(state).outdated(state.now):
         state.alert(state.at_event, "licence", text, licence)
 
 
 def is_outdated(state: EngineState, licence: str) -> bool:
-    """Whether the count of a licence is still out of date."""
+    """Return whether the count of a licence is still outdated."""
     return licence in licence_counts(state).old

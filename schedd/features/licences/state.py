@@ -1,4 +1,4 @@
-"""What the engine knows of licences: their counts, and the leases of a federation."""
+"""Licence counts and leases of a federation: the component's part of the engine's state."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,20 +36,20 @@ class LicenceCounts:
     counted: dict[str, tuple[int, int]] = declared(_COUNTS, make=dict, carried=True, lasting=True)
     """By licence: the number of its copies, and when it was last counted (0: never)."""
     polled: dict[str, int] = declared(NAMES, make=dict, carried=True)
-    """By licence that a program counts: the age at which its count is out of date, in seconds."""
+    """By licence with a counting program: the maximum age of its count, in seconds."""
     lent: dict[str, int] = declared(_LEASES, make=dict, carried=True, lasting=True)
-    """By licence that a federation lends: the number of the latest lease."""
+    """By licence lent by a federation: the number of the latest lease."""
     old: set[str] = declared(_OLD, make=set, carried=True)
-    """Licences with an alert because their count is out of date."""
+    """Licences with an alert about an outdated count."""
 
     def limits(self) -> tuple[Limit, ...]:
         """Return each count as a limit on the copies in use."""
         return tuple(Limit(amount=amount, what=name) for name, (amount, _) in self.counted.items())
 
     def set_polled(self, polled: dict[str, int]) -> None:
-        """Replace the polled licences; counts of licences that are polled no longer are dropped.
+        """Replace the polled licences; drop the counts of removed ones.
 
-        A licence has 0 copies until its first count: a job without its licence would fail.
+        A licence has 0 copies until its first count, because a job without its licence would fail.
         """
         for name in self.polled.keys() - polled.keys():
             self.counted.pop(name, None)
@@ -59,7 +59,7 @@ class LicenceCounts:
         self.old &= polled.keys()
 
     def outdated(self, now: int) -> list[tuple[str, str]]:
-        """Return each licence whose count became out of date since the last call, with a text for it."""
+        """Return each licence with a newly outdated count, with a text for an alert."""
         found = []
         for name, max_age in self.polled.items():
             amount, time = self.counted[name]

@@ -1,4 +1,4 @@
-"""What the engine knows of printed limits: the parsed form of each server's or queue's attributes."""
+"""Cache of parsed limits: the attributes of the server and its queues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ __all__ = ["LimitParser", "ParsedLimits", "limit_parser"]
 
 
 class ParsedLimits(NamedTuple):
-    """Limits that a server or queue prints, with the types of resources by which they were parsed."""
+    """Limits reported by a server or queue, parsed with the ``types`` of its resources."""
 
     printed: Mapping[str, str]
     types: ResourceTypes
@@ -29,7 +29,7 @@ class LimitParser:
     """The component's part of the engine's state."""
 
     parsed: dict[str, ParsedLimits] = declared(_MEMO, make=dict)
-    """By queue, empty for the server: its limits as last parsed. It only saves time."""
+    """By queue (empty: the server): the last parsed limits. A cache."""
 
     def parse(self, printed: Mapping[str, str], queue: str, types: ResourceTypes) -> ParsedLimits:
         """Return the parsed limits of a queue, or of the server (empty)."""

@@ -7,16 +7,16 @@ from schedd.features.power.metering import note_readings
 from schedd.features.power.rules import (
     awaits_switch,
     block_slots,
-    change_wish,
     closed_because,
     closing_nodes,
     forget_kinds,
     has_failed,
-    is_away,
+    is_expected_down,
     move_blocks,
     note_reported_nodes,
     note_switched,
     planned_node,
+    set_power_aim,
 )
 from schedd.features.power.state import (
     PowerState,
@@ -33,12 +33,12 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="power",
     state=PowerState,
-    handlers={PowerRequested: change_wish, Switched: note_switched, WattsRead: note_readings},
+    handlers={PowerRequested: set_power_aim, Switched: note_switched, WattsRead: note_readings},
     before_events=move_blocks,
     nodes_reported=note_reported_nodes,
     nodes_replaced=forget_kinds,
     planned_node=planned_node,
-    is_away=is_away,
+    is_expected_down=is_expected_down,
     closed_because=closed_because,
     closing=closing_nodes,
     settle=switch_nodes,

@@ -39,7 +39,9 @@ class Meter:
     draw: Draw | None = None
 
     def read(self, watts: float, now: int, cores: int, gpu_watts: float) -> "Meter":
-        """After a reading of a node that was on, with ``cores`` busy; of it ``gpu_watts`` went to gpus."""
+        """Return the meter after a reading of a node that was on, with ``cores`` busy; ``gpu_watts`` is
+        the part of the gpus.
+        """
         left = 0.5 ** (max(0, now - self.as_of) / HALF_LIFE)
         own = max(0.0, watts - gpu_watts)
         return replace(
@@ -54,15 +56,15 @@ class Meter:
         )
 
     def read_off(self, watts: float, now: int) -> "Meter":
-        """After a reading of a node that was off."""
+        """Return the meter after a reading of a node that was off."""
         off = watts if self.off is None else self.off + (watts - self.off) / 4
         return replace(self, as_of=max(now, self.as_of), last=watts, off=off)
 
-    def told(self, site: Draw | None) -> Draw | None:
+    def measured_draw(self, site: Draw | None) -> Draw | None:
         """Return the measured draw; ``site``, the configured draw, replaces missing values. None without
         sufficient data.
 
-        If the number of busy cores never varied, the draw of a core is that of ``site``.
+        If the number of busy cores never varied, the draw of a core is taken from ``site``.
         """
         if self.n < _LEAST:
             return None
@@ -82,7 +84,7 @@ class Meter:
         """Return a meter with the measured draw in force, for a node of ``cpus`` cores; the same meter if
         nothing changes.
         """
-        found = self.told(site)
+        found = self.measured_draw(site)
         if found is None:
             return self
         now = self.draw if self.draw is not None else site

@@ -8,7 +8,7 @@ import numpy as np
 from schedd.engine.facts.state import EngineState
 from schedd.engine.run.reevaluation import limits_changed
 from schedd.features.power.meter import Meter
-from schedd.features.power.state import power_of
+from schedd.features.power.state import power_state
 from schedd.plan.columns import CPUS, FIXED, GPUS
 from schedd.wire import WattsRead
 
@@ -28,7 +28,7 @@ def note_readings(state: EngineState, event: WattsRead) -> None:
     busy = _busy_resources(state, {name for name, _ in known})
     for name, watts in known:
         _note_reading(state, name, watts, event.time, *busy[name])
-    power = power_of(state)
+    power = power_state(state)
     if state.now < power.meters_due:
         return
     power.meters_due = state.now + _EVERY_S
@@ -39,7 +39,7 @@ def note_readings(state: EngineState, event: WattsRead) -> None:
 
 
 def _note_reading(state: EngineState, name: str, watts: float, time: int, cores: int, gpus: int) -> None:
-    meters, one = power_of(state).meters, power_of(state).nodes.get(name)
+    meters, one = power_state(state).meters, power_state(state).nodes.get(name)
     if one is not None and one.phase in ("booting", "stopping"):
         return  # neither on nor off
     meter, facts = meters.get(name, Meter(as_of=time, last=watts)), state.node_facts[name]
@@ -66,7 +66,7 @@ def _busy_resources(state: EngineState, names: Collection[str]) -> dict[str, tup
 
 def _update_draws(state: EngineState) -> bool:
     """Let measured values take effect where they differ enough; returns whether any does."""
-    meters, changed = power_of(state).meters, False
+    meters, changed = power_state(state).meters, False
     for name, meter in list(meters.items()):
         facts = state.node_facts.get(name)
         if facts is None:

@@ -16,7 +16,7 @@ from schedd.engine.facts.shares import block_takes
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import refresh_node
 from schedd.engine.place.placement import displace_for
-from schedd.features.power.state import NodePower, power_of
+from schedd.features.power.state import NodePower, power_state
 from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
 from schedd.wire import NodeChanged, PowerRequested, Switch, Switched
 
@@ -24,19 +24,19 @@ __all__ = [
     "awaits_switch",
     "block_slots",
     "boot_time",
-    "change_wish",
     "closed_because",
     "closing_nodes",
     "forget_kinds",
     "gives_up",
     "has_failed",
-    "is_away",
+    "is_expected_down",
     "lead_time",
     "move_blocks",
     "note_reported_nodes",
     "note_switched",
     "order_switch",
     "planned_node",
+    "set_power_aim",
     "time_to_return",
 ]
 
@@ -57,7 +57,7 @@ _DAY: Final = 86_400
 
 def _node_kind(state: EngineState, name: str) -> str:
     """The node's kind, by its cores and properties without values: nodes of a kind boot alike."""
-    kinds = power_of(state).kinds
+    kinds = power_state(state).kinds
     kind = kinds.get(name)
     if kind is None:
         facts = state.node_facts[name]
@@ -70,7 +70,7 @@ def boot_time(state: EngineState, name: str) -> int:
     """Seconds from the order until the server shows the node up: the longest of the latest boots of its kind,
     or ``boot_time`` of the settings.
     """
-    boots = power_of(state).boots.get(_node_kind(state, name))
+    boots = power_state(state).boots.get(_node_kind(state, name))
     return max(boots) if boots else state.site.power_saving.boot_time
 
 
@@ -92,25 +92,27 @@ def planned_node(state: EngineState, name: str, node: Node) -> Node:
     """Return the node for the plan: a node that was switched off counts as up, and its block has its earliest
     return; a node with an admin's order to be off gets no new jobs.
     """
-    one = power_of(state).nodes.get(name)
+    one = power_state(state).nodes.get(name)
     if one is None:
         return node
     if one.wish == "off" or (one.wish == "hold" and one.phase != "on"):
         return replace(node, state=NodeState.DRAIN)
-    if one.away and node.state is NodeState.DOWN:
+    if one.expected_down and node.state is NodeState.DOWN:
         return replace(node, state=NodeState.UP)
     return node
 
 
-def is_away(state: EngineState, name: str) -> bool:
-    """Whether the node is down because it was switched off, or is on its way up."""
-    one = power_of(state).nodes.get(name)
-    return one is not None and one.away
+def is_expected_down(state: EngineState, name: str) -> bool:
+    """Return whether the node is down because it was switched off or is booting."""
+    one = power_state(state).nodes.get(name)
+    return one is not None and one.expected_down
 
 
 def closed_because(state: EngineState, name: str) -> str:
-    """Why a node gets no new jobs, to follow "node n1 is"; empty where an admin wants nothing of it."""
-    one = power_of(state).nodes.get(name)
+    """Return why a node gets no new jobs, as a continuation of "node n1 is"; empty without an admin's
+    order.
+    """
+    one = power_state(state).nodes.get(name)
     if one is None or one.wish not in ("off", "hold") or one.phase == "failed":
         return ""
     return f"switched off by {one.by}" + (f": {one.reason}" if one.reason else "")
@@ -120,31 +122,31 @@ def closing_nodes(state: EngineState) -> Mapping[str, str]:
     """Nodes that an admin wants off and that are up, each with why."""
     return {
         one.node: "to be switched off" + (f": {one.reason}" if one.reason else "")
-        for one in power_of(state).nodes.values()
-        if one.wish == "off" and not one.away
+        for one in power_state(state).nodes.values()
+        if one.wish == "off" and not one.expected_down
     }
 
 
 def block_slots(state: EngineState) -> Iterator[int]:
     """The slots that keep jobs off nodes."""
-    return (one.block for one in power_of(state).nodes.values() if one.block >= 0)
+    return (one.block for one in power_state(state).nodes.values() if one.block >= 0)
 
 
 def has_failed(state: EngineState, name: str) -> bool:
     """Whether the last order to switch the node failed."""
-    one = power_of(state).nodes.get(name)
+    one = power_state(state).nodes.get(name)
     return one is not None and one.failures > 0
 
 
 def awaits_switch(state: EngineState, decision: Switch) -> bool:
     """Whether this order is the node's latest, and open."""
-    one = power_of(state).nodes.get(decision.node)
+    one = power_state(state).nodes.get(decision.node)
     return one is not None and one.decision == decision.id
 
 
 def forget_kinds(state: EngineState) -> None:
     """Nodes were changed, so their kinds may be others."""
-    power_of(state).kinds.clear()
+    power_state(state).kinds.clear()
 
 
 def move_blocks(state: EngineState, event: str) -> None:
@@ -154,7 +156,7 @@ def move_blocks(state: EngineState, event: str) -> None:
     """
     _count_saved_energy(state)
     first_starts = _FirstStarts(state)
-    power = power_of(state)
+    power = power_state(state)
     for name in list(power.nodes):
         one = power.nodes[name]
         if name not in state.node_facts or name not in state.plan.nodes:
@@ -164,7 +166,7 @@ def move_blocks(state: EngineState, event: str) -> None:
         elif one.phase == "booting" and state.now >= one.since + 2 * boot_time(state, name) + 60:
             took = state.now - one.since
             _fail(state, one, f"the server does not show it up {took} s after it was switched on", event)
-        elif one.away:
+        elif one.expected_down:
             _update_block(state, one, event, first_starts)
 
 
@@ -202,7 +204,7 @@ class _FirstStarts:
 
 def _update_block(state: EngineState, one: NodePower, event: str, first_starts: _FirstStarts) -> None:
     """Let the node's block end when the node could be back, or when the first job planned there starts."""
-    nodes = power_of(state).nodes
+    nodes = power_state(state).nodes
     if one.wish == "off" or (one.wish == "hold" and one.phase != "booting"):
         nodes[one.node] = _unblocked(state, one)
         return
@@ -255,7 +257,7 @@ def _unblocked(state: EngineState, one: NodePower) -> NodePower:
 
 def order_switch(state: EngineState, name: str, event: str, *, on: bool) -> None:
     """Decide that a node is switched; from now on the plan counts with it."""
-    power = power_of(state)
+    power = power_state(state)
     one = power.nodes.get(name) or NodePower(name)
     decision = state.next_decision()
     expires = state.now + _ORDER_EXPIRES_S
@@ -275,18 +277,18 @@ def order_switch(state: EngineState, name: str, event: str, *, on: bool) -> None
 
 def note_switched(state: EngineState, event: Switched) -> None:
     """The site's command ended. Whether the node is on or off, the server shows later."""
-    one = power_of(state).nodes.get(event.node)
+    one = power_state(state).nodes.get(event.node)
     if one is None or one.decision != event.decision_id:
         return
     one = replace(one, decision="", code=event.code, text=event.text)
-    power_of(state).nodes[one.node] = one
+    power_state(state).nodes[one.node] = one
     if not event.done and one.phase in ("stopping", "booting"):
         _fail(state, one, event.text or f"the command ended with {event.code}", event.id)
 
 
 def note_reported_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     """Note which of the switched nodes the server shows up or down now."""
-    power = power_of(state)
+    power = power_state(state)
     if not power.nodes:
         return
     for event in events:
@@ -318,7 +320,7 @@ def _fail(state: EngineState, one: NodePower, why: str, event: str) -> None:
         again=state.now + wait,
         text=one.text or why,
     )
-    power_of(state).nodes[one.node] = one
+    power_state(state).nodes[one.node] = one
     if gives_up(one):
         then = "there is no further try until the node is up"
     else:
@@ -339,9 +341,9 @@ def gives_up(one: NodePower) -> bool:
     return one.failures >= _MOST_FAILURES
 
 
-def change_wish(state: EngineState, event: PowerRequested) -> None:
-    """Note what an admin wants of a node. Nodes are switched accordingly at the end of the batch."""
-    power = power_of(state)
+def set_power_aim(state: EngineState, event: PowerRequested) -> None:
+    """Store an admin's order for the power of a node. Nodes are switched at the end of the batch."""
+    power = power_state(state)
     one = power.nodes.get(event.node) or NodePower(event.node)
     one = replace(one, wish=event.wish, by=event.by, reason=event.reason, failures=0, again=0)
     if event.wish == "auto":
@@ -350,15 +352,15 @@ def change_wish(state: EngineState, event: PowerRequested) -> None:
     power.due = state.now
     if event.node not in state.plan.nodes:
         return
-    if one.away:
+    if one.expected_down:
         _update_block(state, one, event.id, _FirstStarts(state))
     words = f"node {event.node}: an admin wants its power {event.wish}"
     refresh_node(state, event.node, event.id, words)
 
 
 def _count_saved_energy(state: EngineState) -> None:
-    """Add what nodes that are off did not draw since it was last counted."""
-    power = power_of(state)
+    """Add the energy saved by nodes that are off since the last count."""
+    power = power_state(state)
     seconds, power.saved_until = state.now - power.saved_until, state.now
     if not 0 < seconds < _DAY:
         return

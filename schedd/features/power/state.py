@@ -17,7 +17,7 @@ __all__ = [
     "PublishedPower",
     "measured_draws",
     "node_details",
-    "power_of",
+    "power_state",
     "published_power",
     "without_blocks",
 ]
@@ -48,11 +48,11 @@ class NodePower:
     reason: str = ""
     code: int = 0
     text: str = ""
-    """What the last command printed, or why it failed."""
+    """Output of the last command, or its failure."""
 
     @property
-    def away(self) -> bool:
-        """Whether it was switched off by us, or is on its way up or down: not lost, though it is down."""
+    def expected_down(self) -> bool:
+        """Whether the node is down because it is off, booting or stopping, and is therefore not lost."""
         return self.phase in ("stopping", "off", "booting")
 
 
@@ -87,28 +87,28 @@ class PowerState:
 
     nodes: dict[str, NodePower] = declared(_NODES, make=dict, carried=True, lasting=True)
     boots: dict[str, list[int]] = declared(LISTS, make=dict, carried=True, lasting=True)
-    """By kind of node: how long its latest boots took, in seconds."""
+    """By kind of node: durations of its latest boots, in seconds."""
     kinds: dict[str, str] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Kind by node, computed on demand since the last change of nodes."""
     free_since: dict[str, int] = declared(NAMES, make=dict)
-    """By node: since when nothing runs on it, as far as that was looked at."""
+    """By examined node: time since which it is idle."""
     meters: dict[str, Meter] = declared(_METERS, make=dict, carried=True, lasting=True)
-    """By node: what its board measured."""
+    """By node: readings of its power meter."""
     meters_due: int = declared(NUMBER, default=0, carried=True)
-    """When readings take effect next."""
+    """Next time at which readings take effect."""
     due: int = declared(NUMBER, default=0)
-    """When it is next examined which nodes are to be switched."""
+    """Next time at which nodes are examined for switching."""
     would_be_off: tuple[str, ...] = declared(FieldRule(load=tuple), default=())
     """In a dry run: the nodes that would be off."""
     saved_until: int = declared(NUMBER, default=0, carried=True, lasting=True)
-    """Up to when ``saved_joules`` is counted."""
+    """End of the period in ``saved_joules``."""
     saved_joules: int = declared(NUMBER, default=0, carried=True, lasting=True)
-    """Energy that nodes did not draw because they were off, as far as their watts are known."""
+    """Energy saved by nodes that were off, if their watts are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedPower:
-    """What other threads may read of the component."""
+    """Snapshot of the component for other threads."""
 
     nodes: dict[str, NodePower]
     would_be_off: tuple[str, ...]
@@ -116,25 +116,25 @@ class PublishedPower:
     meters: dict[str, Meter]
 
 
-def power_of(state: EngineState) -> PowerState:
+def power_state(state: EngineState) -> PowerState:
     """The component's part of the engine's state."""
     return state.part(PowerState)
 
 
 def published_power(state: EngineState) -> PublishedPower:
-    """A copy for other threads."""
-    power = power_of(state)
+    """Return a copy for other threads."""
+    power = power_state(state)
     return PublishedPower(dict(power.nodes), power.would_be_off, power.saved_joules, dict(power.meters))
 
 
 def measured_draws(state: EngineState) -> dict[str, Draw]:
     """By node: the watts that its board measured, where readings are enough."""
-    return {name: one.draw for name, one in power_of(state).meters.items() if one.draw is not None}
+    return {name: one.draw for name, one in power_state(state).meters.items() if one.draw is not None}
 
 
 def node_details(state: EngineState) -> dict[str, dict[str, Any]]:
     """By node: its ``power`` unless it is on, and the ``watts`` of the last reading."""
-    power = power_of(state)
+    power = power_state(state)
     found: dict[str, dict[str, Any]] = {name: {"power": one.phase} for name, one in power.nodes.items()}
     for name, meter in power.meters.items():
         found.setdefault(name, {})["watts"] = meter.last

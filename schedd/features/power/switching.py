@@ -19,32 +19,32 @@ from schedd.features.power.rules import (
     order_switch,
     time_to_return,
 )
-from schedd.features.power.state import NodePower, power_of
+from schedd.features.power.state import NodePower, power_state
 from schedd.model import FOREVER
 from schedd.policy.economy import ALL_OTHERS
 
 __all__ = ["next_examination", "switch_nodes"]
 
 _EVERY_S: Final = 30
-"""Seconds between two examinations, at most."""
+"""Maximum seconds between two examinations."""
 
 
 @dataclass(frozen=True, slots=True)
 class _NextUses:
-    """By node: when it is first needed from now on. A node that is not here is never needed."""
+    """By node: the next time at which it is needed. An absent node is never needed."""
 
     first: dict[str, int]
 
-    def of(self, name: str) -> int:
+    def next_use(self, name: str) -> int:
         return self.first.get(name, FOREVER)
 
 
 def switch_nodes(state: EngineState, event: str) -> None:
     """Order all due switches."""
-    saving, power = state.site.power_saving, power_of(state)
+    saving, power = state.site.power_saving, power_state(state)
     if state.now < power.due or state.policy is not None:
         return
-    if saving.mode == "off" and not _has_wishes(state):
+    if saving.mode == "off" and not _needs_examination(state):
         return
     power.due = state.now + max(1, min(_EVERY_S, saving.boot_time // 4))
     if state.halted or state.arriving or state.first_snapshot < 0:
@@ -56,18 +56,18 @@ def switch_nodes(state: EngineState, event: str) -> None:
 
 
 def next_examination(state: EngineState) -> int:
-    """When nodes are examined next; FOREVER: never."""
-    examines = state.policy is None and (state.site.power_saving.mode != "off" or _has_wishes(state))
-    return max(state.now + 1, power_of(state).due) if examines and state.node_facts else FOREVER
+    """Return the time of the next examination of nodes; FOREVER: never."""
+    examines = state.policy is None and (state.site.power_saving.mode != "off" or _needs_examination(state))
+    return max(state.now + 1, power_state(state).due) if examines and state.node_facts else FOREVER
 
 
-def _has_wishes(state: EngineState) -> bool:
-    """Whether a node is off, or an admin wants something of one."""
-    return any(one.wish != "auto" or one.away for one in power_of(state).nodes.values())
+def _needs_examination(state: EngineState) -> bool:
+    """Return whether a node is off, or has an admin's order."""
+    return any(one.wish != "auto" or one.expected_down for one in power_state(state).nodes.values())
 
 
 def _next_uses(state: EngineState) -> _NextUses:
-    """When each node is first needed: by a running or planned job, or by a reservation."""
+    """Return when each node is needed next by a running or planned job, or by a reservation."""
     plan, jobs = state.plan, state.plan.jobs
     slots = np.flatnonzero(jobs.starts >= 0)
     slots = slots[~np.isin(slots, list(block_slots(state)))]
@@ -88,9 +88,9 @@ def _next_uses(state: EngineState) -> _NextUses:
 
 
 def _note_idle_nodes(state: EngineState, uses: _NextUses) -> None:
-    free_since = power_of(state).free_since
+    free_since = power_state(state).free_since
     for name in state.node_facts:
-        if uses.of(name) <= state.now:
+        if uses.next_use(name) <= state.now:
             free_since.pop(name, None)
         else:
             free_since.setdefault(name, state.now)
@@ -102,7 +102,7 @@ def _note_idle_nodes(state: EngineState, uses: _NextUses) -> None:
 
 
 def _switch_on(state: EngineState, uses: _NextUses, event: str) -> None:
-    saving, nodes = state.site.power_saving, power_of(state).nodes
+    saving, nodes = state.site.power_saving, power_state(state).nodes
     room = saving.at_once - sum(one.phase == "booting" for one in nodes.values())
     wanted: list[tuple[int, str]] = []
     missing = _missing_spares(state, uses)
@@ -113,7 +113,7 @@ def _switch_on(state: EngineState, uses: _NextUses, event: str) -> None:
             wanted.append((FOREVER, name))
         if one.phase != "off" or one.wish in ("off", "hold"):
             continue
-        needed = uses.of(name)
+        needed = uses.next_use(name)
         if one.wish == "on" or saving.mode != "on":
             wanted.append((state.now, name))
         elif needed - time_to_return(state, one) - lead_time(state, name) <= state.now:
@@ -142,9 +142,9 @@ def _count_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
     if not found:
         return found
     for name in state.node_facts:
-        one = power_of(state).nodes.get(name)
-        coming = one is not None and one.phase == "booting" and uses.of(name) == FOREVER
-        if coming or (_is_on(state, name) and uses.of(name) > state.now + boot_time(state, name)):
+        one = power_state(state).nodes.get(name)
+        coming = one is not None and one.phase == "booting" and uses.next_use(name) == FOREVER
+        if coming or (_is_on(state, name) and uses.next_use(name) > state.now + boot_time(state, name)):
             for kind in _spare_kinds(state, name):
                 found[kind] += 1
     return found
@@ -158,7 +158,7 @@ def _missing_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
 
 
 def _is_on(state: EngineState, name: str) -> bool:
-    one = power_of(state).nodes.get(name)
+    one = power_state(state).nodes.get(name)
     return state.node_facts[name].state == "up" and (one is None or one.phase == "on")
 
 
@@ -166,10 +166,15 @@ def _is_on(state: EngineState, name: str) -> bool:
 
 
 def _switch_off(state: EngineState, uses: _NextUses, event: str) -> None:
-    saving, nodes = state.site.power_saving, power_of(state).nodes
+    saving, nodes = state.site.power_saving, power_state(state).nodes
     room = saving.at_once - sum(one.phase == "stopping" for one in nodes.values())
     for name, one in list(nodes.items()):
-        if one.wish == "off" and room > 0 and _may_switch_off(state, name) and uses.of(name) > state.now:
+        if (
+            one.wish == "off"
+            and room > 0
+            and _may_switch_off(state, name)
+            and uses.next_use(name) > state.now
+        ):
             order_switch(state, name, event, on=False)
             room -= 1
     if saving.mode == "off":
@@ -188,12 +193,12 @@ def _switch_off(state: EngineState, uses: _NextUses, event: str) -> None:
         elif room > 0:
             order_switch(state, name, event, on=False)
             room -= 1
-    power_of(state).would_be_off = tuple(would_be_off)
+    power_state(state).would_be_off = tuple(would_be_off)
 
 
 def _unneeded_nodes(state: EngineState, uses: _NextUses) -> Iterator[str]:
     """Nodes that were idle for long enough, and that nothing needs soon."""
-    saving, power = state.site.power_saving, power_of(state)
+    saving, power = state.site.power_saving, power_state(state)
     never = frozenset(saving.never)
     for name, facts in state.node_facts.items():
         one = power.nodes.get(name) or NodePower(name)
@@ -204,7 +209,7 @@ def _unneeded_nodes(state: EngineState, uses: _NextUses) -> Iterator[str]:
         if state.now < power.free_since.get(name, state.now) + saving.idle:
             continue
         back = state.now + saving.stop_time + boot_time(state, name) + lead_time(state, name) + saving.delay
-        if uses.of(name) >= back + saving.min_off:
+        if uses.next_use(name) >= back + saving.min_off:
             yield name
 
 

@@ -213,8 +213,8 @@ class TransferView:
     text: str
     """Why the last step was refused; empty when it was not."""
     tasks: ArrayTaskCounts | None
-    """For a job array: its tasks by state. Its `planned_start` is that of the first waiting task, its
-    `planned_end` that of the last one.
+    """For a job array: its tasks by state. Its `planned_start` is the planned start of the first waiting
+    task, its `planned_end` the end of the last one.
     """
 
 
@@ -351,7 +351,7 @@ async def release_transfer(
 
 
 class BagEnd(BaseModel):
-    """The end of a bag, a share of which is a job array."""
+    """End of a bag with a job array as one of its shares."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -369,7 +369,7 @@ class BagEnd(BaseModel):
 async def report_bag_end(
     request: Request, cluster: Cluster, name: _TransferName, body: BagEnd, caller: Federation
 ) -> Response:
-    """Report the end of the bag to which the transferred array belongs: with `coordinate_arrays`, repairs
+    """Report the end of the transferred array's bag: with `coordinate_arrays`, repairs
     rank the array's jobs by it. Needs the role `federation`.
     """
     record = _find_transfer(cluster, name, caller.name)

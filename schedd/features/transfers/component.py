@@ -6,12 +6,12 @@ from schedd.engine.component import Component
 from schedd.features.transfers.held_placements import has_held_placement
 from schedd.features.transfers.rules import (
     awaits_step,
-    end_kept_places,
     forget_old_transfers,
     jobs_in_place,
     note_bag_end,
     note_end,
     note_step,
+    release_expired_places,
     release_transfer,
     submit_held,
     withdraw_transfer,
@@ -41,7 +41,7 @@ COMPONENT: Final = Component(
     planned_on_hold=has_held_placement,
     unmovable_jobs=jobs_in_place,
     job_gone=note_end,
-    time_passed=end_kept_places,
+    time_passed=release_expired_places,
     now_and_then=forget_old_transfers,
     published=publish_transfers,
     open_decisions={TransferDecision: awaits_step},

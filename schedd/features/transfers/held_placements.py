@@ -6,7 +6,7 @@ while the hold is the federation's. It gets no promise and does not start before
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.features.transfers.state import transfer_of_job, transfers_of
+from schedd.features.transfers.state import job_transfer, transfer_state
 
 __all__ = ["expired_placements", "has_held_placement"]
 
@@ -15,7 +15,7 @@ _ON_HOLD = ("held", "releasing")
 
 def has_held_placement(state: EngineState, record: JobRecord) -> bool:
     """Return whether a placement is held for this job, which is on hold."""
-    transfer = transfer_of_job(state, record)
+    transfer = job_transfer(state, record)
     return (
         transfer is not None
         and transfer.keep_until > state.now
@@ -26,7 +26,7 @@ def has_held_placement(state: EngineState, record: JobRecord) -> bool:
 
 def expired_placements(state: EngineState) -> list[JobRecord]:
     """Return the planned jobs on hold without a held placement."""
-    found, kept_places = [], transfers_of(state).kept_places
+    found, kept_places = [], transfer_state(state).kept_places
     for name, until in list(kept_places.items()):
         if until <= state.now:
             del kept_places[name]

@@ -13,7 +13,7 @@ from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import replan
 from schedd.features.transfers.held_placements import expired_placements
-from schedd.features.transfers.state import TransferPhase, TransferRecord, transfers_of
+from schedd.features.transfers.state import TransferPhase, TransferRecord, transfer_state
 from schedd.wire import (
     BagEndReported,
     JobDeleted,
@@ -29,25 +29,25 @@ from schedd.wire import (
 
 __all__ = [
     "awaits_step",
-    "end_kept_places",
     "forget_old_transfers",
     "jobs_in_place",
     "note_bag_end",
     "note_end",
     "note_step",
+    "release_expired_places",
     "release_transfer",
     "submit_held",
     "withdraw_transfer",
 ]
 
 _KEPT: Final = 7 * 86_400
-"""Seconds for which a transfer that is over is kept."""
+"""Seconds until a completed transfer is forgotten."""
 _OVER: Final = ("withdrawn", "refused")
 
 
 def submit_held(state: EngineState, event: TransferRequest) -> None:
-    """A new job for the server; one that is known is not submitted again."""
-    if event.transfer in transfers_of(state).transfers:
+    """Submit a new job to the server, unless the transfer is already known."""
+    if event.transfer in transfer_state(state).transfers:
         return
     record = TransferRecord(
         event.transfer,
@@ -66,7 +66,7 @@ def submit_held(state: EngineState, event: TransferRequest) -> None:
 
 def release_transfer(state: EngineState, event: TransferRelease) -> None:
     """The job may start: its hold is to be released."""
-    record = transfers_of(state).transfers.get(event.transfer)
+    record = transfer_state(state).transfers.get(event.transfer)
     if record is not None and record.phase == "held":
         _decide(state, event.id, replace(record, phase="releasing", release_requested=True), "release")
 
@@ -76,15 +76,15 @@ def withdraw_transfer(state: EngineState, event: TransferWithdrawal, why: str = 
 
     ``why`` is the reason given to the sender.
     """
-    record = transfers_of(state).transfers.get(event.transfer)
+    record = transfer_state(state).transfers.get(event.transfer)
     if record is None:
-        transfers_of(state).transfers[event.transfer] = TransferRecord(
+        transfer_state(state).transfers[event.transfer] = TransferRecord(
             event.transfer, "", event.by, "withdrawn", state.now
         )
     elif record.end == "ended" or (record.end and record.release_requested):
         return  # it has run, or may have: there is nothing left to take back
     elif record.phase == "refused" or record.end:
-        _put(state, replace(record, phase="withdrawn"))
+        _store_transfer(state, replace(record, phase="withdrawn"))
     elif event.forced and record.release_requested:
         if not record.forced or record.phase not in ("withdrawing", "withdrawn"):
             gone = replace(record, phase="withdrawing", forced=True)
@@ -95,14 +95,14 @@ def withdraw_transfer(state: EngineState, event: TransferWithdrawal, why: str = 
 
 def note_step(state: EngineState, event: TransferStepDone) -> None:
     """Note the outcome of a step. Of a step before the latest one, only the job's id is used."""
-    record = transfers_of(state).transfers.get(event.transfer)
+    record = transfer_state(state).transfers.get(event.transfer)
     if record is None:
         return
     if event.server_job:
         record = replace(record, server_job=event.server_job)
-        transfers_of(state).by_job[event.server_job] = event.transfer
+        transfer_state(state).by_job[event.server_job] = event.transfer
     if event.decision_id != record.decision:
-        transfers_of(state).transfers[event.transfer] = record
+        transfer_state(state).transfers[event.transfer] = record
         return
     phase: TransferPhase
     match event.step:
@@ -116,29 +116,29 @@ def note_step(state: EngineState, event: TransferStepDone) -> None:
         case "delete":
             phase = "withdrawn" if event.done or record.end else "released"
     text = (record.text if phase == "withdrawn" else "") if event.done else event.text
-    _put(state, replace(record, phase=phase, decision="", code=event.code, text=text))
+    _store_transfer(state, replace(record, phase=phase, decision="", code=event.code, text=text))
     if phase == "held" and record.keep_until > state.now:
-        _keep_place(state, record, event.id)
+        _hold_place(state, record, event.id)
 
 
-def _keep_place(state: EngineState, record: TransferRecord, event: str) -> None:
-    """Give the job a place in the plan, or as soon as the server has reported the job."""
-    transfers_of(state).kept_places[record.server_job] = record.keep_until
+def _hold_place(state: EngineState, record: TransferRecord, event: str) -> None:
+    """Plan the job while it is on hold, now or once the server has reported it."""
+    transfer_state(state).kept_places[record.server_job] = record.keep_until
     job = state.records.get(record.server_job)
     if job is not None and job.phase is Phase.BLOCKED:
         replan(state, job, event, Cause.ARRIVED, "a place is kept for it while it is on hold")
 
 
-def end_kept_places(state: EngineState, event: str) -> None:
-    """Remove jobs on hold from the plan whose time is over."""
+def release_expired_places(state: EngineState, event: str) -> None:
+    """Remove jobs on hold from the plan after the end of their guarantee."""
     for job in expired_placements(state):
         if job.phase in (Phase.WAITING, Phase.BLOCKED):
             replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
 
 
 def note_bag_end(state: EngineState, event: BagEndReported) -> None:
-    """An array is a share of something larger, and that ends then: repairs rank its jobs by it, where the
-    site has arrays repaired as wholes.
+    """Store the end of the bag to which an array belongs. With ``coordinate_arrays``, repair ranks the
+    array's jobs by it.
     """
     state.bag_ends[event.array] = event.end
     state.bag_end[state.array_hash == hash_array(event.array)] = event.end
@@ -152,24 +152,24 @@ def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
     if record.tasks:
         _task_gone(state, record, event)
     elif isinstance(event, JobEnded):
-        _put(state, replace(record, end="ended", exit_status=event.exit_status))
+        _store_transfer(state, replace(record, end="ended", exit_status=event.exit_status))
     elif record.phase != "withdrawing":
-        _put(state, replace(record, end="deleted"))
+        _store_transfer(state, replace(record, end="deleted"))
 
 
 def _find_transfer(state: EngineState, job: str) -> TransferRecord | None:
-    """Return the transfer of a job, or of the array to which it belongs."""
-    part = transfers_of(state)
+    """Return the transfer of a job, or of its array."""
+    part = transfer_state(state)
     name = part.by_job.get(job) or part.by_job.get(array_id(job))
     return part.transfers.get(name) if name is not None else None
 
 
 def _task_gone(state: EngineState, record: TransferRecord, event: JobEnded | JobDeleted) -> None:
-    """One job of an array is gone; the array is over with the last of them."""
+    """Count the end of one job of an array; the array is over with its last job."""
     over = int(record.tasks_over or "0", 16)
     bit = 1 << max(0, array_index(event.job_id) - record.first_task)
     if over & bit:
-        return  # a server that keeps what is over may be read again
+        return  # servers keep completed jobs, so an end may be reported again
     record = replace(record, tasks_over=f"{over | bit:x}")
     if isinstance(event, JobEnded):
         record = replace(
@@ -187,27 +187,27 @@ def _task_gone(state: EngineState, record: TransferRecord, event: JobEnded | Job
             record = replace(record, end="ended")
         elif record.phase != "withdrawing":
             record = replace(record, end="deleted")
-    _put(state, record)
+    _store_transfer(state, record)
 
 
 def forget_old_transfers(state: EngineState) -> None:
     """Forget transfers that were over long ago."""
-    for name, record in list(transfers_of(state).transfers.items()):
+    for name, record in list(transfer_state(state).transfers.items()):
         if (record.phase in _OVER or record.end) and record.since < state.now - _KEPT:
-            del transfers_of(state).transfers[name]
-            transfers_of(state).by_job.pop(record.server_job, None)
+            del transfer_state(state).transfers[name]
+            transfer_state(state).by_job.pop(record.server_job, None)
             state.bag_ends.pop(record.server_job, None)
 
 
 def awaits_step(state: EngineState, decision: TransferDecision) -> bool:
     """Whether the outcome of this step is still awaited."""
-    record = transfers_of(state).transfers.get(decision.transfer)
+    record = transfer_state(state).transfers.get(decision.transfer)
     return record is not None and record.decision == decision.id
 
 
 def jobs_in_place(state: EngineState) -> list[str]:
     """Return the jobs on hold with a place in the plan."""
-    return list(transfers_of(state).kept_places)
+    return list(transfer_state(state).kept_places)
 
 
 def _decide(
@@ -219,7 +219,7 @@ def _decide(
     text: str = "",
 ) -> None:
     name = state.next_decision()
-    _put(state, replace(record, decision=name, code=0, text=text))
+    _store_transfer(state, replace(record, decision=name, code=0, text=text))
     state.decisions.append(
         TransferDecision(
             id=name,
@@ -234,5 +234,5 @@ def _decide(
     )
 
 
-def _put(state: EngineState, record: TransferRecord) -> None:
-    transfers_of(state).transfers[record.transfer] = replace(record, since=state.now)
+def _store_transfer(state: EngineState, record: TransferRecord) -> None:
+    transfer_state(state).transfers[record.transfer] = replace(record, since=state.now)

@@ -13,9 +13,9 @@ __all__ = [
     "TransferPhase",
     "TransferRecord",
     "TransferState",
+    "job_transfer",
     "publish_transfers",
-    "transfer_of_job",
-    "transfers_of",
+    "transfer_state",
 ]
 
 TransferPhase = Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
@@ -79,31 +79,31 @@ class TransferState:
     """The component's part of the engine's state."""
 
     transfers: dict[str, TransferRecord] = declared(_TRANSFERS, make=dict, carried=True, lasting=True)
-    """By name; those that are over are kept for a while."""
+    """By name. Completed transfers are kept for a while."""
     by_job: dict[str, str] = declared(NAMES, make=dict, carried=True, lasting=True)
     """By id of the job at the server: the name of its transfer."""
     kept_places: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
-    """By job on hold with a place in the plan: until when it has that."""
+    """By job on hold with a place in the plan: the end of the guarantee of this place."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTransfers:
-    """What other threads may read of the component."""
+    """Snapshot of the component for other threads."""
 
     transfers: Mapping[str, TransferRecord]
 
 
-def transfers_of(state: EngineState) -> TransferState:
+def transfer_state(state: EngineState) -> TransferState:
     """The component's part of the engine's state."""
     return state.part(TransferState)
 
 
-def transfer_of_job(state: EngineState, job: JobRecord) -> TransferRecord | None:
-    """Return the transfer of a job at the server; None: it has none, or that is forgotten."""
-    part = transfers_of(state)
+def job_transfer(state: EngineState, job: JobRecord) -> TransferRecord | None:
+    """Return the transfer of a job at the server; None: it has none, or it was forgotten."""
+    part = transfer_state(state)
     return part.transfers.get(part.by_job.get(job.id, ""))
 
 
 def publish_transfers(state: EngineState) -> PublishedTransfers:
-    """A copy for other threads."""
-    return PublishedTransfers(dict(transfers_of(state).transfers))
+    """Return a copy for other threads."""
+    return PublishedTransfers(dict(transfer_state(state).transfers))

@@ -33,9 +33,9 @@ from schedd.federation.events import (
 from schedd.federation.routing.cluster_status import TransferStatus
 
 __all__ = [
-    "ClusterView",
     "CoAllocationCall",
     "CoAllocationRules",
+    "ComponentClusterView",
     "booking_name",
     "component_transfer_name",
     "decide",
@@ -78,7 +78,7 @@ class CoAllocationRules:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ComponentClusterView:
     """State of one cluster; ``away`` since ``since``. ``bookings`` are this federation's active bookings;
     None if unknown.
     """
@@ -214,7 +214,7 @@ def _division_variables(group: CoAllocation, copy: ComponentJob) -> dict[str, st
 
 
 def observe_components(
-    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
+    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ComponentClusterView], now: int
 ) -> list[FederationEvent]:
     """Return the events that follow from the clusters' statuses of the component jobs."""
     found: list[FederationEvent] = []
@@ -261,7 +261,7 @@ def _observe_component(
 
 
 def decide(
-    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
+    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ComponentClusterView], now: int
 ) -> list[FederationEvent]:
     """Return the next events for a co-allocation that is not over."""
     if group.over:
@@ -298,7 +298,7 @@ def _decide_waiting(
     group: CoAllocation,
     one: PlacementRound,
     rules: CoAllocationRules,
-    looks: Mapping[str, ClusterView],
+    looks: Mapping[str, ComponentClusterView],
     now: int,
 ) -> list[FederationEvent]:
     """Decide about a committed round before its release."""
@@ -315,7 +315,10 @@ def _decide_waiting(
 
 
 def _round_failure(
-    group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, looks: Mapping[str, ClusterView]
+    group: CoAllocation,
+    one: PlacementRound,
+    rules: CoAllocationRules,
+    looks: Mapping[str, ComponentClusterView],
 ) -> str:
     """Return why the round cannot start, or an empty string."""
     for place in one.places:
@@ -331,7 +334,9 @@ def _round_failure(
     return ""
 
 
-def _unready_component(group: CoAllocation, one: PlacementRound, looks: Mapping[str, ClusterView]) -> str:
+def _unready_component(
+    group: CoAllocation, one: PlacementRound, looks: Mapping[str, ComponentClusterView]
+) -> str:
     for place in one.places:
         copy, look = group.component_job(place), looks.get(place.cluster)
         if group.parts[place.part].optional:
@@ -346,7 +351,7 @@ def _unready_component(group: CoAllocation, one: PlacementRound, looks: Mapping[
 
 
 def _decide_starting(
-    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ClusterView], now: int
+    group: CoAllocation, rules: CoAllocationRules, looks: Mapping[str, ComponentClusterView], now: int
 ) -> list[FederationEvent]:
     """Decide after the release request: the co-allocation starts or is aborted."""
     one = group.committed
@@ -398,7 +403,7 @@ def _decide_releasing(
     group: CoAllocation,
     one: PlacementRound,
     rules: CoAllocationRules,
-    looks: Mapping[str, ClusterView],
+    looks: Mapping[str, ComponentClusterView],
     now: int,
 ) -> list[FederationEvent]:
     """Arm all components once every hold is released; otherwise drop the round, before any component
@@ -416,7 +421,10 @@ def _decide_releasing(
 
 
 def _held_component(
-    group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, looks: Mapping[str, ClusterView]
+    group: CoAllocation,
+    one: PlacementRound,
+    rules: CoAllocationRules,
+    looks: Mapping[str, ComponentClusterView],
 ) -> str:
     """Return which required component is not known to be released, or an empty string."""
     for place in one.places:
@@ -437,7 +445,7 @@ def _decision_margin_s(rules: CoAllocationRules) -> int:
 
 
 def _may_still_report(
-    look: ClusterView | None, one: PlacementRound, rules: CoAllocationRules, now: int
+    look: ComponentClusterView | None, one: PlacementRound, rules: CoAllocationRules, now: int
 ) -> bool:
     """Return whether the cluster may still report a start, for example after an outage of the federation.
 
@@ -457,7 +465,7 @@ def _missing_component(
     copy: ComponentJob,
     group: CoAllocation,
     rules: CoAllocationRules,
-    looks: Mapping[str, ClusterView],
+    looks: Mapping[str, ComponentClusterView],
 ) -> str:
     """Return which component did not start, and the known reason."""
     what = f"part {place.part + 1} did not start at {place.cluster}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from schedd.dialect import RequestError, family_of, parse_openpbs, parse_torque
+from schedd.dialect import RequestError, parse_openpbs, parse_torque, request_family
 from schedd.federation.coallocation.coallocations import CoAllocation, CoAllocationOptions
 from schedd.federation.coallocation.common_start import CommonStart, ends_too_late
 
@@ -41,7 +41,7 @@ def unit_cores(resources: Mapping[str, str]) -> int:
             f"walltime{why}"
         )
     try:
-        read = parse_openpbs if family_of(resources) == "openpbs" else parse_torque
+        read = parse_openpbs if request_family(resources) == "openpbs" else parse_torque
         return read(resources).cpus
     except RequestError as error:
         raise ValueError(error.comment) from None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from schedd.dialect import family_of
+from schedd.dialect import request_family
 from schedd.federation.routing.jobs import FederationJob, PlanQuestion, TransferAttempt
 from schedd.federation.routing.policies import RoutingPolicy
 
@@ -78,7 +78,7 @@ class ClusterStatus:
 
     def unsupported_reason(self, resources: Mapping[str, str]) -> str:
         """Return why the cluster's server cannot take a job with these resources; empty if it can."""
-        if self.family == "torque" and family_of(resources) == "openpbs":
+        if self.family == "torque" and request_family(resources) == "openpbs":
             return "its server is TORQUE, which does not know select"
         return ""
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.coallocation.decisions import (
-    ClusterView,
     CoAllocationRules,
+    ComponentClusterView,
     decide,
     observe_components,
 )
@@ -46,7 +46,7 @@ class CoAllocationOperations(ItemOperations[CoAllocation]):
                 )
             )
 
-    def advance(self, name: str, looks: Mapping[str, ClusterView]) -> CoAllocation:
+    def advance(self, name: str, looks: Mapping[str, ComponentClusterView]) -> CoAllocation:
         """Apply the observed cluster states and decide the next steps. Return the new state. Raises
         StoreError.
         """

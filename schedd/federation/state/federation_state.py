@@ -44,7 +44,7 @@ from schedd.federation.state.priority_lock import PriorityLock
 from schedd.federation.unwanted_transfers import find_unwanted
 from schedd.store import StoreError
 
-__all__ = ["ClusterReport", "FederationState"]
+__all__ = ["ClusterPollResult", "FederationState"]
 
 _log = structlog.get_logger(__name__)
 _MAX_QUESTIONS: Final = 200
@@ -65,7 +65,7 @@ _MAX_STEPS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterReport:
+class ClusterPollResult:
     """Result of polling a cluster. ``away`` is the reason why it is unusable; ``transfers`` is None without
     an answer.
 
@@ -249,7 +249,7 @@ class FederationState:
             said = {question.resources for question in answers}
             self._request_more_offers(name for name in waiting if self._resource_key(name) in said)
 
-    def apply_report(self, cluster: str, report: ClusterReport) -> bool:
+    def apply_report(self, cluster: str, report: ClusterPollResult) -> bool:
         """Apply the result of polling a cluster. Return False if the log cannot be written; the next report
         must be complete.
 
@@ -285,7 +285,7 @@ class FederationState:
         return True
 
     def _update_cluster(
-        self, cluster: str, report: ClusterReport, now: int
+        self, cluster: str, report: ClusterPollResult, now: int
     ) -> tuple[bool, Iterable[str] | None]:
         """Store the state of a cluster. Return whether it became usable or unusable, and the changed
         transfers (None: all).

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from schedd.federation.licences import LicenceGrant, LicenceUse
+from schedd.federation.licences import ClusterLicenceUse, LicenceGrant
 from schedd.federation.routing.cluster_status import ClusterStatus
 from schedd.federation.state.logged_state import LoggedState
 from schedd.federation.state.priority_lock import PriorityLock
@@ -37,7 +37,7 @@ class LicenceLeases:
             self._record.commit_leases([one.raised for one in found if one.raised is not None])
             return found
 
-    def record_use(self, grant: LicenceGrant, lent: LicenceUse) -> None:
+    def record_use(self, grant: LicenceGrant, lent: ClusterLicenceUse) -> None:
         """Store a cluster's answer. Raises StoreError."""
         with self._lock.background():
             self._record.commit_leases(self._record.licences.apply_answer(grant, lent, self._now()))

@@ -10,12 +10,12 @@ import structlog
 
 from schedd.client import Client, ClientError, Endpoint, Refused
 from schedd.client.answers import ClusterView
-from schedd.federation.licences import LicenceUse
+from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import TransferAction
 from schedd.federation.routing.jobs import PlanQuestion
 from schedd.federation.settings import ClusterSettings
-from schedd.federation.state.federation_state import ClusterReport, FederationState
+from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.store import StoreError
 from schedd.supervision import ThreadedWork
 
@@ -111,7 +111,7 @@ class ClusterWorker(ThreadedWork):
         self._after = None
         self._known = False
         self._sent_at.clear()
-        self._federation.apply_report(self.cluster, ClusterReport(why))
+        self._federation.apply_report(self.cluster, ClusterPollResult(why))
         self._look_at = time.monotonic() + self._federation.settings.routing.poll
 
     def _open(self) -> Client:
@@ -182,7 +182,7 @@ class ClusterWorker(ThreadedWork):
             rows = list(client.job_transfers(after=self._after[0], since=self._after[1]))
         kept = federation.apply_report(
             self.cluster,
-            ClusterReport(
+            ClusterPollResult(
                 away=_unusable_reason(view),
                 transfers={one["transfer"]: _transfer_status(one) for one in rows},
                 whole=whole,
@@ -213,7 +213,7 @@ class ClusterWorker(ThreadedWork):
                         grant, "; ".join(error.places) or error.detail
                     )
                 else:
-                    lent = LicenceUse(found["copies"], found["number"], found["held"], found["wanted"])
+                    lent = ClusterLicenceUse(found["copies"], found["number"], found["held"], found["wanted"])
                     self._federation.licence_leases.record_use(grant, lent)
         except StoreError as failed:
             _log.error("the log cannot be written; no licence is lent", why=str(failed))

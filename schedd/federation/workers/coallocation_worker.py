@@ -18,8 +18,8 @@ from schedd.dialect import format_walltime
 from schedd.federation.coallocation.coallocations import CoAllocation, PlacementRound
 from schedd.federation.coallocation.common_start import CommonStart, find_common_start, merge_requests
 from schedd.federation.coallocation.decisions import (
-    ClusterView,
     CoAllocationCall,
+    ComponentClusterView,
     booking_name,
     excluded_placements,
     may_move,
@@ -158,7 +158,7 @@ class CoAllocationWorker(ThreadedWork):
 
     # ---- polling ----------------------------------------------------------------------------------
 
-    def _cluster_views(self, group: CoAllocation) -> dict[str, ClusterView]:
+    def _cluster_views(self, group: CoAllocation) -> dict[str, ComponentClusterView]:
         """Return the states of the co-allocation's clusters."""
         federation = self._federation
         committed = group.committed
@@ -167,13 +167,13 @@ class CoAllocationWorker(ThreadedWork):
         found = {}
         for name in wanted | here:
             if name not in federation.clusters:
-                found[name] = ClusterView(away="it is not known any more")
+                found[name] = ComponentClusterView(away="it is not known any more")
                 continue
             seen = federation.clusters[name]
             bookings = None
             if name in here and committed is not None and not seen.away:
                 bookings = self._bookings(name)
-            found[name] = ClusterView(seen.away, seen.since, seen.transfers, bookings)
+            found[name] = ComponentClusterView(seen.away, seen.since, seen.transfers, bookings)
         return found
 
     def _bookings(self, cluster: str) -> frozenset[str] | None:

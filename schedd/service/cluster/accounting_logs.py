@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from schedd.dialect.accounting import EndedRun, RunReader, may_tell_of_runs
+from schedd.dialect.accounting import EndedRun, RunReader, may_be_run_record
 from schedd.dialect.slurm_accounting import (
     is_slurm_header,
     is_slurm_json,
@@ -75,7 +75,7 @@ def _runs(path: Path, reader: RunReader) -> Iterator[EndedRun | None]:
         yield from repeat(None, len(read.faults))
         return
     for line in chain([first], lines):
-        if may_tell_of_runs(line):
+        if may_be_run_record(line):
             try:
                 run = reader.read(line)
             except ValueError:

@@ -50,7 +50,7 @@ class ClockMonitor:
             _log.warning("the clock of this host was set", cluster=self._cluster, by=round(step))
         while self._steps and self._steps[0][0] < steady - _TOLD_S:
             self._steps.popleft()
-        return "; ".join(filter(None, (self._was_set(), self._behind(planned, now))))
+        return "; ".join(filter(None, (self._was_set(), self._describe_lag(planned, now))))
 
     def _was_set(self) -> str:
         by = sum(step for _, step in self._steps)
@@ -60,7 +60,7 @@ class ClockMonitor:
         return f"the clock of the daemon's host was set {where} by {abs(by):.0f} s"
 
     @staticmethod
-    def _behind(planned: int, now: float) -> str:
+    def _describe_lag(planned: int, now: float) -> str:
         if planned - now < _BEHIND_S:
             return ""
         return f"it is {planned - now:.0f} s behind the plan, whose time stands still until it has caught up"

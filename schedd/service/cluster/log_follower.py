@@ -44,7 +44,7 @@ _TRIES = 3
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
-def _kept_job(found: PromisedJob) -> CarriedJob:
+def _carried_job(found: PromisedJob) -> CarriedJob:
     """Convert a stored promise to the engine's form."""
     one = found.promise
     breaches = tuple(
@@ -184,7 +184,7 @@ class LogFollower:
             for job, one in self._store.open_job_promises(self._number).items()
             if one.promise.time >= self._promises_since
         }
-        self.engine.restore_promises({job: _kept_job(one) for job, one in found.items()})
+        self.engine.restore_promises({job: _carried_job(one) for job, one in found.items()})
         self.promised.reset(self.engine)
         if self._last is not None:
             batch, made, _, _ = self._last

@@ -111,17 +111,17 @@ class _StartTracker:
     def _changed(self, published: PlanSnapshot) -> Iterable[JobRecord]:
         settings = self._settings
 
-        def wanted(_job: str, owner: str) -> bool:
+        def has_webhook_user(_job: str, owner: str) -> bool:
             return not settings.users or any(matches_owner(owner, user) for user in settings.users)
 
         found = None
         if self._generation is not None:
-            found = self._loop.feed.changes_since(published, self._generation, wanted)
+            found = self._loop.feed.changes_since(published, self._generation, has_webhook_user)
         if found is None:  # the first check, or too many changes since the last one
             records = [r for r in (*published.records, *published.slotless.values()) if r is not None]
             there = {record.id for record in records}
             self._told = {job: start for job, start in self._told.items() if job in there}
-            return [record for record in records if wanted(record.id, record.facts.owner)]
+            return [record for record in records if has_webhook_user(record.id, record.facts.owner)]
         changed, gone = found
         for job in gone:
             self._told.pop(job, None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
-from schedd.dialect.units import looks_like_amount
+from schedd.dialect.units import resembles_amount
 from schedd.model import Request
 from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
@@ -146,7 +146,7 @@ def _difference(name: str, text: str, limit: str) -> float | None:
             return parse_walltime(text) - parse_walltime(limit)
         if name == "nodes":
             text, limit = (one.partition(":")[0].partition("+")[0] for one in (text, limit))
-        if not (looks_like_amount(text) and looks_like_amount(limit)):
+        if not (resembles_amount(text) and resembles_amount(limit)):
             return None
         if text[-1].isalpha() or limit[-1].isalpha():
             return parse_size(text) - parse_size(limit)

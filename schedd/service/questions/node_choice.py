@@ -31,12 +31,12 @@ def _list(attributes: Sequence[tuple[str, int]]) -> str:
     least: dict[str, int] = {}
     for name, amount in attributes:
         least[name] = min(amount, least.get(name, amount))
-    words = [_words(name, amount) for name, amount in least.items()]
+    words = [_format_amount(name, amount) for name, amount in least.items()]
     more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
     return ", ".join(words[:_NAMED]) + more
 
 
-def _words(name: str, amount: int) -> str:
+def _format_amount(name: str, amount: int) -> str:
     if name in _SIZES:
         return f"{amount / _KIB_PER_GIB:.3g} GiB {name} or more"
     return name if amount < 2 else f"{amount} {name} or more"

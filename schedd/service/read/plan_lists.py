@@ -114,21 +114,21 @@ class NodeView:
     """Visible jobs that run here or are being started."""
 
 
-def find_record(published: PlanSnapshot, wanted: str) -> JobRecord | None:
+def find_record(published: PlanSnapshot, name_or_id: str) -> JobRecord | None:
     """Return the job with this id, or the single match of an abbreviated id."""
-    record = published_record(published, wanted)
+    record = published_record(published, name_or_id)
     if record is None:
-        near = list(islice(matching_jobs(published, wanted), 2))
+        near = list(islice(matching_jobs(published, name_or_id), 2))
         record = near[0] if len(near) == 1 else None
     return record
 
 
-def matching_jobs(published: PlanSnapshot, wanted: str) -> Iterator[JobRecord]:
+def matching_jobs(published: PlanSnapshot, name_or_id: str) -> Iterator[JobRecord]:
     """Yield the jobs that an id without the server's name, or with a part of it, matches.
 
     `123` and `123.server` both match `123.server.site`; `123[]` and `123` match the array `123[].server`.
     """
-    number, _, server = wanted.partition(".")
+    number, _, server = name_or_id.partition(".")
 
     def means(job_id: str) -> bool:
         its, _, where = job_id.partition(".")
@@ -137,7 +137,7 @@ def matching_jobs(published: PlanSnapshot, wanted: str) -> Iterator[JobRecord]:
         )
 
     records = (
-        published_record(published, job_id) for job_id in published.numbers.near(wanted) if means(job_id)
+        published_record(published, job_id) for job_id in published.numbers.near(name_or_id) if means(job_id)
     )
     return (record for record in records if record is not None)
 
@@ -175,7 +175,7 @@ def job_listing(
     The next page continues by start: a job that moves past the cursor in between may be missed or repeated.
     """
 
-    def wanted(record: JobRecord, start: int) -> bool:
+    def is_selected(record: JobRecord, start: int) -> bool:
         facts = record.facts
         return (
             (state is None or job_status(record, start) == state)
@@ -186,7 +186,7 @@ def job_listing(
 
     rows = _jobs_after_cursor(published, cursor)
     if not (state is None and owner is None and queue is None and sees is None):
-        rows = (row for row in rows if wanted(row[2], row[3]))
+        rows = (row for row in rows if is_selected(row[2], row[3]))
     found = list(islice(rows, limit + 1))
     following = f"{found[limit - 1][0]}.{found[limit - 1][1]}" if len(found) > limit else None
     if not found:
@@ -195,9 +195,9 @@ def job_listing(
     return JobListing(records, starts, following)
 
 
-def matches_owner(owner: str, wanted: str) -> bool:
-    """Whether ``wanted`` (`ann` or `ann@host`) denotes the owner ``ann@host``."""
-    return wanted in (owner, owner.partition("@")[0])
+def matches_owner(owner: str, user: str) -> bool:
+    """Whether ``user`` (`ann` or `ann@host`) denotes the owner ``ann@host``."""
+    return user in (owner, owner.partition("@")[0])
 
 
 def _jobs_after_cursor(
@@ -270,12 +270,12 @@ def node_views(
     now = published.as_of
     starts, durations = published.starts[slots], published.durations[slots]
     slots = slots[(starts <= now) & (starts + durations > now)]
-    wanted = sorted(filter(accept, published.nodes))
-    used, here = _in_use(published, slots, frozenset(wanted), sees)
+    names = sorted(filter(accept, published.nodes))
+    used, here = _in_use(published, slots, frozenset(names), sees)
     held = published.held_nodes
     failing = node_failure_rates(published)
     views = []
-    for name in wanted:
+    for name in names:
         facts, details = published.nodes[name], published.node_details.get(name, {})
         cpus, mem, gpus = used.get(name, (0, 0, 0))
         views.append(

@@ -9,7 +9,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import PublishedAccounts, account_book
-from schedd.features.bookings.state import bookings_of
+from schedd.features.bookings.state import booking_table
 from schedd.model import WaitingFor
 from schedd.wire import (
     AccountMoved,
@@ -360,5 +360,5 @@ def test_insufficient_account_lets_jobs_wait_and_keeps_the_booking() -> None:
     assert site.start("1") is not None
     site.set_account("ann", amount=300)
     assert site.wait_reason("1").startswith("budget: ")
-    assert "b1" in bookings_of(site.engine.state)
+    assert "b1" in booking_table(site.engine.state)
     assert site.alerts("error") == []

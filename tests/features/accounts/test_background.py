@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schedd.dialect.accounting import parse_ended_run, shares_of
+from schedd.dialect.accounting import node_shares, parse_ended_run
 from schedd.engine import EngineSettings
 from schedd.features.accounts.background import AccountsWorker, MemoryLedger
 from schedd.features.accounts.state import PublishedAccounts
@@ -146,7 +146,7 @@ def test_unobserved_runs_are_charged_from_the_logs_once(
 def test_accounting_record_has_the_held_nodes(values: str, held: list[tuple[str, int, int]]) -> None:
     run = parse_ended_run(f"11/14/2023 22:13:20;E;1.srv;user=ann start=1 end=2 {values}")
     assert run is not None
-    assert shares_of(run) == held
+    assert node_shares(run) == held
 
 
 def test_memory_ledger_keeps_the_latest_entries() -> None:

@@ -8,7 +8,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.features.accounts.state import account_book
 from schedd.features.bookings.orders import ordered
-from schedd.features.bookings.state import Booking, bookings_of
+from schedd.features.bookings.state import Booking, booking_table
 from schedd.policy.bookings import Order
 from schedd.wire import (
     AccountSet,
@@ -61,11 +61,11 @@ class BookingCluster(Cluster):
         return self.booking(name)
 
     def booking(self, name: str) -> Booking:
-        return bookings_of(self.engine.state)[name]
+        return booking_table(self.engine.state)[name]
 
     def booked_starts(self) -> dict[str, int]:
         """Return the starts of bookings that hold cores, in seconds after T."""
-        return {n: b.start - T for n, b in bookings_of(self.engine.state).items() if b.slots}
+        return {n: b.start - T for n, b in booking_table(self.engine.state).items() if b.slots}
 
 
 def test_booking_reserves_its_cores_and_leaves_the_others_free() -> None:
@@ -334,7 +334,7 @@ def test_job_moved_outside_its_booking_still_starts_inside() -> None:
     site.engine.pause("upgrade")
     site.submit("1", walltime=100, resources={"advres": "b"})
     state = site.engine.state
-    slot, ((node, _),) = state.records["1"].slot, bookings_of(state)["b"].held
+    slot, ((node, _),) = state.records["1"].slot, booking_table(state)["b"].held
     (take,) = state.plan.takes(slot)
     assert state.plan.node_names[take.row] == node
     other = next(row for row, name in state.plan.node_names.items() if name != node)
@@ -408,7 +408,7 @@ def test_bookings_survive_a_checkpoint_and_a_clock_decrease() -> None:
     site.book("c", within=(2000, 2050))
     site.book("d", within=(2000, 2100))
     engine = Engine.restore(site.engine.checkpoint())
-    assert bookings_of(engine.state) == bookings_of(site.engine.state)
+    assert booking_table(engine.state) == booking_table(site.engine.state)
     site.server.now = T - 500
     site.send(ClockSet(id="c:1", time=T - 500))
     site.send(site.server.snapshot())
@@ -454,7 +454,7 @@ def test_each_order_reports_its_result_for_the_same_bookings(
     before = (site.booked_starts(), site.start("1"))
     copy = site.engine.fork()
     found = ordered(copy.state, order)
-    assert {name for name, one in bookings_of(copy.state).items() if one.phase != "refused"} == taken
+    assert {name for name, one in booking_table(copy.state).items() if one.phase != "refused"} == taken
     assert (found.asked, found.taken, found.lost, found.won) == (2, len(taken), lost, won)
     assert found.moved == ("short" in taken)
     hours = 4 * (200 + 100 * ("short" in taken)) / 3_600
@@ -528,4 +528,4 @@ def test_job_does_not_wait_for_an_expired_booking() -> None:
     site.alter("1", state="Q", holds="")
     assert site.runs("1") == [3 * 86_400]
     site.at(7 * 86_400)
-    assert "b" not in bookings_of(site.engine.state)
+    assert "b" not in booking_table(site.engine.state)

@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.power.state import PublishedPower, power_of
+from schedd.features.power.state import PublishedPower, power_state
 from schedd.policy.economy import Draw
 from schedd.wire import PlanningHeld, PowerRequested, Switch, Switched, WattsRead
 from tests.engine.cluster import Cluster, T
@@ -33,7 +33,7 @@ class PoweredCluster(Cluster):
         return [(one.time - T, one.node, one.on) for one in self.decisions if isinstance(one, Switch)]
 
     def phase(self, node: str) -> str:
-        found = power_of(self.engine.state).nodes.get(node)
+        found = power_state(self.engine.state).nodes.get(node)
         return found.phase if found is not None else "on"
 
     def at(self, moment: int) -> None:
@@ -103,7 +103,7 @@ def test_new_job_is_planned_after_the_boot_and_starts_once_the_node_is_up() -> N
     assert 380 <= start <= 300 + 80 + 40
     cluster.at(300 + 62 + 20)
     assert cluster.runs("1") == [360 + cluster.orders()[-1][0] - 300]
-    assert power_of(cluster.engine.state).boots == {"4": [60]}
+    assert power_state(cluster.engine.state).boots == {"4": [60]}
 
 
 def test_measured_boot_time_is_used_for_the_next_order() -> None:
@@ -259,10 +259,10 @@ def test_disabling_power_saving_switches_nodes_on() -> None:
 def test_checkpoint_keeps_power_states_and_saved_energy() -> None:
     cluster = PoweredCluster(nodes=2)
     cluster.at(500)
-    saved = power_of(cluster.engine.state).saved_joules
+    saved = power_state(cluster.engine.state).saved_joules
     assert saved > 2 * 90 * 200
     again = Engine.restore(cluster.engine.checkpoint())
-    assert power_of(again.state).nodes == power_of(cluster.engine.state).nodes
+    assert power_state(again.state).nodes == power_state(cluster.engine.state).nodes
     cluster.engine = again
     cluster.submit("1")
     cluster.at(700)
@@ -309,9 +309,9 @@ def test_measured_draw_overrides_the_settings() -> None:
     assert (found.idle, found.off) == (150.0, 10.0)
     assert found.core == pytest.approx(4.0, abs=0.01)
     assert cluster.node_draw("n2") == Draw(150.0, off=10.0)  # it was never busy
-    assert "strange" not in power_of(cluster.engine.state).meters
+    assert "strange" not in power_state(cluster.engine.state).meters
     again = Engine.restore(cluster.engine.checkpoint(), cluster.engine.state.settings)
-    assert power_of(again.state).meters == power_of(cluster.engine.state).meters
+    assert power_state(again.state).meters == power_state(cluster.engine.state).meters
     assert again.state.economy == cluster.engine.state.economy
 
 
@@ -329,8 +329,8 @@ def test_booting_or_stopping_node_is_not_measured() -> None:
     cluster.at(135)
     assert cluster.phase("n2") == "stopping"
     cluster.submit_readings(n2=555.0)
-    assert "n2" not in power_of(cluster.engine.state).meters
+    assert "n2" not in power_state(cluster.engine.state).meters
     cluster.at(300)
     assert cluster.phase("n2") == "off"
     cluster.submit_readings(n2=6.0)
-    assert power_of(cluster.engine.state).meters["n2"].off == 6.0
+    assert power_state(cluster.engine.state).meters["n2"].off == 6.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.features.transfers.state import TransferRecord, transfers_of
+from schedd.features.transfers.state import TransferRecord, transfer_state
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import (
@@ -76,7 +76,7 @@ class Desk:
         )
 
     def __getitem__(self, name: str) -> TransferRecord:
-        return transfers_of(self.engine.state).transfers[name]
+        return transfer_state(self.engine.state).transfers[name]
 
 
 def test_transferred_job_is_submitted_held_and_then_released() -> None:
@@ -244,8 +244,8 @@ def test_transfers_that_ended_a_week_ago_are_dropped() -> None:
     desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
     desk.request("open")
     desk.send(at=T + 8 * DAY)
-    assert list(transfers_of(desk.engine.state).transfers) == ["open"]
-    assert transfers_of(desk.engine.state).by_job == {}
+    assert list(transfer_state(desk.engine.state).transfers) == ["open"]
+    assert transfer_state(desk.engine.state).by_job == {}
 
 
 # ---- places kept for jobs on hold --------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_held_placement_ends_at_its_expiry() -> None:
     desk.engine.handle((), T + 601)
     state = desk.engine.state
     assert state.plan.state(state.records["7.srv"].slot) != PLANNED
-    assert not transfers_of(state).kept_places
+    assert not transfer_state(state).kept_places
     assert starts(desk, "8.srv") <= T + 601
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schedd.dialect import Site, dialect_of
+from schedd.dialect import Site, find_dialect
 from schedd.wire import Reserve, ShareFacts, Unreserve
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.diff import diff
@@ -140,7 +140,7 @@ def test_a_job_of_a_reservation_requests_the_reservations_nodes() -> None:
     values = {"job_state": "Q", "schedselect": "2:ncpus=1+1:ncpus=2", "reserve_ID": "R7.s", "queue": "R7"}
     facts = job_facts("1.s", values)
     assert facts.resources["schedselect"] == "2:ncpus=1:resv=R7+1:ncpus=2:resv=R7"
-    request = dialect_of(facts.family).read(facts, Site(defaults={}))
+    request = find_dialect(facts.family).read(facts, Site(defaults={}))
     assert {chunk.features for chunk in request.chunks} == {(frozenset({"resv=R7"}),)}
 
 

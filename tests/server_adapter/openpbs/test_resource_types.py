@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.dialect import Site, dialect_of
+from schedd.dialect import Site, find_dialect
 from schedd.engine import EngineSettings
 from schedd.engine.facts.job_requests import ParsedRequest, RequestReader, planner_node
 from schedd.model import Node
@@ -223,7 +223,7 @@ def test_a_placement_set_has_a_single_value_of_a_string_in_any_form(values: tupl
     nodes = nodes_with("string", [values[0], values[0], values[1], values[1]])
     types = ResourceTypes({"rack": ResourceFacts("string", "h")})
     resources = {"select": "2:ncpus=4", "place": "scatter:group=RACK"}
-    request = dialect_of("openpbs").read(
+    request = find_dialect("openpbs").read(
         JobFacts(id="1.s", owner="ann", queue="workq", submitted=0, family="openpbs", resources=resources),
         Site(defaults={}, types=types),
     )

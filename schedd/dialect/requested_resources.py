@@ -1,32 +1,32 @@
-"""What a job asked for, name by name: its own wishes over the defaults, and what became of each."""
+"""Requested resources of a job: explicit values, defaults, and a record of the names that were used."""
 
 import re
 from collections.abc import Iterable, Mapping
 
 from schedd.dialect.errors import printable
-from schedd.dialect.span import Span, whole_number
+from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.units import LARGEST_SIZE, parse_size
 from schedd.wire import float_parts
 
-__all__ = ["Asked", "parse_amount", "parse_typed", "resource_list"]
+__all__ = ["RequestedResources", "parse_amount", "parse_typed", "resource_list"]
 
 _SHOWN_AT_MOST = 8
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
 _DIGITS = 30
-"""Numbers of more digits are beyond all measure."""
+"""Numbers with more digits are treated as too large."""
 
 _LONGEST = 1 << 18
-"""The longest value that is read, in characters: ten thousand nodes by name fit, at about a second."""
+"""Maximum length of a value, in characters: room for ten thousand node names, parsed in about a second."""
 
 
 def resource_list(text: str) -> dict[str, str]:
-    """The names and values of a list as ``qsub -l`` takes it: ``nodes=2:ppn=4,mem=8gb``.
+    """Return the names and values of a list in the format of ``qsub -l``.
 
-    A value with commas stands in quotes. Raises RequestError.
+    Example: ``nodes=2:ppn=4,mem=8gb``. A value with commas is quoted. Raises RequestError.
     """
     resources: dict[str, str] = {}
-    for item in Span.of(text).split_outside_quotes(","):
+    for item in Span.from_text(text).split_outside_quotes(","):
         name, value = item.strip().partition("=")
         key = str(name).strip()
         if value is None or not key:
@@ -38,17 +38,17 @@ def resource_list(text: str) -> dict[str, str]:
 
 
 def parse_amount(span: Span) -> int:
-    """An amount of a node-locked resource: a plain number as it is, a size with a suffix as KiB."""
+    """Return an amount of a node-locked resource: a plain number unchanged, a size with a suffix in KiB."""
     text = str(span)
     if text[:1].isdigit() and text[-1].isalpha():
         return parse_size(span)
-    return whole_number(span, "an amount", least=0)
+    return parse_integer(span, "an amount", least=0)
 
 
 def parse_typed(span: Span, kind: str) -> int:
-    """An amount of an OpenPBS resource of the type long, size or float: sizes as KiB, floats in FLOAT_PARTS.
+    """Return an amount of an OpenPBS resource of type long, size (in KiB) or float (in FLOAT_PARTS).
 
-    An amount below zero is none. Raises RequestError.
+    Negative amounts count as 0. Raises RequestError.
     """
     text = str(span)
     if kind == "size":
@@ -66,10 +66,11 @@ def parse_typed(span: Span, kind: str) -> int:
     return max(0, parts)
 
 
-class Asked:
-    """A job's resource list over its defaults; names in lower case, empty values as if not given.
+class RequestedResources:
+    """Resource list of a job, completed by defaults.
 
-    Names taken by ``get`` or ``ignore`` count as dealt with; ``notes`` collects the remarks of the request.
+    Names are in lower case; empty values count as absent. Names passed to ``get`` or ``ignore`` count as
+    used; ``notes`` collects the remarks on the request.
     """
 
     def __init__(self, resources: Mapping[str, str], defaults: Mapping[str, str]) -> None:
@@ -84,7 +85,7 @@ class Asked:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, in order."""
+        """All names, sorted."""
         return tuple(sorted(self._values))
 
     @property
@@ -92,37 +93,37 @@ class Asked:
         """All values by name."""
         return self._values
 
-    def whole(self, name: str) -> Span:
-        """A resource with its name, for an error about the resource itself."""
-        return Span.of(f"{name}={self._values[name]}")
+    def span_with_name(self, name: str) -> Span:
+        """Return ``name=value`` as a span, for an error about the resource itself."""
+        return Span.from_text(f"{name}={self._values[name]}")
 
     def get(self, name: str) -> Span | None:
-        """The value of a resource, ready to point errors at it; None when nothing names one."""
+        """Return the value of a resource as a span, for errors with a position; None if it is absent."""
         self._done.add(name)
         value = self._values.get(name)
         if value is None:
             return None
-        span = Span.of(value, name)
+        span = Span.from_text(value, name)
         if len(value) > _LONGEST:
             raise span.error(f"{name}= is too long", f"at most {_LONGEST} characters")
         return span
 
     def size(self, name: str) -> int:
-        """The value of a resource in KiB, 0 when nothing names one."""
+        """Return the value of a resource in KiB; 0 if it is absent."""
         span = self.get(name)
         return 0 if span is None else parse_size(span)
 
     def ignore(self, names: Iterable[str]) -> None:
-        """Nothing needs to be said about these."""
+        """Mark these names as used."""
         self._done.update(names)
 
     def note(self, text: str) -> None:
-        """A remark for the job's explanation, once."""
+        """Add a remark to the job's explanation, unless it is already there."""
         if text not in self.notes:
             self.notes.append(text)
 
     def note_the_rest(self) -> None:
-        """One remark that names all that was not dealt with."""
+        """Add one remark that lists all unused resources."""
         rest = [f"{name}={value}" for name, value in sorted(self._values.items()) if name not in self._done]
         if rest:
             more = len(rest) - _SHOWN_AT_MOST
