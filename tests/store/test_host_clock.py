@@ -153,10 +153,8 @@ def test_standby_takes_over_after_both_clocks_decreased(
         set_clocks(skew, simulation, 0)
         wait_for_log(first, "the clock was set back; the plan is rebuilt")
         settle_simulation(simulation, pair)  # type: ignore[arg-type]
-        assert leader(url) == (
-            "a",
-            first_term,
-        )  # the lease is of the database's clock: it did not change hands
+        # The lease is of the database's clock: it did not change hands.
+        assert leader(url) == ("a", first_term)
         pair.run_rounds(simulation, 6)
         first.kill()
         pair.asked = second
