@@ -28,7 +28,7 @@ __all__ = ["CommandFigures", "FaceResult", "PageFigures", "bench_face", "table_o
 _TIMES: Final = 9
 _PAGES: Final = (
     *("plan", "queue", "queue?q=user1", "queue?sort=walltime", "nodes"),
-    *("what-if?nodes=4&ppn=8&walltime=4:00:00", "quality", "admin", "jobs/{job}"),
+    *("what-if?nodes=4&ppn=8&walltime=4:00:00", "plan-metrics", "admin", "jobs/{job}"),
 )
 _DATA: Final = {
     "the chart's columns": "/dashboard/main/plan.json",
@@ -102,7 +102,7 @@ def bench_face(load: Load, tell: Callable[[str], None] = lambda _: None) -> Face
         commands = tuple(_command(tuple(part.format(**words) for part in one), daemon) for one in _COMMANDS)
         tell("a browser")
         address = f"http://127.0.0.1:{daemon.port}/dashboard/main"
-        shown = ("plan", "queue", "nodes", "what-if", "quality", "admin", f"jobs/{words['job']}")
+        shown = ("plan", "queue", "nodes", "what-if", "plan-metrics", "admin", f"jobs/{words['job']}")
         seen = paints(address, shown, {"Authorization": f"Bearer {daemon.token}"})
         return FaceResult(load, site.running, pages, data, statistics.median(python), commands, seen)
 

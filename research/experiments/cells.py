@@ -112,15 +112,15 @@ _DECIDES: Final = ("engine", "model", "optimize", "plan", "policy", "replay", "w
 _TELLS: Final = frozenset(
     f"replay/{name}.py"
     for name in (
-        "compare", "plot", "report",
+        "comparison", "plot", "report",
     )
 )  # fmt: skip
 """Sources that only say what to run, or tell what was found."""
 
 _SEARCH_ALONE: Final = (
-    "engine/improve.py", "engine/searching.py", "optimize/", "plan/choose.py", "plan/kernels/moves.py",
-    "plan/kernels/propose.py", "plan/latest.py", "plan/rebase.py", "plan/startable.py", "plan/trials.py",
-    "replay/searching.py",
+    "engine/plan_improvements.py", "engine/search_schedule.py", "optimize/", "plan/placement_choice.py",
+    "plan/kernels/moves.py", "plan/kernels/propose.py", "plan/latest_starts.py", "plan/rebase.py",
+    "plan/startable.py", "plan/trials.py", "replay/searches.py",
 )  # fmt: skip
 """Sources that a replay without a search, or a placement that values, never runs: rivals need not run again
 when a search gets better."""

@@ -120,7 +120,7 @@ def page(experiment: Experiment, found: Sequence[Found], command: str, picture: 
 
 def command_line(words: Sequence[str]) -> str:
     """As one would type it."""
-    return " ".join(["schedd", "experiment", *map(shlex.quote, words)])
+    return " ".join(["python", "-m", "research", "experiment", *map(shlex.quote, words)])
 
 
 def _what_was_run(experiment: Experiment, found: Sequence[Found]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import pytest
 from dask.distributed import LocalCluster
 
 import schedd
+from research.__main__ import main
 from research.experiments import parallel
 from research.experiments.cells import (
     Cell,
@@ -23,7 +24,6 @@ from research.experiments.cells import (
 from research.experiments.named import EXPERIMENTS
 from research.experiments.parallel import run_cells
 from research.studies import command as experiment_command
-from schedd.cli.main import main
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError
 from tests.research.experiments.experiment import row, small
@@ -31,7 +31,7 @@ from tests.research.experiments.experiment import row, small
 
 def command(*args: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "schedd.cli.main", "experiment", *map(str, args)],
+        [sys.executable, "-m", "research", "experiment", *map(str, args)],
         capture_output=True, text=True, timeout=180, check=False, env=os.environ,
     )  # fmt: skip
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from research.__main__ import main
 from research.experiments.fronts import METHODS
-from schedd.cli.main import main
 
 
 def log(folder: Path, jobs: int = 260) -> None:

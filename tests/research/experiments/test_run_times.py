@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from research.__main__ import main
 from research.experiments import boosted
 from research.experiments.run_times import fared, methods
-from schedd.cli.main import main
 from schedd.replay.workload import TraceJob
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.__main__ import main
 from research.experiments.thesis import MODELS, Batch, batch, front_of, ran
 from research.experiments.thesis_printed import PRINTED
 from schedd.alternatives.objectives import Objective
-from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.replay.driver import run
 from schedd.replay.prepared import prepare
