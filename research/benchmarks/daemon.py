@@ -83,7 +83,7 @@ class BenchDaemon:
         self._url = database or f"sqlite:///{folder / 'bench.sqlite'}"
         scheme, _, path = self._url.partition(":///")
         self._file = Path(path) if scheme == "sqlite" else None
-        kinds = ("events", "decisions", "told", "quality", "audit") if keep else ()
+        kinds = ("events", "decisions", "history", "plan", "audit") if keep else ()
         self._keep = "".join(f"keep_{kind} = {keep}\n" for kind in kinds)
         self._log = folder / "daemon.log"
         self._config = folder / "schedd.toml"

@@ -28,7 +28,7 @@ def test_pages_and_commands_are_measured(
         "/plan",
         "/queue",
         "/nodes",
-        "/quality",
+        "/plan-metrics",
         "/admin",
     }
     for one in (*found["pages"], *found["data"]):
