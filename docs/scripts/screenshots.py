@@ -49,6 +49,13 @@ def _read(file: IO[str]) -> str:
     return file.read()
 
 
+def visit(page: Page, address: str) -> None:
+    """Open a page. Raises RuntimeError unless it is answered with success."""
+    answer = page.goto(address)
+    if answer is None or not answer.ok:
+        raise RuntimeError(f"{address}: {answer.status if answer is not None else 'no answer'}")
+
+
 def save_picture(page: Page, name: str, *, whole: bool = False) -> None:
     """Save a picture of the page after its charts were drawn."""
     if sys.argv[1:] and name not in sys.argv[1:]:
@@ -125,12 +132,12 @@ def main() -> int:
         api = base.replace("/dashboard/", "/v1/clusters/")
         job, over = choose_jobs(api)
         make_reservations(api, re.findall(r"^ +admin +(\S+)$", said(), re.MULTILINE)[0])
-        pages = {name: name for name in ("plan", "queue", "nodes", "calendar", "quality", "admin")}
+        pages = {name: name for name in ("plan", "queue", "nodes", "calendar", "plan-metrics", "admin")}
         pages |= {"what-if": WHAT_IF, "job": f"jobs/{job}", "past": f"jobs/{over}"}
-        whole = {"quality", "admin", "calendar", "job", "past"}
+        whole = {"plan-metrics", "admin", "calendar", "job", "past"}
         for page in open_window(browser, f"{base}plan", state, DESKTOP, "light"):
             for name, path_ in pages.items():
-                page.goto(base + path_)
+                visit(page, base + path_)
                 if name == "admin":
                     preview_weights(page)
                 save_picture(page, name, whole=name in whole)
@@ -139,11 +146,11 @@ def main() -> int:
             save_picture(page, "plan-dark")
         for page in open_window(browser, f"{base}plan", state, PHONE, "light"):
             for name in ("plan", "job", "what-if"):
-                page.goto(base + pages[name])
+                visit(page, base + pages[name])
                 save_picture(page, f"{name}-phone", whole=True)
         for page in open_window(browser, f"{base}queue", state, PHONE, "dark"):
             for name in ("queue", "nodes", "admin"):
-                page.goto(base + pages[name])
+                visit(page, base + pages[name])
                 save_picture(page, f"{name}-phone")
         browser.close()
     return 0
