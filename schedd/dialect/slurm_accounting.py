@@ -1,9 +1,8 @@
-"""Accounting of Slurm, as ``sacct`` prints it: with ``--parsable2`` or ``--parsable``, or with ``--json``.
+"""Accounting of Slurm, as ``sacct`` prints it with ``--parsable2``, ``--parsable`` or ``--json``.
 
-Source: the manual page of sacct (Slurm 20.11 to 25.05), sections "Job accounting fields" and "Job state
-codes". Times are epoch seconds (``SLURM_TIME_FORMAT=%s``) or local times of the host that printed them. Steps
-(``12.batch``, ``12.0``) are skipped. A run has the keys of a PBS record, so that all readers of runs take
-both.
+Fields and states have the names of sacct's manual page. Times are epoch seconds (``SLURM_TIME_FORMAT=%s``) or
+local times of this host. Steps (``12.batch``, ``12.0``) are skipped. A run has the keys of a PBS record, so
+that all readers of runs take both.
 """
 
 import json
@@ -12,11 +11,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from schedd.dialect.accounting import EndedRun
 
-__all__ = ["SlurmRuns", "is_slurm_header", "is_slurm_json", "read_slurm_json", "read_slurm_table"]
+__all__ = [
+    "SlurmRuns",
+    "is_slurm_header",
+    "is_slurm_log",
+    "read_slurm",
+    "read_slurm_json",
+    "read_slurm_table",
+]
 
 _NEEDED: Final = ("JobID", "Submit", "Start", "End")
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "0"})
@@ -52,9 +59,22 @@ def is_slurm_header(line: str) -> bool:
     return len(names) >= len(_NEEDED) and "JobID" in names
 
 
-def is_slurm_json(text: str) -> bool:
-    """Return whether this may be the beginning of a JSON document."""
-    return text.lstrip().startswith("{")
+def is_slurm_log(first_line: str) -> bool:
+    """Whether the first line of a file that is not blank may be that of sacct's output, in either form."""
+    return is_slurm_header(first_line) or _is_json(first_line)
+
+
+def read_slurm(lines: Iterable[str]) -> SlurmRuns:
+    """Read sacct's output, a table or JSON. The first line must not be blank. Raises ValueError."""
+    rest = iter(lines)
+    first = next(rest, "")
+    if _is_json(first):
+        return read_slurm_json("".join(chain([first], rest)))
+    return read_slurm_table(chain([first], rest))
+
+
+def _is_json(first_line: str) -> bool:
+    return first_line.lstrip().startswith("{")
 
 
 def read_slurm_table(lines: Iterable[str]) -> SlurmRuns:
@@ -327,9 +347,9 @@ def _memory(text: str, procs: int, nodes: int) -> int:
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
         return 0
-    tenths = int(found[1]) + float(f"0.{found[2] or 0}")
+    amount = int(found[1]) + float(f"0.{found[2] or 0}")
     times = {"c": procs, "n": nodes, "": 1}[found[4]]
-    return round(tenths * _UNITS_KIB[found[3]] * times)
+    return round(amount * _UNITS_KIB[found[3]] * times)
 
 
 def _tres(text: str) -> dict[str, str]:

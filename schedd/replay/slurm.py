@@ -2,17 +2,11 @@
 own.
 """
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import dropwhile
 from pathlib import Path
 
-from schedd.dialect.slurm_accounting import (
-    SlurmRuns,
-    is_slurm_header,
-    is_slurm_json,
-    read_slurm_json,
-    read_slurm_table,
-)
+from schedd.dialect import slurm_accounting
 from schedd.replay.accounting import job_of_run
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import LogFault, Trace, TraceError, TraceJob
@@ -24,8 +18,7 @@ def is_slurm_log(path: Path) -> bool:
     """Whether a file, plain or gzip, begins like the output of sacct. Raises TraceError if it is
     unreadable.
     """
-    first = _first_line(path)
-    return is_slurm_header(first) or is_slurm_json(first)
+    return slurm_accounting.is_slurm_log(next(_written_lines(path), ""))
 
 
 def read_slurm(paths: Sequence[Path], name: str, *, strict: bool = False) -> Trace:
@@ -36,7 +29,12 @@ def read_slurm(paths: Sequence[Path], name: str, *, strict: bool = False) -> Tra
     jobs: list[TraceJob] = []
     faults: list[LogFault] = []
     for path in paths:
-        read = _read(path)
+        try:
+            read = slurm_accounting.read_slurm(dropwhile(str.isspace, read_lines(path)))
+        except TraceError:
+            raise
+        except ValueError as bad:
+            raise TraceError(f"{path}: {bad}") from None
         found = [LogFault(number, reason, path.name) for number, reason in read.faults]
         for run in read.runs:
             try:
@@ -49,16 +47,5 @@ def read_slurm(paths: Sequence[Path], name: str, *, strict: bool = False) -> Tra
     return Trace(name=name, jobs=tuple(jobs), unix_start_time=0, faults=tuple(faults))
 
 
-def _first_line(path: Path) -> str:
-    return next((line for line in read_lines(path) if line.strip()), "")
-
-
-def _read(path: Path) -> SlurmRuns:
-    lines = read_lines(path)
-    first = next((line for line in lines if line.strip()), "")
-    try:
-        if is_slurm_json(first):
-            return read_slurm_json("".join(chain([first], lines)))
-        return read_slurm_table(chain([first], lines))
-    except ValueError as bad:
-        raise TraceError(f"{path}: {bad}") from None
+def _written_lines(path: Path) -> Iterator[str]:
+    return (line for line in read_lines(path) if line.strip())

@@ -14,12 +14,7 @@ from typing import Final
 import structlog
 
 from schedd.dialect.accounting import EndedRun, RunReader, may_be_run_record
-from schedd.dialect.slurm_accounting import (
-    is_slurm_header,
-    is_slurm_json,
-    read_slurm_json,
-    read_slurm_table,
-)
+from schedd.dialect.slurm_accounting import is_slurm_log, read_slurm
 
 __all__ = ["ended_runs"]
 
@@ -68,9 +63,8 @@ def _runs(path: Path, reader: RunReader) -> Iterator[EndedRun | None]:
     """
     lines = _lines(path)
     first = next((line for line in lines if line.strip()), "")
-    if is_slurm_header(first) or is_slurm_json(first):
-        whole = chain([first], lines)
-        read = read_slurm_json("".join(whole)) if is_slurm_json(first) else read_slurm_table(whole)
+    if is_slurm_log(first):
+        read = read_slurm(chain([first], lines))
         yield from read.runs
         yield from repeat(None, len(read.faults))
         return
