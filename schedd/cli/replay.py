@@ -118,9 +118,9 @@ def command(
     skip: Annotated[
         int, typer.Option("--skip", metavar="N", help="Pass over the first N.", rich_help_panel=_WORKLOAD)
     ] = 0,
-    tell: Annotated[
+    expected_starts: Annotated[
         bool,
-        typer.Option("--tell", help="Measure start estimates, too, in a second run."),
+        typer.Option("--expected-starts", help="Measure start estimates, too, in a second run."),
     ] = False,
     until: Annotated[
         list[str] | None,
@@ -250,7 +250,7 @@ def command(
 
     results: list[ReplayResult] = []
     try:
-        stops = _parse_stop_options(until, step, tell=tell, plot=plot)
+        stops = _parse_stop_options(until, step, expected_starts=expected_starts, plot=plot)
         policies, paths = parse_policies(policy or [], logs or [])
         _check_outputs(json, plot)
         if estimates not in ("exact", "user"):
@@ -279,8 +279,10 @@ def command(
             "seed": seed,
             "lifted": lifted,
         }
-        if tell and seconds is not None and SEARCH_POLICY in policies:
-            raise TraceError("--tell runs everything twice, and with --seconds runs differ: give --moves")
+        if expected_starts and seconds is not None and SEARCH_POLICY in policies:
+            raise TraceError(
+                "--expected-starts runs everything twice, and with --seconds runs differ: give --moves"
+            )
         searches = parse_searches(kind, (every, patience, newcomers, pause), bounds, weights)
         runs = [run for name in policies for run in expand_runs(name, parse_slacks(slack), searches)]
         site = load_site_run(policy_file, bounds)
@@ -290,7 +292,7 @@ def command(
                 raise TraceError("--until and --step need a single policy: name one, or only --policy-file")
             _run_stepped(wanted, runs[0], stops, json, validate=validate, site=site)
             return
-        _run_replays(wanted, runs, site, results, tell=tell, validate=validate)
+        _run_replays(wanted, runs, site, results, expected_starts=expected_starts, validate=validate)
     except (TraceError, OSError) as error:
         _exit_with_error(str(error), 2)
     except ReplayDefectError as defect:
@@ -303,7 +305,7 @@ def command(
 
 
 def _parse_stop_options(
-    until: list[str] | None, step: str | None, *, tell: bool, plot: Path | None
+    until: list[str] | None, step: str | None, *, expected_starts: bool, plot: Path | None
 ) -> "ReplayStops | None":
     """Where to stop and show the plan; None: nowhere. Raises TraceError."""
     from schedd.cli.replay_steps import parse_stops  # noqa: PLC0415
@@ -311,8 +313,8 @@ def _parse_stop_options(
 
     if until is None and step is None:
         return None
-    if tell or plot is not None:
-        raise TraceError("--until and --step show the plan at a time: without --tell and --plot")
+    if expected_starts or plot is not None:
+        raise TraceError("--until and --step show the plan at a time: without --expected-starts and --plot")
     return parse_stops(until or [], step)
 
 
@@ -377,7 +379,7 @@ def _run_replays(
     site: "SiteRun | None",
     results: "list[ReplayResult]",
     *,
-    tell: bool,
+    expected_starts: bool,
     validate: bool,
 ) -> None:
     """Replay everything, showing how far it is; appends to `results` as they come."""
@@ -408,7 +410,14 @@ def _run_replays(
             for name, policy, how in runs:
                 with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:
                     results.append(
-                        replay(prepared, policy, **how, tell=tell, validate=validate, on_progress=on_progress)
+                        replay(
+                            prepared,
+                            policy,
+                            **how,
+                            expected_starts=expected_starts,
+                            validate=validate,
+                            on_progress=on_progress,
+                        )
                     )
             watch.show_status("reading")
 

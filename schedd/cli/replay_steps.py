@@ -188,7 +188,19 @@ def _plan_lines(plan: PlanAtTime) -> Iterator[str]:
     )
     if not plan.jobs:
         return
-    heads = ("JOB", "USER", "CPUS", "WALLTIME", "STATE", "START", "TOLD", "PROMISED", "EXPECTED", "END", "ON")
+    heads = (
+        "JOB",
+        "USER",
+        "CPUS",
+        "WALLTIME",
+        "STATE",
+        "START",
+        "PUBLISHED",
+        "PROMISED",
+        "EXPECTED",
+        "END",
+        "ON",
+    )
     lines = [
         (
             one.id,

@@ -53,8 +53,8 @@ def command(
 def _report_lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
     if not found.started:
         return [f"{cluster}: no job began in the last {days:g} days"]
-    share = f" ({found.due / found.told:.0%} of those)" if found.told else ""
-    began = f"{found.started} jobs began, {found.told} with a start estimate"
+    share = f" ({found.due / found.estimated:.0%} of those)" if found.estimated else ""
+    began = f"{found.started} jobs began, {found.estimated} with a start estimate"
     return [
         f"{cluster}, the last {days:g} days: {began}",
         f"  began as estimated {found.due:8}{share}, within {DUE_S} s of the last estimate",

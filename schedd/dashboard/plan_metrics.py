@@ -149,7 +149,7 @@ class AccuracyReport:
     accuracy: StartAccuracy | None = None
     expected: EstimateAccuracy | None = None
     """Both of the period, the queue and the user asked for."""
-    told: Sequence[PublishedStart] = ()
+    published: Sequence[PublishedStart] = ()
     breaches: Sequence[PromiseBreach] = ()
     searches: Sequence[SearchRun] = ()
     why_none: str = ""
@@ -182,7 +182,7 @@ def read_accuracy_report(
         expected = estimate_accuracy(store, cluster, begin, end, now, queue=queue, user=user)
         if not singly:
             return AccuracyReport(accuracy, expected, searches=runs)
-        told = [one for one in store.published_starts(cluster, MAX_STARTS) if one.time >= begin]
-        return AccuracyReport(accuracy, expected, told, store.broken_promises(cluster, MAX_BROKEN), runs)
+        published = [one for one in store.published_starts(cluster, MAX_STARTS) if one.time >= begin]
+        return AccuracyReport(accuracy, expected, published, store.broken_promises(cluster, MAX_BROKEN), runs)
     except StoreError as error:
         return AccuracyReport(why_none=f"Database unavailable: {error}")

@@ -301,8 +301,6 @@ class Component(Generic[_S]):
     """Removes references to slots from the state: the plan is rebuilt without them."""
     plan_rebuilt: Callable[["EngineState"], None] | None = None
     """Called when the plan was rebuilt, with the nodes that are known by now."""
-    former_names: Mapping[str, str] = field(default_factory=dict)
-    """By section of lasting facts of earlier versions: the field of the state that has its contents now."""
 
 
 @cache

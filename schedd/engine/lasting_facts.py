@@ -154,7 +154,6 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     facts = json.loads(data.decode("utf-8", "surrogatepass"))
     if not isinstance(facts, dict) or not isinstance(facts.get("now"), int):
         raise ValueError("these are no facts of an engine")
-    facts = _with_present_names(facts)
     unread: list[str] = []
 
     def read(name: str, take: Callable[[Any], None]) -> None:
@@ -195,15 +194,6 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     state.stale = "the plan is rebuilt"
     state.lose_track()
     return state, unread
-
-
-def _with_present_names(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections by their present names; one that was written under both counts under the present one."""
-    present = {
-        former: f"{one.name}.{name}" for one in components() for former, name in one.former_names.items()
-    }
-    renamed = {present[name]: saved for name, saved in facts.items() if name in present}
-    return renamed | {name: saved for name, saved in facts.items() if name not in present}
 
 
 def _load_field(state: EngineState, name: str, saved: Any) -> None:

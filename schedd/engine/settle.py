@@ -93,7 +93,7 @@ def settle(state: EngineState, event: str) -> None:
         if one.settle is not None and state.starts_step(one.name):
             one.settle(state, event)
     # 7. Publication of moved starts.
-    if state.publishes_starts and state.starts_step("told starts"):
+    if state.publishes_starts and state.starts_step("published starts"):
         write_attributes(state, event)
     state.at_step = ""
 

@@ -49,7 +49,7 @@ def replay(
     searching: SearchSchedule | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
-    tell: bool = False,
+    expected_starts: bool = False,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ReplayResult:
@@ -60,8 +60,8 @@ def replay(
     it for some queues. ``settings`` are all settings of a site and replace these three; settings that a log
     cannot support (failed starts, late ends) are removed. With ``searching`` the planning policy's plan is
     searched periodically; ``weights`` of objectives by name are used by placements (by default those of the
-    search). Jobs killed by ``outages`` are counted and excluded from all other figures. With ``tell`` the
-    accuracy of start estimates is measured in a second run.
+    search). Jobs killed by ``outages`` are counted and excluded from all other figures. With
+    ``expected_starts`` the accuracy of start estimates is measured in a second run.
     """
     begin, begin_cpu = perf_counter(), process_time()
     of_site = settings is not None or site is not None
@@ -72,7 +72,7 @@ def replay(
         settings=settings,
         searching=searching,
         outages=outages,
-        tell=tell,
+        expected_starts=expected_starts,
         validate=validate,
         on_progress=on_progress,
     )
@@ -146,24 +146,24 @@ def run(
     outages: Sequence[Outage] = (),
     boards: PowerModel | None = None,
     improver: PlanImprover | None = None,
-    tell: bool = False,
+    expected_starts: bool = False,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises ReplayDefectError.
 
     ``improver`` replaces ``searching``. With ``boards`` nodes are switched off and on, and energy is counted.
-    ``tell`` runs the replay twice, because the times of the estimates depend on the waits; it excludes
-    ``boards``.
+    ``expected_starts`` runs the replay twice, because the times of the estimates depend on the waits; it
+    excludes ``boards``.
     """
-    if boards is not None and (tell or outages):
+    if boards is not None and (expected_starts or outages):
         raise ValueError("boards go with neither start estimates nor outages")
     settings = settings or _settings(site, slack, queue_slack, weights)
     settings = _simulated(settings, policy, validate=validate)
     simulation = Simulation(prepared, settings, searching, outages, boards=boards, improver=improver)
     simulation.run(on_progress)
     schedule = simulation.schedule()
-    if not tell:
+    if not expected_starts:
         return schedule
     teller = StartEstimator(prepared, schedule.start)
     again = Simulation(prepared, settings, searching, outages, teller)

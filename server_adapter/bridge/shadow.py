@@ -28,7 +28,7 @@ class Agreement:
         words = f"{self.started} started by the incumbent, {self.due} of them due by our plan"
         words += f" ({self.same_nodes} on the same nodes)"
         if self.errors:
-            words += f"; told starts off by {_off(self.errors)}"
+            words += f"; published starts off by {_off(self.errors)}"
         if self.own:
             words += f"; its own by {_off(self.own)}"
         return words

@@ -60,7 +60,7 @@ def test_start_estimates_are_shown_by_part_from_the_log(
 ) -> None:
     path = tmp_path / "waits.swf"
     path.write_text(swf_text([(i, 100, 4) for i in range(20)]))
-    (row,) = rows(path, "--policy", "conservative", "--tell")
+    (row,) = rows(path, "--policy", "conservative", "--expected-starts")
     assert row["expected_months"] == [{"number": 1, "jobs": 18, "p90_coverage": row["expected_p90_coverage"]}]
     assert "days 1 to 30" in capsys.readouterr().out
 

@@ -145,7 +145,7 @@ def test_typing_errors_are_reported_and_prompted_again(
         (("--step", "0"), "--step 0: a time above 0"),
         (("--step", "often"), "--step often"),
         (("--until", "3", "--policy", "fcfs,easy"), "need a single policy"),
-        (("--until", "3", "--tell"), "without --tell and --plot"),
+        (("--until", "3", "--expected-starts"), "without --expected-starts and --plot"),
         (("--until", "3", "--estimates", "none"), "exact or user"),
     ],
 )

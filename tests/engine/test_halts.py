@@ -16,7 +16,7 @@ from tests.engine.cluster import Cluster, T
 
 _DEFAULTS = ClusterSettings.model_validate({}).engine
 """What a site has that sets nothing."""
-_STEPS = ["dispatch", "late starts", "overruns", "repair", "outcomes", "promises", "told starts"]
+_STEPS = ["dispatch", "late starts", "overruns", "repair", "outcomes", "promises", "published starts"]
 
 
 class ResourceCounted(Cluster):

@@ -341,20 +341,6 @@ def test_unreadable_section_is_reported_and_the_others_are_used(section: str) ->
     assert ("node", "n4") in cluster.engine.state.holds or section == "holds"
 
 
-def test_transfers_that_an_earlier_version_wrote_under_other_names_are_kept() -> None:
-    cluster = furnished()
-    before = transfer_state(cluster.engine.state)
-    assert before.transfers
-
-    def written_earlier(found: dict[str, Any]) -> None:
-        for name, former in (("transfers", "transfers"), ("by_job", "transfer_by_job"), ("kept_places",) * 2):
-            found[former] = found.pop(f"transfers.{name}")
-
-    assert rebuild(cluster, written_earlier) == []
-    after = transfer_state(cluster.engine.state)
-    assert (after.transfers, after.by_job) == (before.transfers, before.by_job)
-
-
 def test_fields_of_another_version_are_left_out() -> None:
     cluster = furnished()
     cluster.submit("1")

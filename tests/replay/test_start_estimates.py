@@ -33,7 +33,7 @@ def busy(n: int = 160, seed: int = 1, nodes: int = 0) -> Prepared:
 
 @pytest.mark.parametrize("policy", ["conservative", "easy", "sjf"])
 def test_start_estimates_beat_walltime_estimates(policy: str) -> None:
-    accuracy = replay(busy(), policy, slack=Slack(3600, 0.5), tell=True).accuracy
+    accuracy = replay(busy(), policy, slack=Slack(3600, 0.5), expected_starts=True).accuracy
     assert accuracy is not None
     assert accuracy.expected_jobs is not None
     assert accuracy.expected_jobs > 100
@@ -54,7 +54,7 @@ def test_estimates_are_counted_by_30_days_and_user_tenth() -> None:
     jobs = busy(n=400)
     month = 30 * 86_400
     slow = [replace(job, submit=job.submit + month * (i >= 200)) for i, job in enumerate(jobs.jobs)]
-    accuracy = replay(replace(jobs, jobs=tuple(slow)), "conservative", tell=True).accuracy
+    accuracy = replay(replace(jobs, jobs=tuple(slow)), "conservative", expected_starts=True).accuracy
     assert accuracy is not None
     assert accuracy.expected_jobs is not None
     assert accuracy.expected_p90_coverage is not None
@@ -74,7 +74,7 @@ def test_estimates_are_counted_by_30_days_and_user_tenth() -> None:
 def test_estimates_do_not_change_the_replay_and_are_deterministic() -> None:
     jobs = busy(100)
     plain = replay(jobs, "conservative").as_row()
-    rows = [replay(jobs, "conservative", tell=True).as_row() for _ in range(2)]
+    rows = [replay(jobs, "conservative", expected_starts=True).as_row() for _ in range(2)]
     accuracy = StartEstimateFigures.__slots__
     assert all(plain[name] is None for name in accuracy)
     apart = {*accuracy, *TIMINGS}
@@ -87,7 +87,7 @@ def test_estimates_do_not_change_the_replay_and_are_deterministic() -> None:
 def test_starts_are_estimated_on_several_nodes_and_with_searches() -> None:
     searching = SearchSchedule(1800, SearchSettings(moves=20))
     accuracy = replay(
-        busy(100, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, tell=True
+        busy(100, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, expected_starts=True
     ).accuracy
     assert accuracy is not None
     assert accuracy.expected_jobs
@@ -96,7 +96,7 @@ def test_starts_are_estimated_on_several_nodes_and_with_searches() -> None:
 def test_only_run_times_are_estimated_without_waiting_jobs() -> None:
     jobs = tuple(TraceJob(id=i, submit=i * 1000, run=10, procs=1, estimate=100) for i in range(30))
     prepared = prepare(select(Trace("idle", jobs, max_procs=4), estimates="user"), single_node_site(4))
-    accuracy = replay(prepared, "conservative", tell=True).accuracy
+    accuracy = replay(prepared, "conservative", expected_starts=True).accuracy
     assert accuracy is not None
     assert (accuracy.expected_jobs, accuracy.expected_p90_coverage, accuracy.expected_error_ratio) == (
         0,

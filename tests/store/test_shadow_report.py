@@ -50,7 +50,7 @@ def test_starts_are_compared_with_the_last_published_start(store_with_starts: St
     found = report_shadow(
         store_with_starts.jobs_started_since(1, since), store_with_starts.last_published_starts(1, since)
     )
-    assert (found.started, found.told, found.due, found.earlier, found.later) == (4, 3, 1, 1, 1)
+    assert (found.started, found.estimated, found.due, found.earlier, found.later) == (4, 3, 1, 1, 1)
     assert found.error_mean == pytest.approx((-30 - 1_000 + 500) / 3)
     assert found.error_median_absolute == 500
     assert found.wait_mean == 100

@@ -63,7 +63,7 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
     if not any(one["figures"]["count"] for one in wanted):
         print(f"no expected start published {period} can be compared yet")
         return False
-    heads = ("TOLD", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
+    heads = ("MADE", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
     print(f"expected starts published {period}\n")
     print(
         format_table(

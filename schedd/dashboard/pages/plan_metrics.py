@@ -87,7 +87,7 @@ async def show_plan_metrics(
         asked=asked,
         asked_again=urlencode({"quick": 1, **asked}),
         of_others=of_others,
-        most_told=MAX_STARTS,
+        max_published=MAX_STARTS,
         most_broken=MAX_BROKEN,
         queues=sorted({*published.queues, *([queue] if queue else [])}),
         criteria=await run_in_threadpool(evaluate_criteria, copy) if copy is not None else (),

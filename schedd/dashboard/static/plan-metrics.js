@@ -1,4 +1,4 @@
-// How the criteria of the plan went, as a line; how far off the told starts were, as points over time.
+// How the criteria of the plan went, as a line; how far off the published starts were, as points over time.
 
 import { Chart, colour, failed, shown } from "./charts.js";
 
@@ -62,7 +62,7 @@ try {
   failed(worth, error);
 }
 
-// ---- told and actual starts -------------------------------------------------------------------------
+// ---- published and actual starts -------------------------------------------------------------------------
 
 const box = document.getElementById("errors");
 
@@ -73,11 +73,11 @@ function dressErrors(points) {
 
 if (box) {
   try {
-    const { start, told } = JSON.parse(document.getElementById("errors-data").textContent);
+    const { start, published } = JSON.parse(document.getElementById("errors-data").textContent);
     const points = await Chart.in(box);
     points.redress = () => dressErrors(points);
     dressErrors(points);
-    const late = start.map((actual, i) => (actual - told[i]) / 3600);
+    const late = start.map((actual, i) => (actual - published[i]) / 3600);
     points.span("x", start.map((moment) => shown(moment * 1000)), LEAST_MS);
     points.span("y", [0, ...late]);
     points.fill("errors", { start: start.map((moment) => shown(moment * 1000)), late });

@@ -65,10 +65,6 @@ def request_size(request: Request | None, walltime: int) -> tuple[int, ...]:
 
 
 _DEFAULTS: Final[Mapping[str, Any]] = {one.name: one.default for one in fields(CarriedJob)}
-_OLD: Final = ("promised", "eligible_since", "weak", "open_until")
-"""A carried job used to be a list of these."""
-_RENAMED: Final = {"told": "published_start", "told_when": "published_at"}
-"""Earlier names of fields."""
 
 
 def save_carried_job(kept: CarriedJob) -> dict[str, Any]:
@@ -84,10 +80,7 @@ def load_carried_job(saved: Any) -> CarriedJob:
     """Return the job that ``save_carried_job`` saved; unknown fields are ignored. Raises TypeError and
     ValueError.
     """
-    if isinstance(saved, list):
-        saved = dict(zip(_OLD, saved, strict=False))
-    values = {_RENAMED.get(name, name): value for name, value in saved.items()}
-    values = {name: value for name, value in values.items() if name in _DEFAULTS}
+    values = {name: value for name, value in saved.items() if name in _DEFAULTS}
     values["weak"] = bool(values.get("weak", False))
     values["size"] = tuple(values.get("size", ()))
     values["breaches"] = tuple(

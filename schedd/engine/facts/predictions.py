@@ -30,9 +30,9 @@ __all__ = [
 
 
 _WHEN: Final = {
-    "submission": "told at submission",
-    "waiting": "told at half of the expected wait",
-    "hour": "told within an hour of the start",
+    "submission": "published at submission",
+    "waiting": "published at half of the expected wait",
+    "hour": "published within an hour of the start",
 }
 
 

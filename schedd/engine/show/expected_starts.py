@@ -99,7 +99,7 @@ class ExpectedStarts:
     scene: StartSampler = field(repr=False)
     drawn: tuple[SampledPlan, ...] = field(repr=False)
     starts: Mapping[str, int]
-    told: tuple[ExpectedFacts, ...]
+    expected: tuple[ExpectedFacts, ...]
     predictions: Mapping[str, Prediction] = field(repr=False)
     """Run times by job; ``measured`` has those with a known throughput, in seconds."""
     measured: Mapping[str, int]
@@ -109,8 +109,8 @@ class ExpectedStarts:
         """Return the events for the engine, at least one, which has the time; ``name`` is the prefix of their
         ids.
         """
-        for first in range(0, max(1, len(self.told)), _SLICE):
-            part = self.told[first : first + _SLICE]
+        for first in range(0, max(1, len(self.expected)), _SLICE):
+            part = self.expected[first : first + _SLICE]
             yield StartsExpected(id=f"{name}:{first // _SLICE}", time=self.as_of, jobs=part)
 
 
@@ -161,7 +161,7 @@ def compute_expected_starts(
     plan = given.plan.fork()
     ready(plan)
     decode_starts(plan, order, scene.median_run_times, now)
-    told = []
+    expected = []
     starts = {}
     rows = zip(order.tolist(), found.p50.tolist(), found.p90.tolist(), planned.tolist(), strict=True)
     for slot, start, late, by_plan in rows:
@@ -176,9 +176,9 @@ def compute_expected_starts(
         p50 = int(given.expected[slot])
         old = CalibratedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not is_unchanged(old, new, now):
-            told.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
+            expected.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
     return ExpectedStarts(
-        now, plan, scene, tuple(drawn), starts, tuple(told), predictions, seconds, given.kinds
+        now, plan, scene, tuple(drawn), starts, tuple(expected), predictions, seconds, given.kinds
     )
 
 

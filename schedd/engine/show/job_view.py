@@ -222,7 +222,7 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
     start = int(published.starts[slot]) if slot >= 0 else -1
     walltime = record.understood.walltime
     standing = job_status(record, start)
-    told = job_displayed_start(published, record, start)
+    displayed = job_displayed_start(published, record, start)
     expected = job_expected_start(published, record)
     deadline = read_deadline(facts.resources, facts.submitted)
     needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
@@ -254,7 +254,7 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
         walltime_assumed=record.understood.assumed,
         started=record.run.started if record.run.started >= 0 else None,
         planned_start=start if start >= 0 else None,
-        displayed_start=told if told >= 0 else None,
+        displayed_start=displayed if displayed >= 0 else None,
         planned_end=start + walltime if start >= 0 else None,
         planned_nodes=shares if wants("planned_nodes") else (),
         node_sets=sets,
@@ -271,7 +271,7 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
         requirement=record.answer.requirement if isinstance(record.answer, Never) else "",
         notes=tuple(job_notes(record, start, sets)) if wants("notes") else (),
-        why=explain_job(record, start, limits, sets, told) if wants("why") else "",
+        why=explain_job(record, start, limits, sets, displayed) if wants("why") else "",
         at_risk=record.risk,
         breaches=record.breaches,
         last_change=last_change(published, slot) if slot >= 0 and wants("last_change") else None,

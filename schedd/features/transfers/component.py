@@ -45,5 +45,4 @@ COMPONENT: Final = Component(
     now_and_then=forget_old_transfers,
     published=publish_transfers,
     open_decisions={TransferDecision: awaits_step},
-    former_names={"transfers": "transfers", "transfer_by_job": "by_job", "kept_places": "kept_places"},
 )

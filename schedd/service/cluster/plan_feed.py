@@ -56,7 +56,7 @@ def summarise_job(published: PlanSnapshot, record: JobRecord) -> JobSummary:
     slot = record.slot
     start = int(published.starts[slot]) if slot >= 0 else -1
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
-    told = job_displayed_start(published, record, start)
+    displayed = job_displayed_start(published, record, start)
     expected = job_expected_start(published, record)
     return JobSummary(
         id=record.id,
@@ -65,7 +65,7 @@ def summarise_job(published: PlanSnapshot, record: JobRecord) -> JobSummary:
         queue=record.facts.queue,
         state=job_status(record, start),
         planned_start=start if start >= 0 else None,
-        displayed_start=told if told >= 0 else None,
+        displayed_start=displayed if displayed >= 0 else None,
         planned_end=start + record.understood.walltime if start >= 0 else None,
         expected_start=expected.start,
         expected_by=expected.by,

@@ -42,7 +42,7 @@ def decide_notice(
     wish: NoticeSubscription,
     last: LastNotice | None,
     job: str,
-    told: int,
+    displayed: int,
     now: int,
     *,
     lost: int = -1,
@@ -50,19 +50,21 @@ def decide_notice(
 ) -> tuple[LastNotice, Notice | None]:
     """Return the new state of the job's notices, and the notice to send now, if any.
 
-    ``told`` is the displayed start, ``lost`` the lost deadline (both -1: none); ``walltime`` is in seconds.
-    The first displayed start causes no notice. A lost deadline has priority; a reminder also reports a moved
-    start.
+    ``displayed`` is the displayed start, ``lost`` the lost deadline (both -1: none); ``walltime`` is in
+    seconds. The first displayed start causes no notice. A lost deadline has priority; a reminder also reports
+    a moved start.
     """
-    start, soon = (last.start, last.soon) if last is not None else (told, _NOT_YET)
+    start, soon = (last.start, last.soon) if last is not None else (displayed, _NOT_YET)
     if not wish.on_lost_deadline:
         lost = _NOT_YET
     elif lost >= 0 and (last is None or last.lost != lost):
-        end = told + walltime if told >= 0 else _NOT_YET
-        return LastNotice(told, soon, lost), Notice(wish, job, "lost", told, deadline=lost, end=end)
+        end = displayed + walltime if displayed >= 0 else _NOT_YET
+        return LastNotice(displayed, soon, lost), Notice(wish, job, "lost", displayed, deadline=lost, end=end)
     ahead = wish.lead_s
-    if ahead is not None and now < told <= now + ahead and (soon < 0 or told > soon + ahead):
-        return LastNotice(told, told, lost), Notice(wish, job, "soon", told)
-    if wish.min_move_s is not None and ((told < 0) != (start < 0) or abs(told - start) > wish.min_move_s):
-        return LastNotice(told, soon, lost), Notice(wish, job, "moved", told, start)
+    if ahead is not None and now < displayed <= now + ahead and (soon < 0 or displayed > soon + ahead):
+        return LastNotice(displayed, displayed, lost), Notice(wish, job, "soon", displayed)
+    if wish.min_move_s is not None and (
+        (displayed < 0) != (start < 0) or abs(displayed - start) > wish.min_move_s
+    ):
+        return LastNotice(displayed, soon, lost), Notice(wish, job, "moved", displayed, start)
     return LastNotice(start, soon, lost), None

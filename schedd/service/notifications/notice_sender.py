@@ -81,7 +81,7 @@ class NoticeSender:
         command = self._settings.commands.get(notice.subscription.address)
         if command is None:
             return f"the settings name no command {notice.subscription.address} any more"
-        told = {
+        message = {
             "cluster": self._cluster,
             "user": notice.subscription.user,
             "job": notice.job,
@@ -95,7 +95,7 @@ class NoticeSender:
         try:
             done = subprocess.run(
                 command,
-                input=json.dumps(told).encode(),
+                input=json.dumps(message).encode(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 timeout=_TIMEOUT_S,

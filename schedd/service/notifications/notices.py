@@ -186,10 +186,10 @@ class Notifier:
     ) -> tuple[LastNotice, Notice | None]:
         """Return the new state of the job's notices, and the notice to send now."""
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
-        told = job_displayed_start(published, record, start)
+        displayed = job_displayed_start(published, record, start)
         lost = lost_deadline(record, now) if wish.on_lost_deadline else -1
         last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
-        return decide_notice(wish, last, record.id, told, now, lost=lost, walltime=length)
+        return decide_notice(wish, last, record.id, displayed, now, lost=lost, walltime=length)
 
     def _load_subscriptions(self, store: Store) -> Mapping[int, NoticeSubscription]:
         wishes = self._subscriptions

@@ -154,19 +154,19 @@ class _AlertTracker:
 
     def __init__(self, loop: PlanLoop) -> None:
         self._loop = loop
-        self.told: dict[tuple[str, str], OpenAlert] = {}
+        self.reported: dict[tuple[str, str], OpenAlert] = {}
 
     def changes(self) -> tuple[list[OpenAlert], list[OpenAlert]]:
         """Return the opened and the closed alerts since the last report."""
         found = {(one.kind, one.about): one for one in self._loop.alerts.current}
-        opened = [one for key, one in found.items() if key not in self.told]
-        return opened, [one for key, one in self.told.items() if key not in found]
+        opened = [one for key, one in found.items() if key not in self.reported]
+        return opened, [one for key, one in self.reported.items() if key not in found]
 
     def mark_reported(self, opened: Iterable[OpenAlert], closed: Iterable[OpenAlert]) -> None:
         """Record that these were reported."""
         for one in closed:
-            self.told.pop((one.kind, one.about))
-        self.told |= {(one.kind, one.about): one for one in opened}
+            self.reported.pop((one.kind, one.about))
+        self.reported |= {(one.kind, one.about): one for one in opened}
 
 
 async def run_webhook(
@@ -192,20 +192,20 @@ async def run_webhook(
                     waiting[job] = merged
             if loop.on_standby:  # the leader reports
                 waiting.clear()
-                alerts.told.clear()
+                alerts.reported.clear()
             news = hook.settings.alerts and not loop.on_standby and bool(any(alerts.changes()))
             if (waiting or news) and time.monotonic() >= not_before:
                 batch = list(waiting.values())[:_MOST]
                 opened, closed = alerts.changes() if news else ([], [])
                 taken = True
                 if news:
-                    told = {"opened": [*map(asdict, opened)], "closed": [*map(asdict, closed)]}
-                    taken = await _post(loop.name, hook, client, "alerts", told, tries)
+                    message = {"opened": [*map(asdict, opened)], "closed": [*map(asdict, closed)]}
+                    taken = await _post(loop.name, hook, client, "alerts", message, tries)
                 if news and taken:
                     alerts.mark_reported(opened, closed)
                 if batch and taken:
-                    told = {"moves": [*map(asdict, batch)]}
-                    taken = await _post(loop.name, hook, client, "planned_start_moved", told, tries)
+                    message = {"moves": [*map(asdict, batch)]}
+                    taken = await _post(loop.name, hook, client, "planned_start_moved", message, tries)
                     for move in batch if taken else ():
                         waiting.pop(move.job)
                 tries = 0 if taken else tries + 1
@@ -237,13 +237,13 @@ async def _post(
     """Send a request; return whether it was accepted or permanently rejected."""
     settings = hook.settings
     where = urlsplit(settings.url).hostname or ""  # the rest may be a secret
-    told = {
+    message = {
         "type": kind,
         "id": secrets.token_hex(8),
         "cluster": cluster,
         **what,
     }
-    body = json.dumps(told, ensure_ascii=False).encode()
+    body = json.dumps(message, ensure_ascii=False).encode()
     headers = {
         "Content-Type": "application/json",
         SIGNATURE: signature(hook.secret, int(time.time()), body),

@@ -28,7 +28,7 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     "walltime": lambda _, jobs, __: [job.understood.walltime for job in jobs],
     "planned_start": lambda _, __, starts: [start if start >= 0 else None for start in starts],
     "displayed_start": lambda published, jobs, starts: [
-        told if (told := job_displayed_start(published, job, start)) >= 0 else None
+        displayed if (displayed := job_displayed_start(published, job, start)) >= 0 else None
         for job, start in zip(jobs, starts, strict=True)
     ],
     "planned_end": lambda _, jobs, starts: [

@@ -26,7 +26,7 @@ class ShadowReport:
     """
 
     started: int
-    told: int
+    estimated: int
     """Jobs with a published start."""
     due: int
     """Jobs that started within a minute of their last published start."""
@@ -41,9 +41,9 @@ class ShadowReport:
     slowdown_mean: float | None
 
 
-def report_shadow(jobs: Sequence[JobHistory], told: Mapping[str, PublishedStart]) -> ShadowReport:
+def report_shadow(jobs: Sequence[JobHistory], estimated: Mapping[str, PublishedStart]) -> ShadowReport:
     """Return the figures for these jobs, which have all started."""
-    errors = [told[job.id].actual - told[job.id].start for job in jobs if job.id in told]
+    errors = [estimated[job.id].actual - estimated[job.id].start for job in jobs if job.id in estimated]
     sizes = [abs(error) for error in errors]
     waits = [job.started - job.submitted for job in jobs if job.started is not None]
     slow = [
@@ -53,7 +53,7 @@ def report_shadow(jobs: Sequence[JobHistory], told: Mapping[str, PublishedStart]
     ]
     return ShadowReport(
         started=len(jobs),
-        told=len(errors),
+        estimated=len(errors),
         due=sum(size <= DUE_S for size in sizes),
         earlier=sum(error < -DUE_S for error in errors),
         later=sum(error > DUE_S for error in errors),

@@ -54,7 +54,7 @@ _STEPS = [
         "node_trials",
     ),
     *("dispatch", "limits of cost", "late starts", "promises", "backfill", "repair", "priorities", "power"),
-    *("told starts", "what is past", "the site's policy", "limits"),
+    *("published starts", "what is past", "the site's policy", "limits"),
     "requests that read differently",
 ]
 _ERRORS = ("error", "quarantine", "bookkeeping")

@@ -76,7 +76,7 @@ async def test_a_shadow_does_not_listen_or_write_and_reports_its_agreement(
     start_as_admin(house.server, job)
     await house.until(lambda: house.daemon.state.jobs[job].state == "R")
     await house.until(lambda: "1 of them due by our plan (1 on the same nodes)" in caplog.text)
-    assert "told starts off by -" in caplog.text
+    assert "published starts off by -" in caplog.text
     assert "its own by -" in caplog.text
     assert "comment" not in house.server.job(job).attributes
     other.close()

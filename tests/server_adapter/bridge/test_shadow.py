@@ -40,7 +40,7 @@ def test_starts_are_compared_with_the_last_published_plan() -> None:
     assert found == Agreement(started=5, due=2, same_nodes=1, errors=(10, 100, -4000))
     assert str(found) == (
         "5 started by the incumbent, 2 of them due by our plan (1 on the same nodes); "
-        "told starts off by +10 s (median), -4000 s (worst)"
+        "published starts off by +10 s (median), -4000 s (worst)"
     )
     assert shadow.compare([started("on time", 2000, "n1")]) == Agreement(started=1)
 
