@@ -23,6 +23,7 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
+    Feature("qos", {}),
     Feature("formula", {}),
     Feature("reservations", {"reservation": ("command", "Show, create or remove reservations.")}),
     Feature("node_trials", {}),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from schedd.dialect import Until, conditions, parse_torque
+from schedd.dialect import Until, conditions
 from schedd.policy.limits import parse_server_limits
 from tests.conftest import ROOT
 from tests.engine.cluster import Cluster
@@ -24,12 +24,6 @@ _RUNTIME = (
 """The code for planning and for reading servers; ``schedd import`` only names unsupported settings."""
 
 
-def _no_qos() -> bool:
-    plain = parse_torque({"nodes": "1"})
-    asked = parse_torque({"nodes": "1", "qos": "high"})
-    return asked.chunks == plain.chunks and asked.notes == ("not planned: qos=high",)
-
-
 def _no_common_starts() -> bool:
     (one,) = conditions("syncwith:9.s")
     cluster = Cluster()
@@ -43,8 +37,6 @@ def _no_soft_limits() -> bool:
 
 
 CHECKS: dict[str, Callable[[], bool]] = {
-    "-W x=QOS:…": _no_qos,
-    "-l qos": _no_qos,
     "-W depend=syncwith": _no_common_starts,
     "syncwith": _no_common_starts,
     "synccount": _no_common_starts,

@@ -10,6 +10,7 @@ from schedd.dialect.assemble import assemble, by_lower_name, requested_walltime,
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.openpbs_nodes import nodes_chunks
+from schedd.dialect.qos import qos_names
 from schedd.dialect.requested_resources import RequestedResources, parse_amount, parse_typed
 from schedd.dialect.selectspec import PlaceSpec, SelectChunk, parse_place, parse_select
 from schedd.dialect.shared import check_shared, shared_names
@@ -92,6 +93,7 @@ def parse_openpbs(
             *cost_limit_names(requested.values),
             *work_names(requested.values),
             *advres_names(requested.values),
+            *qos_names(requested.values),
         }
     )
     if shared:

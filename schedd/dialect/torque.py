@@ -18,6 +18,7 @@ from schedd.dialect.nodespec import (
     parse_alternatives,
     parse_nodes,
 )
+from schedd.dialect.qos import qos_names
 from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.shared import check_shared, shared_names
 from schedd.dialect.span import Span, parse_integer
@@ -65,7 +66,7 @@ def parse_torque(
     requested.ignore(
         deadline_names(requested.values) | cost_limit_names(requested.values) | advres_names(requested.values)
     )
-    requested.ignore(work_names(requested.values))
+    requested.ignore(work_names(requested.values) | qos_names(requested.values))
     if shared:
         check_shared(requested.values, shared)
         requested.ignore(shared_names(requested.values, shared))

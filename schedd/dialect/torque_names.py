@@ -23,6 +23,7 @@ OBEYED: Final = frozenset(
         *("nodes", "procs", "ncpus", "mem", "pmem", "vmem", "pvmem", "gpus", "mics", "gres", "walltime"),
         *("naccesspolicy", "feature", "partition", "host", "nodeset", "excludenodes"),
         *("advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"),
+        "qos",
     }
 )
 """Names with an effect on the plan; invalid values are refused."""
@@ -88,7 +89,7 @@ HARMLESS: Final[Mapping[str, str]] = {
         ("jgroup", "gattr", "var", "tid", "sid", "rmtype", "other", "mstagein", "moabstagein"), _DESCRIPTION
     ),
     "software": "a description, unless the site counts a licence of that name: then it is obeyed",
-    **dict.fromkeys(("qos", "spriority", "pref", "nallocpolicy"), _GRANT),
+    **dict.fromkeys(("spriority", "pref", "nallocpolicy"), _GRANT),
     "minwclimit": "the job is planned with its walltime, which is longer",
     **dict.fromkeys(
         ("nodesetdelay", "nodesetisoptional"), "the job waits for one set of nodes, which is stricter"

@@ -15,7 +15,7 @@ from schedd.model import Never, Node, WaitingFor
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.policy.access import Access
 from schedd.policy.economy import Draw
-from schedd.policy.limits import Limit
+from schedd.policy.limits import Limit, label_scope
 from schedd.policy.protocol import Breakdown
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, QueueFacts, Reserve, ServerFacts
 
@@ -36,6 +36,7 @@ __all__ = [
     "Restriction",
     "UseBegan",
     "awaits",
+    "charge_factor",
     "component_blocks",
     "component_breakdown",
     "component_claim",
@@ -51,8 +52,12 @@ __all__ = [
     "is_known_reservation",
     "is_own_reservation",
     "is_planned_on_hold",
+    "job_labels",
+    "job_refusal",
     "job_restriction",
+    "job_scopes",
     "judge_run",
+    "label_points",
     "last_place_checks",
     "lasting_fields",
     "leave_components",
@@ -211,6 +216,15 @@ class Component(Generic[_S]):
     """Called with the former queue, the present queue, and the event."""
     server_changed: Callable[["EngineState", ServerFacts, str], None] | None = None
     """Called with the server's former facts, and the event."""
+    labels: Callable[["EngineState | PlanSnapshot", JobFacts], Mapping[str, str]] | None = None
+    """Labels of a job, by kind: ``{"qos": "high"}``. Limits may count only the jobs with a label; views show
+    them."""
+    refusal: Callable[["EngineState | PlanSnapshot", JobFacts], Never | None] | None = None
+    """Why a job can never run as it was submitted, whatever the state of the cluster; None: it can."""
+    label_points: Callable[["EngineState | PlanSnapshot", JobFacts], float] | None = None
+    """Points of a job for the priority term ``qos``."""
+    charge_factor: Callable[["EngineState | PlanSnapshot", JobFacts], float] | None = None
+    """Factor of the cost of a job; 1: the usual cost."""
     must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | Never | None] | None = None
     """Called before the placement of a job: the condition that it waits for, or the reason why it can never
     run; None: it may be planned.
@@ -403,6 +417,52 @@ def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str
     for one in components():
         if one.job_dispatched is not None:
             one.job_dispatched(state, record, nodes, event)
+
+
+@cache
+def _label_sources() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Mapping[str, str]], ...]:
+    """The functions ``labels`` of all components: they are called for each job that is read."""
+    return tuple(one.labels for one in components() if one.labels is not None)
+
+
+def job_labels(known: "EngineState | PlanSnapshot", facts: JobFacts) -> dict[str, str]:
+    """The labels of a job, by kind."""
+    return {kind: name for find in _label_sources() for kind, name in find(known, facts).items()}
+
+
+def job_scopes(known: "EngineState | PlanSnapshot", facts: JobFacts) -> frozenset[str]:
+    """The labels of a job as the scopes of limits that count it: see ``Limit.scope``."""
+    labels = job_labels(known, facts)
+    return frozenset(map(label_scope, labels, labels.values()))
+
+
+def job_refusal(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Never | None:
+    """Why a job can never run as it was submitted; None: it can."""
+    for find in _refusals():
+        found = find(known, facts)
+        if found is not None:
+            return found
+    return None
+
+
+@cache
+def _refusals() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Never | None], ...]:
+    """The functions ``refusal`` of all components: they are called for each job that is placed."""
+    return tuple(one.refusal for one in components() if one.refusal is not None)
+
+
+def label_points(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float:
+    """The points of a job by its labels, for the priority term ``qos``."""
+    return sum(one.label_points(known, facts) for one in components() if one.label_points is not None)
+
+
+def charge_factor(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float:
+    """The factor of the cost of a job: the product of all components' factors."""
+    factor = 1.0
+    for one in components():
+        if one.charge_factor is not None:
+            factor *= one.charge_factor(known, facts)
+    return factor
 
 
 def job_restriction(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Restriction | None:

@@ -4,7 +4,7 @@ A feature with settings has a module ``settings`` with a ``SETTINGS``. The same 
 is documented in the reference of settings, and is what the feature's rules read: ``site.part(TheModel)``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -30,6 +30,8 @@ class FeatureSettings:
     """Description of the table in the reference."""
     heading: str
     """Heading of the reference under which the table stands; a new one comes after the others."""
+    check: Callable[[Mapping[str, Any]], None] | None = None
+    """Raises ValueError for other settings of the site, in plain values, that contradict these."""
 
 
 @cache

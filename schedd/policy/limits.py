@@ -23,6 +23,7 @@ __all__ = [
     "Who",
     "format_amount",
     "format_limit",
+    "label_scope",
     "needs",
     "parse_server_limits",
     "strictest",
@@ -37,7 +38,8 @@ class Limit:
 
     ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (total requested
     seconds), ``cpu_seconds`` (walltime times cpus), ``watts``, or a generic resource. ``queue`` restricts the
-    limit to a queue; empty: the whole cluster. ``name`` is the user, group and so on; empty: each one, except
+    limit to a queue; empty: the whole cluster. ``scope`` restricts it to the jobs with a label (see
+    ``label_scope``). ``name`` is the user, group and so on; empty: each one, except
     those with a limit of their own. ``during`` are its windows, as ``Recurrence.text``; empty: always.
     ``unit`` is ``size`` for KiB of a resource, ``float`` for parts of its unit (``FLOAT_PARTS``).
     """
@@ -47,6 +49,7 @@ class Limit:
     who: Who = "all"
     name: str = ""
     queue: str = ""
+    scope: str = ""
     during: str = ""
     unit: Literal["", "size", "float"] = ""
 
@@ -59,7 +62,7 @@ class Limit:
     def pool(self) -> str:
         """Name of the counted pool; limits of one pool differ only in their amounts."""
         whose = "all" if self.who == "all" else f"{self.who} {self.name}"
-        where = f" in queue {self.queue}" if self.queue else ""
+        where = _place(self)
         return f"{self.what} of {whose}{where}" + (f" during {self.during}" if self.during else "")
 
 
@@ -73,6 +76,8 @@ class Claim:
     project: str = ""
     array: str = ""
     queue: str = ""
+    scopes: frozenset[str] = frozenset()
+    """The labels of the job, each by ``label_scope``."""
     amounts: Mapping[str, int]
 
 
@@ -197,15 +202,17 @@ def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit
     }
     found: dict[str, Limit] = {}
     for source in sources:
-        own: dict[tuple[str, Who, str, str], Limit] = {}
+        own: dict[tuple[str, str, Who, str, str], Limit] = {}
         for limit in source:
             if limit.queue not in ("", job.queue):
+                continue
+            if limit.scope and limit.scope not in job.scopes:
                 continue
             if limit.who != "all" and not names[limit.who]:
                 continue  # a job without account has no share in the limits of accounts
             if limit.name not in ("", names[limit.who]):
                 continue
-            key = (limit.queue, limit.who, limit.what, limit.during)
+            key = (limit.queue, limit.scope, limit.who, limit.what, limit.during)
             known = own.get(key)
             if known is None or (limit.name and not known.name) or _less(limit, known):
                 own[key] = limit
@@ -215,6 +222,16 @@ def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit
             if before is None or one.amount < before.amount:
                 found[one.pool] = one
     return found
+
+
+def label_scope(kind: str, name: str) -> str:
+    """Return the scope of limits for the jobs with a label, such as ``QOS high``."""
+    return f"{'QOS' if kind == 'qos' else kind} {name}"
+
+
+def _place(limit: Limit) -> str:
+    """The queue and scope of a limit as text, to follow its owner."""
+    return (f" in {limit.scope}" if limit.scope else "") + (f" in queue {limit.queue}" if limit.queue else "")
 
 
 def _less(limit: Limit, known: Limit) -> bool:
@@ -251,6 +268,6 @@ def format_limit(limit: Limit) -> str:
         if limit.name
         else f" of each {limit.who}"
     )
-    where = f" in queue {limit.queue}" if limit.queue else ""
+    where = _place(limit)
     when = f" {Recurrence.parse(limit.during).description}" if limit.during else ""
     return f"at most {what}{whose}{where} at once{when}"

@@ -63,6 +63,7 @@ class SiteWeights:
 
     queue: float = 1.0
     class_: float = 1.0
+    qos: float = 1.0
     wish: float = 0.0
     waiting: float = 0.0
     size: float = 0.0
@@ -154,6 +155,10 @@ def _class(job: Applicant, _now: int, _shares: Shares, site: SiteWeights) -> flo
     return max((one.points for one in site.classes.values() if one.takes(job)), default=0.0)
 
 
+def _qos(job: Applicant, _now: int, _shares: Shares, _site: SiteWeights) -> float:
+    return job.label_points
+
+
 def _owner_priority(job: Applicant, _now: int, _shares: Shares, _site: SiteWeights) -> float:
     return job.priority
 
@@ -196,6 +201,7 @@ def _short(job: Applicant, _now: int, shares: Shares, _site: SiteWeights) -> flo
 TERMS: Mapping[str, Callable[[Applicant, int, Shares, SiteWeights], float]] = {
     "queue": _queue,
     "class": _class,
+    "qos": _qos,
     "wish": _owner_priority,
     "waiting": _waiting,
     "size": _size,
@@ -222,6 +228,8 @@ def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Brea
         weight = weights.class_ if name == "class" else getattr(weights, name)
         if weight:
             value = find(job, now, shares, weights)
+            if name == "qos" and not value:
+                continue  # most sites have none
             points = weight * value
             total += points
             terms.append(Term(name, weight, value, points))

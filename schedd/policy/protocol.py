@@ -16,7 +16,8 @@ class Applicant:
 
     ``eligible`` is the time since which it may be planned, or None. ``cpus`` and ``nodes`` are totals of its
     request (``nodes``: an upper bound if units may share nodes). ``priority`` is the owner's (``-p``, -1024
-    to 1023), ``queue_priority`` the server's for its queue. ``licences`` are names and amounts.
+    to 1023), ``queue_priority`` the server's for its queue, ``label_points`` the
+    points of its QOS. ``licences`` are names and amounts.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Applicant:
     eligible: int | None = None
     priority: int = 0
     queue_priority: int = 0
+    label_points: float = 0.0
     cpus: int = 1
     nodes: int = 1
     mem: int = 0

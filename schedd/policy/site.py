@@ -18,7 +18,7 @@ from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.fair_share import FairShare
 from schedd.policy.feature_settings import find_part, parse_feature_settings
-from schedd.policy.limits import Limit
+from schedd.policy.limits import Limit, label_scope
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
@@ -206,6 +206,9 @@ def _reservation(name: str, plain: Mapping[str, Any], zone: str) -> StandingRese
 
 def _limit(plain: Mapping[str, Any], zone: str) -> Limit:
     rest = {name: value for name, value in plain.items() if name not in _WINDOW}
+    qos = rest.pop("qos", "")
+    if qos:
+        rest["scope"] = label_scope("qos", qos)
     return Limit(**rest, during=_window(plain, zone).text if "first" in plain else "")
 
 

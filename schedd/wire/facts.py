@@ -213,7 +213,10 @@ class ExpectedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """A finished run from the server's accounting logs, with its resources over ``[start, end)``."""
+    """A finished run from the server's accounting logs, with its resources over ``[start, end)``.
+
+    ``qos`` is the requested quality of service.
+    """
 
     id: str
     owner: str
@@ -222,4 +225,6 @@ class RunFacts:
     group: str = ""
     account: str = ""
     project: str = ""
+    queue: str = ""
+    qos: str = ""
     shares: tuple[ShareFacts, ...] = ()

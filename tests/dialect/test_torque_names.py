@@ -215,7 +215,17 @@ CHANGES = {
     "excludenodes": "n1",
 }
 """A value of each name that changes the request of one core."""
-ELSEWHERE = {"advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"}
+ELSEWHERE = {
+    "advres",
+    "flags",
+    "jobflags",
+    "deadline",
+    "cost_limit",
+    "work_units",
+    "work_rate",
+    "work_app",
+    "qos",
+}
 """Names that the engine follows; they are not part of the request."""
 
 

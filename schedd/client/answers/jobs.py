@@ -95,6 +95,7 @@ class JobView(TypedDict):
     holds: str
     depend: str
     resources: dict[str, str]
+    labels: dict[str, str]
     cpus: int | None
     walltime: int
     walltime_assumed: bool

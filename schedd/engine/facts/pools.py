@@ -45,11 +45,13 @@ def make_claim(
     understood: ParsedRequest,
     shared: Collection[str] = (),
     types: ResourceTypes = NO_TYPES,
+    scopes: frozenset[str] = frozenset(),
 ) -> Claim:
     """Return the owner of a job and the amounts that limits count; for an invalid request, the amounts that
     it holds.
 
-    ``shared`` are the names of resources of the whole cluster, ``types`` the types of the server's resources.
+    ``shared`` are the names of resources of the whole cluster, ``types`` the types of the server's resources,
+    ``scopes`` the labels of the job (``job_scopes``).
     """
     request = understood.request
     amounts = {"jobs": 1, **shared_amounts(facts.resources, shared, types)}
@@ -75,6 +77,7 @@ def make_claim(
         project=facts.project,
         array=facts.array if facts.slot_limit is not None else "",
         queue=facts.queue,
+        scopes=scopes,
         amounts=amounts,
     )
 
@@ -133,9 +136,11 @@ class LimitBook:
     """Types of the server's resources."""
     lowered: set[str] = field(default_factory=set)
     """Pools that may be too small for the planned jobs after a change."""
-    _known: dict[tuple[str, ...], dict[str, Limit]] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], dict[str, Limit]] = field(default_factory=dict)
     _limited: frozenset[str] = frozenset()
     """Queues that have limits; empty: all."""
+    _scopes: frozenset[str] = frozenset()
+    """Scopes that have limits."""
 
     def copy(self) -> "LimitBook":
         """Return a copy for a fork of the plan."""
@@ -169,7 +174,8 @@ class LimitBook:
     def _changed(self) -> None:
         self._known.clear()
         self.shared = frozenset(limit.what for limit in self._all if limit.shared)
-        self._limited = frozenset(limit.queue for limit in self._all)
+        self._limited = frozenset(limit.queue for limit in self._all if not limit.scope)
+        self._scopes = frozenset(limit.scope for limit in self._all if limit.scope)
 
     @property
     def copies(self) -> dict[str, int]:
@@ -180,12 +186,23 @@ class LimitBook:
                 found[limit.what] = min(limit.amount, found.get(limit.what, limit.amount))
         return found
 
-    def needs(self, plan: Plan, facts: JobFacts, understood: ParsedRequest, now: int) -> dict[str, int]:
-        """Return the amounts that a job takes, by pool; missing pools are added to the plan."""
+    def needs(
+        self,
+        plan: Plan,
+        facts: JobFacts,
+        understood: ParsedRequest,
+        now: int,
+        scopes: frozenset[str] = frozenset(),
+    ) -> dict[str, int]:
+        """Return the amounts that a job takes, by pool; missing pools are added to the plan. ``scopes``: see
+        ``make_claim``.
+        """
+        scopes = scopes & self._scopes
         any_limit = self.caps or "" in self._limited or facts.queue in self._limited
+        any_limit = any_limit or bool(scopes)
         if not any_limit and facts.slot_limit is None:
             return {}
-        claim = make_claim(facts, understood, self.shared, self.types)
+        claim = make_claim(facts, understood, self.shared, self.types, scopes)
         if self.caps:
             request = understood.request
             whole = facts.exclusive or (request is not None and request.exclusive)
@@ -223,7 +240,7 @@ class LimitBook:
         self.opened[pool] = end
 
     def _claim_limits(self, claim: Claim, slot_limit: int | None) -> dict[str, Limit]:
-        key = (claim.user, claim.group, claim.account, claim.project, claim.queue)
+        key = (claim.user, claim.group, claim.account, claim.project, claim.queue, claim.scopes)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _KNOWN:

@@ -19,6 +19,7 @@ from schedd.engine.component import (
     empty_parts,
     fork_parts,
     job_restriction,
+    job_scopes,
     measured_draws,
 )
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
@@ -452,7 +453,7 @@ class EngineState:
 
     def pools_for(self, facts: JobFacts, understood: ParsedRequest) -> dict[str, int]:
         """What a job needs of the pools of its limits, and of the one to which it is restricted."""
-        found = self.limits.needs(self.plan, facts, understood, self.now)
+        found = self.limits.needs(self.plan, facts, understood, self.now, job_scopes(self, facts))
         restriction = job_restriction(self, facts)
         return {**found, restriction.pool: 1} if restriction is not None and restriction.pool else found
 

@@ -10,6 +10,7 @@ from schedd.engine.component import (
     component_confinement,
     component_wait,
     is_planned_on_hold,
+    job_refusal,
     leave_components,
     promise_ends,
 )
@@ -203,6 +204,9 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
             f"an administrator: it came back to its queue {record.back_off.returns} times ({last})",
         )
     request = record.understood.request
+    never = job_refusal(state, record.facts)
+    if never is not None:
+        return never
     never = find_uncounted(request, state.uncounted) or state.find_unmet_requirement(request)
     if never is not None:
         return never

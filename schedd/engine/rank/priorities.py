@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import component_breakdown
+from schedd.engine.component import component_breakdown, label_points
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase
@@ -26,10 +26,13 @@ def make_applicant(state: "EngineState", record: JobRecord) -> Applicant:
     facts, understood = record.facts, record.understood
     queue, shared = state.queues.get(facts.queue), state.limits.shared
     types = state.limits.types
-    hangs_on = (facts, understood, queue, shared, types)
+    hangs_on = (facts, understood, queue, shared, types, state.site)
     known = state.applicants.get(facts.id)
     if known is None or any(one is not other for one, other in zip(known[0], hangs_on, strict=True)):
-        known = state.applicants[facts.id] = (hangs_on, _applicant(facts, understood, queue, shared, types))
+        known = state.applicants[facts.id] = (
+            hangs_on,
+            _applicant(facts, understood, queue, shared, types, label_points(state, facts)),
+        )
     return known[1]
 
 
@@ -39,6 +42,7 @@ def _applicant(
     queue: QueueFacts | None,
     shared: frozenset[str],
     types: ResourceTypes,
+    points: float,
 ) -> Applicant:
     amounts = make_claim(facts, understood, shared, types).amounts
     since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
@@ -52,6 +56,7 @@ def _applicant(
         project=facts.project,
         eligible=since if is_eligible(facts, FOREVER) else None,
         priority=facts.priority,
+        label_points=points,
         queue_priority=queue.priority if queue is not None else 0,
         cpus=amounts.get("cpus", 0),
         nodes=amounts.get("nodes", 0),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schedd.engine.component import component_ranks, last_place_checks
+from schedd.engine.component import component_ranks, label_points, last_place_checks
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, EngineState
@@ -59,7 +59,10 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         return
     queue = state.queues.get(record.facts.queue)
     if not state.ranking.has_effect:
-        state.ranking.has_effect = state.site.weights.active or (queue is not None and queue.priority != 0)
+        weights = state.site.weights
+        state.ranking.has_effect = weights.active or (queue is not None and queue.priority != 0)
+        if not state.ranking.has_effect and weights.qos:
+            state.ranking.has_effect = label_points(state, record.facts) != 0
     if state.ranking.has_effect and record.slot >= 0:
         if state.site.weights.mode == "light" and state.now >= state.ranking.next_at:
             _renew_demand(state)  # the rank is permanent: it must not depend on an old demand

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from schedd.dialect import find_dialect
 from schedd.dialect.advres import read_advres
-from schedd.engine.component import components, leave_components
+from schedd.engine.component import components, job_scopes, leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.job_requests import (
@@ -304,6 +304,8 @@ def replan_with_facts(
         record = end_promise(state, record, event, "its booking was changed")
     elif _limit_keys(facts) != _limit_keys(before):
         record = end_promise(state, record, event, "its owner, group, account or project was changed")
+    elif job_scopes(state, facts) != job_scopes(state, before):
+        record = end_promise(state, record, event, "its labels, such as its QOS, were changed")
     elif not is_eligible(facts, state.now):
         record = end_promise(state, record, event, words)
     if facts.slot_limit != before.slot_limit:

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from schedd.engine.component import job_refusal
 from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL
 from schedd.engine.facts.job_requests import first_waiting_reason
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -167,6 +168,8 @@ def _reevaluate_job(state: EngineState, record: JobRecord, event: str, words: st
         plan_job(state, record, event, _place_cause(cause), words)
     elif record.phase is Phase.WAITING and state.limits.too_much(state.plan.pool_amounts(record.slot)):
         replan(state, record, event, *_no_room(state, record, words, cause))
+    elif record.phase is Phase.WAITING and job_refusal(state, record.facts) is not None:
+        replan(state, record, event, _node_cause(cause), words)
     elif _has_wrong_queue_state(state, record, waits):
         held = ("queue", record.facts.queue) in state.holds
         stopped = Cause.ADMIN if held else Cause.QUEUE

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from schedd.dialect.deadline import read_deadline
+from schedd.engine.component import job_labels
 from schedd.engine.facts.displayed_start import displayed_start
 from schedd.engine.facts.explanations import explain_job, job_notes
 from schedd.engine.facts.pools import binding, free_amounts
@@ -81,6 +82,8 @@ class JobView:
     depend: str
     resources: Mapping[str, str]
     """The server's Resource_List, as text."""
+    labels: Mapping[str, str]
+    """Labels of the job by kind, such as its QOS: `{"qos": "high"}`."""
     cpus: int | None
     """How many it asks for in all; null where its request is not understood."""
     walltime: int
@@ -249,6 +252,7 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
         holds=facts.holds,
         depend=facts.depend,
         resources=facts.resources,
+        labels=job_labels(published, facts),
         cpus=request.cpus if (request := record.understood.request) is not None else None,
         walltime=walltime,
         walltime_assumed=record.understood.assumed,

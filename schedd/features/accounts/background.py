@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from schedd.dialect.accounting import EndedRun, node_shares
+from schedd.dialect.qos import logged_qos
 from schedd.features.accounts.rules import find_account
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import LedgerLine, PublishedAccounts, account_book
@@ -270,6 +271,8 @@ def _run_facts(run: EndedRun) -> RunFacts:
         group=values.get("group", ""),
         account=values.get("account", ""),
         project=values.get("project", ""),
+        queue=values.get("queue", ""),
+        qos=logged_qos(values),
         shares=tuple(ShareFacts(node, cpus, 0, gpus) for node, cpus, gpus in node_shares(run)),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.component import PricedUse, UseBegan
+from schedd.engine.component import PricedUse, UseBegan, charge_factor
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase
@@ -118,7 +118,7 @@ def most_expensive(
     facts: JobFacts,
     understood: ParsedRequest,
 ) -> int:
-    """The most that a waiting job can cost, in the account's smallest unit."""
+    """The most that a waiting job can cost, in the account's smallest unit, before its charge factor."""
     amounts = make_claim(facts, understood).amounts
     cpus = amounts["cpus"]
     request = understood.request
@@ -138,7 +138,9 @@ def missing_funds(account: Account, available: int, most: int, currency: str) ->
 
 
 def _maximum_job_cost(state: EngineState, account: Account, record: JobRecord) -> int:
-    return most_expensive(state.site, state.node_facts, account, record.facts, record.understood)
+    facts = record.facts
+    cost = most_expensive(state.site, state.node_facts, account, facts, record.understood)
+    return round(cost * charge_factor(state, facts))
 
 
 def release_hold(state: EngineState, key: str) -> None:
@@ -163,7 +165,7 @@ def hold_for_use(state: EngineState, use: PricedUse) -> str:
     if not account.lets(facts.owner.partition("@")[0]):
         return f"account {account.name} is not open to {facts.owner}"
     cost = most_expensive(state.site, state.node_facts, account, facts, use.understood)
-    amount = round(use.share * cost)
+    amount = round(use.share * cost * charge_factor(state, facts))
     available = book.available(account.name, use.key)
     if account.closed or available < amount:
         left, needed = (
@@ -210,7 +212,8 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
         book.hold(record.id, account.name, _maximum_job_cost(state, account, record))
         return
     start = record.run.started
-    amount = _cost(state, account, _portions(state, record), start, start + record.understood.walltime)
+    end = start + record.understood.walltime
+    amount = _cost(state, account, record.facts, _portions(state, record), start, end)
     if book.holds.get(record.id) != (account.name, amount):
         book.poor.pop(record.id, None)
         book.hold(record.id, account.name, amount)
@@ -245,7 +248,7 @@ def _charge(
 ) -> None:
     book, job = account_book(state), facts.id
     end = max(end, start)
-    cost = _cost(state, account, portions, start, end)
+    cost = _cost(state, account, facts, portions, start, end)
     known = book.runs.get(job, ())
     before = next((one for one in known if _is_same_run(one, start, end)), None)
     rest = tuple(one for one in known if one is not before)
@@ -273,8 +276,33 @@ def _is_same_run(run: tuple[int, int, int], start: int, end: int) -> bool:
     return run[0] < max(end, start + 1) and start < max(run[1], run[0] + 1)
 
 
-def _cost(state: EngineState, account: Account, portions: list[Portion], start: int, end: int) -> int:
-    return paid(account.unit, portions, start, end, state.site.economy, state.site.part(AccountSettings).gpu)
+def _cost(
+    state: EngineState,
+    account: Account,
+    facts: JobFacts | RunFacts,
+    portions: list[Portion],
+    start: int,
+    end: int,
+) -> int:
+    gpu = state.site.part(AccountSettings).gpu
+    cost = paid(account.unit, portions, start, end, state.site.economy, gpu)
+    return round(cost * charge_factor(state, _job_facts(facts)))
+
+
+def _job_facts(facts: JobFacts | RunFacts) -> JobFacts:
+    """The facts of the job of a logged run, as far as its price depends on them."""
+    if isinstance(facts, JobFacts):
+        return facts
+    return JobFacts(
+        id=facts.id,
+        owner=facts.owner,
+        queue=facts.queue,
+        submitted=facts.start,
+        resources={"qos": facts.qos} if facts.qos else {},
+        group=facts.group,
+        account=facts.account,
+        project=facts.project,
+    )
 
 
 def _portions(state: EngineState, record: JobRecord) -> list[Portion]:

@@ -1,5 +1,6 @@
 """What a job that is only asked about would have to wait for, by its account."""
 
+from schedd.engine.component import charge_factor
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import PlanSnapshot
@@ -37,8 +38,10 @@ def wait_in_what_if(
         and planned
         and find_account(site.part(AccountSettings), other.facts) == account.name
     ):
-        available += most_expensive(site, published.nodes, account, other.facts, other.understood)
+        held = most_expensive(site, published.nodes, account, other.facts, other.understood)
+        available += round(held * charge_factor(published, other.facts))
     most = most_expensive(site, published.nodes, account, facts, understood)
+    most = round(most * charge_factor(published, facts))
     if not account.closed and available >= most:
         return None
     return missing_funds(account, available, most, site.economy.currency)

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
+from schedd.engine.component import job_labels, label_points
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
@@ -138,6 +140,8 @@ def circumstances(state: EngineState) -> Circumstances:
         weights=state.site.weights,
         tree=state.site.fair_share,
         shares=part.shares[1] if part.shares is not None else {},
+        labels=partial(job_labels, state),
+        points=partial(label_points, state),
         totals=part.totals,
     )
 

@@ -26,6 +26,7 @@ from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFa
 
 __all__ = [
     "FAIR_SHARE_TERMS",
+    "LABEL_TERMS",
     "REPLACEABLE",
     "TERMS",
     "TEXT_TERMS",
@@ -48,6 +49,7 @@ TERMS: Final[Mapping[str, str]] = {
     "accrue_type": "2 if the job is eligible, else 1, as in OpenPBS",
     "queue_priority": "priority of the job's queue",
     "job_priority": "`qsub -p`",
+    "qos_priority": "priority of the job's QOS (`[qos.levels.NAME]`); 0 without one",
     "fairshare_perc": "target share of the job's place in the fair-share tree, 0 to 1",
     "fair_share_perc": "the same",
     "fairshare_tree_usage": "effective usage of the job's place in the fair-share tree, 0 to 1",
@@ -84,6 +86,8 @@ TEXT_TERMS: Final[Mapping[str, Callable[[JobFacts], str]]] = {
     "queue": lambda facts: facts.queue,
     "user": lambda facts: facts.owner.partition("@")[0],
 }
+LABEL_TERMS: Final = frozenset({"qos"})
+"""Names that are compared with texts and stand for a label of the job: see ``Component.labels``."""
 REPLACEABLE: Final = frozenset(
     {
         *(
@@ -118,6 +122,10 @@ class Circumstances:
     tree: FairShare | None = None
     shares: Mapping[Path, ShareRow] = field(default_factory=dict)
     """By place in the tree."""
+    labels: Callable[[JobFacts], Mapping[str, str]] = lambda _: {}
+    """The labels of a job, such as its QOS: see ``Component.labels``."""
+    points: Callable[[JobFacts], float] = lambda _: 0.0
+    """The priority of a job's QOS."""
     totals: Mapping[str, float] = field(default_factory=dict)
     """See ``cluster_totals``."""
 
@@ -204,6 +212,8 @@ class FormulaTerms:
         if self._replaceable:
             numbers |= _replaced(numbers, rows)
         texts = {name: [row.texts[place] for row in rows] for place, name in enumerate(self.texts)}
+        for name in LABEL_TERMS & texts.keys():
+            texts[name] = [around.labels(row.facts).get(name, "") for row in rows]
         return Columns(len(rows), numbers, texts)
 
 
@@ -226,7 +236,7 @@ def unknown_names(expression: Expression, types: ResourceTypes) -> Iterator[str]
         if name not in TERMS and not _has_prefix(name) and not types.resource_type(name):
             yield name
     for name in sorted(expression.text_names):
-        if name not in TEXT_TERMS and not types.resource_type(name):
+        if name not in TEXT_TERMS and name not in LABEL_TERMS and not types.resource_type(name):
             yield name
 
 
@@ -364,6 +374,10 @@ def _queue_priority(times: _Times) -> Floats:
     return times.by_queue(priority)
 
 
+def _qos_priority(times: _Times) -> Floats:
+    return np.array([times.around.points(row.facts) for row in times.rows], np.float64)
+
+
 def _expansion(times: _Times) -> Floats:
     return np.divide(times.eligible + times.planned, np.maximum(times.planned, 1.0))
 
@@ -422,6 +436,7 @@ _CHANGING: Final[Mapping[str, Callable[[_Times], Floats | float]]] = {
     "fairshare_factor": lambda times: times.share(lambda row: row.factor),
     "has_deadline": lambda times: np.asarray(times.latest != inf, np.float64),
     "predicted_run_time": _predicted,
+    "qos_priority": _qos_priority,
     "queue_priority": _queue_priority,
     "xfactor": _expansion,
     **{name: _total(name) for name in ("total_cpus", "total_gpus", "total_mem", "total_nodes")},

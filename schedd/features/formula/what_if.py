@@ -1,9 +1,13 @@
 """Hypothetical jobs under a formula: their rank, and whether they wait because of its threshold."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
+from schedd.engine.component import job_labels, label_points
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
@@ -24,6 +28,10 @@ __all__ = [
 ]
 
 
+_UNLABELLED: Final[Mapping[str, Any]] = {"labels": lambda _: {}, "points": lambda _: 0.0}
+"""Without the functions that read the engine's state."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedFormula:
     """What other threads may read of the component."""
@@ -38,7 +46,7 @@ def published_formula(state: EngineState) -> PublishedFormula:
     if formula is None:
         return PublishedFormula(None, None)
     around = circumstances(state)
-    return PublishedFormula(formula, replace(around, queues=dict(around.queues)))
+    return PublishedFormula(formula, replace(around, queues=dict(around.queues), **_UNLABELLED))
 
 
 def formula_name(published: PlanSnapshot) -> str:
@@ -52,7 +60,9 @@ def value_in_what_if(published: PlanSnapshot, facts: JobFacts, understood: Parse
     part = published.part(PublishedFormula)
     if part.formula is None or part.around is None:
         return None
-    terms, around = part.formula.terms, part.around
+    terms = part.formula.terms
+    labels, points = partial(job_labels, published), partial(label_points, published)
+    around = replace(part.around, labels=labels, points=points)
     row = terms.row(facts, understood, around.types, around.shared, around.tree)
     columns = terms.columns([row], with_places(around, [row]))
     return float(np.nan_to_num(terms.expression.values(columns))[0])

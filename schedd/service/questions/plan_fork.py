@@ -13,7 +13,7 @@ from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import HORIZON, EngineState, PlanSnapshot, published_record
-from schedd.engine.component import Restriction, components, job_restriction
+from schedd.engine.component import Restriction, components, job_refusal, job_restriction, job_scopes
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
     RequestReader,
@@ -245,7 +245,7 @@ class PlanFork:
         return _Trial(
             plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
             self.columns, CriterionWeights(parse_criteria(criteria)) if best else None,
-            restriction=job_restriction(self.published, facts),
+            restriction=job_restriction(self.published, facts), scopes=job_scopes(self.published, facts),
         )  # fmt: skip
 
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
@@ -261,8 +261,10 @@ class PlanFork:
         self, facts: JobFacts, request: Request, understood: ParsedRequest
     ) -> Answer | None:
         """Return the answer for a job that never fits or may not be planned; None otherwise."""
-        never = find_uncounted(request, self._uncounted) or self._plan.find_unmet_requirement(
-            request, self._limits.types.units
+        never = (
+            job_refusal(self.published, facts)
+            or find_uncounted(request, self._uncounted)
+            or self._plan.find_unmet_requirement(request, self._limits.types.units)
         )
         if never is not None:
             return never
@@ -341,6 +343,8 @@ class _Trial:
     """Prices, a hard cost limit, and the currency."""
     restriction: Restriction | None = None
     """The nodes and times to which the job is restricted."""
+    scopes: frozenset[str] = frozenset()
+    """The labels of the job, for limits."""
 
     def _as_planned(self, request: Request) -> Request:
         nodes = self.restriction.nodes if self.restriction is not None else None
@@ -363,7 +367,7 @@ class _Trial:
 
     def _pools(self, request: Request, walltime: int) -> dict[str, int]:
         understood = replace(self.understood, request=request, walltime=walltime)
-        found = self.limits.needs(self.plan, self.facts, understood, self.now)
+        found = self.limits.needs(self.plan, self.facts, understood, self.now, self.scopes)
         pool = self.restriction.pool if self.restriction is not None else ""
         return {**found, pool: 1} if pool else found
 

@@ -84,6 +84,8 @@ class PrioritySettings(Section):
     """Multiplies the priority of the job's queue."""
     class_: Weight = Field(default=_WEIGHTS.class_, alias="class")
     """Multiplies the points of the job's class."""
+    qos: Weight = _WEIGHTS.qos
+    """Multiplies the priority of the job's QOS (`[qos.levels.NAME]`)."""
     wish: Weight = _WEIGHTS.wish
     """Multiplies the owner's own `qsub -p`, -1024 to 1023."""
     waiting: Weight = _WEIGHTS.waiting
@@ -198,6 +200,8 @@ class SiteLimitSettings(_Window):
     """Only for this one, instead of the limit for each."""
     queue: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
     """Only in this queue."""
+    qos: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
+    """Only the jobs of this QOS (`[qos.levels.NAME]`)."""
 
     @model_validator(mode="after")
     def _name_someone(self) -> Self:
@@ -506,6 +510,9 @@ class KernelSiteSettings(Section):
         if self.thrift is not None and self.thrift.prefer and not self.power:
             raise ValueError("thrift.prefer needs watts of nodes: a table power")
         site_policy(self.plain)
+        for feature in feature_settings():
+            if feature.check is not None:
+                feature.check(self.plain)
         return self
 
     @property

@@ -1,0 +1,43 @@
+"""Requests for a quality of service (QOS): ``qsub -l qos=NAME`` and ``qsub -W x=QOS:NAME``."""
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["logged_qos", "qos_names", "read_qos"]
+
+_NAMES: Final = ("qos", "x.qos")
+"""Resources with the name, in lower case: a resource of the server, or an extension of Maui and Moab."""
+
+
+def read_qos(resources: Mapping[str, str]) -> str:
+    """Return the name of the requested QOS; empty: the job requests none.
+
+    Names of resources are compared without regard to case. A request that contradicts itself is refused
+    elsewhere; here the resource of the server counts.
+    """
+    found = ""
+    for name, text in resources.items():
+        key = name.strip().lower()
+        if key in _NAMES and text.strip() and (key == _NAMES[0] or not found):
+            found = text.strip()
+    return found
+
+
+def qos_names(resources: Mapping[str, str]) -> set[str]:
+    """Return the resources that request a QOS."""
+    return {name for name in _NAMES if name in resources}
+
+
+def logged_qos(values: Mapping[str, str]) -> str:
+    """Return the requested QOS of a run in an accounting log, by its keys; empty: none.
+
+    TORQUE and OpenPBS log the resource and TORQUE the extensions; Slurm has its own column.
+    """
+    found = values.get("Resource_List.qos") or values.get("qos", "")
+    if found:
+        return found.strip()
+    for item in values.get("x", "").split(";"):
+        name, _, value = item.partition(":" if ":" in item else "=")
+        if name.strip().lower() == "qos":
+            return value.strip()
+    return ""

@@ -1,0 +1,19 @@
+"""What QOS adds to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import Component
+from schedd.features.qos.rules import charge_factor, labels, points, refusal
+from schedd.features.qos.state import QosState, publish_qos
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="qos",
+    state=QosState,
+    labels=labels,
+    refusal=refusal,
+    label_points=points,
+    charge_factor=charge_factor,
+    published=publish_qos,
+)

@@ -1,0 +1,65 @@
+"""Rules of QOS: labels, refusals, priority and price of jobs."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from schedd.engine.facts.state import EngineState
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.qos.state import is_open, level_of, open_levels, qos_of, qos_settings, requested_qos
+from schedd.model import Never
+from schedd.wire import JobFacts
+
+__all__ = ["charge_factor", "labels", "points", "refusal"]
+
+_NAMED_AT_MOST: Final = 6
+"""QOS that a refusal names."""
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+def labels(known: EngineState | PlanSnapshot, facts: JobFacts) -> Mapping[str, str]:
+    """The label ``qos`` of a job that has one."""
+    name = qos_of(known, facts)
+    return {"qos": name} if name else _NO_LABELS
+
+
+def refusal(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
+    """Why a job can never run with the QOS that it requests, and what to request instead."""
+    name = requested_qos(known, facts)
+    if not name:
+        return None
+    settings = qos_settings(known)
+    level = settings.levels.get(name)
+    if level is None:
+        if settings.unknown == "ignore":
+            return None
+        return Never(
+            f"it requests QOS {name}, which does not exist here: {_remedy(open_levels(settings, facts))}"
+        )
+    if is_open(level, facts):
+        return None
+    whose = f"user {facts.owner.partition('@')[0]}"
+    whose += f", group {facts.group}" if facts.group else ""
+    whose += f", account {facts.account}" if facts.account else ""
+    return Never(
+        f"it requests QOS {name}, which is open neither to {whose} nor to queue {facts.queue}: "
+        f"{_remedy(open_levels(settings, facts))}"
+    )
+
+
+def _remedy(names: list[str]) -> str:
+    if not names:
+        return "submit it without a QOS"
+    more = ", …" if len(names) > _NAMED_AT_MOST else ""
+    return f"qalter -l qos=NAME with one of {', '.join(names[:_NAMED_AT_MOST])}{more}"
+
+
+def points(known: EngineState | PlanSnapshot, facts: JobFacts) -> float:
+    """The priority of a job's QOS."""
+    level = level_of(known, facts)
+    return level.priority if level is not None else 0.0
+
+
+def charge_factor(known: EngineState | PlanSnapshot, facts: JobFacts) -> float:
+    """The factor of a job's cost by its QOS."""
+    level = level_of(known, facts)
+    return level.charge if level is not None else 1.0

@@ -1,0 +1,97 @@
+"""Settings of QOS: ``[clusters.NAME.site.qos]``."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from schedd.policy.feature_settings import FeatureSettings
+from schedd.wire.section import Section
+
+__all__ = ["SETTINGS", "QosLevel", "QosSettings"]
+
+_Name = Annotated[str, Field(pattern=r"^[^\s,:;=\x00-\x1f]{1,64}$")]
+_Owner = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
+_Owners = tuple[_Owner, ...]
+
+
+class QosLevel(Section):
+    """A QOS: who may request it, and what its jobs get. It is open to a job that matches one of its lists, or
+    to all jobs if no list is set. Its limits are `[[clusters.NAME.site.limits]]` with `qos`.
+    """
+
+    priority: Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)] = 0.0
+    """Value of the priority term `qos`, and of `qos_priority` in a formula."""
+    charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
+    """Factor of what its jobs cost their accounts; 0: they cost nothing."""
+    users: _Owners = ()
+    """Open to these users,"""
+    groups: _Owners = ()
+    """to these groups,"""
+    accounts: _Owners = ()
+    """to these accounts (`qsub -A`),"""
+    queues: _Owners = ()
+    """and to jobs in these queues."""
+
+    def admits(self, user: str, group: str, account: str, queue: str) -> bool:
+        """Whether a job with this owner (without host), group, account and queue may use it."""
+        if not (self.users or self.groups or self.accounts or self.queues):
+            return True
+        return user in self.users or group in self.groups or account in self.accounts or queue in self.queues
+
+
+class QosSettings(Section):
+    """Levels of service that jobs request with `qsub -l qos=NAME` or `-W x=QOS:NAME`, or get by default. See
+    docs/administrators/qos.md.
+    """
+
+    levels: dict[_Name, QosLevel] = Field(default_factory=dict)
+    """The QOS by name: `[clusters.main.site.qos.levels.high]`."""
+    queue_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
+    """QOS of jobs that request none, by queue: `{ debug = "high" }`. Of these tables and `default`, the first
+    counts that names a QOS which is open to the job: queue, user, account, group."""
+    user_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
+    """The same by user,"""
+    account_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
+    """by account,"""
+    group_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
+    """and by group."""
+    default: Annotated[str, Field(pattern=r"^[^\s,:;=\x00-\x1f]{0,64}$")] = ""
+    """QOS of all other jobs; empty: they have none."""
+    unknown: Literal["refuse", "ignore"] = "refuse"
+    """A job that requests a QOS which does not exist is never planned (`refuse`), or is planned as if it
+    requested none (`ignore`)."""
+
+    @model_validator(mode="after")
+    def _name_levels(self) -> Self:
+        tables = {
+            "queue_defaults": self.queue_defaults,
+            "user_defaults": self.user_defaults,
+            "account_defaults": self.account_defaults,
+            "group_defaults": self.group_defaults,
+        }
+        named = [
+            (f"{table}.{owner}", name) for table, found in tables.items() for owner, name in found.items()
+        ]
+        for where, name in (*named, ("default", self.default)):
+            if name and name not in self.levels:
+                raise ValueError(f"{where}: there is no QOS {name!r} in levels")
+        return self
+
+
+def _check_site(plain: Mapping[str, Any]) -> None:
+    """Raise ValueError for a limit of a QOS that does not exist."""
+    levels = (plain.get("qos") or {}).get("levels") or {}
+    for number, limit in enumerate(plain.get("limits") or ()):
+        name = limit.get("qos", "")
+        if name and name not in levels:
+            raise ValueError(f"limits.{number}: there is no QOS {name!r} in qos.levels")
+
+
+SETTINGS: Final = FeatureSettings(
+    table="qos",
+    model=QosSettings,
+    about="Quality of service: `[clusters.main.site.qos]`.",
+    heading="Quality of service",
+    check=_check_site,
+)
