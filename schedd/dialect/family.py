@@ -26,7 +26,8 @@ class Site:
     ``mem_per_core`` (KiB) is planned for jobs without a memory request. ``pack``: units of one request may
     share a node even if the family's default is one node per unit. ``kinds``: the node classes, if the
     sharing of some nodes is decided by the node. ``types``: types of an OpenPBS server's resources.
-    ``levels``: values on nodes of resources that jobs do not consume, by name in lower case.
+    ``levels``: values on nodes of resources that jobs do not consume, by name in lower case. ``obeyed``:
+    requested resources that others obey; they are no part of the request.
     """
 
     defaults: Mapping[str, str]
@@ -38,6 +39,7 @@ class Site:
     kinds: Collection[NodeKind] = ()
     types: ResourceTypes = NO_TYPES
     levels: Mapping[str, Collection[int]] = field(default_factory=dict)
+    obeyed: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def _read_torque(facts: JobFacts, site: Site) -> Request:
         known_nodes=site.known_nodes,
         generic=site.generic,
         shared=site.shared,
+        obeyed=site.obeyed,
     )
 
 
@@ -108,6 +111,7 @@ def _read_openpbs(facts: JobFacts, site: Site) -> Request:
         kinds=site.kinds,
         types=site.types,
         levels=site.levels,
+        obeyed=site.obeyed,
         runs=facts.state in ("R", "E", "S"),
     )
 

@@ -10,6 +10,7 @@ from schedd.dialect.assemble import assemble, by_lower_name, requested_walltime,
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.openpbs_nodes import nodes_chunks
+from schedd.dialect.partition import PARTITION, parse_partitions
 from schedd.dialect.qos import qos_names
 from schedd.dialect.requested_resources import RequestedResources, parse_amount, parse_typed
 from schedd.dialect.selectspec import PlaceSpec, SelectChunk, parse_place, parse_select
@@ -69,6 +70,7 @@ def parse_openpbs(
     levels: Mapping[str, Collection[int]] = _NO_LEVELS,
     kinds: Collection[NodeKind] = (),
     runs: bool = False,
+    obeyed: Collection[str] = (),
 ) -> Request:
     """Parse the request of an OpenPBS job. Its meaning is specified in ``docs/reference/requests.md``.
 
@@ -80,12 +82,13 @@ def parse_openpbs(
     node-locked resources in the plan. ``types``: types of the server's resources; None: there is no server,
     and the form of a value decides. ``levels``: values on nodes of resources that jobs do not consume.
     ``kinds``: node classes, if the sharing of some nodes is decided by the node. ``runs``: the job has
-    started. Raises RequestError.
+    started. ``obeyed``: requested resources that others obey. Raises RequestError.
     """
     requested = RequestedResources(
         {**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults
     )
     refuse_flags(requested.values)
+    requested.ignore(obeyed)
     requested.ignore(
         {
             "schedselect",
@@ -128,10 +131,13 @@ def parse_openpbs(
             name
             for name in requested.names
             if site.types.is_host_resource(name) or name in site.amounts or name in _NOT_FOR_THE_PLAN
+            if name not in obeyed
         ]
         spans = ((name, requested.get(name)) for name in names)
         chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), requested, site)]
     chunks = _add_queue_properties(chunks, requested)
+    if PARTITION not in obeyed and not site.types.is_host_resource(PARTITION):
+        chunks = _in_partitions(chunks, requested)
     placing = parse_place(span) if (span := requested.get("place")) is not None else usual
     requested.ignore({"nodect"})
     exclusive = placing.exclusive
@@ -166,6 +172,18 @@ def _add_queue_properties(chunks: list[Chunk], requested: RequestedResources) ->
     return [
         replace(chunk, features=tuple(sorted({*chunk.features, feature}, key=sorted))) for chunk in chunks
     ]
+
+
+def _in_partitions(chunks: list[Chunk], requested: RequestedResources) -> list[Chunk]:
+    """Restrict chunks to the partitions that are requested for the whole job: without partitions of the site,
+    nodes with a property or a resource ``partition`` of that name.
+    """
+    span = requested.get(PARTITION)
+    names = parse_partitions(span) if span is not None else frozenset()
+    if not names:
+        return chunks
+    wanted = names | {f"{PARTITION}={name}" for name in names}
+    return [replace(chunk, features=(*chunk.features, wanted)) for chunk in chunks]
 
 
 def _planned(chunk: SelectChunk, requested: RequestedResources, site: _Site) -> Chunk:

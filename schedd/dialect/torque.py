@@ -11,13 +11,13 @@ from schedd.dialect.assemble import assemble, by_lower_name, divided, requested_
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.nodespec import (
-    NAME,
     NodeSpecPart,
     gpu_modes,
     normal_form,
     parse_alternatives,
     parse_nodes,
 )
+from schedd.dialect.partition import parse_names, parse_partitions
 from schedd.dialect.qos import qos_names
 from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.shared import check_shared, shared_names
@@ -31,8 +31,6 @@ __all__ = ["parse_torque"]
 
 _GRES: Final = re.compile(r"(?:^|[+%&,])(?P<name>[^:+=%&,]+)(?:[:=](?P<amount>[^+%&,]*))?(?=$|[+%&,])")
 _SETS: Final = re.compile(r"(oneof|firstof|anyof):feature:(.+)", re.IGNORECASE)
-_ANY: Final = frozenset({"all", "any", "default", "[all]", "[default]"})
-"""Partitions that mean every node."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -47,6 +45,7 @@ def parse_torque(
     generic: Collection[str] = (),
     shared: Collection[str] = (),
     extensions: str = "",
+    obeyed: Collection[str] = (),
 ) -> Request:
     """Parse the request of a TORQUE job; its meaning is specified in ``docs/reference/requests.md``.
 
@@ -54,11 +53,13 @@ def parse_torque(
     of queue and server, ``extensions`` the ``-W x=`` string. ``exclusive``: the job was submitted with ``qsub
     -n``. ``mem_per_core_default`` (KiB) is planned for jobs without a memory request, at most their vmem.
     ``known_nodes``: names of all nodes (a set is fastest). ``generic``: node-locked resources in the plan.
-    ``shared``: resources of the whole cluster, which are not part of the request. Raises RequestError.
+    ``shared``: resources of the whole cluster, and ``obeyed`` others, are not part of the request. Raises
+    RequestError.
     """
     amounts = by_lower_name(generic)
     named = plain_names({**extension_list(extensions), **resources})
     requested = RequestedResources(_split_gres(named, {"gpus", *amounts}), defaults)
+    requested.ignore(obeyed)
     refuse_unplanned(requested)
     refuse_flags(requested.values)
     _refuse_unknown_gres(requested, shared)
@@ -85,7 +86,7 @@ def parse_torque(
 
     chunks = _add_queue_properties(chunks, requested, known_nodes, amounts)
     chunks = _with_job_totals(chunks, requested, amounts)
-    chunks = _on_named_nodes(chunks, requested, known_nodes)
+    chunks = _on_named_nodes(chunks, requested, known_nodes, obeyed)
     chunks = _with_memory(chunks, requested, mem_per_core_default)
     chunks, sets = _restrict_to_set(chunks, requested)
     policy = access_policy(requested, exclusive=exclusive)
@@ -262,30 +263,25 @@ def _with_job_totals(
 
 
 def _on_named_nodes(
-    chunks: list[Chunk], requested: RequestedResources, known_nodes: Collection[str]
+    chunks: list[Chunk],
+    requested: RequestedResources,
+    known_nodes: Collection[str],
+    obeyed: Collection[str],
 ) -> list[Chunk]:
     """Add the features, partition and host that are requested for the whole job."""
     wanted: list[frozenset[str]] = []
     if (span := requested.get("feature")) is not None:
         wanted += [parse_alternatives(piece) for piece in span.split(":")]
-    if (span := requested.get("partition")) is not None and str(span).lower() not in _ANY:
-        wanted.append(_parse_names(span))
+    if "partition" not in obeyed and (span := requested.get("partition")) is not None:
+        wanted += [partitions] if (partitions := parse_partitions(span)) else []
     if (span := requested.get("host")) is not None:
         host = str(span)
         wanted.append(frozenset({host}) if host in known_nodes else parse_alternatives(span))
     if (span := requested.get("excludenodes")) is not None:
-        wanted += [frozenset({f"!{name}"}) for name in sorted(_parse_names(span))]
+        wanted += [frozenset({f"!{name}"}) for name in sorted(parse_names(span))]
     if not wanted:
         return chunks
     return [replace(chunk, features=normal_form((*chunk.features, *wanted))) for chunk in chunks]
-
-
-def _parse_names(span: Span) -> frozenset[str]:
-    """Parse names joined by ``:``, ``,``, ``+`` or ``|``. Raises RequestError."""
-    names = [name for name in re.split(r"[:,+|]", str(span).strip("[]")) if name]
-    if not names or not all(NAME.fullmatch(name) for name in names):
-        raise span.error(f"{span.shown()} is no list of names", "names joined by :")
-    return frozenset(names)
 
 
 def _restrict_to_set(
@@ -302,7 +298,7 @@ def _restrict_to_set(
             "this set of nodes is not planned, and without it the job would run elsewhere",
             "ONEOF:FEATURE:PROPERTY:PROPERTY, FIRSTOF or ANYOF",
         )
-    names = _parse_names(replace(span, start=span.end - len(match[2])))
+    names = frozenset(parse_names(replace(span, start=span.end - len(match[2]))))
     chunks = [replace(chunk, features=normal_form((*chunk.features, names))) for chunk in chunks]
     if match[1].lower() == "anyof":
         return chunks, None

@@ -267,7 +267,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.limits.types = ResourceTypes(state.server.resources)
     state.gather_limits()
     state.note_power()
-    state.requests.set_shared(state.limits.shared)
+    state.update_request_reader()
     state.requests.set_types(state.limits.types)
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}

@@ -11,13 +11,22 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from schedd.feature_list import feature_modules
-from schedd.model import Never, Node, WaitingFor
+from schedd.model import Features, Never, Node, WaitingFor
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.policy.access import Access
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit, label_scope
 from schedd.policy.protocol import Breakdown
-from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, QueueFacts, Reserve, ServerFacts
+from schedd.wire import (
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    NodeChanged,
+    NodeFacts,
+    QueueFacts,
+    Reserve,
+    ServerFacts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -35,8 +44,10 @@ __all__ = [
     "PricedUse",
     "Restriction",
     "UseBegan",
+    "added_features",
     "awaits",
     "charge_factor",
+    "choose_alternatives",
     "component_blocks",
     "component_breakdown",
     "component_claim",
@@ -75,6 +86,7 @@ __all__ = [
     "save_parts",
     "slots_named",
     "unmovable_jobs",
+    "variants_in_what_if",
     "withdraw_nodes",
 ]
 
@@ -130,13 +142,15 @@ class UseBegan:
 class Restriction:
     """Nodes and times to which a job is restricted; it is planned ahead within these.
 
-    ``pool`` is a pool of the plan that is full at all other times; empty: no restriction of time. ``place``
-    is its name in texts: "reservation school".
+    ``nodes`` are alternatives of names and features: a node must meet one of each. ``pool`` is a pool of the
+    plan that is full at all other times; empty: no restriction of time. ``place`` is its name in texts:
+    "reservation school". ``remedy`` is what a user may do if the place is too small.
     """
 
     place: str
-    nodes: frozenset[str]
+    nodes: Features
     pool: str = ""
+    remedy: str = ""
 
 
 class Confinement(Protocol):
@@ -187,6 +201,8 @@ class Component(Generic[_S]):
     free."""
     nodes_replaced: Callable[["EngineState"], None] | None = None
     """Called when the plan has other nodes than before."""
+    node_features: Callable[["EngineState", NodeFacts], Iterable[str]] | None = None
+    """Returns features that the component adds to a node of the plan, for its restrictions of jobs."""
     planned_node: Callable[["EngineState", str, Node], Node] | None = None
     """Returns the node for the plan, from the node without the component's effect."""
     will_return: Callable[["EngineState", str], bool] | None = None
@@ -225,6 +241,11 @@ class Component(Generic[_S]):
     """Points of a job for the priority term ``qos``."""
     charge_factor: Callable[["EngineState | PlanSnapshot", JobFacts], float] | None = None
     """Factor of the cost of a job; 1: the usual cost."""
+    before_placement: Callable[["EngineState", "JobRecord"], None] | None = None
+    """Called before an unplaced job is placed: the component chooses among alternatives of its request."""
+    variants_in_what_if: Callable[["PlanSnapshot", JobFacts], Sequence[JobFacts]] | None = None
+    """The alternatives of a hypothetical job, of which the one with the earliest start counts; none: the job
+    has no alternatives."""
     must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | Never | None] | None = None
     """Called before the placement of a job: the condition that it waits for, or the reason why it can never
     run; None: it may be planned.
@@ -466,12 +487,55 @@ def charge_factor(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float
 
 
 def job_restriction(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Restriction | None:
-    """The nodes and times to which a job is restricted; None: to none."""
+    """The nodes and times to which a job is restricted; None: to none.
+
+    If several components restrict it, all restrictions hold. At most one of them has a pool.
+    """
+    found: Restriction | None = None
     for restricts in _restrictions():
-        found = restricts(known, facts)
-        if found is not None:
-            return found
-    return None
+        other = restricts(known, facts)
+        if other is not None and found is not None:
+            found = Restriction(
+                f"{found.place} in {other.place}",
+                (*found.nodes, *other.nodes),
+                found.pool or other.pool,
+                " or ".join(filter(None, (found.remedy, other.remedy))),
+            )
+        elif other is not None:
+            found = other
+    return found
+
+
+def added_features(state: "EngineState", facts: NodeFacts) -> frozenset[str]:
+    """The features that components add to a node of the plan."""
+    return frozenset(feature for adds in _feature_sources() for feature in adds(state, facts))
+
+
+@cache
+def _feature_sources() -> tuple[Callable[["EngineState", NodeFacts], Iterable[str]], ...]:
+    """The functions ``node_features`` of all components: they are called for each node."""
+    return tuple(one.node_features for one in components() if one.node_features is not None)
+
+
+def choose_alternatives(state: "EngineState", record: "JobRecord") -> None:
+    """Let components choose among alternatives of a job's request, before it is placed."""
+    for chooses in _choices():
+        chooses(state, record)
+
+
+@cache
+def _choices() -> tuple[Callable[["EngineState", "JobRecord"], None], ...]:
+    """The functions ``before_placement`` of all components: they are called for each job that is placed."""
+    return tuple(one.before_placement for one in components() if one.before_placement is not None)
+
+
+def variants_in_what_if(published: "PlanSnapshot", facts: JobFacts) -> Sequence[JobFacts]:
+    """The alternatives of a hypothetical job; the job itself if it has none."""
+    found: Sequence[JobFacts] = (facts,)
+    for one in components():
+        if one.variants_in_what_if is not None:
+            found = [other for job in found for other in one.variants_in_what_if(published, job) or (job,)]
+    return found
 
 
 @cache

@@ -237,7 +237,7 @@ def apply_site_policy(state: EngineState, event: str) -> None:
             one.site_changed(state)
     state.gather_limits()
     state.plan.spare_scarce(state.site.spare_scarce)
-    state.requests.set_shared(state.limits.shared)
+    state.update_request_reader()
     words = "the site's policy was changed"
     state.note_power()
     nodes.refresh_all_nodes(state)

@@ -182,7 +182,7 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
         if one.begin is not None:
             one.begin(state)
     state.gather_limits()
-    state.requests.set_shared(state.limits.shared)
+    state.update_request_reader()
     read("usage", lambda saved: _load_usage(state, saved))
     read("jobs", lambda saved: _load_jobs(state, saved))
     read(RUN_TIMES, lambda saved: _load_run_times(state, saved))

@@ -171,7 +171,7 @@ def rebuild_state(state: EngineState, out: Mapping[str, int]) -> None:
     new.carried_jobs = state.carried_jobs
     new.parts = {one.state: rebuilt_part(one, state.part(one.state)) for one in components()}
     new.gather_limits()
-    new.requests.set_shared(new.limits.shared)
+    new.update_request_reader()
     for field in fields(state):
         if field.name not in CARRIED:
             setattr(state, field.name, getattr(new, field.name))

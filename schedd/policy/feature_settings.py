@@ -5,14 +5,14 @@ is documented in the reference of settings, and is what the feature's rules read
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar, cast
 
 from schedd.feature_list import feature_modules
 from schedd.wire.section import Section
 
-__all__ = ["FeatureSettings", "feature_settings", "find_part", "parse_feature_settings"]
+__all__ = ["FeatureSettings", "feature_settings", "find_part", "obeyed_resources", "parse_feature_settings"]
 
 
 _S = TypeVar("_S", bound=Section)
@@ -32,6 +32,11 @@ class FeatureSettings:
     """Heading of the reference under which the table stands; a new one comes after the others."""
     check: Callable[[Mapping[str, Any]], None] | None = None
     """Raises ValueError for other settings of the site, in plain values, that contradict these."""
+    tables: Mapping[str, type[Section]] = field(default_factory=dict)
+    """Tables within the table, by the rest of their name in the reference: ``sets.PARTITION``."""
+    obeys: Callable[[Mapping[str, Any]], frozenset[str]] | None = None
+    """Returns, for the content of the table, the requested resources that the feature obeys in place of the
+    dialect."""
 
 
 @cache
@@ -46,6 +51,17 @@ def parse_feature_settings(plain: Mapping[str, Any]) -> dict[type[Section], Sect
     Raises ValueError for values that validation should have rejected.
     """
     return {one.model: one.model.model_validate(plain.get(one.table) or {}) for one in feature_settings()}
+
+
+def obeyed_resources(plain: Mapping[str, Any]) -> frozenset[str]:
+    """The requested resources that features obey in place of the dialect, from the content of
+    ``[clusters.NAME.site]``.
+    """
+    found: set[str] = set()
+    for one in feature_settings():
+        if one.obeys is not None and plain.get(one.table):
+            found |= one.obeys(plain[one.table])
+    return frozenset(found)
 
 
 def find_part(parts: Mapping[type[Section], Section], kind: type[_S]) -> _S:

@@ -206,9 +206,10 @@ def _reservation(name: str, plain: Mapping[str, Any], zone: str) -> StandingRese
 
 def _limit(plain: Mapping[str, Any], zone: str) -> Limit:
     rest = {name: value for name, value in plain.items() if name not in _WINDOW}
-    qos = rest.pop("qos", "")
-    if qos:
-        rest["scope"] = label_scope("qos", qos)
+    for kind in ("qos", "partition"):
+        name = rest.pop(kind, "")
+        if name:
+            rest["scope"] = label_scope(kind, name)
     return Limit(**rest, during=_window(plain, zone).text if "first" in plain else "")
 
 

@@ -69,13 +69,47 @@ def test_continued_lines_are_joined() -> None:
 
 
 def test_equal_node_settings_share_a_finding_with_a_recipe() -> None:
-    nodes = "".join(f"NODECFG[n{i:02}] MAXJOB=8 PARTITION=gpu\n" for i in range(42))
+    nodes = "".join(f"NODECFG[n{i:02}] MAXJOB=8 FEATURES=gpu\n" for i in range(42))
     done = import_maui(f"LOGLEVEL 3\n{nodes}")
     rows = [row for row in done.lines(Verdict.BLOCKER) if "NODECFG" in row[1]]
     assert len(rows) == 2
     for where, setting, said in rows:
         assert (where, setting[-10:]) == ("lines 2-43", "(42 times)")
         assert "qmgr -c 'set node" in said
+
+
+PARTITIONS = """\
+NODECFG[n1] PARTITION=gpu
+NODECFG[n2] PARTITION=thin
+NODECFG[n3] PARTITION=thin SPEED=1.0
+NODECFG[n4] PARTITION=DEFAULT
+SYSCFG[base] PLIST=thin PDEF=thin
+USERCFG[ann] PLIST=gpu PDEF=gpu
+GROUPCFG[physics] PLIST=gpu:thin
+CLASSCFG[long] PLIST=thin&
+ACCOUNTCFG[chem] PLIST=ALL
+ACCOUNTCFG[bio] PLIST=big:thin
+"""
+
+
+def test_partitions_of_nodes_and_lists_of_users_become_partitions() -> None:
+    done = import_maui(PARTITIONS)
+    assert done.site["partitions"] == {
+        "sets": {"gpu": {"nodes": ["n1"]}, "thin": {"nodes": ["n2", "n3"]}},
+        "default": ["thin"],
+        "defaults": [
+            {"who": "user", "name": "ann", "allowed": ["gpu", "thin"], "default": ["gpu"]},
+            {"who": "group", "name": "physics", "allowed": ["gpu", "thin"]},
+            {"who": "user", "allowed": ["thin"]},
+        ],
+    }
+    settings_in(done.toml("main"))
+    found = {one.setting: one for one in done.findings}
+    assert found["NODECFG[n4] PARTITION"].verdict is Verdict.NO_MATTER
+    assert found["ACCOUNTCFG[chem] PLIST"].verdict is Verdict.NO_MATTER
+    assert found["CLASSCFG[long] PLIST"].verdict is Verdict.BLOCKER
+    assert "puts nodes into big, thin" not in found["ACCOUNTCFG[bio] PLIST"].message
+    assert "puts nodes into big:" in found["ACCOUNTCFG[bio] PLIST"].message
 
 
 # ---- priorities ---------------------------------------------------------------------------------
@@ -150,7 +184,7 @@ def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
         ("PROCCAP 100", "PROCCAP", "no matter: 0 is no cap"),
         ("QUEUETIMECAP 120", "QUEUETIMECAP", "translated: priority.waiting_most = 2 hours"),
         ("CREDWEIGHT 7", "CREDWEIGHT", "no matter: nothing below it has a weight"),
-        ("QUEUETIMEWEIGHT[2] 7", "QUEUETIMEWEIGHT[2]", "blocker: there are no partitions"),
+        ("QUEUETIMEWEIGHT[2] 7", "QUEUETIMEWEIGHT[2]", "blocker: one weight counts for all"),
         ("QUEUETIMEWEIGHT much", "QUEUETIMEWEIGHT", "different: 'much' is no number"),
         ("USERCFG[ann] PRIORITY=5", "USERCFG[ann] PRIORITY", "no matter: the weight of user priorities is 0"),
         ("USERWEIGHT 1\nUSERCFG[a] PRIORITY=x", "USERCFG[a] PRIORITY", "different: 'x' is no number"),
@@ -254,8 +288,8 @@ def test_walltime_limits_count_requested_walltimes() -> None:
             "blocker: there is no bound on the waiting",
         ),
         ("USERCFG[ann] QDEF=high", "USERCFG[ann] QDEF", "blocker: there is no quality of service"),
-        ("USERCFG[ann] PLIST=big", "USERCFG[ann] PLIST", "blocker: there are no partitions"),
-        ("USERCFG[DEFAULT] PLIST=DEFAULT", "USERCFG[DEFAULT] PLIST", "no matter: all nodes are one"),
+        ("USERCFG[ann] PLIST=big", "USERCFG[ann] PLIST", "blocker: no NODECFG of this file puts nodes"),
+        ("USERCFG[DEFAULT] PLIST=DEFAULT", "USERCFG[DEFAULT] PLIST", "no matter: the file has no part"),
         ("SYSCFG[base] PLIST=", "SYSCFG[base] PLIST", "no matter: it is empty"),
         ("USERCFG[ann] FLAGS=PREEMPTEE", "USERCFG[ann] FLAGS", "no matter: no job may preempt others"),
         ("USERCFG[ann] FLAGS=PREEMPTOR", "USERCFG[ann] FLAGS", "blocker: running jobs are never stopped"),
@@ -286,8 +320,8 @@ def test_walltime_limits_count_requested_walltimes() -> None:
         ("NODECFG[n1] TRIGGER=atype=exec", "NODECFG[n1] TRIGGER", "different: no program is run"),
         ("NODECFG[DEFAULT] ENABLEPROFILING=TRUE", "NODECFG[DEFAULT] ENABLEPROFILING", "no matter: "),
         ("PARCFG[ALL] NODEALLOCATIONPOLICY=CPULOAD", "NODEALLOCATIONPOLICY", "different: where several"),
-        ("PARCFG[ALL] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[ALL]", "no matter: all nodes are one"),
-        ("PARCFG[fast] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[fast]", "blocker: there are no partitions"),
+        ("PARCFG[ALL] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[ALL]", "no matter: it is about all nodes"),
+        ("PARCFG[fast] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[fast]", "blocker: not translated: define"),
         ("ALLOWMULTIREQNODEUSE TRUE", "ALLOWMULTIREQNODEUSE", 'no matter: the same by node_rule = "pack"'),
         ("ALLOWMULTIREQNODEUSE FALSE", "ALLOWMULTIREQNODEUSE", 'different: by node_rule = "pack"'),
         ("USERCFG[ann] SHOESIZE=9", "USERCFG[ann] SHOESIZE", "different: Maui has no such setting"),

@@ -14,6 +14,7 @@ from schedd.cli.importing.maui_limits import CREDENTIALS, NO_PREEMPTOR, translat
 from schedd.cli.importing.maui_node_sets import NODE_SETS, translate_node_sets
 from schedd.cli.importing.maui_nodes import translate_nodes
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
+from schedd.cli.importing.maui_partitions import translate_partitions
 from schedd.cli.importing.maui_reservations import translate_reservations
 from schedd.cli.importing.maui_weights import WEIGHTS, MauiWeights, scale_to_bounds, translate_own_priorities
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
@@ -59,6 +60,7 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
     for entry in entries:
         _translate_entry(entry, done, preempts=preempts)
     translate_nodes(entries, done)
+    translate_partitions(entries, done)
     translate_node_sets(entries, done)
     translate_reservations(entries, today, zone, done)
     _translate_node_rule(entries, done)
@@ -78,12 +80,12 @@ def _drop_repeated(entries: list[MauiEntry], done: ImportResult) -> list[MauiEnt
 
 
 def _flatten_partitions(entries: Iterable[MauiEntry], done: ImportResult) -> Iterator[MauiEntry]:
-    """The entries, with those of PARCFG[ALL] as parameters: all nodes are one partition."""
+    """The entries, with those of PARCFG[ALL] as parameters of the whole."""
     for entry in entries:
         if entry.name != "PARCFG" or entry.index.upper() not in ("", "ALL", "DEFAULT"):
             yield entry
             continue
-        message = "all nodes are one partition: its attributes are used as global parameters"
+        message = "it is about all nodes: its attributes are used as global parameters"
         done.note(Verdict.NO_MATTER, entry.line, entry.setting, message)
         for name, index, value in entry.attributes():
             if name == "TRIGGER":

@@ -147,16 +147,7 @@ def _translate_attribute(
     elif "PREEMPT" in value.upper() or "PREEMPT" in name:
         done.note(Verdict.BLOCKER, entry.line, setting, _NO_PREEMPTION)
     elif name in ("PLIST", "PDEF"):
-        if {part.upper() for part in value.replace("&", "").replace(",", ":").split(":")} <= {
-            "ALL",
-            "DEFAULT",
-            "[ALL]",
-            "[DEFAULT]",
-        }:
-            done.note(Verdict.NO_MATTER, entry.line, setting, "all nodes are one partition")
-        else:
-            message = "there are no partitions: give nodes a property, and queues resources_default.neednodes"
-            done.note(Verdict.BLOCKER, entry.line, setting, message)
+        pass  # with the partitions
     elif name.removeprefix("O").startswith("MAXI"):
         done.note(Verdict.BLOCKER, entry.line, setting, _IDLE)
     elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):

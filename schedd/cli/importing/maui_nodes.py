@@ -61,7 +61,7 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
         for name, _, value in entry.attributes():
             setting = f"{entry.setting} {name}"
             if name == "PARTITION":
-                _partition(entry, setting, value, done)
+                pass  # with the partitions
             elif name == "SPEED":
                 _speed(entry, setting, value, scaled, done)
             elif name == "ACCESS" and value.upper() == "SHARED":
@@ -70,17 +70,6 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
                 done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
             else:
                 done.strange(entry.line, setting, "Maui")
-
-
-def _partition(entry: MauiEntry, setting: str, value: str, done: ImportResult) -> None:
-    if value.upper() in ("", "DEFAULT", "ALL"):
-        done.note(Verdict.NO_MATTER, entry.line, setting, "all nodes are one partition")
-        return
-    message = (
-        "there are no partitions: a job might get nodes of several. Give the nodes of each a property (qmgr "
-    )
-    message += "-c 'set node NODE properties += PROPERTY'), and queues resources_default.neednodes = PROPERTY"
-    done.note(Verdict.BLOCKER, entry.line, setting, message)
 
 
 def _speed(

@@ -168,7 +168,8 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     **_table(_STOP, _PREEMPTION, "PREEMPTPOLICY PREEMPTIONPOLICY PREEMPTPRIOJOBSELECTWEIGHT"),
     **_table(
         _STOP,
-        "there are no partitions: give nodes properties, and queues resources_default.neednodes",
+        "not translated: define the partition by its nodes or their properties in partitions.sets, and its "
+        "limits in limits with partition (docs/administrators/partitions.md)",
         "PARCFG FEATUREPARTITIONHEADER USELOCALMACHINEPRIORITY",
     ),
     **_table(

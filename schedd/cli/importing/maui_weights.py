@@ -115,7 +115,7 @@ class MauiWeights:
         name, points = entry.name, self._said[entry.name]
         where = entry.line, entry.setting
         if entry.index.upper() not in _ALL_PARTITIONS:
-            return Verdict.BLOCKER, *where, "there are no partitions: one weight counts for all nodes"
+            return Verdict.BLOCKER, *where, "one weight counts for all partitions"
         if name in _CAPS:
             return self._cap(entry, points, done)
         if name in _COMPONENTS:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from schedd.dialect import (
     Hold,
@@ -15,9 +16,10 @@ from schedd.dialect import (
     parse_walltime,
 )
 from schedd.engine.facts.settings import EngineSettings
-from schedd.model import Never, Node, NodeSets, NodeState, Request
+from schedd.model import Features, Never, Node, NodeSets, NodeState, Request
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
+from schedd.policy.feature_settings import obeyed_resources
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
 
 __all__ = [
@@ -66,6 +68,7 @@ class RequestReader:
         self._types = NO_TYPES
         self._known_nodes: tuple[Node, ...] = ()
         self._levels: dict[str, tuple[int, ...]] = {}
+        self._obeyed = obeyed_resources(settings.site)
 
     def copy(self) -> "RequestReader":
         """Return a reader for a copy of the engine, with the same nodes and an empty cache."""
@@ -73,6 +76,7 @@ class RequestReader:
         new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
         new._kinds, new._types = self._kinds, self._types
         new._known_nodes, new._levels = self._known_nodes, self._levels
+        new._obeyed = self._obeyed
         return new
 
     def set_nodes(self, nodes: Mapping[str, Node], uncounted: Iterable[str] = ()) -> bool:
@@ -101,6 +105,16 @@ class RequestReader:
         if names == self._shared:
             return False
         self._shared = names
+        self._known.clear()
+        self._requests.clear()
+        return True
+
+    def set_site(self, plain: Mapping[str, Any]) -> bool:
+        """Know the site's policy, as plain values; returns whether requests may now read differently."""
+        obeyed = obeyed_resources(plain)
+        if obeyed == self._obeyed:
+            return False
+        self._obeyed = obeyed
         self._known.clear()
         self._requests.clear()
         return True
@@ -186,6 +200,7 @@ class RequestReader:
                     kinds=self._kinds,
                     types=self._types,
                     levels=self._levels,
+                    obeyed=self._obeyed,
                 ),
             )
         except RequestError as error:
@@ -257,14 +272,14 @@ def as_planned_request(
     facts: JobFacts,
     gates: Mapping[str, Access],
     node_sets: NodeSets | None,
-    nodes: frozenset[str] | None = None,
+    nodes: Features = (),
 ) -> Request:
     """The request with the gates that are open to the job, and the site's sets of nodes.
 
-    ``nodes``: the names of the nodes to which the job is restricted; None: to none.
+    ``nodes``: names and features to which the job is restricted.
     """
-    if nodes is not None:
-        chunks = tuple(replace(one, features=(*one.features, nodes)) for one in request.chunks)
+    if nodes:
+        chunks = tuple(replace(one, features=(*one.features, *nodes)) for one in request.chunks)
         request = replace(request, chunks=chunks)
     if gates:
         request = replace(request, passes=open_gates(gates, facts))

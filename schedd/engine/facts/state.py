@@ -373,7 +373,7 @@ class EngineState:
             if one.begin is not None:
                 one.begin(state)
         state.gather_limits()
-        state.requests.set_shared(state.limits.shared)
+        state.update_request_reader()
         return state
 
     def part(self, kind: type[_Part]) -> _Part:
@@ -495,12 +495,17 @@ class EngineState:
     def planned_request(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates open to the job, the site's sets of nodes, and the job's restriction."""
         restriction = job_restriction(self, facts)
-        nodes = restriction.nodes if restriction is not None else None
+        nodes = restriction.nodes if restriction is not None else ()
         return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes)
 
     def gather_limits(self) -> None:
         """Collect the limits of all components."""
         self.limits.set_sources(component_limits(self))
+
+    def update_request_reader(self) -> None:
+        """Let requests be read by the present policy of the site, and the resources of the whole cluster."""
+        self.requests.set_site(self.settings.site)
+        self.requests.set_shared(self.limits.shared)
 
     def refit(self, record: JobRecord) -> bool:
         """Let a job's slot need what its limits say now; returns whether that was something else before."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import components, judge_run, withdraw_nodes
+from schedd.engine.component import added_features, components, judge_run, withdraw_nodes
 from schedd.engine.facts.job_requests import planner_node
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import queue_if_many
@@ -112,6 +112,9 @@ def _planned_node(state: EngineState, name: str) -> Node:
     if state.uncounted:
         counted = tuple(one for one in node.resources if one[0] not in state.uncounted)
         node = replace(node, resources=counted)
+    added = added_features(state, state.node_facts[name])
+    if added:
+        node = replace(node, features=node.features | added)
     if state.site.speeds:
         node = replace(node, speed=state.site.speed(name, node.features, node.speed))
     if state.gates:

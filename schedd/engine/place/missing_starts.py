@@ -15,10 +15,12 @@ def explain_missing_start(state: EngineState, record: JobRecord) -> WaitingFor |
     """Return the answer for a job without a start although each part of its request fits some node."""
     request = record.understood.request
     restriction = job_restriction(state, record.facts)
-    if restriction is not None:
+    if restriction is not None and restriction.pool:
         return WaitingFor("reservation", f"room in {restriction.place}")
     if state.bare is None:
         state.bare = empty_plan(state.plan)
+    if request is not None and restriction is not None:
+        request = state.planned_request(record.facts, request)
     never = (
         find_unmet_requirement(state.bare, request, state.limits.types.units) if request is not None else None
     )

@@ -7,6 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from schedd.engine.component import (
+    choose_alternatives,
     component_confinement,
     component_wait,
     is_planned_on_hold,
@@ -118,6 +119,7 @@ def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool 
 def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
+    choose_alternatives(state, record)
     links = dependencies.find_dependencies(state, record)
     confined = component_confinement(state, record)
     # A confined job is placed only when it may start; until then it stays unplanned.

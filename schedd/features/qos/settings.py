@@ -94,4 +94,5 @@ SETTINGS: Final = FeatureSettings(
     about="Quality of service: `[clusters.main.site.qos]`.",
     heading="Quality of service",
     check=_check_site,
+    tables={"levels.QOS": QosLevel},
 )

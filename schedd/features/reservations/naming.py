@@ -72,7 +72,9 @@ def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restricti
     named = _all_named(known)
     name = _named_by(known, facts) if named else ""
     found = named.get(name)
-    return Restriction(f"reservation {name}", found.nodes, found.pool) if found is not None else None
+    if found is None:
+        return None
+    return Restriction(f"reservation {name}", (found.nodes,), found.pool, "take advres out of it")
 
 
 def _all_named(known: EngineState | PlanSnapshot) -> Mapping[str, NamedReservation]:

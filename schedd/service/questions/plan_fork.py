@@ -13,7 +13,14 @@ from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import HORIZON, EngineState, PlanSnapshot, published_record
-from schedd.engine.component import Restriction, components, job_refusal, job_restriction, job_scopes
+from schedd.engine.component import (
+    Restriction,
+    components,
+    job_refusal,
+    job_restriction,
+    job_scopes,
+    variants_in_what_if,
+)
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
     RequestReader,
@@ -143,8 +150,15 @@ class PlanFork:
         for an immediate start; the cheapest start with an end by ``cheapest_by``; the common end of each
         number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
         NotUnderstood, and WorkSpent beyond QUESTION_WORK.
+
+        Of a job with alternatives, such as several partitions, the one with the earliest start counts.
         """
+        variants = variants_in_what_if(self.published, facts)
         moment = max(now, self.as_of)
+        if len(variants) > 1:
+            facts = self._earliest_variant(variants, moment, instead_of, without_slots)
+        else:
+            facts = variants[0]
         with self._lock, ExitStack() as stack:
             request, understood = self._read(facts)
             other = instead_of or without_slots
@@ -184,6 +198,25 @@ class PlanFork:
             least,
             many,
         )
+
+    def _earliest_variant(
+        self, variants: Sequence[JobFacts], moment: int, instead_of: str, without_slots: tuple[int, ...]
+    ) -> JobFacts:
+        """Return the variant of a job with the earliest start; the first one if none has a start."""
+        best, least = variants[0], FOREVER
+        with self._lock:
+            for facts in variants:
+                request, understood = self._read(facts)
+                other = instead_of or without_slots
+                plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
+                with limit_searches(plan):
+                    if self._immediate_answer(facts, request, understood) is not None:
+                        continue
+                    asking = self._trial(plan, facts, understood, moment, best=False)
+                    found = asking.start(request, understood.walltime)
+                if isinstance(found, StartKnown) and found.placement.start < least:
+                    best, least = facts, found.placement.start
+        return best
 
     def understand(self, facts: JobFacts) -> ParsedRequest:
         """Return the interpretation of a job. Raises NotUnderstood."""
@@ -306,9 +339,9 @@ class PlanFork:
             return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
         if never is not None:
             return Never(
-                f"the nodes of {restriction.place} cannot hold it: request less, or take advres out of it"
+                f"the nodes of {restriction.place} cannot hold it: request less, or {restriction.remedy}"
             )
-        return WaitingFor("reservation", f"room in {restriction.place}")
+        return WaitingFor("reservation" if restriction.pool else "node", f"room in {restriction.place}")
 
     def _plan_without(self, job_id: str, now: int, slots: tuple[int, ...] = ()) -> Plan:
         """Return the plan without a job and these slots, cached for further questions about it."""
@@ -347,7 +380,7 @@ class _Trial:
     """The labels of the job, for limits."""
 
     def _as_planned(self, request: Request) -> Request:
-        nodes = self.restriction.nodes if self.restriction is not None else None
+        nodes = self.restriction.nodes if self.restriction is not None else ()
         return as_planned_request(request, self.facts, self.gates, self.node_sets, nodes)
 
     @contextmanager

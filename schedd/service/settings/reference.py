@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from schedd.policy.feature_settings import feature_settings
+from schedd.policy.feature_settings import FeatureSettings, feature_settings
 from schedd.service.settings.auth import OidcGrantSettings, OidcSettings
 from schedd.service.settings.file import (
     AuthSettings,
@@ -59,6 +59,17 @@ __all__ = [
     "section",
 ]
 
+
+def _feature_sections(one: FeatureSettings) -> dict[str, type[BaseModel]]:
+    """The tables of a feature, by their names in the file: its own, and those within it."""
+    table = f"clusters.NAME.site.{one.table}"
+    found: dict[str, type[BaseModel]] = {f"[{table}]": one.model}
+    for inner, model in one.tables.items():
+        is_list = get_origin(one.model.model_fields[inner.partition(".")[0]].annotation) is tuple
+        found[f"[[{table}.{inner}]]" if is_list else f"[{table}.{inner}]"] = model
+    return found
+
+
 SECTIONS: dict[str, type[BaseModel]] = {
     "[server]": ServerSettings,
     "[auth]": AuthSettings,
@@ -88,7 +99,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.choose]": ChooseSettings,
     "[clusters.NAME.site.reliability]": ReliabilitySettings,
     "[clusters.NAME.site.thrift]": ThriftSettings,
-    **{f"[clusters.NAME.site.{one.table}]": one.model for one in feature_settings()},
+    **{name: model for one in feature_settings() for name, model in _feature_sections(one).items()},
 }
 """All sections of the file."""
 
@@ -241,7 +252,7 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "Diagnosis": (("batch_limit", "log_batches", "log_weight", "validate"),),
 }
 for _one in feature_settings():
-    FEATURES[_one.heading] = (*FEATURES.get(_one.heading, ()), f"[clusters.NAME.site.{_one.table}]")
+    FEATURES[_one.heading] = (*FEATURES.get(_one.heading, ()), *_feature_sections(_one))
 """Sections by feature. A tuple names settings of ``[clusters.NAME]``, a section that several
 features share."""
 

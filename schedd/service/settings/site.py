@@ -202,6 +202,8 @@ class SiteLimitSettings(_Window):
     """Only in this queue."""
     qos: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
     """Only the jobs of this QOS (`[qos.levels.NAME]`)."""
+    partition: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
+    """Only the jobs in this partition (`[partitions.sets.NAME]`); not together with `qos`."""
 
     @model_validator(mode="after")
     def _name_someone(self) -> Self:

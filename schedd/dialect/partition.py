@@ -1,0 +1,39 @@
+"""Requests for partitions: ``-l partition=a:b``, ``-W x=PARTITION:a``."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from schedd.dialect.nodespec import NAME
+from schedd.dialect.span import Span
+
+__all__ = ["PARTITION", "parse_names", "parse_partitions", "read_partitions"]
+
+PARTITION: Final = "partition"
+_KEYS: Final = (PARTITION, f"x.{PARTITION}")
+_ANY: Final = frozenset({"all", "any", "default", "base"})
+"""Names that mean any partition."""
+
+
+def parse_names(span: Span) -> tuple[str, ...]:
+    """Parse names joined by ``:``, ``,``, ``+`` or ``|``, in this order. Raises RequestError."""
+    names = [name for name in re.split(r"[:,+|]", str(span).strip("[]")) if name]
+    if not names or not all(NAME.fullmatch(name) for name in names):
+        raise span.error(f"{span.shown()} is no list of names", "names joined by :")
+    return tuple(dict.fromkeys(names))
+
+
+def parse_partitions(span: Span) -> frozenset[str]:
+    """Parse the value of ``partition``; empty: any partition. Raises RequestError."""
+    if str(span).strip("[]").lower() in _ANY:
+        return frozenset()
+    return frozenset(parse_names(span))
+
+
+def read_partitions(resources: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the partitions that a job names, in its order; none: any. Raises RequestError."""
+    for key, text in resources.items():
+        if len(key) <= len(_KEYS[-1]) and key.lower() in _KEYS and text.strip():
+            span = Span.from_text(text.strip(), PARTITION)
+            return parse_names(span) if parse_partitions(span) else ()
+    return ()

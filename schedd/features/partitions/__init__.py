@@ -1,0 +1,1 @@
+"""Partitions: named sets of nodes with their own access, limits, prices and defaults."""

@@ -1,0 +1,38 @@
+"""What partitions add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import Component
+from schedd.features.partitions.rules import (
+    charge_factor,
+    choose_partition,
+    follow_time,
+    forget_choice,
+    labels,
+    next_examination,
+    node_features,
+    refusal,
+    refuse_large_job,
+    restriction,
+    variants_in_what_if,
+)
+from schedd.features.partitions.state import PartitionState, publish_partitions
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="partitions",
+    state=PartitionState,
+    node_features=node_features,
+    before_placement=choose_partition,
+    labels=labels,
+    refusal=refusal,
+    charge_factor=charge_factor,
+    must_wait=refuse_large_job,
+    restriction=restriction,
+    time_passed=follow_time,
+    next_wake=next_examination,
+    job_gone=forget_choice,
+    variants_in_what_if=variants_in_what_if,
+    published=publish_partitions,
+)

@@ -1,0 +1,168 @@
+"""Partitions that a job may use: by its request, by defaults, and by access lists. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from schedd.dialect.errors import RequestError
+from schedd.dialect.partition import read_partitions
+from schedd.features.partitions.settings import PartitionDefaults, PartitionRules, PartitionSettings
+from schedd.model import Never
+from schedd.policy.access import Access
+from schedd.wire import JobFacts, NodeFacts
+
+__all__ = ["NO_PARTITION", "PartitionTable", "partition_feature"]
+
+NO_PARTITION: Final = ""
+"""The partition of the nodes that belong to no other."""
+_BY_WHO: Final = ("user", "account", "group", "queue")
+"""Precedence of defaults."""
+_MOST_KNOWN: Final = 20_000
+
+
+def partition_feature(name: str) -> str:
+    """The feature of the nodes of a partition in the plan. No user can request it: it has a blank."""
+    return f"partition {name}" if name else "no partition"
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    names: frozenset[str]
+    properties: tuple[frozenset[str], ...]
+    every: bool
+
+    def has(self, name: str, properties: frozenset[str]) -> bool:
+        if self.every or name in self.names:
+            return True
+        return any(wanted <= properties for wanted in self.properties)
+
+
+class PartitionTable:
+    """The partitions of a site, as its settings define them."""
+
+    def __init__(self, rules: PartitionRules) -> None:
+        self.rules = rules
+        self.names = tuple(rules.sets)
+        self._members = {name: _members(one) for name, one in rules.sets.items()}
+        self._access = {name: _access(one) for name, one in rules.sets.items()}
+        self._defaults = {(one.who, one.name): one for one in rules.defaults}
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def partitions_of(self, facts: NodeFacts) -> list[str]:
+        """The partitions of a node; those without any are in the one without a name."""
+        if not self.names:
+            return []
+        properties = frozenset(facts.properties)
+        found = [name for name, members in self._members.items() if members.has(facts.name, properties)]
+        return found or [NO_PARTITION]
+
+    def features(self, facts: NodeFacts) -> list[str]:
+        """The features of a node of the plan for its partitions."""
+        return [partition_feature(name) for name in self.partitions_of(facts)]
+
+    def named(self, facts: JobFacts) -> tuple[str, ...]:
+        """The partitions that a job names; none: it names none, or its request cannot be read."""
+        try:
+            return read_partitions(facts.resources)
+        except RequestError:
+            return ()
+
+    def candidates(self, facts: JobFacts) -> tuple[str, ...]:
+        """The partitions in which a job may run, in order of preference; empty: see ``refusal``."""
+        if not self.names:
+            return ()
+        named = self.named(facts)
+        key = (facts.owner, facts.group, facts.account, facts.queue, named)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[key] = self._find_candidates(facts, named)
+        return found
+
+    def _find_candidates(self, facts: JobFacts, named: tuple[str, ...]) -> tuple[str, ...]:
+        if named:
+            return tuple(name for name in named if self._is_open(name, facts))
+        default = self._default(facts)
+        if default:
+            return tuple(name for name in default if self._is_open(name, facts))
+        unnamed = () if self._allowed(facts) is not None else (NO_PARTITION,)
+        return (*(name for name in self.names if self._is_open(name, facts)), *unnamed)
+
+    def refusal(self, facts: JobFacts) -> Never | None:
+        """Why no partition can take a job as it was submitted, with the remedy; None: some can."""
+        if not self.names:
+            return None
+        try:
+            named = read_partitions(facts.resources)
+        except RequestError as error:
+            return Never(error.comment)
+        usable = [name for name in self.names if self._is_open(name, facts)]
+        remedy = f"name {_either(usable)} (qalter -l partition=NAME)" if usable else "ask an administrator"
+        unknown = [name for name in named if name not in self._access]
+        if unknown:
+            return Never(f"there is no partition {unknown[0]}: {remedy}")
+        if self.candidates(facts):
+            return None
+        if named:
+            return Never(f"partition {_either(named)} is not open to the job: {remedy}")
+        default = self._default(facts)
+        if default:
+            return Never(f"its default partition {_either(default)} is not open to the job: {remedy}")
+        return Never(f"no partition is open to the job: {remedy}")
+
+    def charge(self, name: str) -> float:
+        """The factor of the cost of jobs of a partition."""
+        found = self.rules.sets.get(name)
+        return found.charge if found is not None else 1.0
+
+    def _is_open(self, name: str, facts: JobFacts) -> bool:
+        access = self._access.get(name)
+        if access is None:
+            return False
+        if access and not access.admits(facts.owner, facts.group, facts.account, facts.queue):
+            return False
+        allowed = self._allowed(facts)
+        return allowed is None or name in allowed
+
+    def _allowed(self, facts: JobFacts) -> frozenset[str] | None:
+        """The partitions that the tables ``defaults`` allow a job; None: all."""
+        lists = [one.allowed for one in self._tables(facts) if one is not None and one.allowed]
+        return frozenset(name for names in lists for name in names) if lists else None
+
+    def _default(self, facts: JobFacts) -> Sequence[str]:
+        for one in self._tables(facts):
+            if one is not None and one.default:
+                return one.default
+        if self.rules.queue_names and facts.queue in self._access:
+            return (facts.queue,)
+        return self.rules.default
+
+    def _tables(self, facts: JobFacts) -> Iterator[PartitionDefaults | None]:
+        if not self._defaults:
+            return
+        names: Mapping[str, str] = {
+            "user": facts.owner.partition("@")[0],
+            "account": facts.account,
+            "group": facts.group,
+            "queue": facts.queue,
+        }
+        for who in _BY_WHO:
+            yield self._defaults.get((who, names[who])) or self._defaults.get((who, ""))
+
+
+def _members(one: PartitionSettings) -> _Members:
+    properties = tuple(frozenset(each.split("&")) for each in one.properties)
+    return _Members(frozenset(one.nodes), properties, one.every_node)
+
+
+def _access(one: PartitionSettings) -> Access:
+    users, groups, accounts, queues = map(frozenset, (one.users, one.groups, one.accounts, one.queues))
+    return Access(users, groups, accounts, queues)
+
+
+def _either(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,0 +1,236 @@
+"""Jobs in partitions: restriction to the nodes, choice among several, refusals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from schedd.dialect.partition import PARTITION
+from schedd.engine.component import Restriction
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.placement import replan
+from schedd.engine.place.slot_requests import refresh_request
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.partitions.membership import NO_PARTITION, PartitionTable, partition_feature
+from schedd.features.partitions.state import (
+    choose,
+    chosen_partition,
+    forget,
+    partition_state,
+    partition_table,
+)
+from schedd.model import FOREVER, Never
+from schedd.plan.columns import PLANNED
+from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeFacts
+
+__all__ = [
+    "charge_factor",
+    "choose_partition",
+    "follow_time",
+    "forget_choice",
+    "job_partition",
+    "labels",
+    "next_examination",
+    "node_features",
+    "refusal",
+    "refuse_large_job",
+    "restriction",
+    "variants_in_what_if",
+]
+
+_EXAMINED_EVERY_S: Final = 60
+_EXAMINED_AT_ONCE: Final = 50
+_LEAST_GAIN_S: Final = 60
+"""A planned job changes its partition for a start that is at least this much earlier."""
+
+
+# ---- which partition a job is in ------------------------------------------------------------------
+
+
+def node_features(state: EngineState, facts: NodeFacts) -> list[str]:
+    """The features of a node of the plan for its partitions."""
+    return partition_table(state).features(facts)
+
+
+def job_partition(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
+    """The partition in which a job runs or is planned, or the first in which it may be; empty: none."""
+    table = partition_table(known)
+    if not table:
+        return NO_PARTITION
+    candidates = table.candidates(facts)
+    if not candidates:  # it runs all the same, if somebody started it by hand
+        return next((name for name in table.named(facts) if name in table.names), NO_PARTITION)
+    if len(candidates) == 1:
+        return candidates[0]
+    chosen = chosen_partition(known, facts.id)
+    if chosen is not None and chosen in candidates:
+        return chosen
+    return _partition_of_nodes(known, table, facts, candidates) if facts.shares else candidates[0]
+
+
+def _partition_of_nodes(
+    known: EngineState | PlanSnapshot, table: PartitionTable, facts: JobFacts, candidates: Sequence[str]
+) -> str:
+    """The first partition that has all nodes of a running job."""
+    nodes = known.node_facts if isinstance(known, EngineState) else known.nodes
+    used = [nodes[share.node] for share in facts.shares if share.node in nodes]
+    common = set(candidates).intersection(*(table.partitions_of(node) for node in used))
+    return next((name for name in candidates if name in common), candidates[0])
+
+
+def labels(known: EngineState | PlanSnapshot, facts: JobFacts) -> Mapping[str, str]:
+    """The label of a job for limits and views."""
+    name = job_partition(known, facts)
+    return {PARTITION: name} if name else {}
+
+
+def charge_factor(known: EngineState | PlanSnapshot, facts: JobFacts) -> float:
+    """The factor of the cost of a job."""
+    table = partition_table(known)
+    return table.charge(job_partition(known, facts)) if table else 1.0
+
+
+def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restriction | None:
+    """The nodes of the job's partition; None: the site has no partitions."""
+    table = partition_table(known)
+    if not table:
+        return None
+    return _restriction_to(job_partition(known, facts))
+
+
+def _restriction_to(name: str) -> Restriction:
+    place = f"partition {name}" if name else "the nodes outside all partitions"
+    return Restriction(place, (frozenset({partition_feature(name)}),), "", "name another partition")
+
+
+# ---- refusals ---------------------------------------------------------------------------------------
+
+
+def refusal(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
+    """Why no partition can take a job as it was submitted; None: some can."""
+    return partition_table(known).refusal(facts)
+
+
+def refuse_large_job(state: EngineState, record: JobRecord) -> Never | None:
+    """Why none of its partitions can ever hold a job; None: one can. ``choose_partition`` precedes."""
+    request = record.understood.request
+    table = partition_table(state)
+    if request is None or not table:
+        return None
+    never = state.find_unmet_requirement(state.planned_request(record.facts, request))
+    return _too_large(table, record.facts, never) if never is not None else None
+
+
+def _too_large(table: PartitionTable, facts: JobFacts, never: Never) -> Never:
+    names = [name for name in table.candidates(facts) if name]
+    others = [name for name in table.names if name not in names]
+    remedy = f"request less, or name another partition ({', '.join(others)})" if others else "request less"
+    return Never(f"{never.requirement}: {remedy}")
+
+
+# ---- choice among several partitions ----------------------------------------------------------------
+
+
+def choose_partition(state: EngineState, record: JobRecord) -> None:
+    """Choose the partition with the earliest start for an unplaced job that may run in several."""
+    table = partition_table(state)
+    if not table or record.slot < 0 or record.phase not in WAITING_PHASES:
+        return
+    candidates = table.candidates(record.facts)
+    if len(candidates) < 2:
+        return
+    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    best, least = candidates[0], FOREVER + 1
+    for name in candidates:
+        start = _earliest_start(state, record, name, ready, state.now + HORIZON)
+        if start < least:
+            best, least = name, start
+    _move_to(state, record, best)
+
+
+def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int, bound: int) -> int:
+    """The earliest start of a job in a partition, before ``bound``; ``FOREVER``: none, or none there ever."""
+    request = record.understood.request
+    if request is None:
+        return FOREVER
+    part = partition_state(state)
+    part.trial = record.id, name
+    try:
+        wanted = replace(
+            state.planned_request(record.facts, request), avoids=state.plan.request(record.slot).avoids
+        )
+        pools = state.pools_for(record.facts, record.understood)
+    finally:
+        part.trial = "", ""
+    if state.limits.too_much(pools) is not None or state.find_unmet_requirement(wanted) is not None:
+        return FOREVER
+    slot = state.new_slot(wanted, record.understood.walltime, pools)
+    try:
+        state.plan.set_ready(slot, ready)
+        start = state.plan.probe(slot, state.now, bound)
+    finally:
+        state.drop_slot(slot)
+    return start if start >= 0 else FOREVER
+
+
+def _move_to(state: EngineState, record: JobRecord, name: str) -> None:
+    choose(state, record.id, name)
+    refresh_request(state, record)
+    state.refit(record)
+
+
+def next_examination(state: EngineState) -> int:
+    """When other partitions are next considered for jobs with several; FOREVER: never."""
+    part = partition_state(state)
+    return part.examined + _EXAMINED_EVERY_S if part.chosen and partition_table(state) else FOREVER
+
+
+def follow_time(state: EngineState, event: str) -> None:
+    """Move planned jobs to partitions in which they start earlier, the next ones first."""
+    part = partition_state(state)
+    if state.now < next_examination(state):
+        return
+    part.examined = state.now
+    waiting = [record for job in part.chosen if (record := _planned(state, job)) is not None]
+    waiting.sort(key=lambda record: state.plan.start(record.slot))
+    for record in waiting[:_EXAMINED_AT_ONCE]:
+        _examine(state, record, event)
+
+
+def _planned(state: EngineState, job: str) -> JobRecord | None:
+    record = state.records.get(job)
+    if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
+        return None
+    later = state.plan.start(record.slot) >= state.now + _LEAST_GAIN_S
+    return record if later and state.plan.state(record.slot) == PLANNED else None
+
+
+def _examine(state: EngineState, record: JobRecord, event: str) -> None:
+    """Move one planned job to another partition if it starts earlier there."""
+    here, start = job_partition(state, record.facts), state.plan.start(record.slot)
+    ready = max(state.now, state.plan.ready(record.slot))
+    for name in partition_table(state).candidates(record.facts):
+        if name == here:
+            continue
+        if _earliest_start(state, record, name, ready, start - _LEAST_GAIN_S + 1) < FOREVER:
+            words = f"it starts earlier in {_restriction_to(name).place}"
+            replan(state, record, event, Cause.FREED, words)  # the earliest of all is chosen
+            return
+
+
+def forget_choice(state: EngineState, event: JobDeleted | JobEnded) -> None:
+    """Forget the partition of a job that is gone."""
+    forget(state, event.job_id)
+
+
+# ---- hypothetical jobs ------------------------------------------------------------------------------
+
+
+def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
+    """A hypothetical job in each of its partitions, if there are several."""
+    candidates = [name for name in partition_table(published).candidates(facts) if name]
+    if len(candidates) < 2:
+        return []
+    rest = {key: value for key, value in facts.resources.items() if key.lower() != f"x.{PARTITION}"}
+    return [replace(facts, resources={**rest, PARTITION: name}) for name in candidates]

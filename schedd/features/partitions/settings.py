@@ -1,0 +1,129 @@
+"""Settings of partitions: ``[clusters.NAME.site.partitions]``."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from schedd.dialect.partition import PARTITION
+from schedd.policy.feature_settings import FeatureSettings
+from schedd.wire.section import Section
+
+__all__ = ["SETTINGS", "PartitionDefaults", "PartitionRules", "PartitionSettings"]
+
+PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,62}$")]
+_Names = tuple[Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")], ...]
+_ANY: Final = frozenset({"all", "any", "default", "base"})
+
+
+class PartitionSettings(Section):
+    """A partition: a set of nodes. Partitions may overlap. Without users, groups, accounts and queues it is
+    open to all jobs; otherwise one match is sufficient. Limits on its jobs are
+    `[[clusters.main.site.limits]]` with `partition`. See docs/administrators/partitions.md.
+    """
+
+    nodes: _Names = ()
+    """These nodes, and"""
+    properties: _Names = ()
+    """nodes with one of these properties; `a&b`: with both. A resource of OpenPBS is `switch=s1`."""
+    every_node: bool = False
+    """All nodes belong to it."""
+    users: _Names = ()
+    """Open to jobs of these users,"""
+    groups: _Names = ()
+    """of these groups,"""
+    accounts: _Names = ()
+    """of these accounts,"""
+    queues: _Names = ()
+    """in these queues."""
+    charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
+    """Factor of the cost of its jobs."""
+
+    @model_validator(mode="after")
+    def _has_nodes(self) -> Self:
+        if not (self.nodes or self.properties or self.every_node):
+            raise ValueError("it has no nodes: set nodes, properties or every_node")
+        return self
+
+
+class PartitionDefaults(Section):
+    """Partitions that jobs of one user, group, account or queue may use, and get by default; PLIST and PDEF
+    of Maui. If several tables with `allowed` concern a job, it may use the partitions of all of them.
+    """
+
+    who: Literal["user", "group", "account", "queue"]
+    """Whose jobs:"""
+    name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
+    """of this one; empty: of all without a table of their own."""
+    allowed: tuple[PartitionName, ...] = ()
+    """Partitions that they may use; empty: all."""
+    default: tuple[PartitionName, ...] = ()
+    """Partitions of jobs that name none. Of several tables the one of the user counts, then of the account,
+    the group, the queue."""
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if not (self.allowed or self.default):
+            raise ValueError("it has no effect: set allowed or default")
+        return self
+
+
+class PartitionRules(Section):
+    """Named sets of nodes. Each job runs in one partition: in one of those that it names
+    (`-l partition=a:b`, `-W x=PARTITION:a`), else of its defaults, else of all that are open to it. Nodes of
+    no partition count as one without a name, open to jobs that name none and have no default.
+    """
+
+    sets: dict[PartitionName, PartitionSettings] = Field(default_factory=dict)
+    """The partitions, by name: `[clusters.main.site.partitions.sets.gpu]`."""
+    defaults: tuple[PartitionDefaults, ...] = ()
+    """By user, group, account or queue: `[[clusters.main.site.partitions.defaults]]`."""
+    default: tuple[PartitionName, ...] = ()
+    """Partitions of all other jobs that name none; empty: those that are open to the job."""
+    queue_names: bool = True
+    """Whether jobs of a queue with the name of a partition get it by default; a table `defaults` has
+    precedence."""
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        for name in self.sets:
+            if name.lower() in _ANY:
+                raise ValueError(f"partition {name}: this name means any partition; choose another one")
+        named = {name: f"default of {one.who} {one.name}" for one in self.defaults for name in one.default}
+        named |= {name: f"allowed of {one.who} {one.name}" for one in self.defaults for name in one.allowed}
+        named |= dict.fromkeys(self.default, "default")
+        for name, place in named.items():
+            if name not in self.sets:
+                raise ValueError(f"{place.rstrip()}: there is no partition {name} in sets")
+        seen = set()
+        for one in self.defaults:
+            if (one.who, one.name) in seen:
+                raise ValueError(f"two tables defaults for {one.who} {one.name or 'of each name'}: join them")
+            seen.add((one.who, one.name))
+        return self
+
+
+def _obeyed(table: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset({PARTITION}) if table.get("sets") else frozenset()
+
+
+def _check_site(plain: Mapping[str, Any]) -> None:
+    """Raise ValueError for a limit of a partition that does not exist."""
+    sets = (plain.get("partitions") or {}).get("sets") or {}
+    for number, limit in enumerate(plain.get("limits") or ()):
+        name = limit.get("partition", "")
+        if name and name not in sets:
+            raise ValueError(f"limits.{number}: there is no partition {name!r} in partitions.sets")
+        if name and limit.get("qos"):
+            raise ValueError(f"limits.{number}: set either qos or partition, or make two limits of it")
+
+
+SETTINGS: Final = FeatureSettings(
+    table="partitions",
+    model=PartitionRules,
+    about="Partitions, named sets of nodes: `[clusters.main.site.partitions]`.",
+    heading="Partitions",
+    tables={"sets.PARTITION": PartitionSettings, "defaults": PartitionDefaults},
+    obeys=_obeyed,
+    check=_check_site,
+)
