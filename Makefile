@@ -7,6 +7,11 @@ STAMP := $(VENV)/.installed
 # Newest first; the newest Python that numba has wheels for leads the list (0.68: 3.15).
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
+WARM_UP := $(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
+# Bytecode is kept although the environment may forbid it (images of containers do): without it each process of
+# a test run compiles the tests and the libraries again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup install demo lint check test research soak bench docs packages clean
 
@@ -32,18 +37,24 @@ IN_PROCESS := $(addprefix tests/,alternatives api client dialect engine optimize
 
 check: $(STAMP) ## for daily work: lint, then the tests within one process
 	@$(MAKE) lint & linted=$$!; \
-	$(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()" && \
+	$(WARM_UP) && \
 	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(IN_PROCESS) --ignore tests/server_adapter/bridge; \
 	tested=$$?; wait $$linted && exit $$tested
 
-test: $(STAMP) ## lint, then all tests but the long ones
-	@# Compiled here, so that no test waits for the compiler longer than a test may take; beside it the rest.
-	@$(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()" & compiled=$$!; \
+# On two cores each step runs beside another: the kernels are compiled while the libraries of the tests are
+# installed, lint runs beside the collection of the tests (which keeps their bytecode for all workers).
+# The compilation may fail, as its libraries may be replaced meanwhile: the collection compiles what is missing.
+test: $(PROGRAM) ## lint, then all tests but the long ones
+	@$(WARM_UP) 2>$(VENV)/.warm-up.log & compiled=$$!; \
+	$(MAKE) --no-print-directory $(STAMP); installed=$$?; \
+	wait $$compiled; test $$installed -eq 0
+	@$(MAKE) --no-print-directory lint & linted=$$!; \
 	{ $(VENV)/bin/python tests/service/promtool.py; $(VENV)/bin/python tests/dashboard/browser.py; } & browser=$$!; \
-	$(MAKE) lint; linted=$$?; \
-	wait $$browser && wait $$compiled && exit $$linted
+	$(VENV)/bin/pytest --collect-only --quiet --quiet --ignore tests/research >$(VENV)/.collection.log || \
+	  { cat $(VENV)/.collection.log; false; }; collected=$$?; \
+	wait $$linted && wait $$browser && exit $$collected
 	@# A file's tests stay together: many share what is dear to start. Three workers for two cores: many tests wait.
-	$(VENV)/bin/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(VENV)/bin/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/research
 
 research: $(STAMP) ## the tests of benchmarks, experiments and simulated federations (research/)
 	$(VENV)/bin/pytest -m "research and not soak" --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/research
@@ -105,5 +116,5 @@ $(PROGRAM): pyproject.toml
 
 $(STAMP): $(PROGRAM)
 	@echo "Installing what tests, lint and packages need into $(VENV) (1 GB more)"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	@touch $@
