@@ -1,6 +1,6 @@
-"""Priorities term by term, shares and their use."""
+"""Priorities term by term."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Request, Response
@@ -13,15 +13,13 @@ from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
-from schedd.engine.rank.fair_use import fair_shares
+from schedd.engine.component import present_shares
 from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
-from schedd.policy.fair_share import ShareRow
 from schedd.policy.protocol import Breakdown, Term
 from schedd.policy.ranks import value_of_rank
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.read.job_visibility import JobVisibility
 
-__all__ = ["FairShareView", "PriorityView", "fetch_fair_share", "fetch_priority", "router"]
+__all__ = ["PriorityView", "fetch_priority", "router"]
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _PLANNER_TIMEOUT_S: Final = 2.0
@@ -68,38 +66,6 @@ class PriorityView(SnapshotAnswer):
     """Whether the job may delay others beyond their promised starts."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FairShareEntry:
-    """One place of the tree of shares."""
-
-    path: str
-    """Names from the top, such as `physics/ann`; `-` where jobs name nothing."""
-    share: float
-    """The target share, relative to its siblings."""
-    target: float
-    """The same as a part of the whole."""
-    used: float
-    """Cpu-seconds held, as far as they still count."""
-    usage: float
-    """The same as a part of all use."""
-    factor: float
-    """1 without use, 0.5 at the target, going to 0."""
-    waited: float
-    """Seconds waited per cpu-second used (normalised user wait time)."""
-
-
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FairShareView(SnapshotAnswer):
-    """Usage of all users, against their target shares."""
-
-    levels: tuple[str, ...]
-    """What the tree is made of, from the top; empty where the site has no fair share."""
-    places: tuple[FairShareEntry, ...]
-    """Parents before children."""
-
-
 _READ: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
 
 
@@ -129,7 +95,7 @@ def _priority_view(engine: Engine, job: str) -> PriorityView | None:
     record = state.records.get(job)
     if record is None:
         return None
-    found: Breakdown = priority_breakdown(state, record, current_demand(state))
+    found: Breakdown = priority_breakdown(state, record, current_demand(state, present_shares(state)))
     rank = int(state.rank[record.slot]) if record.slot >= 0 else 0
     return PriorityView(
         job=job,
@@ -149,55 +115,12 @@ def _priority_view(engine: Engine, job: str) -> PriorityView | None:
     )
 
 
-@router.get("/fair-share", response_model=FairShareView, responses=_READ)
-async def get_fair_share(request: Request, cluster: Cluster, visibility: Visibility) -> Response:
-    """The tree of shares: target share, usage and factor of each account, group or user. Users that see only
-    their own jobs do not see the entries of other users.
-    """
-    return reply(request, await fetch_fair_share(cluster, visibility))
-
-
 async def fetch_priority(cluster: PlanLoop, job: str) -> PriorityView | None:
     """The priority of the job with this id; None when it is not known. Raises ProblemError."""
     return await await_planner(
         cluster.call_between_batches(lambda engine: _priority_view(engine, job)),
         _PLANNER_TIMEOUT_S,
         _RETRY_HINT,
-    )
-
-
-async def fetch_fair_share(cluster: PlanLoop, visibility: JobVisibility) -> FairShareView:
-    """The visible part of the tree of shares. Raises ProblemError."""
-    found = await await_planner(
-        cluster.call_between_batches(_fair_share_view), _PLANNER_TIMEOUT_S, _RETRY_HINT
-    )
-    at = found.levels.index("user") if "user" in found.levels else len(found.levels)
-    shown = tuple(
-        place
-        for place in found.places
-        if len(names := place.path.split("/")) <= at or visibility.shows_owner(names[at])
-    )
-    return replace(found, places=shown)
-
-
-def _fair_share_view(engine: Engine) -> FairShareView:
-    tree = engine.state.site.fair_share
-    return FairShareView(
-        levels=tree.levels if tree is not None else (),
-        places=tuple(map(_fair_share_entry, fair_shares(engine.state))),
-        **_snapshot_fields(engine),
-    )
-
-
-def _fair_share_entry(row: ShareRow) -> FairShareEntry:
-    return FairShareEntry(
-        path="/".join(row.path),
-        share=row.share,
-        target=row.target,
-        used=row.used,
-        usage=row.usage,
-        factor=row.factor,
-        waited=row.waited,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component import load_parts, save_parts
+from schedd.engine.component import load_parts, owner_shares, save_parts
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.encoding import load_records, save_records
 from schedd.engine.facts.predictions import review_predictions
@@ -30,7 +30,6 @@ from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.schema import arrays_below, load_part, map_in_parts, save_part
 from schedd.policy.demand import Demand
-from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
 from schedd.predict import RunTimePredictor
 from schedd.wire import ResourceTypes
@@ -39,7 +38,7 @@ __all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "read_settings", 
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 9
+FORMAT: Final = 10
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000
@@ -166,7 +165,6 @@ def _header(
         "slotless": list(state.slotless),
         "limits": [asdict(limit) for limit in state.limits.pools.values()],
         "opened": state.limits.opened,
-        "usage": state.usage.saved() if state.usage is not None else None,
         "ranks": _save_ranks(state.ranking),
         "outlook": foreseen,
         "components": components,
@@ -248,7 +246,6 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         requests=new.requests,
         policy=new.policy,
         site=new.site,
-        usage=new.usage,
         limits=new.limits,
     )
     state.parts = load_parts(header["components"], arrays_below("components", arrays))
@@ -273,8 +270,6 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.limits.pools = {limit.pool: limit for limit in limits}
     state.limits.opened = header["opened"]
     state.site_changed = state.site_changed or settings.site != header["settings"]["site"]
-    if state.site.fair_share is not None and header["usage"]:
-        state.usage = Usage.load(header["usage"], state.site.fair_share)
     state.ranking = _load_ranks(header["ranks"], state)
     most = 2 * settings.hole_failures
     state.failures = {name: deque(failures, most) for name, failures in state.failures.items()}
@@ -295,15 +290,13 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
 def _save_ranks(ranks: RankingProgress) -> dict[str, Any]:
     seen = ranks.demand
     return {
-        "factors": [[list(path), factor] for path, factor in seen.factors.items()],
         "pressures": dict(seen.pressures),
-        "demand": [seen.tree is not None, seen.shortest, seen.relaxed],
+        "demand": [seen.shares is not None, seen.shortest, seen.relaxed],
         "rest": [ranks.next_at, ranks.has_effect, ranks.slots_to_rank, ranks.slots_to_try, ranks.rerank_all],
     }
 
 
 def _load_ranks(saved: dict[str, Any], state: EngineState) -> RankingProgress:
     used, shortest, relaxed = saved["demand"]
-    factors = {tuple(path): factor for path, factor in saved["factors"]}
-    tree = state.site.fair_share if used else None
-    return RankingProgress(Demand(tree, factors, saved["pressures"], shortest, relaxed), *saved["rest"])
+    shares = owner_shares(state) if used else None
+    return RankingProgress(Demand(shares, saved["pressures"], shortest, relaxed), *saved["rest"])

@@ -16,7 +16,7 @@ from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_
 from schedd.policy.access import Access
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit, label_scope
-from schedd.policy.protocol import Breakdown
+from schedd.policy.protocol import Breakdown, OwnerShares
 from schedd.wire import (
     JobDeleted,
     JobEnded,
@@ -76,6 +76,8 @@ __all__ = [
     "measured_draws",
     "node_details",
     "note_dispatch",
+    "owner_shares",
+    "present_shares",
     "promise_ends",
     "published_parts",
     "rank_in_what_if",
@@ -269,6 +271,10 @@ class Component(Generic[_S]):
     """The rank of a hypothetical job; None: the component ranks no jobs now."""
     ranked_by: Callable[["PlanSnapshot"], str] | None = None
     """The setting by which the component ranks jobs; empty: it ranks no jobs now."""
+    owner_shares: Callable[["EngineState"], OwnerShares | None] | None = None
+    """The fair shares of owners as of the last ranking; None: there is no fair share."""
+    present_shares: Callable[["EngineState", bool], OwnerShares | None] | None = None
+    """The same as of now; with True they are those of the ranking that begins now."""
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
@@ -398,6 +404,20 @@ def component_ranks(state: "EngineState", records: Sequence["JobRecord"]) -> Seq
         if found is not None:
             return found
     return None
+
+
+def owner_shares(state: "EngineState") -> OwnerShares | None:
+    """The fair shares of owners as of the last ranking; None: there is no fair share."""
+    found = (one.owner_shares(state) for one in components() if one.owner_shares is not None)
+    return next((shares for shares in found if shares is not None), None)
+
+
+def present_shares(state: "EngineState", *, keep: bool = False) -> OwnerShares | None:
+    """The fair shares of owners as of now; None: there is no fair share. ``keep``: they are those of the
+    ranking that begins now.
+    """
+    found = (one.present_shares(state, keep) for one in components() if one.present_shares is not None)
+    return next((shares for shares in found if shares is not None), None)
 
 
 def component_breakdown(state: "EngineState", record: "JobRecord") -> Breakdown | None:

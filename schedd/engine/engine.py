@@ -29,7 +29,6 @@ from schedd.engine.run.outcomes import note_adapter_contact
 from schedd.engine.run.reevaluation import reevaluate_slice
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
-from schedd.policy.fair_share import Usage
 from schedd.predict import Learner, RunTimePredictor, RunTimes
 from schedd.wire import Event, Snapshot
 
@@ -46,17 +45,16 @@ class Engine:
         settings: EngineSettings,
         now: int,
         decided: int = 0,
-        used: Usage | None = None,
         learned: RunTimes | None = None,
+        parts: Iterable[object] = (),
     ) -> None:
-        """Its decisions are numbered from ``decided`` + 1; ``used`` is the earlier usage, and ``learned`` the
-        learned run times, for sites with predictions.
+        """Its decisions are numbered from ``decided`` + 1; ``learned`` are learned run times, for sites with
+        predictions; ``parts`` are states of components that know of earlier times.
         """
         self.state = EngineState.empty(settings, now)
         if learned is not None:
             self.learn(learned)
-        if used is not None:
-            self.state.usage = used
+        self.state.parts.update({type(part): part for part in parts})
         self.state.decision_number = decided
         self.log = BatchLog(settings.log_batches, settings.log_weight)
         self.forgotten = now
@@ -123,8 +121,6 @@ class Engine:
         state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())
         state.limits.look_ahead(state.plan, state.now)
-        if state.usage is not None and state.site.fair_share is not None:
-            state.usage.forget(state.site.fair_share, state.now)
 
     @property
     def next_wake(self) -> int | None:

@@ -23,7 +23,6 @@ from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
 from schedd.plan.schema import field_rule
-from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
     Event,
@@ -58,7 +57,6 @@ _SECTIONS: Final = (
     "jobs",
     RUN_TIMES,
     "policy",
-    "usage",
     "server",
     "queues",
     "nodes",
@@ -87,7 +85,6 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
             saved = _saved(one.state, state.part(one.state), name)
             yield b"," + _member(f"{one.name}.{name}", saved)
     yield b"," + _member("policy", _policy(state))
-    yield b"," + _member("usage", state.usage.saved() if state.usage is not None else None)
     yield b"," + _member("server", save_facts(state.server))
     yield b"," + _member("queues", list(map(save_facts, state.queues.values())))
     yield b"," + _member("nodes", list(map(save_facts, state.node_facts.values())))
@@ -183,7 +180,6 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
             one.begin(state)
     state.gather_limits()
     state.update_request_reader()
-    read("usage", lambda saved: _load_usage(state, saved))
     read("jobs", lambda saved: _load_jobs(state, saved))
     read(RUN_TIMES, lambda saved: _load_run_times(state, saved))
     decided = state.decision_number
@@ -226,11 +222,6 @@ def _field(name: str, saved: Any) -> Any:
     if kind is not None:
         saved = [known_fields(kind, one) for one in saved]
     return field_rule(EngineState, name).load(saved)
-
-
-def _load_usage(state: EngineState, saved: Any) -> None:
-    if state.site.fair_share is not None:
-        state.usage = Usage.load(saved, state.site.fair_share)
 
 
 def _load_jobs(state: EngineState, saved: Any) -> None:

@@ -36,7 +36,7 @@ _STARTS: Final = "dispatch"
 _WHY = "the planner did not come back from it"
 CARRIED: Final = frozenset(
     {
-        *("settings", "now", "policy", "site", "usage", "configured", "policy_version", "paused", "foreign"),
+        *("settings", "now", "policy", "site", "configured", "policy_version", "paused", "foreign"),
         *("adapter_mode", "aside", "skipped_steps", "generation", "decisions", "moves", "jobs_moved_by"),
         *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),
         "bag_ends",

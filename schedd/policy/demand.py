@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from schedd.policy.fair_share import FairShare, Path, factors
-from schedd.policy.protocol import Applicant
+from schedd.policy.protocol import Applicant, OwnerShares
 
 __all__ = ["Demand", "demand"]
 
@@ -13,19 +12,18 @@ __all__ = ["Demand", "demand"]
 class Demand:
     """Total demand and past usage; implements ``protocol.Shares``.
 
-    ``factors`` are fair-share factors by leaf of ``tree``. ``pressures`` by licence are (copies requested by
+    ``shares`` are the fair shares of owners. ``pressures`` by licence are (copies requested by
     waiting jobs + copies held by running jobs) / existing copies.
     """
 
-    tree: FairShare | None = None
-    factors: Mapping[Path, float] = field(default_factory=dict)
+    shares: OwnerShares | None = None
     pressures: Mapping[str, float] = field(default_factory=dict)
     shortest: int = 0
     relaxed: int = 0
 
     def usage(self, job: Applicant) -> float:
-        """Return 1 - fair-share factor of the job's leaf; 0 without a tree."""
-        return 1.0 - self.factors.get(self.tree.path(job), 1.0) if self.tree is not None else 0.0
+        """Return 1 - fair-share factor of the job's owner; 0 without fair share."""
+        return 1.0 - self.shares.share(self.shares.key(job)).factor if self.shares is not None else 0.0
 
     def pressure(self, licence: str) -> float:
         """Return the demand for ``licence`` over its copies."""
@@ -43,11 +41,9 @@ def demand(
     running: Iterable[Applicant] = (),
     *,
     copies: Mapping[str, int] | None = None,
-    tree: FairShare | None = None,
-    used: Mapping[Path, tuple[float, float]] | None = None,
+    shares: OwnerShares | None = None,
 ) -> Demand:
-    """Return the demand of these jobs. ``copies`` are the copies of each licence, ``used`` comes from
-    ``Usage.decayed``.
+    """Return the demand of these jobs. ``copies`` are the copies of each licence.
 
     Source: multilevel.md §3.3 (rho; copies held by running jobs are included) and §3.4 (minext).
     """
@@ -60,8 +56,7 @@ def demand(
     pressures = {name: amount / max(1, copies.get(name, 0)) for name, amount in sorted(asked.items())}
     wanted = {name for job in waiting for name, _ in job.licences}
     return Demand(
-        tree=tree,
-        factors=factors(tree, used or {}, {tree.path(job) for job in waiting}) if tree is not None else {},
+        shares=shares,
         pressures=pressures,
         shortest=min((job.walltime for job in waiting if job.walltime > 0), default=0),
         relaxed=sum(pressures[name] <= 1 for name in wanted),

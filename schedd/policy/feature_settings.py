@@ -4,7 +4,7 @@ A feature with settings has a module ``settings`` with a ``SETTINGS``. The same 
 is documented in the reference of settings, and is what the feature's rules read: ``site.part(TheModel)``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -25,11 +25,13 @@ class FeatureSettings:
     table: str
     """Key in ``[clusters.NAME.site]``."""
     model: type[Section]
-    """Its settings. All have defaults, which apply where the table is left out."""
+    """Its settings. All have defaults, which apply where the table is left out, except for ``absent``."""
     about: str
     """Description of the table in the reference."""
     heading: str
     """Heading of the reference under which the table stands; a new one comes after the others."""
+    absent: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a site without the table."""
     check: Callable[[Mapping[str, Any]], None] | None = None
     """Raises ValueError for other settings of the site, in plain values, that contradict these."""
     tables: Mapping[str, type[Section]] = field(default_factory=dict)
@@ -37,6 +39,9 @@ class FeatureSettings:
     obeys: Callable[[Mapping[str, Any]], frozenset[str]] | None = None
     """Returns, for the content of the table, the requested resources that the feature obeys in place of the
     dialect."""
+    advice: Callable[[Mapping[str, Any]], Iterator[str]] | None = None
+    """Warnings about valid settings that are probably unintended, from the same values. Each begins with the
+    setting."""
 
 
 @cache
@@ -50,7 +55,12 @@ def parse_feature_settings(plain: Mapping[str, Any]) -> dict[type[Section], Sect
 
     Raises ValueError for values that validation should have rejected.
     """
-    return {one.model: one.model.model_validate(plain.get(one.table) or {}) for one in feature_settings()}
+    return {one.model: one.model.model_validate(_own_table(one, plain)) for one in feature_settings()}
+
+
+def _own_table(one: FeatureSettings, plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] | None = plain.get(one.table)
+    return found if found is not None else one.absent
 
 
 def obeyed_resources(plain: Mapping[str, Any]) -> frozenset[str]:

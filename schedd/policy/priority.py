@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from math import floor
 from typing import Literal
 
-from schedd.policy.fair_share import JobOwner
-from schedd.policy.protocol import Applicant, Breakdown, Shares, Term, Weights
+from schedd.policy.protocol import Applicant, Breakdown, JobOwner, Shares, Term, Weights
 
 __all__ = [
     "TERMS",

@@ -4,10 +4,75 @@ The engine calls ``Priority`` for every waiting job, at its arrival and every fe
 totals. A total is an integer, so that jobs within one point are equal: equal jobs never displace each other.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-__all__ = ["Applicant", "Breakdown", "Priority", "Shares", "Term", "Weights"]
+__all__ = [
+    "Applicant",
+    "Breakdown",
+    "JobOwner",
+    "OwnerShare",
+    "OwnerShares",
+    "Priority",
+    "Shares",
+    "Term",
+    "Weights",
+]
+
+
+class JobOwner(Protocol):
+    """The owner attributes of a job."""
+
+    @property
+    def owner(self) -> str:
+        """The user, perhaps with a host."""
+
+    @property
+    def group(self) -> str:
+        """The user's group."""
+
+    @property
+    def account(self) -> str:
+        """The account it is charged to."""
+
+    @property
+    def project(self) -> str:
+        """The project it belongs to."""
+
+    @property
+    def queue(self) -> str:
+        """The queue it is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerShare:
+    """Fair share of a job's owner: ``target`` and ``effective_usage`` are parts of the whole, 0 to 1.
+
+    ``factor`` is 1 without usage, 0.5 for usage equal to the target, and approaches 0.
+    """
+
+    target: float = 0.0
+    effective_usage: float = 0.0
+    factor: float = 0.0
+
+
+class OwnerShares(Protocol):
+    """Fair shares of all owners at one time. Immutable; any thread may use it."""
+
+    @property
+    def tree(self) -> object:
+        """The settings that define the keys: equal for as long as the keys of jobs are."""
+
+    @property
+    def at(self) -> int:
+        """The time of the usage, in seconds since the epoch."""
+
+    def key(self, job: JobOwner) -> Hashable:
+        """Return the key of the job's owner."""
+
+    def share(self, key: Any) -> OwnerShare:
+        """Return the share of the owner with this key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

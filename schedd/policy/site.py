@@ -16,7 +16,6 @@ from schedd.policy.automatic_alternatives import AlternativeRules
 from schedd.policy.bookings import BookingRules, Order
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
-from schedd.policy.fair_share import FairShare
 from schedd.policy.feature_settings import find_part, parse_feature_settings
 from schedd.policy.limits import Limit, label_scope
 from schedd.policy.power import PowerSaving
@@ -74,7 +73,6 @@ class SitePolicy:
     """The site's policy. By default all jobs are equal, except for the priorities of the server's queues."""
 
     weights: SiteWeights = field(default_factory=SiteWeights)
-    fair_share: FairShare | None = None
     limits: tuple[Limit, ...] = ()
     reservations: tuple[StandingReservation, ...] = ()
     node_sets: NodeSets | None = None
@@ -136,12 +134,10 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     licences = plain.get("licences") or {}
     copies = {name: one["copies"] for name, one in licences.items() if one.get("copies") is not None}
     classes = {name: _job_class(one) for name, one in (plain.get("classes") or {}).items()}
-    tree = plain.get("fair_share")
     return SitePolicy(
         zone=zone,
         features=parse_feature_settings(plain),
         weights=SiteWeights(**priority, classes=classes),
-        fair_share=_fair_share(tree) if tree is not None else None,
         limits=(
             *(_limit(one, zone) for one in plain.get("limits") or ()),
             *(Limit(amount=amount, what=name) for name, amount in copies.items()),
@@ -244,11 +240,3 @@ def _job_class(plain: Mapping[str, Any]) -> JobClass:
         breaks_promises=plain.get("breaks_promises", False),
         **{name: frozenset(plain.get(name, ())) for name in sets},
     )
-
-
-def _fair_share(plain: Mapping[str, Any]) -> FairShare:
-    given = {name: value for name, value in plain.items() if name != "accounting"}  # the shell reads it
-    if "levels" in given:
-        given["levels"] = tuple(given["levels"])
-    given["shares"] = {tuple(place.split("/")): share for place, share in given.get("shares", {}).items()}
-    return FairShare(**given)

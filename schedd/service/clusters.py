@@ -1,13 +1,12 @@
 """All clusters of one daemon, by name."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from schedd.engine import Engine, EngineSettings
 from schedd.feature_list import feature_modules
 from schedd.plan.kernel_status import count_compiled
-from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
 from schedd.service.background.expected_starts import ExpectedStartWorker
 from schedd.service.background.plan_metrics_log import (
@@ -19,12 +18,12 @@ from schedd.service.background.plan_metrics_sampler import PlanMetricsSampler
 from schedd.service.background.search_worker import SearchWorker
 from schedd.service.cluster.clock import ClusterClock
 from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.earlier_parts import earlier_parts
 from schedd.service.cluster.errors import UnknownCluster
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.cluster.metrics import PlannerMetrics
 from schedd.service.cluster.open_alerts import AlertMonitor
 from schedd.service.cluster.past_runs import past_runs
-from schedd.service.cluster.past_usage import past_usage
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.garbage_collector import GarbageCollectorTuning
 from schedd.service.questions.open_questions import OpenQuestions
@@ -38,18 +37,18 @@ _IDS_A_SECOND = 100
 
 
 def new_engine(
-    settings: EngineSettings, now: int, used: Usage | None = None, learned: RunTimes | None = None
+    settings: EngineSettings, now: int, learned: RunTimes | None = None, parts: Iterable[object] = ()
 ) -> Engine:
-    """Create an engine for a daemon without a database, with past usage and learned run times.
+    """Create an engine for a daemon without a database, with learned run times and earlier facts.
 
     Decision ids continue from the present time, so that an adapter does not mistake new decisions for those
     of an earlier life of the daemon.
     """
-    return Engine(settings, now, decided=now * _IDS_A_SECOND, used=used, learned=learned)
+    return Engine(settings, now, decided=now * _IDS_A_SECOND, learned=learned, parts=parts)
 
 
 def _engine_with_history(settings: EngineSettings, name: str, now: int) -> Engine:
-    return new_engine(settings, now, past_usage(settings, name, now), past_runs(settings, name, now))
+    return new_engine(settings, now, past_runs(settings, name, now), earlier_parts(settings, name, now))
 
 
 _Service = TypeVar("_Service")

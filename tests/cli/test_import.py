@@ -31,6 +31,7 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.main import main
+from schedd.features.fair_share.settings import FairShareSettings
 from schedd.policy.site import site_policy
 from schedd.service.settings.file import ClusterSettings
 from tests.cli.import_helpers import EXAMPLES, settings_in
@@ -41,7 +42,7 @@ def test_the_output_is_valid_in_schedd_toml(file: str, capsys: pytest.CaptureFix
     assert main(["import", str(EXAMPLES / file), "--cluster", "east"]) == 3
     printed = capsys.readouterr()
     table = settings_in(printed.out, "east")
-    assert site_policy(ClusterSettings(**table).site.plain).fair_share is not None
+    assert site_policy(ClusterSettings(**table).site.plain).part(FairShareSettings).tree is not None
     assert "as far as each of them still starts by its promise" in printed.err
     assert printed.err.startswith("Blockers: unsupported, and significant for users (")
     blockers = [line for line in printed.out.splitlines() if line.startswith("# BLOCKER")]

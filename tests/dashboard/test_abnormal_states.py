@@ -466,7 +466,7 @@ def test_priorities_and_shares_agree_with_the_api(server: tuple[str, FastAPI]) -
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("reader")})
         page = client.get("/main/jobs/3.server").text
-        quality = client.get("/main/plan-metrics").text
+        shares = client.get("/main/fair-share").text
     terms = site.get_json("/jobs/3.server/priority")["terms"]
     assert terms
     for term in terms:
@@ -475,5 +475,5 @@ def test_priorities_and_shares_agree_with_the_api(server: tuple[str, FastAPI]) -
     places = site.get_json("/fair-share")["places"]
     assert places
     for place in places:
-        assert f'{place["path"]}</th><td class="num">{100 * place["target"]:.1f} %</td>' in quality
+        assert f'{place["path"]}</th><td class="num">{100 * place["target"]:.1f} %</td>' in shares
     clusters.stop()

@@ -1,31 +1,8 @@
-"""What the engine's state keeps when the site's policy changes, and words and order that hang on counts."""
+"""Order of events in a batch, and wording of counts."""
 
-from schedd.engine import EngineSettings
 from schedd.engine.facts.event_order import _sorted
-from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import _are
-from schedd.policy.fair_share import Held
-from schedd.policy.site import site_policy
 from schedd.wire import JobEnded, NodeChanged, NodeFacts
-
-
-def tree(interval: int, decay: float = 0.9) -> dict[str, object]:
-    return {"fair_share": {"levels": ["user"], "interval": interval, "decay": decay}}
-
-
-def test_usage_is_kept_as_long_as_its_windows_are_as_long() -> None:
-    state = EngineState.empty(EngineSettings(site=tree(3600)), 0)
-    usage = state.usage
-    assert usage is not None
-    usage.book(Held(("ann",), 1, 0, 60))
-    state.set_site(site_policy(tree(3600, 0.5)), tree(3600, 0.5))
-    assert state.usage is usage
-    state.set_site(site_policy(tree(7200)), tree(7200))
-    assert state.usage is not None
-    assert state.usage is not usage
-    assert state.usage.saved()["leaves"] == []
-    state.set_site(site_policy({}), {})
-    assert state.usage is None
 
 
 def test_ends_precede_other_events_of_a_batch() -> None:

@@ -13,9 +13,9 @@ from schedd.engine.facts import state as state_module
 from schedd.engine.run import jobs, running
 from schedd.features.accounts import rules
 from schedd.features.accounts.state import AccountBook, account_book
+from schedd.features.fair_share import rules as fair_share
 from schedd.features.transfers import rules as transfers
 from schedd.features.transfers.state import transfer_state
-from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimePredictor
 from schedd.wire import (
     AccountSet,
@@ -77,8 +77,8 @@ _ENDS = [_ended, _deleted, _complete, _missing, _requeued]
 _STEPS: list[tuple[Any, str, str]] = [
     (AccountBook, "release", "what is held for it"),
     (rules, "_charge", "what its end means for accounts"),
-    (jobs, "charge_run", "what it used"),
-    (Usage, "book", "what it used"),
+    (jobs, "_record_walltime_use", "what it used"),
+    (fair_share, "_charged_run", "what its end means for fair_share"),
     (jobs, "note_run_end", "what its end says about its nodes"),
     (jobs, "record_run_end", "how long it ran"),
     (RunTimePredictor, "forget", "that it is not predicted any more"),

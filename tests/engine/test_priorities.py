@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from schedd.engine.component import present_shares
 from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.wire import QueueFacts
 from tests.engine.cluster import Cluster, T
@@ -11,7 +12,7 @@ from tests.engine.cluster import Cluster, T
 
 def points(cluster: Cluster, job_id: str) -> dict[str, float]:
     state = cluster.engine.state
-    found = priority_breakdown(state, state.records[job_id], current_demand(state))
+    found = priority_breakdown(state, state.records[job_id], current_demand(state, present_shares(state)))
     return {term.name: term.points for term in found.terms}
 
 
@@ -85,7 +86,7 @@ def test_licences_are_cluster_wide_limits_of_server_and_site() -> None:
     cluster.submit("2", "1:ppn=4", walltime=10_000, owner="eve")
     assert cluster.engine.state.limits.copies == {"matlab": 4}
     # 0 runs; 1 asks for more than its user may have, so it waits for the limit and does not count.
-    assert current_demand(cluster.engine.state).pressures == {"matlab": 0.25}
+    assert current_demand(cluster.engine.state, None).pressures == {"matlab": 0.25}
 
 
 def test_user_with_more_usage_has_fewer_fair_share_points() -> None:

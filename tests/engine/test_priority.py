@@ -195,7 +195,7 @@ def test_users_of_another_class_start_at_another_time(mode: str) -> None:
     state = cluster.engine.state
     (term,) = (
         one
-        for one in priority_breakdown(state, state.records["2"], current_demand(state)).terms
+        for one in priority_breakdown(state, state.records["2"], current_demand(state, None)).terms
         if one.points
     )
     assert (term.name, term.value, term.points) == ("class", 100.0, 100.0)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.policy.demand import Demand, demand
-from schedd.policy.fair_share import FairShare
 from schedd.policy.priority import TERMS, JobClass, SiteWeights, deadline_value, priority, short_value
 from schedd.policy.protocol import Applicant, Priority, Shares
 from schedd.policy.site import site_policy
@@ -153,16 +152,6 @@ def test_owner_priority_size_and_deadline_are_weighted() -> None:
     one = job(priority=-100, cpus=8, walltime=HOUR, deadline=NOW + HOUR)
     assert points(weights, one) == {"wish": -50.0, "size": -16.0, "deadline": 60.0}
     assert points(weights, job())["deadline"] == 0.0
-
-
-def test_underused_share_goes_first() -> None:
-    tree = FairShare(levels=("user",))
-    ann, bob = job(), job(owner="bob")
-    shares = demand([ann, bob], tree=tree, used={("ann",): (100.0, 0.0)})
-    weights = replace(NONE, fair_share=100.0)
-    assert points(weights, bob, shares) == {"fair_share": 100.0}
-    assert points(weights, ann, shares) == {"fair_share": pytest.approx(25.0)}
-    assert points(weights, ann) == {"fair_share": 100.0}
 
 
 def test_total_is_the_rounded_sum() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from schedd.cli.serve import run as serve
 from schedd.engine.facts.slack import OFF, Slack
+from schedd.features.fair_share.settings import FairShareSettings
+from schedd.features.fair_share.tree import ShareTree
 from schedd.model import FOREVER
-from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass
 from schedd.policy.site import site_policy
@@ -69,7 +70,7 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
         (AUTH + '[[clusters.main.site.limits]]\namount = 1\nname = "ann"', "name 'ann' needs who"),
         (
             AUTH + '[clusters.main.site.fair_share.shares]\n"a/b/c" = 1',
-            "share of a/b/c: the tree has the levels",
+            "shares.a/b/c: the tree has the levels",
         ),
         (AUTH + "[clusters.main.site.priority]\nfair_share = 1", "there is no table fair_share"),
         (AUTH + "[clusters.main.site.priority]\ndeadline_least = 30", "must not be more than deadline_most"),
@@ -308,7 +309,7 @@ def test_engine_gets_only_explicit_site_settings(tmp_path: Path) -> None:
     assert (site.weights.class_, site.weights.waiting, site.weights.queue) == (2.0, 10.0, 1.0)
     assert site.weights.queues == {"urgent": 500.0}
     assert site.weights.classes == {"gold": JobClass(8.0, groups=frozenset({"physics"}))}
-    assert site.fair_share == FairShare(("account", "user"), {("chem",): 3.0, ("chem", "ann"): 2.0})
+    assert site.part(FairShareSettings).tree == ShareTree(("account", "user"), {"chem": 3.0, "chem/ann": 2.0})
     assert site.limits == (Limit(amount=64, what="cpus", who="user"),)
     assert json.loads(json.dumps(engine.site)) == engine.site
     assert read_settings_file(write_file(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}

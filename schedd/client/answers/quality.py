@@ -129,19 +129,21 @@ class PriorityView(TypedDict):
 
 
 class FairShareEntry(TypedDict):
-    """One place of the tree of shares."""
+    """One place of the fair-share tree."""
 
     path: str
+    user: str
     share: float
     target: float
     used: float
     usage: float
+    effective_usage: float
     factor: float
     waited: float
 
 
 class FairShareView(TypedDict):
-    """Usage of all users, against their target shares."""
+    """Target and received shares of the site's tree."""
 
     as_of: int
     generation: int

@@ -8,7 +8,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from schedd.api.planner_calls import database_errors, get_plan_fork
-from schedd.api.priorities import fetch_fair_share
 from schedd.api.result_views import search_view
 from schedd.api.routes import RouteTable
 from schedd.dashboard.plan_metrics import (
@@ -57,7 +56,7 @@ async def show_plan_metrics(
 ) -> Response:
     """Plan metrics and accuracy of start estimates in the last ``seconds``, of a queue, of a user.
 
-    ``quick``: without the evaluation and the shares, which need the planner; used for automatic updates.
+    ``quick``: without the evaluation, which needs the planner; used for automatic updates.
     """
     clusters: Clusters = request.app.state.clusters
     all_seen = visibility == ALL_JOBS
@@ -92,7 +91,6 @@ async def show_plan_metrics(
         queues=sorted({*published.queues, *([queue] if queue else [])}),
         criteria=await run_in_threadpool(evaluate_criteria, copy) if copy is not None else (),
         searches=[search_view(run) for run in kept.searches],
-        shares=await fetch_fair_share(cluster, visibility) if not quick else None,
         counted=[name for name, weight in cluster.published.settings.criteria.items() if weight],
         known=[one.value for one in Criterion],
     )

@@ -84,7 +84,6 @@ from schedd.plan.schema import (
 from schedd.policy.access import Access
 from schedd.policy.affordable_places import Tariff
 from schedd.policy.economy import Economy
-from schedd.policy.fair_share import Usage
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue_policies import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.reliability import Life
@@ -143,8 +142,6 @@ class EngineState:
     requests: RequestReader = declared(OWN)
     policy: QueuePolicy | None = declared(SHARED)
     site: SitePolicy = declared(SHARED)
-    usage: Usage | None = declared(FieldRule(lambda usage: usage and usage.copy(), saved=False))
-    """What ended jobs have used, where the site has fair share."""
     walltime_use: WalltimeUse = declared(
         FieldRule(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse()
     )
@@ -362,9 +359,7 @@ class EngineState:
         """Return the state for an unknown cluster."""
         policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
         site = site_policy(settings.site)
-        tree = site.fair_share
-        usage = Usage(tree.interval, tree.depth) if tree is not None else None
-        state = cls(settings, Plan([], now), now, RequestReader(settings), policy, site, usage)
+        state = cls(settings, Plan([], now), now, RequestReader(settings), policy, site)
         state.plan.spare_scarce(site.spare_scarce)
         state.fit_columns()
         state.predictor = RunTimePredictor() if settings.predict else None
@@ -459,14 +454,6 @@ class EngineState:
 
     def set_site(self, site: SitePolicy, plain: Mapping[str, Any]) -> None:
         """Go on under another policy of the site, which reads ``plain`` in the settings."""
-        tree = site.fair_share
-        before = self.site.fair_share
-        if tree is None:
-            self.usage = None
-        elif self.usage is None or before is None or before.interval != tree.interval:
-            self.usage = Usage(tree.interval, tree.depth)
-        else:
-            self.usage.depth = tree.depth
         self.settings = replace(self.settings, site=dict(plain))
         self.site = site
         self.plan.spare_scarce(site.spare_scarce)

@@ -8,11 +8,10 @@ from schedd.engine.component import component_breakdown, label_points
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.rank.fair_use import running_usage
 from schedd.model import FOREVER
 from schedd.policy.demand import Demand, demand
 from schedd.policy.priority import SiteWeights, priority
-from schedd.policy.protocol import Applicant, Breakdown
+from schedd.policy.protocol import Applicant, Breakdown, OwnerShares
 from schedd.wire import JobFacts, QueueFacts, ResourceTypes
 
 if TYPE_CHECKING:
@@ -67,18 +66,18 @@ def _applicant(
     )
 
 
-def current_demand(state: "EngineState") -> Demand:
-    """What all jobs ask for together now, as far as the site's weights look at it."""
-    site = state.site
-    if not depends_on_demand(site.weights):
+def current_demand(state: "EngineState", shares: OwnerShares | None) -> Demand:
+    """Return the demand of all jobs now, as far as the site's weights depend on it, with these fair
+    shares.
+    """
+    weights = state.site.weights
+    if not depends_on_demand(weights):
         return Demand()
-    tree = site.fair_share if site.weights.fair_share else None
     return demand(
         [make_applicant(state, record) for record in _in(state, Phase.WAITING)],
         [make_applicant(state, record) for record in _in(state, Phase.RUNNING, Phase.DISPATCHED)],
         copies=state.limits.copies,
-        tree=tree,
-        used=state.usage.decayed(tree, state.now, running_usage(state)) if tree and state.usage else None,
+        shares=shares if weights.fair_share else None,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schedd.engine.component import component_ranks, label_points, last_place_checks
+from schedd.engine.component import component_ranks, label_points, last_place_checks, present_shares
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, EngineState
@@ -52,20 +52,20 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         state.ranking.has_effect = True
         state.rank[record.slot] = -_HIGHEST
         return
-    found = component_ranks(state, [record]) if record.slot >= 0 else None
-    if found is not None:
-        state.ranking.has_effect = True
-        state.rank[record.slot] = found[0]
-        return
     queue = state.queues.get(record.facts.queue)
     if not state.ranking.has_effect:
         weights = state.site.weights
         state.ranking.has_effect = weights.active or (queue is not None and queue.priority != 0)
         if not state.ranking.has_effect and weights.qos:
             state.ranking.has_effect = label_points(state, record.facts) != 0
+    if record.slot >= 0 and state.site.weights.mode == "light" and state.now >= state.ranking.next_at:
+        _renew_demand(state)  # the rank is permanent: it must not depend on an old demand
+    found = component_ranks(state, [record]) if record.slot >= 0 else None
+    if found is not None:
+        state.ranking.has_effect = True
+        state.rank[record.slot] = found[0]
+        return
     if state.ranking.has_effect and record.slot >= 0:
-        if state.site.weights.mode == "light" and state.now >= state.ranking.next_at:
-            _renew_demand(state)  # the rank is permanent: it must not depend on an old demand
         if state.site.weights.short and record.phase is Phase.WAITING:
             state.ranking.demand = state.ranking.demand.beside(record.understood.walltime)
         total = int(priority_breakdown(state, record, state.ranking.demand).total)
@@ -188,7 +188,7 @@ def rank_all(state: EngineState, event: str) -> None:
 def _renew_demand(state: EngineState) -> None:
     """Know what all jobs ask for together."""
     state.ranking.next_at = state.now + state.settings.priority_every
-    state.ranking.demand = current_demand(state)
+    state.ranking.demand = current_demand(state, present_shares(state, keep=True))
 
 
 def _promotable_slots(state: EngineState) -> list[int]:

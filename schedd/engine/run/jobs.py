@@ -28,7 +28,6 @@ from schedd.engine.place.placement import (
     replan,
     replan_displaced,
 )
-from schedd.engine.rank.fair_use import charge_run
 from schedd.engine.rank.promises import end_promise, judge_restored, record_move
 from schedd.engine.rank.ranking import advance_job, set_rank
 from schedd.engine.run.running import AHEAD, check_for_foreign_start, on_running_job_altered, start_running
@@ -497,13 +496,21 @@ def _remove_job(
 
 def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
     """Record the use and the cost of a run that ended."""
-    with Bookkeeping(state, record.id, "what it used"):
-        charge_run(state, record, at)
     if record.phase is Phase.RUNNING:
+        with Bookkeeping(state, record.id, "what it used"):
+            _record_walltime_use(state, record, at)
         for one in components():
             if one.run_ended is not None:
                 with Bookkeeping(state, record.id, f"what its end means for {one.name}"):
                     one.run_ended(state, record, at)
+
+
+def _record_walltime_use(state: EngineState, record: JobRecord, end: int) -> None:
+    """Record the used share of the requested walltime. An assumed walltime was not requested."""
+    if not record.understood.assumed:
+        cpus = sum(share.cpus for share in record.facts.shares)
+        run = max(0, end - record.run.started)
+        state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)
 
 
 def replan_after_failed_run(

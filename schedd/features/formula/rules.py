@@ -1,17 +1,15 @@
 """Ranks of jobs by the formula in force, and jobs that wait because of its threshold."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from schedd.engine.component import job_labels, label_points
+from schedd.engine.component import job_labels, label_points, owner_shares, present_shares
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
-from schedd.engine.rank.fair_use import running_usage
 from schedd.engine.rank.ranking import set_rank
 from schedd.features.formula.expression import Columns, Floats
 from schedd.features.formula.state import (
@@ -21,11 +19,10 @@ from schedd.features.formula.state import (
     formula_state,
     job_rows,
 )
-from schedd.features.formula.terms import Circumstances, JobRow, cluster_totals
+from schedd.features.formula.terms import Circumstances, cluster_totals
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.backfill import EXPECTED_QUANTILE
 from schedd.plan.columns import PLANNED
-from schedd.policy.fair_share import Path, share_rows
 from schedd.policy.protocol import Breakdown, Term
 from schedd.policy.ranks import rank_of_values
 from schedd.wire import ServerFacts
@@ -44,7 +41,6 @@ __all__ = [
     "ranks",
     "threshold_wait",
     "wait_for_threshold",
-    "with_places",
 ]
 
 WAIT_KIND: Final = "formula"
@@ -71,10 +67,7 @@ def breakdown(state: EngineState, record: JobRecord) -> Breakdown | None:
     formula = formula_in_force(state)
     if formula is None:
         return None
-    rows = job_rows(state, formula.terms, [record])
-    return breakdown_of_columns(
-        formula, _columns(state, formula, [record], with_places(circumstances(state), rows))
-    )
+    return breakdown_of_columns(formula, _columns(state, formula, [record], circumstances(state)))
 
 
 def breakdown_of_columns(formula: FormulaInForce, columns: Columns) -> Breakdown:
@@ -100,8 +93,6 @@ def breakdown_of_columns(formula: FormulaInForce, columns: Columns) -> Breakdown
 
 def _values(state: EngineState, formula: FormulaInForce, records: Sequence[JobRecord]) -> Floats:
     """The value of each job; 0 where the formula has none."""
-    if formula.terms.needs_shares:
-        _refresh_shares(state, formula, job_rows(state, formula.terms, records))
     found = formula.terms.expression.values(_columns(state, formula, records, circumstances(state)))
     return np.where(np.isnan(found), 0.0, found)
 
@@ -125,8 +116,8 @@ def _predicted(state: EngineState, record: JobRecord) -> float | None:
 def circumstances(state: EngineState) -> Circumstances:
     """What terms depend on beside the job, as it is now.
 
-    The places in the fair-share tree are those of the last ranking: questions do not renew them, since a
-    repetition of the same events without the questions must lead to the same ranks.
+    The fair shares are those of the last ranking: questions do not renew them, since a repetition of the same
+    events without the questions must lead to the same ranks.
     """
     part = formula_state(state)
     if part.totals is None:
@@ -138,44 +129,11 @@ def circumstances(state: EngineState) -> Circumstances:
         queues=state.queues,
         server=state.server,
         weights=state.site.weights,
-        tree=state.site.fair_share,
-        shares=part.shares[1] if part.shares is not None else {},
         labels=partial(job_labels, state),
         points=partial(label_points, state),
+        shares=owner_shares(state),
         totals=part.totals,
     )
-
-
-def with_places(around: Circumstances, rows: Sequence[JobRow]) -> Circumstances:
-    """Return the circumstances with places in the fair-share tree for all rows.
-
-    New owners have used nothing.
-    """
-    tree = around.tree
-    missing = [row.path for row in rows if row.path not in around.shares]
-    if tree is None or not missing:
-        return around
-    leaves = [row for row in around.shares.values() if len(row.path) == len(tree.levels)]
-    used = {row.path: (row.used, 0.0) for row in leaves}
-    rated = {*missing, *used}
-    return replace(around, shares={row.path: row for row in share_rows(tree, used, rated)})
-
-
-def _refresh_shares(state: EngineState, formula: FormulaInForce, rows: Sequence[JobRow]) -> None:
-    """Compute the fair-share tree again if it is older than the ranks, or has no place for some row."""
-    part, tree = formula_state(state), state.site.fair_share
-    if tree is None or state.usage is None:
-        part.shares = None
-        return
-    known = part.shares
-    recent = known is not None and known[0] > state.now - state.settings.priority_every
-    if recent and known is not None and all(row.path in known[1] for row in rows):
-        return
-    used = state.usage.decayed(tree, state.now, running_usage(state))
-    rated: set[Path] = {row.path for row in job_rows(state, formula.terms, state.records.values())}
-    rated.update(row.path for row in rows)
-    rated.update(tree.path(arrival.job) for arrival in state.arriving.values())
-    part.shares = state.now, {row.path: row for row in share_rows(tree, used, rated)}
 
 
 # ---- the threshold --------------------------------------------------------------------------------
@@ -210,10 +168,12 @@ def next_examination(state: EngineState) -> int:
 
 
 def follow_time(state: EngineState, event: str) -> None:
-    """Renew the fair-share tree, and compare values with the threshold, each when it is due."""
+    """Renew the fair shares, and compare values with the threshold, each when it is due."""
     formula = formula_in_force(state)
     if formula is not None and formula.terms.needs_shares:
-        _refresh_shares(state, formula, ())
+        shares = owner_shares(state)
+        if shares is not None and shares.at <= state.now - state.settings.priority_every:
+            present_shares(state, keep=True)
     if next_examination(state) <= state.now:
         _examine_threshold(state, event)
 
@@ -282,7 +242,7 @@ def follow_server(state: EngineState, before: ServerFacts, event: str) -> None:
 def follow_site(state: EngineState) -> None:
     """Compare all jobs with the threshold again, since it or the formula may be another."""
     part = formula_state(state)
-    part.shares, part.left = None, {}
+    part.left = {}
     part.examined = state.now - state.settings.priority_every
     _report_faults(state, state.at_event)
 

@@ -1,18 +1,18 @@
 """What the engine knows of the priority formula in force, and the values that its terms take from jobs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
+from schedd.engine.component import owner_shares
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.features.formula.expression import FormulaError, parse_formula
 from schedd.features.formula.settings import FormulaSettings
 from schedd.features.formula.terms import FAIR_SHARE_TERMS, FormulaTerms, JobRow, unknown_names
-from schedd.plan.schema import FOUND, KEYS, MOMENT, NUMBER, SHARED, FieldRule, declared
-from schedd.policy.fair_share import Path, ShareRow
+from schedd.plan.schema import FOUND, KEYS, MOMENT, NUMBER, SHARED, declared
 from schedd.wire import JobFacts, ServerFacts
 
 __all__ = [
@@ -31,17 +31,6 @@ SERVER_FORMULA = "job_sort_formula"
 SERVER_THRESHOLD = "job_sort_formula_threshold"
 
 
-def _save_shares(shares: tuple[int, Mapping[Path, ShareRow]] | None) -> Any:
-    return None if shares is None else [shares[0], [list(astuple(row)) for row in shares[1].values()]]
-
-
-def _load_shares(saved: Any) -> tuple[int, Mapping[Path, ShareRow]] | None:
-    if saved is None:
-        return None
-    rows = [ShareRow(tuple(path), *numbers) for path, *numbers in saved[1]]
-    return saved[0], {row.path: row for row in rows}
-
-
 @dataclass(slots=True)
 class FormulaState:
     """The component's state."""
@@ -50,10 +39,6 @@ class FormulaState:
     """By job: what terms take from it, after what that depends on beside ``basis``."""
     basis: tuple[object, ...] = declared(SHARED, default=())
     """What all rows depend on."""
-    shares: tuple[int, Mapping[Path, ShareRow]] | None = declared(
-        FieldRule(save=_save_shares, load=_load_shares), default=None
-    )
-    """Fair-share tree as of a moment."""
     totals: Mapping[str, float] | None = declared(MOMENT, default=None)
     """Terms about the whole cluster."""
     examined: int = declared(NUMBER, default=0)
@@ -145,7 +130,7 @@ def formula_faults(state: EngineState) -> list[str]:
         f"{found.name}: {name} is no term and no resource of the server; it counts as 0"
         for name in unknown_names(found.terms.expression, state.limits.types)
     ]
-    if found.terms.needs_shares and state.site.fair_share is None:
+    if found.terms.needs_shares and owner_shares(state) is None:
         names = ", ".join(sorted(FAIR_SHARE_TERMS & found.terms.expression.names))
         faults.append(f"{found.name}: {names} count as 0, since the site has no table fair_share")
     read = found.source == "server" and settings.threshold is None
@@ -157,8 +142,8 @@ def formula_faults(state: EngineState) -> list[str]:
 def job_rows(state: EngineState, terms: FormulaTerms, records: Iterable[JobRecord]) -> list[JobRow]:
     """Return what terms take from these jobs, computed again where anything that it depends on changed."""
     part, types = formula_state(state), state.limits.types
-    shared, tree = state.limits.shared, state.site.fair_share
-    basis = (terms, types, shared, tree)
+    shared, shares = state.limits.shared, owner_shares(state) if terms.needs_shares else None
+    basis = (terms, types, shared, shares.tree if shares is not None else None)
     if len(part.basis) != len(basis) or any(
         one is not other for one, other in zip(part.basis, basis, strict=True)
     ):
@@ -168,7 +153,7 @@ def job_rows(state: EngineState, terms: FormulaTerms, records: Iterable[JobRecor
         facts, understood = record.facts, record.understood
         known = rows.get(facts.id)
         if known is None or known[0] is not facts or known[1] is not understood:
-            row = terms.row(facts, understood, types, shared, tree)
+            row = terms.row(facts, understood, types, shared, shares)
             known = rows[facts.id] = (facts, understood, row)
         found.append(known[2])
     return found

@@ -6,7 +6,7 @@ of a resource.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Final, NamedTuple
@@ -20,8 +20,8 @@ from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import make_claim
 from schedd.features.formula.expression import Columns, Expression, Floats
 from schedd.model import FOREVER
-from schedd.policy.fair_share import FairShare, Path, ShareRow
 from schedd.policy.priority import SiteWeights, deadline_value
+from schedd.policy.protocol import OwnerShare, OwnerShares
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts
 
 __all__ = [
@@ -119,13 +119,12 @@ class Circumstances:
     queues: Mapping[str, QueueFacts]
     server: ServerFacts
     weights: SiteWeights
-    tree: FairShare | None = None
-    shares: Mapping[Path, ShareRow] = field(default_factory=dict)
-    """By place in the tree."""
     labels: Callable[[JobFacts], Mapping[str, str]] = lambda _: {}
     """The labels of a job, such as its QOS: see ``Component.labels``."""
     points: Callable[[JobFacts], float] = lambda _: 0.0
     """The priority of a job's QOS."""
+    shares: OwnerShares | None = None
+    """Fair shares of owners; None: there is no fair share."""
     totals: Mapping[str, float] = field(default_factory=dict)
     """See ``cluster_totals``."""
 
@@ -134,7 +133,8 @@ class JobRow(NamedTuple):
     """What terms take from one job. It stays as long as the job's request and attributes."""
 
     facts: JobFacts
-    path: Path
+    owner: Hashable
+    """Key of its owner in the fair shares."""
     numbers: tuple[float, ...]
     """When it became eligible (infinite: it is not), its submission, its planned walltime, the latest start
     that meets its deadline (infinite without one); then by ``FormulaTerms.fixed``."""
@@ -169,7 +169,7 @@ class FormulaTerms:
         understood: ParsedRequest,
         types: ResourceTypes,
         shared: frozenset[str],
-        tree: FairShare | None,
+        shares: OwnerShares | None,
     ) -> JobRow:
         """Return what the terms take from this job."""
         since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
@@ -178,7 +178,7 @@ class FormulaTerms:
         amounts = make_claim(facts, understood, shared, types).amounts
         return JobRow(
             facts=facts,
-            path=tree.path(facts) if tree is not None and self.needs_shares else (),
+            owner=shares.key(facts) if shares is not None and self.needs_shares else (),
             numbers=(
                 since if is_eligible(facts, FOREVER) else inf,
                 facts.submitted,
@@ -348,12 +348,14 @@ class _Times:
         found = {queue: find(queue) for queue in set(queues)}
         return np.array([found[queue] for queue in queues], np.float64)
 
-    def share(self, find: Callable[[ShareRow], float]) -> Floats:
-        """A column of values for each row's place in the fair-share tree; 0 without a tree."""
-        paths = [row.path for row in self.rows]
+    def share(self, find: Callable[[OwnerShare], float]) -> Floats:
+        """A column of values for the fair share of each row's owner; 0 without fair share."""
         shares = self.around.shares
-        found = {path: find(shares[path]) if path in shares else 0.0 for path in set(paths)}
-        return np.array([found[path] for path in paths], np.float64)
+        if shares is None:
+            return np.zeros(len(self.rows))
+        owners = [row.owner for row in self.rows]
+        found = {owner: find(shares.share(owner)) for owner in set(owners)}
+        return np.array([found[owner] for owner in owners], np.float64)
 
 
 def _eligible(times: _Times) -> Floats:
@@ -430,10 +432,10 @@ _CHANGING: Final[Mapping[str, Callable[[_Times], Floats | float]]] = {
     "deadline": _deadline,
     "deadline_left": _deadline_left,
     "eligible_time": lambda times: times.eligible,
-    "fairshare_perc": lambda times: times.share(lambda row: row.target),
-    "fair_share_perc": lambda times: times.share(lambda row: row.target),
-    "fairshare_tree_usage": lambda times: times.share(lambda row: row.effective_usage),
-    "fairshare_factor": lambda times: times.share(lambda row: row.factor),
+    "fairshare_perc": lambda times: times.share(lambda one: one.target),
+    "fair_share_perc": lambda times: times.share(lambda one: one.target),
+    "fairshare_tree_usage": lambda times: times.share(lambda one: one.effective_usage),
+    "fairshare_factor": lambda times: times.share(lambda one: one.factor),
     "has_deadline": lambda times: np.asarray(times.latest != inf, np.float64),
     "predicted_run_time": _predicted,
     "qos_priority": _qos_priority,

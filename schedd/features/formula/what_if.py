@@ -11,7 +11,7 @@ from schedd.engine.component import job_labels, label_points
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.formula.rules import circumstances, threshold_wait, with_places
+from schedd.features.formula.rules import circumstances, threshold_wait
 from schedd.features.formula.state import FormulaInForce, formula_in_force
 from schedd.features.formula.terms import Circumstances
 from schedd.model import WaitingFor
@@ -63,8 +63,8 @@ def value_in_what_if(published: PlanSnapshot, facts: JobFacts, understood: Parse
     terms = part.formula.terms
     labels, points = partial(job_labels, published), partial(label_points, published)
     around = replace(part.around, labels=labels, points=points)
-    row = terms.row(facts, understood, around.types, around.shared, around.tree)
-    columns = terms.columns([row], with_places(around, [row]))
+    row = terms.row(facts, understood, around.types, around.shared, around.shares)
+    columns = terms.columns([row], around)
     return float(np.nan_to_num(terms.expression.values(columns))[0])
 
 

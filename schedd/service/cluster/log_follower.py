@@ -15,9 +15,9 @@ from schedd.engine import Engine, EngineSettings, Phase
 from schedd.engine.component import awaits
 from schedd.engine.facts import records
 from schedd.engine.facts.carried_jobs import CarriedJob
+from schedd.service.cluster.earlier_parts import earlier_parts
 from schedd.service.cluster.engine_calls import CallWatchdog, call_engine, restart_from_state
 from schedd.service.cluster.past_runs import past_runs
-from schedd.service.cluster.past_usage import past_usage
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.store import (
     RESUME_FROM_CHECKPOINT,
@@ -195,9 +195,9 @@ class LogFollower:
         self._at = found.after
         self.kept = found.checkpoint is not None
         if found.checkpoint is None:
-            used = past_usage(self.settings, self._name, now)
             learned = past_runs(self.settings, self._name, now)
-            return Engine(self.settings, found.begun, used=used, learned=learned)
+            parts = earlier_parts(self.settings, self._name, now)
+            return Engine(self.settings, found.begun, learned=learned, parts=parts)
         with suppress(*_UNREADABLE):
             return Engine.restore(found.checkpoint)
         # Its own settings may be such as this version does not know.

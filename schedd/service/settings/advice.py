@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
+from schedd.policy.feature_settings import feature_settings
 from schedd.service.settings.file import Settings
 from schedd.service.settings.site import SiteSettings
 
@@ -48,11 +49,9 @@ def settings_advice(settings: Settings) -> Iterator[str]:
 
 
 def _about_site(where: str, site: SiteSettings) -> Iterator[str]:
-    tree = site.fair_share
-    if tree is not None and not site.priority.fair_share:
-        yield f"{where}.fair_share: priority.fair_share is 0: usage has no effect unless a formula uses it"
-    if tree is not None and tree.accounting and not Path(tree.accounting).exists():
-        yield f"{where}.fair_share.accounting: no {tree.accounting} here; earlier use will not count"
+    for feature in feature_settings():
+        for line in feature.advice(site.plain) if feature.advice is not None else ():
+            yield f"{where}.{line}"
     for name, licence in site.licences.items():
         if licence.command and which(licence.command[0]) is None:
             yield f"{where}.licences.{name}: {licence.command[0]} cannot be run here; none is counted"

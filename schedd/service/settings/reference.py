@@ -30,7 +30,6 @@ from schedd.service.settings.site import (
     BookingSettings,
     ChooseSettings,
     ClassSettings,
-    FairShareSettings,
     LicenceSettings,
     NodeSetSettings,
     PowerCapSettings,
@@ -86,7 +85,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site]": SiteSettings,
     "[clusters.NAME.site.priority]": PrioritySettings,
     "[clusters.NAME.site.classes.CLASS]": ClassSettings,
-    "[clusters.NAME.site.fair_share]": FairShareSettings,
     "[[clusters.NAME.site.limits]]": SiteLimitSettings,
     "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
@@ -234,7 +232,6 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
         ("priority_every", "priority_tries"),
         "[clusters.NAME.site.priority]",
         "[clusters.NAME.site.classes.CLASS]",
-        "[clusters.NAME.site.fair_share]",
     ),
     "Limits and licences": ("[[clusters.NAME.site.limits]]", "[clusters.NAME.site.licences.LICENCE]"),
     "Reservations and bookings": (

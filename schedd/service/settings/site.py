@@ -10,7 +10,6 @@ from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.policy.automatic_alternatives import AlternativeRules
 from schedd.policy.bookings import BookingRules
 from schedd.policy.energy_placement import EnergyPlacement
-from schedd.policy.fair_share import MOST_WINDOWS, FairShare, Level
 from schedd.policy.feature_settings import feature_settings
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
@@ -24,7 +23,6 @@ __all__ = [
     "ChooseSettings",
     "ClassSettings",
     "CriteriaWeights",
-    "FairShareSettings",
     "KernelSiteSettings",
     "LicenceSettings",
     "NodeSetSettings",
@@ -41,7 +39,6 @@ __all__ = [
 ]
 
 _WEIGHTS = SiteWeights()
-_TREE = FairShare()
 _BOOKINGS = BookingRules()
 _SAVING = PowerSaving()
 _CHOOSING = AlternativeRules()
@@ -138,29 +135,6 @@ class ClassSettings(Section):
     breaks_promises: bool = False
     """Jobs of this class may delay others beyond their promises; each broken promise is recorded and
     shown."""
-
-
-class FairShareSettings(Section):
-    """Recent usage (cpu-seconds held, in windows of time) compared with shares."""
-
-    levels: tuple[Level, ...] = _TREE.levels
-    """Levels of the tree, from the top: of `account`, `project`, `group`, `user`, `queue`."""
-    shares: dict[str, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]] = Field(
-        default_factory=dict
-    )
-    """Shares relative to siblings: `{ physics = 3, "physics/ann" = 2 }`."""
-    unlisted: float = Field(default=_TREE.unlisted, ge=0, le=1e9, allow_inf_nan=False)
-    """Share of each unlisted one."""
-    interval: Whole = Field(default=_TREE.interval, ge=60, le=366 * 86_400)
-    """Length of a window."""
-    decay: float = Field(default=_TREE.decay, ge=0, le=1)
-    """Decay factor of a window's usage per later window."""
-    depth: int = Field(default=_TREE.depth, ge=1, le=MOST_WINDOWS)
-    """Number of windows that count."""
-    accounting: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
-    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`), or
-    the output of Slurm's `sacct --parsable2`: read at the first start, so that earlier usage counts.
-    """
 
 
 class _Window(Section):
@@ -451,8 +425,6 @@ class KernelSiteSettings(Section):
     docs/administrators/policy.md."""
     classes: dict[Name, ClassSettings] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
-    fair_share: FairShareSettings | None = None
-    """Shares of accounts, groups or users. Without this table no usage is recorded."""
     limits: tuple[SiteLimitSettings, ...] = ()
     """Limits on simultaneous use: `[[clusters.main.site.limits]]`."""
     licences: dict[Name, LicenceSettings] = Field(default_factory=dict)
@@ -503,8 +475,6 @@ class KernelSiteSettings(Section):
 
     @model_validator(mode="after")
     def _make_sense(self) -> Self:
-        if self.priority.fair_share and self.fair_share is None:
-            raise ValueError("priority.fair_share has a weight, but there is no table fair_share")
         if self.priority.deadline_least > self.priority.deadline_most:
             raise ValueError("priority.deadline_least must not be more than deadline_most")
         if self.power_caps and not self.power:

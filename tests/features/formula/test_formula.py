@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.engine import Engine
+from schedd.engine.component import owner_shares
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.formula.state import formula_state
 from schedd.features.formula.what_if import rank_in_what_if, wait_in_what_if
 from schedd.model import WaitingFor
 from schedd.policy.protocol import Breakdown
@@ -36,7 +36,7 @@ class Site(Cluster):
 
     def breakdown(self, job: str) -> Breakdown:
         state = self.engine.state
-        return priority_breakdown(state, state.records[job], current_demand(state))
+        return priority_breakdown(state, state.records[job], current_demand(state, None))
 
     def values(self, job: str) -> dict[str, float | str]:
         found = self.breakdown(job)
@@ -131,11 +131,11 @@ def test_questions_do_not_change_the_fair_shares_by_which_jobs_are_ranked() -> N
     site = Site("fairshare_factor", site=shares, priority_every=60)
     site.submit("1")
     state = site.engine.state
-    before = formula_state(state).shares
+    before = owner_shares(state)
     state.now += 1000
     publish_snapshot(state)
     site.breakdown("1")
-    assert formula_state(state).shares is before
+    assert owner_shares(state) is before
 
 
 def test_terms_of_time_are_ranked_again_at_the_interval() -> None:

@@ -137,7 +137,7 @@ def test_qos_priority_ranks_jobs() -> None:
         site.submit(job, resources={"qos": qos})
     assert [site.start(job) for job in "1234"] == [0, 300, 200, 100]
     state = site.engine.state
-    found = priority_breakdown(state, state.records["4"], current_demand(state))
+    found = priority_breakdown(state, state.records["4"], current_demand(state, None))
     assert [(one.name, one.points) for one in found.terms if one.points] == [("qos", 1000)]
     site = Site({"priority": {"qos": 0}})
     for job, qos in (("1", "normal"), ("2", "low"), ("3", "high")):

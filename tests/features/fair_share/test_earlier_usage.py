@@ -8,11 +8,14 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.rank.fair_use import fair_shares
-from schedd.policy.fair_share import FairShare, Held, Usage
+from schedd.features.fair_share.earlier import earlier_part
+from schedd.features.fair_share.rules import rate_tree
+from schedd.features.fair_share.state import FairShareState, fair_share_state
+from schedd.features.fair_share.tree import ShareTree
+from schedd.features.fair_share.usage import RATE_UNIT, ChargedRun, Usage
 from schedd.service.cluster.clock import SystemClock
+from schedd.service.cluster.earlier_parts import earlier_parts
 from schedd.service.cluster.log_follower import LogFollower
-from schedd.service.cluster.past_usage import past_usage
 from schedd.service.clusters import Clusters
 from schedd.store import Store
 
@@ -36,13 +39,20 @@ def settings(where: Path, **tree: Any) -> EngineSettings:
     return EngineSettings(site={"fair_share": {"accounting": str(where), "decay": 1.0, "depth": 10, **tree}})
 
 
+def used(engine: Engine) -> dict[tuple[str, ...], float]:
+    shares = rate_tree(engine.state)
+    assert shares is not None
+    return {row.place: row.used for row in shares.rows()}
+
+
 def daily(directory: Path, moment: int) -> Path:
     return directory / f"{datetime.fromtimestamp(moment, UTC):%Y%m%d}"
 
 
-def decayed_usage(usage: Usage | None) -> dict[tuple[str, ...], tuple[float, float]]:
-    assert usage is not None
-    return usage.decayed(FairShare(decay=1.0, depth=10), NOW)
+def decayed_usage(part: FairShareState | None) -> dict[tuple[str, ...], tuple[float, float]]:
+    assert part is not None
+    assert part.usage is not None
+    return part.usage.decayed(ShareTree(decay=1.0, depth=10), NOW)
 
 
 def test_recent_log_files_are_read_plain_and_gzipped(tmp_path: Path) -> None:
@@ -54,7 +64,7 @@ def test_recent_log_files_are_read_plain_and_gzipped(tmp_path: Path) -> None:
         accounting_record(recent)
     )  # of a day that no longer counts: not even opened
     (tmp_path / "notes").write_text(accounting_record(recent))
-    found = decayed_usage(past_usage(settings(tmp_path), "main", NOW))
+    found = decayed_usage(earlier_part(settings(tmp_path), "main", NOW))
     assert found == {("phys", "ann"): (6 * 3600.0, 200.0), ("phys", "bob"): (4 * 3600.0, 100.0)}
 
 
@@ -62,60 +72,64 @@ def test_usage_from_logs_equals_usage_from_events(tmp_path: Path) -> None:
     ends = [NOW - 3600 * i for i in range(1, 200, 7)]
     log = tmp_path / "log"
     log.write_text("".join(accounting_record(end, length=5 * 3600) for end in ends))
-    from_events = Usage(DAY)
+    from_events = Usage(("group", "user"), DAY, 10)
     for end in ends:
-        from_events.book(Held(("phys", "ann"), 4, end - 5 * 3600, end, 100))
-    read = past_usage(settings(log), "main", NOW)
+        from_events.record(ChargedRun(("phys", "ann"), 4 * RATE_UNIT, end - 5 * 3600, end, 100))
+    read = earlier_part(settings(log), "main", NOW)
     assert read is not None
-    assert read.saved() == from_events.saved()
+    assert read.usage is not None
+    assert read.usage.saved() == from_events.saved()
 
 
 def test_malformed_lines_and_missing_files_are_logged_and_skipped(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(accounting_record(NOW - 60) + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n;E;\n")
     with capture_logs() as said:
-        assert decayed_usage(past_usage(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
+        assert decayed_usage(earlier_part(settings(log), "main", NOW)) == {
+            ("phys", "ann"): (4 * 3600.0, 100.0)
+        }
     assert said[-1]["malformed"] == 2
     with capture_logs() as said:
-        assert decayed_usage(past_usage(settings(tmp_path / "none"), "main", NOW)) == {}
+        assert decayed_usage(earlier_part(settings(tmp_path / "none"), "main", NOW)) == {}
     assert "an accounting log cannot be read" in str(said)
     empty = tmp_path / "empty"
     empty.mkdir()
     with capture_logs() as said:
-        assert decayed_usage(past_usage(settings(empty), "main", NOW)) == {}
+        assert decayed_usage(earlier_part(settings(empty), "main", NOW)) == {}
     assert "no accounting log (YYYYMMDD)" in str(said)
     broken = tmp_path / "20231114.gz"
     broken.write_bytes(gzip.compress(accounting_record(NOW - 60).encode())[:-20])
-    assert decayed_usage(past_usage(settings(broken), "main", NOW)) is not None
+    assert decayed_usage(earlier_part(settings(broken), "main", NOW)) is not None
 
 
 def test_without_fair_share_or_logs_nothing_is_read(tmp_path: Path) -> None:
-    assert past_usage(EngineSettings(), "main", NOW) is None
-    assert past_usage(EngineSettings(site={"fair_share": {}}), "main", NOW) is None
+    assert earlier_part(EngineSettings(), "main", NOW) is None
+    assert earlier_part(EngineSettings(site={"fair_share": {}}), "main", NOW) is None
 
 
-def test_engine_starts_with_past_usage(tmp_path: Path) -> None:
+def test_engine_starts_with_earlier_part(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(accounting_record(NOW - 60))
     chosen = settings(log)
-    engine = Engine(chosen, NOW, used=past_usage(chosen, "main", NOW))
-    leaf = {row.path: row.used for row in fair_shares(engine.state)}["phys", "ann"]
-    assert leaf == 4 * 3600
+    engine = Engine(chosen, NOW, parts=earlier_parts(chosen, "main", NOW))
+    assert used(engine)["phys", "ann"] == 4 * 3600
     again = Engine.restore(engine.checkpoint())
-    assert fair_shares(again.state) == fair_shares(engine.state)
+    assert used(again) == used(engine)
 
 
 def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None:
     log = tmp_path / "log"
     now = int(SystemClock().now())
     log.write_text(accounting_record(now - 60))
-    plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.usage
+    plain = fair_share_state(
+        Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state
+    ).usage
     store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
-    recovered = LogFollower(store, "main", settings(log), now).engine.state.usage
+    recovered = fair_share_state(LogFollower(store, "main", settings(log), now).engine.state).usage
     assert plain is not None
     assert recovered is not None
     assert plain.saved() == recovered.saved()
-    assert plain.saved()["leaves"]
+    assert plain.saved()["owners"]
 
 
 def test_usage_is_read_from_the_output_of_sacct(tmp_path: Path) -> None:
@@ -123,4 +137,4 @@ def test_usage_is_read_from_the_output_of_sacct(tmp_path: Path) -> None:
     columns = "JobID|User|Group|Account|State|Submit|Start|End|AllocCPUS"
     start = NOW - 2 * 3600
     log.write_text(f"{columns}\n1|ann|phys|a1|COMPLETED|{start - 100}|{start}|{start + 3600}|4\n")
-    assert decayed_usage(past_usage(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
+    assert decayed_usage(earlier_part(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}

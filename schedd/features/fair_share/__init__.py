@@ -1,0 +1,1 @@
+"""Fair share: a tree of target shares, decayed usage, and charge factors."""

@@ -1,0 +1,26 @@
+"""What fair share adds to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import Component
+from schedd.features.fair_share.rules import (
+    charge_run,
+    follow_site,
+    forget_old_usage,
+    owner_shares,
+    present_shares,
+)
+from schedd.features.fair_share.state import FairShareState
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="fair_share",
+    state=FairShareState,
+    begin=follow_site,
+    site_changed=follow_site,
+    run_ended=charge_run,
+    owner_shares=owner_shares,
+    present_shares=present_shares,
+    now_and_then=forget_old_usage,
+)

@@ -1,0 +1,229 @@
+"""Usage for fair share, from starts and ends."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.facts.state import EngineState
+from schedd.features.fair_share.rules import follow_site, owner_shares, rate_tree
+from schedd.features.fair_share.state import fair_share_state
+from schedd.features.fair_share.tree import ShareRow
+from schedd.features.fair_share.usage import ChargedRun
+from schedd.policy.protocol import OwnerShare
+from schedd.policy.site import site_policy
+from schedd.service.settings.file import SettingsError, read_settings_file
+from schedd.wire import JobDeleted, PolicyChanged
+from tests.engine.cluster import Cluster, T
+
+SITE = {
+    "fair_share": {"levels": ["group", "user"], "shares": {"phys": 3, "bio": 1}, "interval": 3600, "decay": 1}
+}
+
+
+def share_rows(engine: Engine) -> list[ShareRow]:
+    shares = rate_tree(engine.state)
+    return shares.rows() if shares is not None else []
+
+
+def used(engine: Engine) -> dict[str, float]:
+    return {"/".join(row.place): row.used for row in share_rows(engine) if len(row.place) == 2}
+
+
+def test_usage_includes_ended_and_running_jobs() -> None:
+    cluster = Cluster(nodes=2, site=SITE)
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.submit("2", "1:ppn=2", walltime=1000, owner="bob@login", group="bio")
+    cluster.at(50)
+    assert used(cluster.engine) == {"phys/ann": 4 * 50, "bio/bob": 2 * 50}
+    cluster.at(300)
+    assert used(cluster.engine) == {"phys/ann": 4 * 100, "bio/bob": 2 * 300}
+    cluster.at(1000)
+    assert used(cluster.engine) == {"phys/ann": 4 * 100, "bio/bob": 2 * 1000}
+
+
+def test_a_second_on_a_fast_node_counts_as_many_times_as_it_is_faster() -> None:
+    cluster = Cluster(nodes=2, site=SITE | {"speeds": {"new": 2.5, "n1": 2.0, "n2": 0.5}})
+    cluster.node("n1", properties=("new",))
+    cluster.submit("1", "n1:ppn=4", walltime=100, group="phys")
+    cluster.submit("2", "n2:ppn=4", walltime=100, group="bio")
+    cluster.at(100)
+    assert used(cluster.engine) == {"phys/ann": 4 * 2.5 * 100, "bio/ann": 4 * 0.5 * 100}
+    site = SITE | {"speeds": {"n1": 3.0}}
+    cluster.send(PolicyChanged(id="p", time=cluster.server.now, version=1, site=site))
+    assert {name: node.speed for name, node in cluster.engine.state.plan.nodes.items()} == {
+        "n1": 3.0,
+        "n2": 1.0,
+    }
+
+
+def test_deleted_and_requeued_runs_count() -> None:
+    cluster = Cluster(nodes=2, site=SITE)
+    cluster.submit("1", walltime=1000, group="phys")
+    cluster.submit("2", walltime=1000, group="bio")
+    cluster.at(70)
+    server = cluster.server
+    cluster.send(JobDeleted(id=server.event_id(), time=server.now, job_id="1"))
+    back = replace(server.jobs["2"], state="Q", started=None, shares=())
+    cluster.obeys = False
+    cluster.send(*server.submit(back, 1000))
+    assert used(cluster.engine) == {"phys/ann": 4 * 70, "bio/ann": 4 * 70}
+
+
+def test_usage_outlives_a_checkpoint_and_goes_on() -> None:
+    cluster = Cluster(nodes=1, site=SITE)
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.submit("2", walltime=100, group="bio")
+    cluster.at(130)
+    again = Engine.restore(cluster.engine.checkpoint())
+    assert used(again) == used(cluster.engine) == {"phys/ann": 400, "bio/ann": 120}
+    other = Engine.restore(cluster.engine.checkpoint(), EngineSettings())
+    other.handle((), other.state.now + 1)
+    assert fair_share_state(other.state).usage is None
+    assert share_rows(other) == []
+
+
+def test_share_rows_have_waits_and_usage() -> None:
+    """Job 2 waited 100 s for its 400 cpu-seconds."""
+    cluster = Cluster(nodes=1, site=SITE)
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.submit("2", walltime=100, group="bio")
+    cluster.at(200)
+    waited = {row.place: row.waited for row in share_rows(cluster.engine)}
+    assert (waited["phys",], waited["bio",]) == (0.0, 100 / 400)
+
+
+def test_decayed_usage_is_dropped() -> None:
+    site = {"fair_share": {"interval": 3600, "depth": 2}}
+    cluster = Cluster(nodes=1, site=site)
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.at(200)
+    usage = fair_share_state(cluster.engine.state).usage
+    assert usage is not None
+    assert usage.saved()["owners"]
+    cluster.server.now = T + 10 * 86_400
+    cluster.send()
+    assert not usage.saved()["owners"]
+
+
+def test_without_fair_share_no_usage_is_stored() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.at(200)
+    assert fair_share_state(cluster.engine.state).usage is None
+
+
+def tree(interval: int, decay: float = 0.9) -> dict[str, object]:
+    return {"fair_share": {"levels": ["user"], "interval": interval, "decay": decay}}
+
+
+def test_usage_is_kept_as_long_as_its_windows_are_as_long() -> None:
+    state = EngineState.empty(EngineSettings(site=tree(3600)), 0)
+    part = fair_share_state(state)
+    usage = part.usage
+    assert usage is not None
+    usage.record(ChargedRun(("ann",), 1000, 0, 60))
+    state.set_site(site_policy(tree(3600, 0.5)), tree(3600, 0.5))
+    follow_site(state)
+    assert part.usage is usage
+    state.set_site(site_policy(tree(7200)), tree(7200))
+    follow_site(state)
+    assert part.usage is not None
+    assert part.usage is not usage
+    assert part.usage.saved()["owners"] == []
+    state.set_site(site_policy({}), {})
+    follow_site(state)
+    assert part.usage is None
+
+
+def test_usage_follows_an_account_that_moves_to_another_group() -> None:
+    before = {"fair_share": {"levels": ["group"], "shares": {"science": 1, "phys": 3, "bio": 1}, "decay": 1}}
+    after = {"fair_share": before["fair_share"] | {"parents": {"phys": "science"}}}
+    cluster = Cluster(nodes=2, site=before)
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.at(100)
+    cluster.send(PolicyChanged(id="p", time=cluster.server.now, version=1, site=after))
+    assert {row.place: row.used for row in share_rows(cluster.engine) if row.used} == {
+        ("science",): 400,
+        ("science", "phys"): 400,
+    }
+
+
+def test_charge_factors_of_queue_and_node_multiply_usage() -> None:
+    site = SITE["fair_share"] | {
+        "charge_queues": {"idle": 0.5, "*": 2},
+        "charge_nodes": {"gpu": 3.0, "n2": 0.25, "*": 1.5},
+    }
+    cluster = Cluster(nodes=3, site={"fair_share": site})
+    cluster.node("n1", properties=("gpu",))
+    cluster.submit("1", "n1:ppn=1", walltime=100, group="phys", queue="idle")
+    cluster.submit("2", "n2:ppn=1", walltime=100, group="bio")
+    cluster.submit("3", "n3:ppn=3", walltime=100, group="chem")
+    cluster.at(100)
+    assert used(cluster.engine) == {
+        "phys/ann": 100 * 3.0 * 0.5,
+        "bio/ann": 100 * 0.25 * 2,
+        "chem/ann": 100 * 3 * 1.5 * 2,
+    }
+
+
+def test_charge_factor_of_a_qos_multiplies_usage() -> None:
+    levels = {"qos": {"levels": {"high": {}, "low": {}}, "default": "low"}}
+    site = levels | {"fair_share": SITE["fair_share"] | {"charge_qos": {"high": 3, "low": 0}}}
+    cluster = Cluster(nodes=2, site=site)
+    cluster.submit("1", walltime=100, group="phys", resources={"qos": "high"})
+    cluster.submit("2", walltime=100, group="bio")
+    cluster.at(100)
+    assert used(cluster.engine) == {"phys/ann": 3 * 400, "bio/ann": 0}
+
+
+def test_restored_engine_ranks_by_the_same_shares() -> None:
+    site = SITE | {"priority": {"fair_share": 100.0}}
+    cluster = Cluster(nodes=1, site=site, priority_every=60)
+    cluster.submit("1", walltime=100, group="phys")
+    for job, group in (("2", "phys"), ("3", "bio"), ("4", "new")):
+        cluster.submit(job, walltime=100, group=group)
+    cluster.at(90)
+    before, after = cluster.engine, Engine.restore(cluster.engine.checkpoint())
+    kept = [owner_shares(one.state) for one in (before, after)]
+    one, other = ([(names, one.share(names)) for names in one.owners] for one in kept if one is not None)
+    assert one == other
+    assert after.state.ranking.demand.shares is not None
+
+
+def test_owner_without_jobs_so_far_has_the_share_of_a_new_child() -> None:
+    cluster = Cluster(nodes=1, site=SITE | {"priority": {"fair_share": 100.0}})
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.at(50)
+    shares = rate_tree(cluster.engine.state)
+    assert shares is not None
+    new = shares.share(("phys", "new"))
+    assert new.target == 0.75 / 2
+    assert new.effective_usage == 1.0 / 2
+    assert new.factor == 2 ** -(0.5 / 0.375)
+    assert shares.share(("none", "new")) == OwnerShare(1 / 5, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ('parents = { b = "a", a = "b" }', "line 3: .*parents.b: these groups are in a cycle: b -> a -> b"),
+        ('[clusters.main.site.fair_share.parents]\nx = "nobody"', "line 4: .*the parent 'nobody' is unknown"),
+        ('[clusters.main.site.fair_share.shares]\na = 1\n"a/b/c" = 1', "line 5: .*the tree has the levels"),
+        ("[clusters.main.site.fair_share.shares]\na = -1", "line 4: .*greater than or equal to 0"),
+        ("[clusters.main.site.fair_share.shares]\na = 1\na = 2", "line 5"),
+    ],
+)
+def test_a_bad_tree_is_refused_with_line_and_reason(tmp_path: Path, table: str, reason: str) -> None:
+    file = tmp_path / "schedd.toml"
+    file.write_text(f'auth.anonymous = "reader"\n[clusters.main.site.fair_share]\n{table}\n')
+    with pytest.raises(SettingsError, match=reason):
+        read_settings_file(file)
+
+
+def test_fair_share_can_be_turned_off_with_its_settings_kept() -> None:
+    cluster = Cluster(nodes=1, site={"fair_share": {**SITE["fair_share"], "enabled": False}})
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.at(200)
+    assert share_rows(cluster.engine) == []
