@@ -97,7 +97,10 @@ def bench_optimise(
     plan = grower.plan
     slots = plan.jobs.size
     columns = ScoringColumns(
-        np.full(slots, begin, np.int64), np.full(slots, FOREVER, np.int64), np.arange(slots) % _USERS
+        np.full(slots, begin, np.int64),
+        np.full(slots, FOREVER, np.int64),
+        np.arange(slots) % _USERS,
+        np.zeros(slots, np.int64),
     )
     promised = np.where(plan.jobs.states == PLANNED, plan.jobs.starts + slack, FOREVER)
     latest = latest_starts(plan, promised, columns, begin)

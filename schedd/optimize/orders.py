@@ -39,7 +39,7 @@ class OrderingColumns:
 
     ``start``: planned start; ``latest``: latest start allowed; ``duration`` in seconds; ``cpus`` >= 1;
     ``waited`` in seconds up to now; ``due``: deadline, seconds since the epoch (FOREVER: none); ``slope``:
-    growth of the cost per second of delay.
+    growth of the cost per second of delay; ``rank``: by priority, higher first.
     """
 
     start: Ints
@@ -49,10 +49,11 @@ class OrderingColumns:
     waited: Floats
     due: Ints
     slope: Floats
+    rank: Ints
 
 
 def generate_orders(jobs: OrderingColumns, seed: int) -> Iterator[SortKeys]:
-    """Generate orders of all jobs as sort keys, smallest first.
+    """Generate orders of all jobs as sort keys, smallest first. Higher ranks come first in each order.
 
     The orders: shortest duration, smallest cpu-seconds, largest expansion factor, earliest deadline, Smith's
     rule with the exponents of ``_EXPONENTS``, and ``_RANDOM_ORDERS`` variants of Smith's rule with random
@@ -60,6 +61,21 @@ def generate_orders(jobs: OrderingColumns, seed: int) -> Iterator[SortKeys]:
 
     Source: W. E. Smith, Various optimizers for single-stage production (1956).
     """
+    if np.unique(jobs.rank).shape[0] == 1:
+        yield from _generate_keys(jobs, seed)
+        return
+    made: Ints | None = None
+    for keys in _generate_keys(jobs, seed):
+        order = np.lexsort((keys, -jobs.rank))
+        if made is not None and np.array_equal(order, made):
+            continue  # where all ranks differ, all orders are the same
+        made = order
+        places = np.empty(order.shape[0], np.int64)
+        places[order] = np.arange(order.shape[0])
+        yield places
+
+
+def _generate_keys(jobs: OrderingColumns, seed: int) -> Iterator[SortKeys]:
     yield jobs.duration
     yield jobs.duration * jobs.cpus
     yield -jobs.waited / jobs.duration

@@ -229,6 +229,7 @@ class PlanSearch:
             waited=(self._now - expected.release[jobs]).astype(np.float64),
             due=expected.due[jobs],
             slope=slope,
+            rank=evaluation.scores.rank[jobs],
         )
 
     def _try_move(self, slots: Ints) -> TrialOutcome:

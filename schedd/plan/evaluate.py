@@ -83,32 +83,33 @@ class ScoringColumns:
     """Attributes of jobs that the plan itself does not have, by slot: arrays at least as long as its slots.
 
     ``release``: start of the wait (seconds since the epoch); ``due``: deadline of the end, FOREVER if there
-    is none; ``owner``: number of its user, from 0 on.
+    is none; ``owner``: number of its user, from 0 on; ``rank``: by priority, higher first.
     """
 
     release: Ints
     due: Ints
     owner: Ints
+    rank: Ints
 
     def copy(self) -> Self:
         """Return a copy with its own arrays."""
-        return type(self)(self.release.copy(), self.due.copy(), self.owner.copy())
+        return type(self)(self.release.copy(), self.due.copy(), self.owner.copy(), self.rank.copy())
 
     def including(self, slot: int, release: int, due: int) -> Self:
-        """Return the columns with one more job, of another user."""
+        """Return the columns with one more job, of another user and of rank 0."""
         size = max(self.release.shape[0], slot + 1)
-        new = [np.zeros(size, np.int64) for _ in range(3)]
-        for array, old in zip(new, (self.release, self.due, self.owner), strict=True):
+        new = [np.zeros(size, np.int64) for _ in range(4)]
+        for array, old in zip(new, (self.release, self.due, self.owner, self.rank), strict=True):
             array[: old.shape[0]] = old
-        for array, value in zip(new, (release, due, int(self.owner.max(initial=-1)) + 1), strict=True):
+        for array, value in zip(new, (release, due, int(self.owner.max(initial=-1)) + 1, 0), strict=True):
             array[slot] = value
         return type(self)(*new)
 
     @classmethod
     def blank(cls, slots: int) -> Self:
-        """Return columns for ``slots`` jobs of one user, released at 0, without deadlines."""
+        """Return columns for ``slots`` jobs of one user and one rank, released at 0, without deadlines."""
         zero = np.zeros(slots, np.int64)
-        return cls(zero, np.full(slots, FOREVER, np.int64), zero.copy())
+        return cls(zero, np.full(slots, FOREVER, np.int64), zero.copy(), zero.copy())
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,7 @@ class Evaluation:
             release=columns.release[:slots].copy(),
             due=columns.due[:slots].copy(),
             owner=columns.owner[:slots].copy(),
+            rank=columns.rank[:slots].copy(),
             speed=speed,
             part=np.zeros((ev.PARTS, slots)),
             counted=np.zeros(slots, np.int64),

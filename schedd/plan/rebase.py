@@ -46,8 +46,8 @@ def rebase(
     as in ``scale_to_expected``). First all places are tried together. A job without its place, which another
     job has taken, goes to its earliest gap (see ``_Fallback``); if that is too late, back to its present
     place, and conflicting jobs there are displaced. If the plan is no better, each earlier place is tried
-    individually. Without ``must_gain``, all places are taken whatever they gain; if some job would then have
-    none in time, nothing changes.
+    individually. No job that lost its place is delayed for jobs of lower rank. Without ``must_gain``, all
+    places are taken whatever they gain; if some job would then have none in time, nothing changes.
     """
     columns, patience = scale_to_expected(columns, now, patience, use)
     evaluation = Evaluation(live, columns, now, threshold=threshold)
@@ -132,7 +132,8 @@ class _Rebasing:
         with PlanAttempt(self._live, self._now) as attempt:
             for place in wanted:
                 attempt.remove(place.slot)
-            if self._place_all(attempt, wanted, old, how) and not is_misplaced(self._live, slots):
+            placed = self._place_all(attempt, wanted, old, how) and not is_misplaced(self._live, slots)
+            if placed and not (self._must_gain and self._delays_higher_rank(wanted, old)):
                 self._evaluation.update(slots)
                 cost = self._weights.cost(self._evaluation.values(), self._reference)
                 if cost < self._cost - LEAST_GAIN or not self._must_gain:
@@ -141,6 +142,16 @@ class _Rebasing:
                     return True
         self._evaluation.update(slots)
         return False
+
+    def _delays_higher_rank(self, wanted: Sequence[Allocation], old: Mapping[int, Allocation]) -> bool:
+        """Whether a job that lost its place starts later than now, and a job of lower rank earlier."""
+        rank, live = self._evaluation.scores.rank, self._live
+        starts = {place.slot: live.start(place.slot) for place in wanted}
+        advanced = [int(rank[slot]) for slot, start in starts.items() if start < old[slot].start]
+        lost = [
+            place.slot for place in wanted if starts[place.slot] > max(place.start, old[place.slot].start)
+        ]
+        return bool(advanced) and any(rank[slot] > min(advanced) for slot in lost)
 
     def _place_all(
         self,

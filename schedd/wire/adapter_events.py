@@ -108,7 +108,11 @@ class RunAccepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRefused:
-    """The run decision was rejected, by the server (``code`` is its error) or by the adapter's check (0)."""
+    """The run decision was rejected, by the server (``code`` is its error) or by the adapter's check (0).
+
+    ``outage``: no job could be started at that moment, since the server did not answer or the adapter may not
+    start jobs.
+    """
 
     id: str
     time: int
@@ -116,6 +120,7 @@ class RunRefused:
     job_id: str
     code: int
     text: str
+    outage: bool = False
     type: Literal["run_refused"] = "run_refused"
 
 

@@ -15,7 +15,7 @@ from server_adapter.batch.errors import (
 )
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.rate_limits import NodeRateLimiter, RateLimiter
-from server_adapter.bridge.run_checks import RunCheck, RunVerdict, check_decision
+from server_adapter.bridge.run_checks import RunVerdict, check_decision
 from server_adapter.bridge.server import RunOutcome, Server
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,10 @@ class Dispatcher:
             return await self._verify_outcome(run, "it was asked for before the adapter was restarted")
         attempt = 0
         while True:
-            check = self._may_run(run)
+            barred = self._barred()
+            if barred:
+                return RunOutcome(False, 0, barred, outage=True)
+            check = check_decision(run, now=self._clock(), term=self._journal.term)
             if check.verdict is not RunVerdict.RUN:
                 return RunOutcome(False, 0, check.reason)
             self._journal.record_term(run.term)
@@ -106,12 +109,6 @@ class Dispatcher:
             await self._sleep(self._rules.busy_wait * min(1.0, _FIRST_SHARE * 2**attempt))
             attempt += 1
 
-    def _may_run(self, run: Run) -> RunCheck:
-        barred = self._barred()
-        if barred:
-            return RunCheck(RunVerdict.REFUSE, barred)
-        return check_decision(run, now=self._clock(), term=self._journal.term)
-
     async def _wait_for_rate(self, run: Run) -> None:
         nodes = [share.node for share in run.shares]
         while True:
@@ -133,7 +130,7 @@ class Dispatcher:
             except (ServerUnreachableError, ProtocolError, ServerRefusedError):
                 if self._clock() < run.expires:
                     continue
-                return RunOutcome(False, 0, f"{reason}; not reached again in time")
+                return RunOutcome(False, 0, f"{reason}; not reached again in time", outage=True)
             if check.verdict is RunVerdict.RUNS:
                 return RunOutcome(True, text=check.reason)
             return RunOutcome(False, 0, f"{reason}; {check.reason or 'the job is still queued'}")

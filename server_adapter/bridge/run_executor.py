@@ -68,7 +68,9 @@ class RunExecutor:
     async def _attempt(self, run: Run) -> RunOutcome:
         try:
             return await self._dispatcher.run(run)
-        except (RightsError, ValueError) as error:
+        except RightsError as error:
+            return RunOutcome(False, 0, str(error), outage=True)
+        except ValueError as error:
             return RunOutcome(False, 0, str(error))
 
     def _event(self, run: Run, outcome: RunOutcome) -> Event:
@@ -76,5 +78,11 @@ class RunExecutor:
         if outcome.accepted:
             return RunAccepted(id=name, time=now, decision_id=run.id, job_id=run.job_id)
         return RunRefused(
-            id=name, time=now, decision_id=run.id, job_id=run.job_id, code=outcome.code, text=outcome.text
+            id=name,
+            time=now,
+            decision_id=run.id,
+            job_id=run.job_id,
+            code=outcome.code,
+            text=outcome.text,
+            outage=outcome.outage,
         )

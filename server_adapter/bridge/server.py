@@ -15,13 +15,14 @@ from server_adapter.bridge.write_queue import AttributeWrite
 class RunOutcome:
     """Outcome of a run decision. `code` is the server's, 0 for a refusal by the adapter.
 
-    `busy`: the same run may succeed in a moment.
+    `busy`: the same run may succeed in a moment. `outage`: no job could be started at that moment.
     """
 
     accepted: bool
     code: int = 0
     text: str = ""
     busy: bool = False
+    outage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

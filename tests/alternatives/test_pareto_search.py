@@ -40,7 +40,10 @@ class GrownPlan:
         self.plan = plan = grower.plan
         size = plan.jobs.size
         columns = ScoringColumns(
-            np.full(size, self.now, np.int64), np.full(size, FOREVER, np.int64), np.arange(size) % 5
+            np.full(size, self.now, np.int64),
+            np.full(size, FOREVER, np.int64),
+            np.arange(size) % 5,
+            np.zeros(size, np.int64),
         )
         promised = np.where(plan.jobs.states == PLANNED, plan.jobs.starts + slack, FOREVER)
         self.latest = latest_starts(plan, promised, columns, self.now)

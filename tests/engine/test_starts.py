@@ -108,6 +108,27 @@ def test_a_job_that_a_hook_refuses_is_tried_again_every_two_minutes_at_least() -
     assert cluster.runs("1") == [0, 30, 90, 210, 330, 450, 570]
 
 
+def test_starts_refused_by_an_outage_are_tried_again_at_a_fixed_interval_on_their_nodes() -> None:
+    cluster = Cluster(refusal_wait=30, check_wait=5)
+    cluster.obeys = False
+    for job in "12":
+        cluster.submit(job)
+    for second in range(0, 100, 5):
+        cluster.at(second)
+        (refused,) = cluster.server.refuse(_decision(cluster, "1"), 0, "the server does not answer")
+        assert isinstance(refused, RunRefused)
+        cluster.send(replace(refused, outage=True))
+    assert cluster.runs("1") == list(range(0, 100, 5))
+    back_off = cluster.record("1").back_off
+    assert (back_off.refusals, back_off.failed_on) == (0, ())
+    assert back_off.refusal == "the adapter: the server does not answer"
+    assert cluster.runs("2") == []
+    cluster.obeys = True
+    cluster.at(100)
+    assert cluster.runs("1")[-1] == 100
+    assert cluster.record("1").phase == "running"
+
+
 def test_freed_nodes_of_a_rejected_job_go_to_the_next_job() -> None:
     cluster = Cluster()
     cluster.obeys = False

@@ -77,6 +77,7 @@ def random_plans(draw: st.DrawFn, most: int = 12) -> RandomPlan:
         random_plan.columns.release[slot] = draw(st.integers(0, NOW))
         random_plan.columns.due[slot] = draw(st.one_of(st.just(FOREVER), st.integers(NOW, NOW + 1000)))
         random_plan.columns.owner[slot] = draw(st.integers(0, 2))
+        random_plan.columns.rank[slot] = draw(st.sampled_from([0, 0, 0, 1, -1]))
         start = plan.place(slot, NOW)
         if start < 0:
             continue

@@ -22,7 +22,7 @@ from schedd.optimize.orders import (
 def ordering_columns(**columns: Sequence[float]) -> OrderingColumns:
     n = len(next(iter(columns.values())))
     plain = {"duration": [1.0] * n, "cpus": [1.0] * n, "waited": [0.0] * n, "slope": [1.0] * n}
-    moments = {"start": [0] * n, "latest": [FOREVER] * n, "due": [FOREVER] * n}
+    moments = {"start": [0] * n, "latest": [FOREVER] * n, "due": [FOREVER] * n, "rank": [0] * n}
     found: dict[str, Any] = {}
     for kind, defaults in ((float, plain), (np.int64, moments)):
         found |= {name: np.array(columns.get(name, usual), kind) for name, usual in defaults.items()}
@@ -31,6 +31,13 @@ def ordering_columns(**columns: Sequence[float]) -> OrderingColumns:
 
 def orders_by_index(jobs: OrderingColumns, seed: int = 0) -> list[list[int]]:
     return [np.argsort(keys, kind="stable").tolist() for keys in generate_orders(jobs, seed)]
+
+
+def test_orders_keep_higher_ranks_first_and_are_not_repeated() -> None:
+    jobs = ordering_columns(duration=[10, 20, 30], rank=[0, 5, 5], cpus=[1, 9, 1])
+    assert orders_by_index(jobs)[:2] == [[1, 2, 0], [2, 1, 0]]
+    assert all(order[-1] == 0 for order in orders_by_index(jobs))
+    assert orders_by_index(ordering_columns(duration=[10, 20, 30], rank=[1, 2, 3])) == [[2, 1, 0]]
 
 
 def test_first_orders_are_the_dispatch_rules() -> None:

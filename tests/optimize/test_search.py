@@ -309,6 +309,21 @@ def test_search_ends_after_moving_enough_jobs() -> None:
     assert report.tried < 500
 
 
+def test_search_delays_no_job_for_jobs_of_lower_rank() -> None:
+    plan, columns = plan_long_before_short()
+    long, shorts = 1, [2, 3, 4, 5, 6]
+    columns.rank[long] = 5
+    settings = SearchSettings(weights=MEANS, moves=500)
+    assert PlanSearch(plan.fork(), columns, no_promises(plan), 0, settings).run().places == ()
+    newcomers = np.array(shorts)
+    search = PlanSearch(plan.fork(), columns, no_promises(plan), 0, settings, newcomers=newcomers)
+    assert search.run().places == ()
+    columns.rank[4] = 5
+    PlanSearch(plan, columns, no_promises(plan), 0, settings).run()
+    assert plan.start(4) == 50, "a short job of the same rank goes first"
+    assert plan.start(long) < min(plan.start(slot) for slot in shorts if slot != 4)
+
+
 def test_promise_limits_a_jobs_delay() -> None:
     plan, columns = plan_long_before_short()
     promised = no_promises(plan)

@@ -437,7 +437,7 @@ class EngineState:
     @property
     def columns(self) -> ScoringColumns:
         """What an evaluation must know of the jobs; it is not to be changed."""
-        return ScoringColumns(self.waits_since, self.due_by, self.owner_number)
+        return ScoringColumns(self.waits_since, self.due_by, self.owner_number, self.rank)
 
     def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
         """A slot of the plan, with its columns set to their beginnings."""

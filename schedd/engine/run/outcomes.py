@@ -102,7 +102,8 @@ def on_run_accepted(state: EngineState, event: RunAccepted) -> None:
 
 def on_run_refused(state: EngineState, event: RunRefused) -> None:
     """Handle a rejected run decision. After "server busy" the job retries on the same nodes; otherwise it
-    backs off, longer each time, and tries other nodes.
+    backs off, longer each time, and tries other nodes. After an outage it retries there at a fixed interval:
+    the outage says nothing of the job or its nodes, and jobs start soon after its end.
     """
     unresolved = state.unresolved.get(event.job_id)
     if unresolved is not None and unresolved.decision == event.decision_id:
@@ -120,6 +121,12 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
         record = apply_step(record, Step.REFUSED, back_off=back_off)
         _undo_dispatch(state, record)
         _retry_in_place(state, record, event.id, Cause.REFUSED, words)
+        return
+    if event.outage and is_unchanged(state, record):
+        back_off = replace(before, until=state.now + settings.check_wait)
+        record = apply_step(record, Step.REFUSED, back_off=back_off)
+        _undo_dispatch(state, record)
+        _retry_in_place(state, record, event.id, Cause.OUTAGE, words)
         return
     moved_on = event.code == 0 or dialect.is_changed(event.code)  # the job and its nodes are fine
     first = settings.check_wait if moved_on else settings.refusal_wait

@@ -235,7 +235,7 @@ def follow_server(state: EngineState, before: ServerFacts, event: str) -> None:
         ranking = state.ranking
         ranking.next_at, ranking.has_effect, ranking.rerank_all = state.now, True, True
         follow_site(state)
-    if before.attributes != state.server.attributes or before.resources != state.server.resources:
+    elif before.resources != state.server.resources:
         _report_faults(state, event)
 
 

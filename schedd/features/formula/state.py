@@ -131,8 +131,9 @@ def formula_faults(state: EngineState) -> list[str]:
         for name in unknown_names(found.terms.expression, state.limits.types)
     ]
     if found.terms.needs_shares and owner_shares(state) is None:
-        names = ", ".join(sorted(FAIR_SHARE_TERMS & found.terms.expression.names))
-        faults.append(f"{found.name}: {names} count as 0, since the site has no table fair_share")
+        names = sorted(FAIR_SHARE_TERMS & found.terms.expression.names)
+        count = f"{', '.join(names)} count{'s' if len(names) == 1 else ''}"
+        faults.append(f"{found.name}: {count} as 0, since the site has no table fair_share")
     read = found.source == "server" and settings.threshold is None
     if read and threshold and found.threshold is None:
         faults.append(f"{SERVER_THRESHOLD} = {threshold} is no number; jobs below it are planned")

@@ -93,6 +93,8 @@ class Scores(NamedTuple):
     """(J,) deadline; FAR: none."""
     owner: Ints
     """(J,) number of its user; below 0: a reservation, which is no work."""
+    rank: Ints
+    """(J,) by priority, higher first."""
     speed: Floats
     """(N,) of each node; 0 for pools."""
     part: FloatTable

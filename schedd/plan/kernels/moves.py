@@ -20,8 +20,8 @@ from schedd.plan.kernels.evaluate import (
     weighted_cost,
     write_values,
 )
-from schedd.plan.kernels.jit import kernel
-from schedd.plan.kernels.layout import DONE, FULL, START, Ints, Tables
+from schedd.plan.kernels.jit import inner, kernel
+from schedd.plan.kernels.layout import DONE, FAR, FULL, START, Ints, Tables
 from schedd.plan.kernels.undo import OLD_START, UndoLog, make_undo_log, revert
 
 __all__ = [
@@ -86,6 +86,36 @@ def trial(tb: Tables, sc: Scores, most: int) -> Trial:
     )
 
 
+@inner
+def _passes_higher_rank(tb: Tables, sc: Scores, tr: Trial, k: int) -> bool:
+    """Whether some job of the move is delayed, and one of lower rank, planned after it before, is planned
+    before it now.
+    """
+    lowest_advanced = np.int64(FAR)
+    highest_delayed = np.int64(-FAR)
+    for i in range(k):
+        slot = tr.slots[i]
+        if tb.jobs[START, slot] < tr.undo.old[OLD_START, i]:
+            lowest_advanced = min(lowest_advanced, sc.rank[slot])
+        elif tb.jobs[START, slot] > tr.undo.old[OLD_START, i]:
+            highest_delayed = max(highest_delayed, sc.rank[slot])
+    if highest_delayed <= lowest_advanced:
+        return False
+    for i in range(k):
+        start, old = tb.jobs[START, tr.slots[i]], tr.undo.old[OLD_START, i]
+        if start <= old or sc.rank[tr.slots[i]] <= lowest_advanced:
+            continue
+        for j in range(k):
+            if (
+                sc.rank[tr.slots[j]] < sc.rank[tr.slots[i]]
+                and tr.undo.old[OLD_START, j] >= old
+                and tb.jobs[START, tr.slots[j]] < start
+                and tb.jobs[START, tr.slots[j]] < tr.undo.old[OLD_START, j]
+            ):
+                return True
+    return False
+
+
 @kernel
 def attempt(
     tb: Tables,
@@ -101,7 +131,8 @@ def attempt(
     """Try the move of ``tr.slots[:k]``: planned jobs, lifted and inserted one by one in this order.
 
     ``latest`` are the last starts allowed, by slot; ``cost`` is what the plan costs now. Returns (BETTER |
-    NO_BETTER | TOO_LATE | STOPPED | FULL, the cost with the move); nothing is changed.
+    NO_BETTER | TOO_LATE | STOPPED | FULL, the cost with the move); nothing is changed. A move that delays a
+    job while a job of lower rank passes it is never better.
     """
     for i in range(k):
         tr.latest[i] = latest[tr.slots[i]]
@@ -116,6 +147,8 @@ def attempt(
     if same:
         how = NO_BETTER
         after = cost
+    elif _passes_higher_rank(tb, sc, tr, k):
+        how = NO_BETTER
     else:
         for i in range(k):
             for p in range(PARTS):

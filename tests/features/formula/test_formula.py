@@ -10,16 +10,21 @@ from hypothesis import strategies as st
 
 from schedd.engine import Engine
 from schedd.engine.component import owner_shares
+from schedd.engine.place.dependencies import last_starts
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.formula.what_if import rank_in_what_if, wait_in_what_if
 from schedd.model import WaitingFor
+from schedd.optimize import SearchSettings
+from schedd.optimize.search_input import SearchInput
 from schedd.policy.protocol import Breakdown
 from schedd.policy.ranks import rank_of_values, value_of_rank
 from schedd.service.questions.explain import explain
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import NodeFacts, PolicyChanged, QueueFacts, ResourceFacts, ServerChanged, ServerFacts
 from tests.engine.cluster import Cluster
+
+DAY = 86_400
 
 
 class Site(Cluster):
@@ -94,6 +99,27 @@ def test_server_formula_is_used_unless_the_site_has_one_or_declines() -> None:
     site.submit("2", priority=1)
     assert starts(site, "12") == [0, 100]
     assert site.breakdown("2").formula == ""
+
+
+def test_a_fault_of_the_server_formula_is_reported_once() -> None:
+    site = Site()
+    site.serve(job_sort_formula="fairshare_factor + fairshare_perc")
+    site.serve(job_sort_formula="fairshare_factor + fairshare_perc", job_sort_formula_threshold="-1")
+    terms = "fairshare_factor, fairshare_perc"
+    words = f"job_sort_formula: {terms} count as 0, since the site has no table fair_share"
+    assert site.alerts("formula") == [words, words]
+
+
+def test_a_search_keeps_the_order_of_the_formula() -> None:
+    for formula, moved in (("", True), ("job_priority", False)):
+        site = Site(formula)
+        for job, walltime, priority in (("1", 100, 0), ("2", 900, 1), ("3", 60, 0), ("4", 60, 0)):
+            site.submit(job, walltime=walltime, priority=priority)
+        assert starts(site, "1234") == [0, 100, 1000, 1060]
+        state = site.engine.state
+        found = SearchInput(state.plan.fork(), last_starts(state), state.columns, 1.0, state.now)
+        search = found.make_search(SearchSettings(moves=200), state.settings.criteria, DAY)
+        assert bool(search.run().places) == moved
 
 
 def test_jobs_are_ranked_again_when_the_server_formula_changes() -> None:
@@ -294,7 +320,7 @@ def test_terms_that_count_as_0_are_reported() -> None:
     site.send(ServerChanged(id="types", time=site.server.now, server=ServerFacts(resources=resources)))
     assert site.faults() == [
         "formula.expression: tapes is no term and no resource of the server; it counts as 0",
-        "formula.expression: fairshare_factor count as 0, since the site has no table fair_share",
+        "formula.expression: fairshare_factor counts as 0, since the site has no table fair_share",
     ]
 
 

@@ -38,7 +38,34 @@ async def test_a_wrong_decision_is_refused_here(build: Build, changes: dict[str,
     await house.until(lambda: bool(house.daemon.refused))
     assert house.daemon.refused[0].code == 0
     assert words in house.daemon.refused[0].text
+    assert not house.daemon.refused[0].outage
     assert house.server.cluster.runs == {}
+
+
+async def test_a_start_refused_because_the_adapter_may_not_start_jobs_is_an_outage(build: Build) -> None:
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
+    await house.start(mode="shadow")
+    await house.until(lambda: job in house.daemon.state.jobs)
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: bool(house.daemon.refused))
+    assert house.daemon.refused[0].outage
+    assert house.server.cluster.runs == {}
+
+
+async def test_a_start_that_the_server_did_not_answer_in_time_is_an_outage(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server_adapter.bridge.dispatch._SETTLING", 0.05)
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    await house.server.close()
+    house.daemon.decide(job, [ShareFacts("node1", 1)], expires=int(house.daemon.clock()) + 2)
+    await house.until(lambda: bool(house.daemon.refused))
+    assert "not reached again in time" in house.daemon.refused[0].text
+    assert house.daemon.refused[0].outage
 
 
 @pytest.mark.parametrize("what", ["hold", "offline", "down", "alter", "delete", "scheduling"])
