@@ -234,6 +234,84 @@ def test_default_user_target_is_translated() -> None:
     assert finding_text(done, "USERCFG[DEFAULT] FSTARGET").startswith("translated: fair_share.unlisted")
 
 
+TREE = """FSPOLICY DEDICATEDPS
+FSUSERWEIGHT 5
+FSTREE[all] SHARES=100 MEMBERLIST=science,arts
+FSTREE[science] SHARES=60 MEMBERLIST=physics,user:eve@2
+FSTREE[arts] SHARES=40 MEMBERLIST=user:bob,user:arts
+FSTREE[physics] MEMBERLIST=user:ann@3
+"""
+
+
+def test_the_share_tree_of_moab_is_kept() -> None:
+    done = import_maui(TREE, moab=True)
+    assert done.site["fair_share"] == {
+        "interval": 86_400,
+        "depth": 7,
+        "decay": 1.0,
+        "unlisted": 0.0,
+        "levels": ["user"],
+        "shares": {
+            "all": 100.0,
+            "science": 60.0,
+            "arts.tree": 40.0,
+            "physics": 1.0,
+            "eve": 2.0,
+            "bob": 1.0,
+            "arts": 1.0,
+            "ann": 3.0,
+        },
+        "parents": {
+            "science": "all",
+            "arts.tree": "all",
+            "physics": "science",
+            "eve": "science",
+            "bob": "arts.tree",
+            "arts": "arts.tree",
+            "ann": "physics",
+        },
+    }
+    assert done.site["priority"]["fair_share"] == 500.0
+    assert lines_with_findings(done) == setting_lines(TREE)
+    assert not list(done.with_verdict(Verdict.BLOCKER))
+    settings_in(done.toml("main"))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("FSTREE[physics] MEMBERLIST=user:ann", "user:ann is a member of physics already (line 6)"),
+        ("FSTREE[x] MEMBERLIST=science", "science is a member of all already"),
+        ("FSTREE[x] MEMBERLIST=nowhere", "nowhere is unknown: there is no FSTREE[nowhere]"),
+        ("FSTREE[x] SHARES=-1 MEMBERLIST=user:u", "'-1' is no number from 0 to 10^9"),
+        ("FSTREE[x] MEMBERLIST=user:u@many", "user:u@many: 'many' is no number from 0 to 10^9"),
+        ("FSTREE[x] MEMBERLIST=qos:high", "qos:high: a member is user, group, acct or class, with a name"),
+        ("FSTREE[x] LIMITS=MAXJOB:1", "only SHARES and MEMBERLIST of a share tree are supported"),
+        ("FSTREE[x] MEMBERLIST=x", "a cycle: x below x"),
+    ],
+)
+def test_a_bad_share_tree_of_moab_is_refused_with_line_and_reason(line: str, reason: str) -> None:
+    done = import_maui(f"{TREE}{line}\n", moab=True)
+    found = [one.message for one in done.with_verdict(Verdict.BLOCKER) if one.line == 7]
+    assert found == [f"left out: {reason}"]
+    settings_in(done.toml("main"))
+
+
+def test_owners_of_other_levels_in_the_share_tree_are_blockers() -> None:
+    done = import_maui(f"{TREE}FSTREE[x] MEMBERLIST=acct:chem\nGROUPCFG[g] FSTARGET=5\n", moab=True)
+    found = {one.line: one.message for one in done.with_verdict(Verdict.BLOCKER)}
+    assert found == {
+        7: "account chem in x: a tree has owners of one level, user here",
+        8: "the share tree decides; targets beside it are not supported",
+    }
+    off = import_maui(TREE.replace("FSPOLICY DEDICATEDPS", "FSPOLICY NONE"), moab=True)
+    assert "fair_share" not in off.site
+    assert lines_with_findings(off) == setting_lines(TREE)
+    none = import_maui("FSPOLICY DEDICATEDPS\nFSTREE[x] MEMBERLIST=nobody\n", moab=True)
+    assert "fair_share" not in none.site
+    assert finding_text(none, "FSPOLICY").startswith("blocker: no share tree with users")
+
+
 def test_additional_fair_share_levels_are_blockers() -> None:
     text = "FSPOLICY UTILIZEDPS\nFSUSERWEIGHT 10\nFSGROUPWEIGHT 1\n"
     text += "USERCFG[a] FSTARGET=5\nGROUPCFG[g] FSTARGET=5-\n"

@@ -127,20 +127,43 @@ def test_openpbs_sort_keys_follow_fair_share() -> None:
 # ---- fair share ---------------------------------------------------------------------------------
 
 
-def test_the_share_tree_from_torque_is_flattened() -> None:
-    """physics has 60 % of which ann has two thirds; biology's 40 % are all eve's."""
+def test_the_share_tree_from_torque_is_kept() -> None:
     done = import_directory(TORQUE)
     assert done.site["fair_share"] == {
         "levels": ["user"],
         "interval": 172_800,
         "decay": 0.5,
         "depth": 20,
-        "unlisted": 10.0,
-        "shares": {"ann": 40.0, "bob": 20.0, "eve": 40.0},
+        "unlisted_group": "unknown",
+        "shares": {"unknown": 10.0, "physics": 60.0, "biology": 40.0, "ann": 2.0, "bob": 1.0, "eve": 1.0},
+        "parents": {"ann": "physics", "bob": "physics", "eve": "biology"},
     }
-    flattened = [one.line for one in done.with_verdict(Verdict.DIFFERS) if one.file == "resource_group"]
-    assert flattened == [2, 3]
+    kept = [one.line for one in done.with_verdict(Verdict.TRANSLATED) if one.file == "resource_group"]
+    assert kept == [2, 3, 4, 5, 6]
     assert finding_text(done, "fair_share").endswith("cpu-seconds held count, not cpu time used")
+
+
+def test_groups_nest_to_any_depth_and_bad_lines_are_left_out_with_a_reason() -> None:
+    """pbs_sched leaves out the same lines, and logs the line."""
+    groups = "a 1 root 5\nb 2 a 4\nc 3 b 3\nann 4 C 2\n"
+    bad = {
+        5: ("ANN 5 root 1", "ANN is on line 4 already"),
+        6: ("x 6 y 1", "its parent y is on no line above"),
+        7: ("y 7 x 1", "its parent x is on no line above"),
+        8: ("z 8 root -1", "shares are from 0 to 10^9"),
+        9: ("p/q 9 root 1", "a name with / is not supported"),
+        10: ("bob 10 root", "it is not 'name number parent shares'"),
+    }
+    text = groups + "".join(f"{line}\n" for line, _ in bad.values())
+    done = import_sched("fair_share: true\nunknown_shares: 1\n", resource_group=text)
+    assert done.site["fair_share"]["parents"] == {"b": "a", "c": "b", "ann": "c"}
+    found = {
+        one.line: one.message for one in done.with_verdict(Verdict.DIFFERS) if one.file == "resource_group"
+    }
+    assert found == {
+        number: f"{line!r} is left out, as pbs_sched does: {reason}" for number, (line, reason) in bad.items()
+    }
+    settings_in(done.toml("main"))
 
 
 def test_openpbs_fair_share_keeps_its_decay() -> None:

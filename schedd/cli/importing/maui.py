@@ -16,13 +16,14 @@ from schedd.cli.importing.maui_nodes import translate_nodes
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
 from schedd.cli.importing.maui_partitions import translate_partitions
 from schedd.cli.importing.maui_reservations import translate_reservations
+from schedd.cli.importing.maui_share_tree import SHARE_TREE
 from schedd.cli.importing.maui_weights import WEIGHTS, MauiWeights, scale_to_bounds, translate_own_priorities
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
 __all__ = ["import_maui"]
 
 _ELSEWHERE = frozenset({*WEIGHTS, *FAIR_SHARE, *NODE_SETS, "SRCFG", "NODECFG"})
-_MANY = frozenset({*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG"})
+_MANY = frozenset({*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG", SHARE_TREE})
 """Parameters of which every line counts, even of the same index."""
 _MOAB_ALONE = {
     "POWERPOLICY": "nodes are never switched on or off: those that Moab switched off stay off until "
@@ -52,7 +53,7 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
         done.note(Verdict.DIFFERS, 0, "Moab", message)
     entries = _drop_repeated(list(_flatten_partitions(parse_entries(text, done), done)), done)
     weights = MauiWeights(entries, done)
-    fair = translate_fair_share(weights, entries, done)
+    fair = translate_fair_share(weights, entries, done, moab)
     weights.translate(entries, fair, done)
     translate_own_priorities(weights, entries, done)
     scale_to_bounds(done)
@@ -108,6 +109,8 @@ def _translate_entry(entry: MauiEntry, done: ImportResult, *, preempts: bool) ->
     name, value = entry.name, entry.value.upper()
     if name in _ELSEWHERE or name == "JOBNODEMATCHPOLICY":
         return
+    if name == SHARE_TREE and done.unknown is Verdict.BLOCKER:
+        return  # of Moab: with fair share
     if name in CREDENTIALS:
         translate_credential(entry, done, preempts=preempts)
     elif name == "ALLOWMULTIREQNODEUSE":

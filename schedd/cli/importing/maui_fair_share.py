@@ -1,33 +1,37 @@
 """Fair share of Maui: FSPOLICY and its like, FSTARGET (Maui Administrator's Guide, 6.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
+from schedd.cli.importing.maui_share_tree import SHARE_TREE, translate_share_tree
 from schedd.cli.importing.maui_weights import FAIR_SHARE_WEIGHTS, MauiWeights
 from schedd.cli.importing.result import ImportResult, Verdict, duration
 
 __all__ = ["FAIR_SHARE", "translate_fair_share"]
 
 FAIR_SHARE = frozenset({"FSPOLICY", "FSINTERVAL", "FSDEPTH", "FSDECAY"})
-"""The parameters handled by this module, besides FSTARGET."""
+"""The parameters handled by this module, besides FSTARGET and Moab's FSTREE."""
 _Targets = dict[str, dict[str, tuple[MauiEntry, str, float]]]
 
 
-def translate_fair_share(weights: MauiWeights, entries: Sequence[MauiEntry], done: ImportResult) -> bool:
+def translate_fair_share(
+    weights: MauiWeights, entries: Sequence[MauiEntry], done: ImportResult, moab: bool = False
+) -> bool:
     """The table fair_share, where it is on; whether it is."""
     targets = _targets(entries, done)
     said = {entry.name: entry for entry in entries if entry.name in FAIR_SHARE}
     policy = said.get("FSPOLICY")
     weighed = [part for part in FAIR_SHARE_WEIGHTS if weights.effective_weight(part)]
     levels = [part for part in weighed if FAIR_SHARE_WEIGHTS[part] in targets]
+    nodes = [entry for entry in entries if entry.name == SHARE_TREE] if moab else []
     why = ""
     if policy is None:
         why = "there is no FSPOLICY"
     elif policy.value.upper().startswith("NONE"):
         why = "FSPOLICY NONE"
-    elif not weighed:
+    elif not weighed and not nodes:
         why = "no weight of fair share"
-    elif not levels:
+    elif not levels and not nodes:
         why = "no user, group or account with a weighted fair share has an FSTARGET"
     if why:
         for entry in said.values():
@@ -37,8 +41,12 @@ def translate_fair_share(weights: MauiWeights, entries: Sequence[MauiEntry], don
                 done.note(
                     Verdict.NO_MATTER, entry.line, f"{entry.setting} FSTARGET", f"fair share is off: {why}"
                 )
+        for entry in nodes:
+            done.note(Verdict.NO_MATTER, entry.line, entry.setting, f"fair share is off: {why}")
         return False
     assert policy is not None
+    if nodes:
+        return _translate_tree(weights, nodes, said, targets, done)
     levels.sort(key=lambda part: -weights.effective_weight(part))
     main = FAIR_SHARE_WEIGHTS[levels[0]]
     tree = done.table("fair_share")
@@ -57,6 +65,41 @@ def translate_fair_share(weights: MauiWeights, entries: Sequence[MauiEntry], don
         if name in said:
             _window(said[name], key, tree, done)
     _shares(main, targets, tree, done)
+    return True
+
+
+def _translate_tree(
+    weights: MauiWeights,
+    nodes: Sequence[MauiEntry],
+    said: Mapping[str, MauiEntry],
+    targets: _Targets,
+    done: ImportResult,
+) -> bool:
+    """A share tree of Moab; returns whether any of it can be translated."""
+    tree = done.table("fair_share")
+    tree |= {"interval": 86_400, "depth": 7, "decay": 1.0, "unlisted": 0.0}
+    level = translate_share_tree(nodes, tree, done)
+    policy = said["FSPOLICY"]
+    if level is None:
+        del done.site["fair_share"]
+        message = "no share tree with users, groups, accounts or classes: fair share is off"
+        done.note(Verdict.BLOCKER, policy.line, "FSPOLICY", message)
+        return False
+    parts = [part for part, its in FAIR_SHARE_WEIGHTS.items() if its == level]
+    weight = max(map(weights.effective_weight, parts), default=0.0)
+    done.table("priority")["fair_share"] = 100 * (weight or 1.0)
+    message = f"fair_share by {level}: its factor goes from 1 (no use) over 0.5 (at the target) to 0"
+    kind = policy.value.split()[0].upper().rstrip("%^+-")
+    if kind != "DEDICATEDPS":
+        message += f"; cpu-seconds held count, not {kind}"
+    done.note(Verdict.DIFFERS, policy.line, "FSPOLICY", message)
+    for name, key in (("FSINTERVAL", "interval"), ("FSDEPTH", "depth"), ("FSDECAY", "decay")):
+        if name in said:
+            _window(said[name], key, tree, done)
+    for owners in targets.values():
+        for entry, _, _ in owners.values():
+            message = "the share tree decides; targets beside it are not supported"
+            done.note(Verdict.BLOCKER, entry.line, f"{entry.setting} FSTARGET", message)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from schedd.cli.importing.result import ImportResult, Verdict, duration
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_rows
@@ -9,7 +10,7 @@ from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_r
 __all__ = [
     "ENTITIES",
     "FAIR_SHARE_PARTS",
-    "ShareTree",
+    "ResourceGroups",
     "fair_share_level",
     "parse_shares",
     "translate_fair_share",
@@ -24,45 +25,74 @@ ENTITIES = {
 }
 """What a share can be of, and the level here."""
 _FILE = "resource_group"
+_UNKNOWN = "unknown"
+"""Group that pbs_sched makes for all that are not listed."""
 _LIMITED = frozenset({"user", "group", "account", "project"})
 
 
 @dataclass(frozen=True, slots=True)
-class ShareTree:
-    """What resource_group says: of each leaf the line, its own shares, its part of the whole in per cent."""
+class ResourceGroups:
+    """Content of a file resource_group.
+
+    ``leaves`` have the line, the own shares, and the part of the whole in per cent; ``groups`` the line.
+    ``parents`` lack those at the top. ``bad`` has by line what cannot be used, and why.
+    """
 
     leaves: Mapping[str, tuple[int, float, float]]
     groups: Mapping[str, int]
-    bad: Mapping[int, str]
-    flat: bool
+    shares: Mapping[str, float]
+    parents: Mapping[str, str]
+    bad: Mapping[int, tuple[str, str]]
 
 
-def parse_shares(text: str) -> ShareTree:
-    """The file resource_group: ``name number parent shares``. Below a group one has a part of its shares."""
-    parents: dict[str, str] = {}
-    shares: dict[str, float] = {}
+def parse_shares(text: str) -> ResourceGroups:
+    """Parse the lines ``name number parent shares`` of a file resource_group. Names are not case-sensitive.
+
+    As in pbs_sched, a parent is on a line above its children, so there are no cycles.
+    """
     lines: dict[str, int] = {}
-    bad: dict[int, str] = {}
+    shares: dict[str, float] = {}
+    parents: dict[str, str] = {}
+    spelled = {"root": ""}
+    bad: dict[int, tuple[str, str]] = {}
     for number, fields in parse_rows(text):
         try:
             name, _, parent, amount = fields[:4]
-            shares[name], parents[name], lines[name] = float(amount), parent.lower(), number
+            mine = float(amount)
         except ValueError:
-            bad[number] = " ".join(fields)[:60]
-    above = set(parents.values())
-    names = {name.lower(): name for name in shares}
+            bad[number] = " ".join(fields)[:60], "it is not 'name number parent shares'"
+            continue
+        reason = ""
+        if name.lower() in spelled:
+            before = spelled[name.lower()]
+            reason = f"{name} is on line {lines[before]} already" if before else "root is built in"
+        elif parent.lower() not in spelled:
+            reason = f"its parent {parent} is on no line above"
+        elif not 0 <= mine <= 1e9:
+            reason = "shares are from 0 to 10^9"
+        elif "/" in name:
+            reason = "a name with / is not supported"
+        if reason:
+            bad[number] = " ".join(fields)[:60], reason
+            continue
+        spelled[name.lower()] = name
+        lines[name], shares[name] = number, mine
+        if parent.lower() != "root":
+            parents[name] = spelled[parent.lower()]
 
-    def part(name: str, depth: int = 0) -> float:
-        parent = parents[name]
-        siblings = sum(shares[other] for other in shares if parents[other] == parent)
+    def part(name: str) -> float:
+        siblings = sum(mine for other, mine in shares.items() if parents.get(other) == parents.get(name))
         mine = shares[name] / siblings if siblings else 0.0
-        return mine * part(names[parent], depth + 1) if parent in names and depth < 64 else mine
+        return mine * part(parents[name]) if name in parents else mine
 
-    leaves = {
-        name: (lines[name], shares[name], 100 * part(name)) for name in shares if name.lower() not in above
-    }
-    groups = {name: lines[name] for name in shares if name not in leaves}
-    return ShareTree(leaves, groups, bad, all(parents[name] == "root" for name in leaves))
+    groups = set(parents.values())
+    return ResourceGroups(
+        leaves={name: (lines[name], shares[name], 100 * part(name)) for name in shares if name not in groups},
+        groups={name: lines[name] for name in shares if name in groups},
+        shares=shares,
+        parents=parents,
+        bad=bad,
+    )
 
 
 def fair_share_level(source: SchedConfig) -> str:
@@ -146,12 +176,18 @@ def _usage(option: SchedOption, _tree: dict[str, object], done: ImportResult) ->
 
 def _unknown_shares(option: SchedOption, tree: dict[str, object], done: ImportResult) -> None:
     try:
-        tree["unlisted"] = float(option.value)
+        shares = float(option.value)
+        if not 0 <= shares <= 1e9:
+            raise ValueError
     except ValueError:
-        done.note(Verdict.DIFFERS, option.line, option.name, f"{option.value!r} is no number, passed over")
-    else:
-        message = "fair_share.unlisted: the share of each one that is not listed, not of all of them together"
+        message = f"{option.value!r} is no number from 0 to 10^9, passed over"
         done.note(Verdict.DIFFERS, option.line, option.name, message)
+    else:
+        tree["unlisted_group"], tree["shares"] = _UNKNOWN, {_UNKNOWN: shares}
+        message = (
+            f"fair_share.unlisted_group = {_UNKNOWN}: all that are not listed have {shares:g} shares together"
+        )
+        done.note(Verdict.TRANSLATED, option.line, option.name, message)
 
 
 def _no_shares(_option: SchedOption, _tree: dict[str, object], _done: ImportResult) -> None:
@@ -170,31 +206,32 @@ FAIR_SHARE_PARTS: Mapping[str, Callable[[SchedOption, dict[str, object], ImportR
 """The options that belong to it, by name."""
 
 
-def _shares(shares: ShareTree, tree: dict[str, object], done: ImportResult) -> None:
-    for line, text in shares.bad.items():
-        done.note(
-            Verdict.DIFFERS, line, "shares", f"cannot be read: {text!r}; pbs_sched passes over it", _FILE
-        )
-    if not shares.leaves:
-        return
-    tree["shares"] = {
-        name: mine if shares.flat else round(part, 4) for name, (_, mine, part) in shares.leaves.items()
-    }
-    for line in shares.groups.values():
-        message = "groups are flattened: members have parts of the whole, and usage counts for each alone"
+def _shares(groups: ResourceGroups, tree: dict[str, object], done: ImportResult) -> None:
+    for line, (text, reason) in groups.bad.items():
+        message = f"{text!r} is left out, as pbs_sched does: {reason}"
         done.note(Verdict.DIFFERS, line, "shares", message, _FILE)
-    for line, _, _ in shares.leaves.values():
-        done.note(Verdict.TRANSLATED, line, "shares", "fair_share.shares", _FILE)
+    if not groups.shares:
+        return
+    unknown: dict[str, float] = cast("dict[str, float]", tree.get("shares") or {})
+    tree["shares"] = {**unknown, **groups.shares}
+    if groups.parents:
+        tree["parents"] = dict(groups.parents)
+    for name in groups.shares:
+        line = groups.groups[name] if name in groups.groups else groups.leaves[name][0]
+        message = "fair_share.shares" + (" and fair_share.parents" if name in groups.parents else "")
+        done.note(Verdict.TRANSLATED, line, "shares", message, _FILE)
 
 
-def _translate_missing_shares(shares: ShareTree, source: SchedConfig, tree: dict[str, object]) -> None:
+def _translate_missing_shares(shares: ResourceGroups, source: SchedConfig, tree: dict[str, object]) -> None:
     """Users without shares: OpenPBS never runs their jobs by default; TORQUE runs them last."""
     done, option = source.done, source.get("fairshare_enforce_no_shares")
     enforced = source.openpbs and (option is None or option.on)
     line, level = option.line if option is not None else 0, fair_share_level(source)
     nobody = [name for name, (_, _, part) in shares.leaves.items() if not part]
-    strangers = not tree.get("unlisted", 0) and bool(shares.leaves)
-    if not tree.get("unlisted") and shares.leaves:
+    listed = cast("dict[str, float]", tree.get("shares") or {})
+    open_to_all = bool(listed.get(_UNKNOWN))
+    strangers = not open_to_all and bool(shares.leaves)
+    if "unlisted_group" not in tree and shares.leaves:
         tree["unlisted"] = 0.0
     if not enforced or not (nobody or strangers or not shares.leaves):
         if option is not None:
@@ -207,7 +244,7 @@ def _translate_missing_shares(shares: ShareTree, source: SchedConfig, tree: dict
             "no user has shares, since resource_group names none and unknown_shares is not set: PBS then "
             "runs no job with fair_share on, so check whether that file was read; here all shares are equal"
         )
-        if not tree.get("unlisted"):
+        if not open_to_all:
             done.note(Verdict.DIFFERS, line, name, message)
         elif option is not None:
             done.note(Verdict.NO_MATTER, line, name, "everybody has shares")

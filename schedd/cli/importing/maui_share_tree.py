@@ -1,0 +1,133 @@
+"""Share trees of Moab (FSTREE) as a fair-share tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from schedd.cli.importing.maui_entries import MauiEntry
+from schedd.cli.importing.result import ImportResult, Verdict
+
+__all__ = ["SHARE_TREE", "translate_share_tree"]
+
+SHARE_TREE: Final = "FSTREE"
+_LEVELS: Final = {
+    "user": "user",
+    "usr": "user",
+    "group": "group",
+    "acct": "account",
+    "account": "account",
+    "class": "queue",
+}
+"""By type of a member: the level of its name."""
+_MAX_SHARES: Final = 1e9
+
+
+@dataclass(slots=True)
+class _Tree:
+    """What the entries say: nodes of the tree, and members that are no nodes (owners), by level and name."""
+
+    shares: dict[str, float] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    owners: dict[tuple[str, str], tuple[MauiEntry, str, float]] = field(default_factory=dict)
+
+
+def translate_share_tree(
+    entries: Sequence[MauiEntry], tree: dict[str, object], done: ImportResult
+) -> str | None:
+    """Translate all FSTREE entries into levels, shares and parents. Return the level of its owners; None: no
+    owner can be translated.
+    """
+    found, nodes = _Tree(), {entry.index for entry in entries}
+    for entry in entries:
+        _read_entry(entry, nodes, found, done)
+    _drop_cycles(entries, found, done)
+    counts: dict[str, int] = {}
+    for level, _ in found.owners:
+        counts[level] = counts.get(level, 0) + 1
+    if not counts:
+        return None
+    main = max(counts, key=lambda level: counts[level])
+    names = {name for level, name in found.owners if level == main}
+    renamed = {node: f"{node}.tree" for node in nodes & names}  # a node may have the name of its member
+    shares = {renamed.get(node, node): amount for node, amount in found.shares.items()}
+    parents = {renamed.get(a, a): renamed.get(b, b) for a, b in found.parents.items()}
+    for (level, name), (entry, node, amount) in found.owners.items():
+        if level != main:
+            message = f"{level} {name} in {node}: a tree has owners of one level, {main} here"
+            done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
+            continue
+        shares[name], parents[name] = amount, renamed.get(node, node)
+    tree |= {"levels": [main], "shares": shares, "parents": parents}
+    for entry in entries:
+        done.note(Verdict.TRANSLATED, entry.line, entry.setting, "fair_share.shares and fair_share.parents")
+    return main
+
+
+def _read_entry(entry: MauiEntry, nodes: set[str], found: _Tree, done: ImportResult) -> None:
+    node = entry.index
+    found.shares.setdefault(node, 1.0)
+    for name, _, value in entry.attributes():
+        setting = f"{entry.setting} {name}"
+        if name == "SHARES":
+            amount = _shares(value)
+            if amount is None:
+                _refuse(entry, setting, f"{value!r} is no number from 0 to 10^9", done)
+            else:
+                found.shares[node] = amount
+        elif name == "MEMBERLIST":
+            for member in filter(None, value.split(",")):
+                _add_member(entry, setting, member, nodes, found, done)
+        else:
+            _refuse(entry, setting, "only SHARES and MEMBERLIST of a share tree are supported", done)
+
+
+def _add_member(
+    entry: MauiEntry, setting: str, member: str, nodes: set[str], found: _Tree, done: ImportResult
+) -> None:
+    said, at, shares = member.partition("@")
+    kind, colon, name = said.rpartition(":")
+    amount = _shares(shares) if at else 1.0
+    if amount is None:
+        _refuse(entry, setting, f"{member}: {shares!r} is no number from 0 to 10^9", done)
+    elif not colon and name in nodes:
+        if name in found.parents:
+            _refuse(entry, setting, f"{name} is a member of {found.parents[name]} already", done)
+            return
+        found.parents[name] = entry.index
+        if at:
+            found.shares[name] = amount
+    elif not colon:
+        _refuse(entry, setting, f"{name} is unknown: there is no FSTREE[{name}]", done)
+    elif kind.lower() not in _LEVELS or not name or "/" in name:
+        _refuse(entry, setting, f"{said}: a member is user, group, acct or class, with a name", done)
+    elif (_LEVELS[kind.lower()], name) in found.owners:
+        first = found.owners[_LEVELS[kind.lower()], name]
+        _refuse(entry, setting, f"{said} is a member of {first[1]} already (line {first[0].line})", done)
+    else:
+        found.owners[_LEVELS[kind.lower()], name] = entry, entry.index, amount
+
+
+def _drop_cycles(entries: Sequence[MauiEntry], found: _Tree, done: ImportResult) -> None:
+    for entry in entries:
+        at, above = entry.index, [entry.index]
+        while at in found.parents:
+            at = found.parents[at]
+            if at == entry.index:
+                _refuse(entry, entry.setting, f"a cycle: {' below '.join([*above, at])}", done)
+                del found.parents[entry.index]
+                break
+            if at in above:
+                break
+            above.append(at)
+
+
+def _shares(text: str) -> float | None:
+    try:
+        amount = float(text)
+    except ValueError:
+        return None
+    return amount if 0 <= amount <= _MAX_SHARES else None
+
+
+def _refuse(entry: MauiEntry, setting: str, message: str, done: ImportResult) -> None:
+    done.note(Verdict.BLOCKER, entry.line, setting, f"left out: {message}")
