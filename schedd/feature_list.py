@@ -35,6 +35,7 @@ FEATURES: Final = (
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
     Feature("transfers", {}),
+    Feature("preemption", {}),
     Feature("bookings", {"book": ("command", "Book cores for a time within a window.")}),
     Feature("alternatives", {"alternatives": ("command", "Search for alternative plans, and apply one.")}),
 )

@@ -54,15 +54,18 @@ __all__ = [
     "component_confinement",
     "component_handlers",
     "component_limits",
+    "component_notes",
     "component_ranks",
     "component_slots",
     "component_wait",
     "components",
     "empty_parts",
     "fork_parts",
+    "gets_no_promise",
     "is_known_reservation",
     "is_own_reservation",
     "is_planned_on_hold",
+    "is_requeued_on_purpose",
     "job_labels",
     "job_refusal",
     "job_restriction",
@@ -281,6 +284,13 @@ class Component(Generic[_S]):
     """Called when a job is dispatched or runs, and when its amounts change."""
     run_ended: Callable[["EngineState", "JobRecord", int], None] | None = None
     """Called when a run ended, with the moment."""
+    requeued_on_purpose: Callable[["EngineState", "JobRecord"], bool] | None = None
+    """Whether a running job that is back in its queue was requeued by the component: this says nothing
+    against the job or its nodes."""
+    promises_nothing: Callable[["EngineState", "JobRecord"], bool] | None = None
+    """Whether a job gets no promise."""
+    notes: Callable[["PlanSnapshot", "JobRecord"], Sequence[str]] | None = None
+    """Remarks on a job for its readers, each a clause without a full stop."""
     job_left_plan: Callable[["EngineState", str], None] | None = None
     """Called when a job, or a use by its key, has no place in the plan any more and does not run."""
     job_gone: Callable[["EngineState", JobDeleted | JobEnded], None] | None = None
@@ -610,6 +620,28 @@ def _on_hold_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...
 def is_planned_on_hold(state: "EngineState", record: "JobRecord") -> bool:
     """Whether a job that is on hold has a place in the plan all the same."""
     return any(check(state, record) for check in _on_hold_checks())
+
+
+def is_requeued_on_purpose(state: "EngineState", record: "JobRecord") -> bool:
+    """Whether a component requeued a running job that is back in its queue."""
+    checks = (one.requeued_on_purpose for one in components())
+    return any(check(state, record) for check in checks if check is not None)
+
+
+@cache
+def _promise_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...]:
+    """The functions ``promises_nothing`` of all components: they are called for each job that is placed."""
+    return tuple(one.promises_nothing for one in components() if one.promises_nothing is not None)
+
+
+def gets_no_promise(state: "EngineState", record: "JobRecord") -> bool:
+    """Whether a component wants no promise for a job."""
+    return any(check(state, record) for check in _promise_checks())
+
+
+def component_notes(published: "PlanSnapshot", record: "JobRecord") -> list[str]:
+    """Remarks of all components on a job."""
+    return [note for one in components() if one.notes is not None for note in one.notes(published, record)]
 
 
 def leave_components(state: "EngineState", key: str) -> None:

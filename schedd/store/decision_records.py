@@ -29,6 +29,7 @@ from schedd.wire import (
     JobAltered,
     JobQueued,
     JobStarted,
+    PreemptionDone,
     Run,
     RunAccepted,
     RunRefused,
@@ -154,7 +155,7 @@ def record_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]
             "with": event.code if _was_refused(event) and not isinstance(event, RunAccepted) else None,
         }
         for event in batch
-        if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched)
+        if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone)
     ]
     if rows:
         statement = update(decisions).where(
@@ -166,9 +167,9 @@ def record_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]
         )
 
 
-def _was_refused(event: RunAccepted | RunRefused | TransferStepDone | Switched) -> bool:
+def _was_refused(event: RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone) -> bool:
     return isinstance(event, RunRefused) or (
-        isinstance(event, TransferStepDone | Switched) and not event.done
+        isinstance(event, TransferStepDone | Switched | PreemptionDone) and not event.done
     )
 
 

@@ -11,6 +11,7 @@ from schedd.wire.adapter_events import (
     JobStarted,
     NodeChanged,
     PlanImproved,
+    PreemptionDone,
     QueueChanged,
     Reserve,
     ResourceCounted,
@@ -23,7 +24,7 @@ from schedd.wire.adapter_events import (
     Unreserve,
 )
 from schedd.wire.bookings import Act, Book, BookingStep
-from schedd.wire.decisions import Alert, Decision, Run, Switch, TransferDecision, WriteAttributes
+from schedd.wire.decisions import Alert, Decision, Preempt, Run, Switch, TransferDecision, WriteAttributes
 from schedd.wire.events import Delivery, Event
 from schedd.wire.facts import (
     TRANSFER_ATTRIBUTES,
@@ -32,6 +33,7 @@ from schedd.wire.facts import (
     Mode,
     NodeFacts,
     PlaceFacts,
+    PreemptionMethod,
     QueueFacts,
     RunFacts,
     ServerFacts,
@@ -101,6 +103,9 @@ __all__ = [
     "PlanningReleased",
     "PolicyChanged",
     "PowerRequested",
+    "Preempt",
+    "PreemptionDone",
+    "PreemptionMethod",
     "QueueChanged",
     "QueueFacts",
     "Reserve",

@@ -276,6 +276,22 @@ class Switched:
     type: Literal["switched"] = "switched"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionDone:
+    """Outcome of a ``Preempt``: ``done`` if the run is over or ends now. ``code`` is the server's error, or 0
+    for a refusal by the adapter, with the reason in ``text``.
+    """
+
+    id: str
+    time: int
+    decision_id: str
+    job_id: str
+    done: bool
+    code: int = 0
+    text: str = ""
+    type: Literal["preemption_done"] = "preemption_done"
+
+
 AdapterEvent = (
     JobQueued
     | JobAltered
@@ -296,5 +312,6 @@ AdapterEvent = (
     | PlanImproved
     | TransferStepDone
     | Switched
+    | PreemptionDone
 )
 """Events that an adapter may report."""

@@ -7,7 +7,7 @@ an adapter carries out no decision of an older term than it has seen.
 from dataclasses import dataclass
 from typing import Literal
 
-from schedd.wire.facts import ShareFacts, SubmissionFacts, TransferStep
+from schedd.wire.facts import PreemptionMethod, ShareFacts, SubmissionFacts, TransferStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,4 +104,27 @@ class Switch:
     type: Literal["switch"] = "switch"
 
 
-Decision = Run | WriteAttributes | Alert | TransferDecision | Switch
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preempt:
+    """Preempt the run of a job that began at ``started``; the outcome is reported as ``PreemptionDone``.
+
+    With a ``signal`` it is sent first, ``grace`` seconds before the job is requeued. The request is made
+    before ``expires``. ``preemptor`` is the job for which this happens. A run that is over counts as
+    preempted.
+    """
+
+    id: str
+    cause: str
+    time: int
+    job_id: str
+    started: int
+    method: PreemptionMethod
+    preemptor: str
+    expires: int
+    signal: str = ""
+    grace: int = 0
+    term: int = 0
+    type: Literal["preempt"] = "preempt"
+
+
+Decision = Run | WriteAttributes | Alert | TransferDecision | Switch | Preempt

@@ -19,6 +19,7 @@ __all__ = [
     "NodeFacts",
     "NodeStateName",
     "PlaceFacts",
+    "PreemptionMethod",
     "QueueFacts",
     "RunFacts",
     "ServerFacts",
@@ -34,6 +35,8 @@ JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
 NodeStateName = Literal["up", "drain", "down"]
 TransferStep = Literal["submit", "release", "withdraw", "delete"]
 """Steps of a transfer: submit on hold, release the hold, withdraw if not running, or delete."""
+PreemptionMethod = Literal["requeue"]
+"""How a running job is preempted: it returns to its queue, and its work is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class JobFacts:
     nodes, empty unless the job holds resources. ``starts`` is the server's count of starts. ``version``
     changes with everything that a run decision relies on. ``family`` names the dialect of its request and
     numbers; empty is the planner's first. ``by`` is the user that started the present run by hand (``qrun``),
-    if known.
+    if known. A job that is not ``rerunnable`` (``qsub -r n``) cannot be requeued while it runs.
     """
 
     id: str
@@ -83,6 +86,7 @@ class JobFacts:
     starts: int = 0
     version: str = ""
     by: str = ""
+    rerunnable: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

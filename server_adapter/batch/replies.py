@@ -16,7 +16,7 @@ from server_adapter.dis import (
 
 
 class ReplyChoice(IntEnum):
-    """Kind of data in a reply. RESOURCES occurs only at TORQUE, DELETED only at OpenPBS."""
+    """Kind of data in a reply. RESOURCES occurs only at TORQUE, PREEMPTED and DELETED only at OpenPBS."""
 
     NONE = 1
     QUEUED = 2
@@ -27,6 +27,7 @@ class ReplyChoice(IntEnum):
     TEXT = 7
     LOCATION = 8
     RESOURCES = 9
+    PREEMPTED = 10
     DELETED = 11
 
 
@@ -92,7 +93,16 @@ class Deletions:
     failed: tuple[tuple[str, int], ...]
 
 
-Payload = JobId | SelectedJobs | Status | Text | Location | ResourceCounts | Deletions
+@dataclass(frozen=True, slots=True)
+class PreemptedJobs:
+    """Result of PreemptJobs: each job with its method (OpenPBS). `S` suspended, `C` checkpointed, `Q`
+    requeued, `D` deleted or gone before, `000` failed.
+    """
+
+    jobs: tuple[tuple[str, str], ...]
+
+
+Payload = JobId | SelectedJobs | Status | Text | Location | ResourceCounts | PreemptedJobs | Deletions
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,7 @@ class Reply:
         return self.payload.message if isinstance(self.payload, Text) else ""
 
 
-_CERTAIN = Status | SelectedJobs | Location | ResourceCounts
+_CERTAIN = Status | SelectedJobs | Location | ResourceCounts | PreemptedJobs
 
 
 def matches_request(code: IntEnum, payload: Payload | None, table: Mapping[RequestCode, type]) -> bool:
@@ -146,6 +156,9 @@ def encode_payload(payload: Payload | None) -> tuple[ReplyChoice, bytes]:
         case ResourceCounts(available, allocated, reserved, down):
             numbers = (*available, *allocated, *reserved, *down)
             return ReplyChoice.RESOURCES, _list(map(encode_integer, numbers), len(available))
+        case PreemptedJobs(jobs):
+            methods = (encode_string(job) + encode_string(method) for job, method in jobs)
+            return ReplyChoice.PREEMPTED, _list(methods, len(jobs))
         case Deletions(failed):
             pairs = (encode_string(job) + encode_integer(code) for job, code in failed)
             return ReplyChoice.DELETED, _list(pairs, len(failed))
@@ -169,6 +182,10 @@ def read_payload(choice: ReplyChoice, decoder: Decoder) -> Payload | None:
         case ReplyChoice.RESOURCES:
             count = decoder.count()
             return ResourceCounts(*[tuple([decoder.integer() for _ in range(count)]) for _ in range(4)])
+        case ReplyChoice.PREEMPTED:
+            return PreemptedJobs(
+                tuple([(decoder.string(), decoder.string()) for _ in range(decoder.count())])
+            )
         case ReplyChoice.DELETED:
             return Deletions(tuple([(decoder.string(), decoder.unsigned()) for _ in range(decoder.count())]))
 

@@ -19,6 +19,7 @@ from schedd.wire import (
     JobEnded,
     JobQueued,
     JobStarted,
+    Preempt,
     Run,
     Switch,
     TransferDecision,
@@ -40,6 +41,7 @@ from server_adapter.bridge.diff import diff, endings, reserve_event, snapshot, w
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
 from server_adapter.bridge.journal import Journal, JournalError
 from server_adapter.bridge.power_switcher import PowerSwitcher
+from server_adapter.bridge.preemptions import PreemptionExecutor
 from server_adapter.bridge.queue_drainer import QueueDrainer
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.reservations import ReservationConfirmer
@@ -130,6 +132,14 @@ class Adapter:
             waits=self.server.barred,
         )
         kept = settings.state_dir / "drained"
+        self._preemptions = PreemptionExecutor(
+            self.server,
+            self.delivery,
+            self._barred,
+            self.request_reading,
+            lambda: self.journal.term,
+            clock,
+        )
         self._drain = QueueDrainer(
             self.server, settings.drain, drain_token, self._barred, kept, transport=transport
         )
@@ -193,6 +203,7 @@ class Adapter:
         """Cancel waiting runs, and close all connections."""
         try:
             await self._runs.close()
+            await self._preemptions.close()
             await self.server.close()
             await self._client.close()
             await self._drain.close()
@@ -235,6 +246,8 @@ class Adapter:
                     self.writer.enqueue(decision)
             case TransferDecision():
                 self._transfers.enqueue(decision)
+            case Preempt():
+                self._preemptions.begin(decision)
             case Switch():
                 self._switches.enqueue(decision)
             case Alert() if self.journal.record_alert(decision.time, decision.id):

@@ -10,6 +10,7 @@ from server_adapter.batch.replies import (
     JobId,
     Location,
     Payload,
+    PreemptedJobs,
     Reply,
     ReplyChoice,
     SelectedJobs,
@@ -28,6 +29,7 @@ _PAYLOADS: Final[Mapping[RequestCode, type]] = {
     RequestCode.QUEUE_JOB: JobId,
     RequestCode.LOCATE_JOB: Location,
     RequestCode.SELECT_JOBS: SelectedJobs,
+    RequestCode.PREEMPT_JOBS: PreemptedJobs,
     **dict.fromkeys(STATUS, Status),
 }
 """Payload type by request, only for requests with a fixed type."""

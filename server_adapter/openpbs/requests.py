@@ -103,6 +103,15 @@ class DeleteJobsRequest(BatchRequest):
     layout: ClassVar[Layout] = (("jobs", FieldKind.TEXTS),)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptJobsRequest(BatchRequest):
+    """Preempts running jobs by the methods of the scheduler's ``preempt_order``; only for a scheduler."""
+
+    code: RequestCode = RequestCode.PREEMPT_JOBS
+    jobs: tuple[str, ...] = ()
+    layout: ClassVar[Layout] = (("jobs", FieldKind.TEXTS),)
+
+
 SHAPES: dict[RequestCode, type[BatchRequest]] = SHARED_SHAPES | {
     RequestCode.CONNECT: ConnectRequest,
     RequestCode.MODIFY_JOB_ASYNC: ManageRequest,
@@ -117,6 +126,7 @@ SHAPES: dict[RequestCode, type[BatchRequest]] = SHARED_SHAPES | {
     RequestCode.STATUS_RESOURCE: StatusRequest,
     RequestCode.CONFIRM_RESERVATION: ConfirmReservationRequest,
     RequestCode.DEFERRED_SCHEDULER_REPLY: DeferredReplyRequest,
+    RequestCode.PREEMPT_JOBS: PreemptJobsRequest,
     RequestCode.AUTHENTICATE: AuthenticateRequest,
     RequestCode.REGISTER_SCHEDULER: RegisterSchedulerRequest,
     RequestCode.DELETE_JOBS: DeleteJobsRequest,

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from schedd.wire import Run, SubmissionFacts
+from schedd.wire import JobFacts, Run, SubmissionFacts
 from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.preemptions import PreemptionServer
 from server_adapter.bridge.queue_drainer import DrainableServer, OfferJob, RoutedJob, RoutedJobFate
 from server_adapter.bridge.run_checks import RunCheck
 from server_adapter.bridge.server import ObjectSettings, ReadScope, RunOutcome
@@ -36,8 +37,8 @@ class _JobWriter(Protocol):
 
 
 class ComposedServer:
-    """Common part of the servers: half of `bridge.server.Server`, and all of `TransferServer` and
-    `DrainableServer`.
+    """Common part of the servers: half of `bridge.server.Server`, and all of `TransferServer`,
+    `PreemptionServer` and `DrainableServer`.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class ComposedServer:
         job_writer: _JobWriter,
         transfer_client: TransferServer,
         router: DrainableServer,
+        preemption_client: PreemptionServer,
     ) -> None:
         self.link = link
         self.transfer_client = transfer_client
         self.router = router
+        self.preemption_client = preemption_client
         self._reading, self._starting, self._writing = reader, starter, job_writer
 
     @property
@@ -123,6 +126,18 @@ class ComposedServer:
     async def delete(self, job: str) -> None:
         """Delete a job, even if it runs."""
         await self.transfer_client.delete(job)
+
+    async def find_job(self, job: str) -> JobFacts | None:
+        """Return a job as the server shows it now."""
+        return await self.preemption_client.find_job(job)
+
+    async def signal_job(self, job: str, signal: str) -> None:
+        """Send a signal to a running job."""
+        await self.preemption_client.signal_job(job, signal)
+
+    async def requeue_job(self, job: str) -> None:
+        """End the run of a job and put it back into its queue."""
+        await self.preemption_client.requeue_job(job)
 
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
         """Return the jobs in these routing queues."""

@@ -370,10 +370,18 @@ def test_walltime_limits_count_requested_walltimes() -> None:
         ("USERCFG[DEFAULT] PLIST=DEFAULT", "USERCFG[DEFAULT] PLIST", "no matter: the file has no part"),
         ("SYSCFG[base] PLIST=", "SYSCFG[base] PLIST", "no matter: it is empty"),
         ("USERCFG[ann] FLAGS=PREEMPTEE", "USERCFG[ann] FLAGS", "no matter: no job may preempt others"),
-        ("USERCFG[ann] FLAGS=PREEMPTOR", "USERCFG[ann] FLAGS", "blocker: running jobs are never stopped"),
+        (
+            "USERCFG[ann] FLAGS=PREEMPTOR",
+            "USERCFG[ann] FLAGS",
+            "blocker: running jobs are stopped for others only by",
+        ),
         ("QOSCFG[low] QFLAGS=PREEMPTEE", "QOSCFG[low]", "no matter: no job may preempt others"),
         ("QOSCFG[low] QFLAGS=PREEMPTEE PRIORITY=5", "QOSCFG[low]", "blocker: there is no quality"),
-        ("QOSCFG[high] QFLAGS=PREEMPTOR", "QOSCFG[high]", "blocker: running jobs are never stopped"),
+        (
+            "QOSCFG[high] QFLAGS=PREEMPTOR",
+            "QOSCFG[high]",
+            "blocker: running jobs are stopped for others only by",
+        ),
         ("PREEMPTPOLICY REQUEUE", "PREEMPTPOLICY", "no matter: no job may preempt others"),
         (
             "CLASSCFG[big] DEFAULT.FEATURES=[bigmem],[ib]",

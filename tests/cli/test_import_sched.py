@@ -266,7 +266,9 @@ def test_default_preemption_matters_only_with_express_queues() -> None:
     done = import_sched("preemptive_sched: true ALL\n")
     assert finding_text(done, "preemptive_sched").startswith("different: default value")
     own = import_sched('preemptive_sched: true ALL\npreempt_prio: "express_queue, fairshare, normal_jobs"\n')
-    assert finding_text(own, "preemptive_sched").startswith("blocker: running jobs are never stopped")
+    assert finding_text(own, "preemptive_sched").startswith(
+        "blocker: running jobs are stopped for others only by"
+    )
     assert finding_text(own, "preempt_prio").startswith("blocker: ")
     assert finding_text(
         import_sched("preemptive_sched: false\npreempt_order: SCR\n"), "preempt_order"

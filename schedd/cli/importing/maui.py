@@ -128,7 +128,7 @@ def _translate_entry(entry: MauiEntry, done: ImportResult, *, preempts: bool) ->
         elif not preempts and (name.startswith("PREEMPT") or (name == "QOSCFG" and _only_preemptee(entry))):
             verdict, message = Verdict.NO_MATTER, NO_PREEMPTOR
         if name == "QOSCFG" and "PREEMPT" in value and preempts:
-            message = f"running jobs are never stopped for others; {message}"
+            message = f"running jobs are stopped for others only by the table preemption; {message}"
         done.note(verdict, entry.line, entry.setting, message)
     elif name in _MOAB_ALONE:
         off = value in OFF

@@ -30,7 +30,7 @@ _SERVER_RESOURCES = {
 }
 """What Maui bounds of each job, by the server's name for it."""
 _NO_QOS = "there is no quality of service: use queues or classes"
-_NO_PREEMPTION = "running jobs are never stopped for others"
+_NO_PREEMPTION = "running jobs are stopped for others only by the table preemption"
 _ACL = "the server can do it: qmgr -c 'set queue QUEUE acl_{0}_enable = true', and name them in acl_{0}s"
 _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "HOSTLIST": (

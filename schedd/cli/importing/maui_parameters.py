@@ -25,7 +25,7 @@ _OLD_LIMIT = (
 )
 _OLD_RESERVATION = "reservations in this old form are not taken over: write them as SRCFG[NAME]"
 _QOS = "there is no quality of service: use queues or classes"
-_PREEMPTION = "running jobs are never stopped for others"
+_PREEMPTION = "running jobs are stopped for others only by the table preemption"
 _NO, _OTHER, _STOP = Verdict.NO_MATTER, Verdict.DIFFERS, Verdict.BLOCKER
 
 

@@ -140,14 +140,17 @@ def _preemption(option: SchedOption, source: SchedConfig) -> None:
         "normal_jobs",
     }
     if special or source.get("preempt_queue_prio") is not None:
-        message = "running jobs are never stopped for others: an express queue goes first, but waits for room"
+        message = (
+            "running jobs are stopped for others only by the table preemption: name the express queues in "
+            "its preemptors and the others in its targets"
+        )
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
         message = (
             "default value. It stops jobs only for queues whose Priority is preempt_queue_prio (150) "
             "or more, or by preempt_prio on the server: see `qmgr -c 'print server'` and `qmgr -c "
-            "'list sched'`. Without these nothing changes; with them it does: running jobs are never "
-            "stopped for others here"
+            "'list sched'`. Without these nothing changes; with them it does: name these queues "
+            "in the preemptors of the table preemption"
         )
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
@@ -156,7 +159,7 @@ def _preempt_prio(option: SchedOption, source: SchedConfig) -> None:
     if set(option.value.replace(",", " ").split()) <= {"express_queue", "normal_jobs"}:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "see preemptive_sched")
     elif source.on("preemptive_sched"):
-        message = "running jobs are never stopped for others"
+        message = "running jobs are stopped for others only by the table preemption"
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
@@ -164,7 +167,7 @@ def _preempt_prio(option: SchedOption, source: SchedConfig) -> None:
 
 def _preempting(option: SchedOption, source: SchedConfig) -> None:
     if source.on("preemptive_sched"):
-        message = "running jobs are never stopped for others: see preemptive_sched"
+        message = "running jobs are stopped for others only by the table preemption: see preemptive_sched"
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
     else:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")

@@ -142,7 +142,7 @@ def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> Non
         if priority is not None and priority >= least:
             message = (
                 f"an express queue (preempt_queue_prio {least}): with preemptive_sched in sched_config its "
-                "jobs stop others; here running jobs are never stopped: they go first, and wait for room"
+                "jobs stop others; here only with the queue in the preemptors of the table preemption"
             )
             done.note(Verdict.BLOCKER, 0, f"Priority = {priority}", message, one.location)
 
@@ -167,7 +167,7 @@ _RUN_LIMITS: Final = frozenset(
 )  # fmt: skip
 _PREEMPTED: Final = (
     Verdict.DIFFERS,
-    "running jobs are never stopped for others; it matters to express queues",
+    "running jobs are stopped for others only by the table preemption; it matters to express queues",
 )
 _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
     **dict.fromkeys(
@@ -213,7 +213,7 @@ _ONLY_OLD_SCHEDULER: Final[Mapping[str, str]] = {
     "est_start_time_freq": "every job has a planned start at all times",
     "eligible_time_enable": "waiting counts from when a job became eligible",
     "server_dyn_res_alarm": "the programs are asked every minute: see licences",
-    "preempt_*": "running jobs are never stopped for others: see the Priority of queues",
+    "preempt_*": "jobs are stopped for others only by the table preemption: see the Priority of queues",
 }
 """What only the present scheduler heeds."""
 _STATE_ATTRIBUTES: Final = (

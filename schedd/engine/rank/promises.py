@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.component import gets_no_promise
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.displayed_start import are_outdated, is_outdated
 from schedd.engine.facts.job_requests import slot_limited
@@ -227,7 +228,7 @@ def _delay_cause(state: EngineState, record: JobRecord) -> Cause:
 def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
     """Promise a start to a job that is eligible and has none promised yet."""
     slot = record.slot
-    if record.eligible_since < 0 or state.promise[slot] < FOREVER:
+    if record.eligible_since < 0 or state.promise[slot] < FOREVER or gets_no_promise(state, record):
         return
     state.promise[slot] = state.bound[slot] = _latest(state, slot, start)
     weak = bool(state.assumed) and _follows_assumed_walltime(state, slot)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from schedd.dialect import find_dialect
 from schedd.dialect.advres import read_advres
-from schedd.engine.component import components, job_scopes, leave_components
+from schedd.engine.component import components, is_requeued_on_purpose, job_scopes, leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.job_requests import (
@@ -159,9 +159,10 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
     settings = state.settings
     ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
     nodes = job_nodes(state, record)
+    failed = ran < settings.returns_within and not is_requeued_on_purpose(state, record)
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what its end says about its nodes"):
-            note_run_end(state, record, event, failed=ran < settings.returns_within)
+            note_run_end(state, record, event, failed=failed)
     else:  # a node refused what the server had accepted
         with Bookkeeping(state, record.id, "that its nodes refused it"):
             note_failure(state, record, nodes, event)
@@ -169,7 +170,7 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
     if not_before:
         state.hold_unresolved_start(record, not_before)
     back_off = BackOff(not_before, record.back_off.refusals)
-    if ran < settings.returns_within:
+    if failed:
         returns = record.back_off.returns + 1
         wait = min(settings.refusal_most, settings.refusal_wait << min(returns - 1, 16))
         back_off = replace(

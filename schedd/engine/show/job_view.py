@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import job_labels
+from schedd.engine.component import component_notes, job_labels
 from schedd.engine.facts.displayed_start import displayed_start
 from schedd.engine.facts.explanations import explain_job, job_notes
 from schedd.engine.facts.pools import binding, free_amounts
@@ -236,6 +236,7 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
     sets: tuple[str, ...] = ()
     if needs_sets and together is not None and shares:
         sets = find_node_sets(together, published.nodes, [share.node for share in shares])
+    further = component_notes(published, record) if wants("notes") or wants("why") else []
     return JobView(
         id=record.id,
         name=facts.name,
@@ -274,8 +275,10 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
         requirement=record.answer.requirement if isinstance(record.answer, Never) else "",
-        notes=tuple(job_notes(record, start, sets)) if wants("notes") else (),
-        why=explain_job(record, start, limits, sets, displayed) if wants("why") else "",
+        notes=(*job_notes(record, start, sets), *further) if wants("notes") else (),
+        why="; ".join([explain_job(record, start, limits, sets, displayed), *further])
+        if wants("why")
+        else "",
         at_risk=record.risk,
         breaches=record.breaches,
         last_change=last_change(published, slot) if slot >= 0 and wants("last_change") else None,

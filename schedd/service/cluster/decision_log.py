@@ -18,6 +18,8 @@ from schedd.wire import (
     JobDeleted,
     JobEnded,
     JobStarted,
+    Preempt,
+    PreemptionDone,
     Run,
     RunAccepted,
     RunRefused,
@@ -90,7 +92,7 @@ class DecisionLog:
         """Drop the decisions that these events complete."""
         with self._lock:
             for event in events:
-                if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched):
+                if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone):
                     self._drop_id(event.decision_id)
                 elif isinstance(event, JobStarted | JobEnded | JobDeleted):
                     self._drop("run", event.job_id)
@@ -98,7 +100,7 @@ class DecisionLog:
                 elif isinstance(event, Snapshot):
                     there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
                     for kind, about in list(self._of_job):
-                        if kind not in ("transfer_decision", "switch") and about not in there:
+                        if kind not in ("transfer_decision", "switch", "preempt") and about not in there:
                             self._drop(kind, about)
 
     def append(self, decisions: Iterable[Decision]) -> None:
@@ -265,7 +267,7 @@ class DecisionLog:
         self._ids = [item.id for item in kept]
 
 
-def _subject(decision: Run | WriteAttributes | TransferDecision | Switch) -> tuple[str, str]:
+def _subject(decision: Run | WriteAttributes | TransferDecision | Switch | Preempt) -> tuple[str, str]:
     """Return (type, subject): of two decisions with the same one, only the newer counts."""
     if isinstance(decision, Switch):
         return decision.type, decision.node

@@ -22,7 +22,14 @@ from server_adapter.emulator import lifecycle
 from server_adapter.emulator import submission as numbers
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.emulator.openpbs import job_changes, reservations, runs, submission, suspension
+from server_adapter.emulator.openpbs import (
+    job_changes,
+    preemption,
+    reservations,
+    runs,
+    submission,
+    suspension,
+)
 from server_adapter.emulator.openpbs.manager_requests import manage
 from server_adapter.emulator.openpbs.queries import OpenPBSQueries
 from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler
@@ -33,6 +40,7 @@ from server_adapter.openpbs.requests import (
     ConfirmReservationRequest,
     DeleteJobsRequest,
     ModifyReservationRequest,
+    PreemptJobsRequest,
 )
 
 OK = encode_reply(Reply())
@@ -93,6 +101,7 @@ class OpenPBSHandlers:
             RequestCode.DELETE_JOBS: self._delete_all,
             RequestCode.RERUN: self._rerun,
             RequestCode.SIGNAL_JOB: self._signal,
+            RequestCode.PREEMPT_JOBS: self._preempt,
             RequestCode.MESSAGE_JOB: self._message,
             RequestCode.MOVE_JOB: self._move,
             RequestCode.ORDER_JOB: self._order,
@@ -228,6 +237,9 @@ class OpenPBSHandlers:
                 raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
             lifecycle.requeue(self._cluster, job)
         return [OK]
+
+    def _preempt(self, request: PreemptJobsRequest, who: Principal) -> list[bytes]:
+        return [encode_reply(preemption.preempt_jobs(self._cluster, request.jobs, who))]
 
     def _signal(self, request: SignalRequest, who: Principal) -> list[bytes]:
         job = self._single_job(request.job)

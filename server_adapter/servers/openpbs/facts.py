@@ -66,6 +66,7 @@ JOB_ATTRIBUTES: Final = (
     "max_run_subjobs",
     "reserve_ID",
     "Exit_status",
+    "Rerunable",
     "obittime",
 )
 """Attributes requested for every job."""
@@ -150,6 +151,7 @@ def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Job
         started=parse_time(get("stime")) if active else None,
         shares=shares(get("exec_vnode", "")) if active else (),
         starts=starts,
+        rerunnable=get("Rerunable", "True").lower() not in ("false", "f", "n", "no", "0"),
         version=request_version(queue, depend, not_before, False, starts, resources),
     )
 

@@ -20,10 +20,11 @@ from server_adapter.openpbs.credentials import OpenPBSAnyPort, OpenPBSCredential
 from server_adapter.openpbs.notation import condensed
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.servers.composed_server import ComposedServer
-from server_adapter.servers.openpbs import queue_router
+from server_adapter.servers.openpbs import preemptions, queue_router
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.hosts import is_vscatter
 from server_adapter.servers.openpbs.job_writer import OpenPBSJobWriter
+from server_adapter.servers.openpbs.preemptions import OpenPBSPreemptionClient
 from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, OpenPBSReader
 from server_adapter.servers.openpbs.reservations import compose_placement
 from server_adapter.servers.openpbs.runs import OpenPBSStarter
@@ -58,6 +59,7 @@ _PLACE: Final = READ_ONLY | {
     RequestCode.DEFERRED_SCHEDULER_REPLY,
     RequestCode.CONFIRM_RESERVATION,
     RequestCode.SIGNAL_JOB,
+    RequestCode.PREEMPT_JOBS,
 }
 
 
@@ -125,6 +127,17 @@ class OpenPBSServer(ComposedServer):
             queues=lambda: self._reader.queues,
             hosts=lambda: self._reader.hosts,
         )
+        self._preemptions = OpenPBSPreemptionClient(
+            ServerLink(
+                address,
+                lambda: open_with(preemptions.REQUESTS if settings.mode == "scheduler" else READ_ONLY),
+                clock=clock,
+                owner=server.owner_id,
+                lifetime=server.renew,
+            ),
+            self.place.borrow,
+            server.scheduler,
+        )
         self._resumer = Resumer(self.place.borrow)
         super().__init__(
             link=link,
@@ -133,6 +146,7 @@ class OpenPBSServer(ComposedServer):
             job_writer=self.job_writer,
             transfer_client=transfer_client,
             router=self._router,
+            preemption_client=self._preemptions,
         )
         self._state: ServerState | None = None
 
@@ -208,6 +222,7 @@ class OpenPBSServer(ComposedServer):
         with contextlib.suppress(BatchError):
             await self.job_writer.flush()
         await self._router.close()
+        await self._preemptions.close()
         await self.place.close()
         await self.link.close()
 

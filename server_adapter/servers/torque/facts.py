@@ -45,6 +45,7 @@ JOB_ATTRIBUTES: Final = (
     "start_time",
     "start_count",
     "exit_status",
+    "Rerunable",
     "comp_time",
     "comment",
     "job_array_id",
@@ -120,6 +121,7 @@ def job_facts(name: str, values: Values) -> JobFacts:
         started=parse_time(get("start_time")) if active else None,
         shares=shares(values) if active else (),
         starts=starts,
+        rerunnable=parse_or(read.flag, get("Rerunable"), default=True),
         version=request_version(queue, depend, not_before, exclusive, starts, resources),
     )
 

@@ -7,21 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.manual_starts import ManualStarts
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.bridge.state import PendingReservation, ServerState
 from server_adapter.servers.composed_server import ComposedServer
-from server_adapter.servers.torque import queue_router
+from server_adapter.servers.torque import preemptions, queue_router
 from server_adapter.servers.torque.job_writer import TorqueJobWriter
 from server_adapter.servers.torque.link import PERMITTED, TorqueLink
+from server_adapter.servers.torque.preemptions import TorquePreemptionClient
 from server_adapter.servers.torque.reader import TorqueReader, job_query
 from server_adapter.servers.torque.requests import WritableAttributes
 from server_adapter.servers.torque.runs import TorqueStarter
 from server_adapter.servers.torque.transfers import REQUESTS, TorqueTransferClient
 from server_adapter.settings import Settings
-from server_adapter.torque.codes import SchedulerCommand
+from server_adapter.torque.codes import READ_ONLY, SchedulerCommand
 from server_adapter.torque.credentials import TorqueCredential
 from server_adapter.torque.listener import CommandListener, SchedulerCall
 from server_adapter.torque.scheduler_calls import CallWatch, explain
@@ -55,7 +57,7 @@ class TorqueServer(ComposedServer):
         if settings.drain.queues and settings.mode == "scheduler":
             permitted |= queue_router.REQUESTS
 
-        def make_link() -> TorqueLink:
+        def make_link(permitted: frozenset[RequestCode] = permitted) -> TorqueLink:
             return TorqueLink(
                 Address(settings.server.host, settings.server.port),
                 credential,
@@ -77,6 +79,10 @@ class TorqueServer(ComposedServer):
             expected=tell.start == "expected",
         )
         self.job_writer = TorqueJobWriter(link, offers, pace)
+        # a rerun is answered when the job has ended on its node
+        self._preemptions = TorquePreemptionClient(
+            make_link(preemptions.REQUESTS if settings.mode == "scheduler" else READ_ONLY), query
+        )
         self._reader = TorqueReader(link, query, by_hand, full_every=settings.poll.interval)
         self._read_since: float | None = None
         super().__init__(
@@ -86,6 +92,7 @@ class TorqueServer(ComposedServer):
             job_writer=self.job_writer,
             transfer_client=TorqueTransferClient(link),
             router=queue_router.TorqueQueueRouter(link, settings.drain.scripts),
+            preemption_client=self._preemptions,
         )
         self._listener: CommandListener | None = None
         self._calls = CallWatch()
@@ -158,4 +165,5 @@ class TorqueServer(ComposedServer):
             await self._listener.close()
         for link in self._starting_links:
             await link.close()
+        await self._preemptions.close()
         await self.link.close()

@@ -1,0 +1,1 @@
+"""Planned preemption: running jobs are requeued so that an urgent job starts at a planned time."""

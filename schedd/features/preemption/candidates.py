@@ -1,0 +1,126 @@
+"""Which jobs may preempt, and which running jobs may be preempted for them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.features.preemption.settings import PreemptionSettings
+from schedd.features.preemption.state import preemption_state
+from schedd.policy.recurrence import Recurrence, occurrences
+from schedd.wire import JobFacts
+
+__all__ = [
+    "Candidate",
+    "find_candidates",
+    "is_preemptor",
+    "is_scavenger",
+    "is_target_of",
+    "may_begin",
+    "next_opening",
+]
+
+_NO_RETRY_S: Final = 3_600
+"""A job whose preemption was refused is not tried again within this time."""
+_AHEAD_S: Final = 14 * 86_400
+"""Windows are searched this far ahead."""
+_NORMAL_FIRST: Final = 1 << 40
+"""Factor of the costs of jobs that are no scavengers: scavengers are preempted first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A running job that may be preempted so that its cores are free from ``free_from`` on; ``cost`` grows
+    with the core-seconds that are lost.
+    """
+
+    record: JobRecord
+    free_from: int
+    cost: int
+    cpus: int
+
+
+def is_preemptor(settings: PreemptionSettings, facts: JobFacts) -> bool:
+    """Return whether other jobs may be preempted for this one."""
+    return settings.preemptors.selects(facts) and _targets_of(facts) is not None
+
+
+def is_scavenger(settings: PreemptionSettings, facts: JobFacts) -> bool:
+    """Return whether the job only fills gaps."""
+    return settings.scavengers.selects(facts) and not settings.preemptors.selects(facts)
+
+
+def _targets_of(facts: JobFacts) -> tuple[str, ...] | None:
+    """Return the conditions of OpenPBS's ``preempt_targets`` of a preemptor, of which a target meets one.
+
+    Empty: no conditions. None: it preempts no job (``NONE``).
+    """
+    text = facts.resources.get("preempt_targets", "")
+    parts = tuple(part.strip().strip("\"'") for part in text.split(",") if part.strip())
+    return None if any(part.lower() == "none" for part in parts) else parts
+
+
+def is_target_of(preemptor: JobFacts, facts: JobFacts) -> bool:
+    """Return whether a job meets the ``preempt_targets`` of the preemptor: ``queue=NAME`` or
+    ``Resource_List.NAME=VALUE``.
+    """
+    targets = _targets_of(preemptor)
+    if targets is None:
+        return False
+    return not targets or any(_meets(one, facts) for one in targets)
+
+
+def _meets(target: str, facts: JobFacts) -> bool:
+    name, _, value = target.partition("=")
+    if name.strip().lower() == "queue":
+        return facts.queue == value.strip()
+    head, _, resource = name.strip().partition(".")
+    return head.lower() == "resource_list" and facts.resources.get(resource, "") == value.strip()
+
+
+def next_opening(settings: PreemptionSettings, moment: int) -> int | None:
+    """Return the first time, at ``moment`` or later, at which a preemption may begin; None: not soon."""
+    if not settings.windows:
+        return moment
+    found = [
+        max(begin, moment)
+        for text in settings.windows
+        for begin, end in occurrences(Recurrence.parse(text), moment, moment + _AHEAD_S)
+        if end > moment
+    ]
+    return min(found, default=None)
+
+
+def may_begin(settings: PreemptionSettings, moment: int) -> bool:
+    """Return whether a preemption may begin at this time."""
+    return next_opening(settings, moment) == moment
+
+
+def find_candidates(state: EngineState, settings: PreemptionSettings) -> Iterator[Candidate]:
+    """Yield the running jobs that may be preempted, now or when they have run and rested for long enough."""
+    part = preemption_state(state)
+    busy = {victim.job for one in part.planned.values() for victim in one.victims}
+    for record in state.records.values():
+        facts = record.facts
+        if record.phase is not Phase.RUNNING or facts.state != "R" or not facts.rerunnable:
+            continue
+        scavenger = is_scavenger(settings, facts)
+        if record.id in busy or record.slot < 0 or not (scavenger or settings.targets.selects(facts)):
+            continue
+        if settings.preemptors.selects(facts):
+            continue
+        if state.now < part.refused.get(record.id, -_NO_RETRY_S) + _NO_RETRY_S:
+            continue
+        may_from = max(state.now, record.run.started + settings.min_run)
+        if record.id in part.preempted:
+            may_from = max(may_from, part.preempted[record.id] + settings.rest)
+        opens = next_opening(settings, may_from)
+        if opens is None:
+            continue
+        free_from = opens + settings.lead
+        if free_from >= state.plan.end(record.slot):
+            continue
+        cpus = sum(share.cpus for share in facts.shares)
+        lost = cpus * max(0, free_from - record.run.started)
+        yield Candidate(record, free_from, lost if scavenger else lost * _NORMAL_FIRST, cpus)

@@ -1,0 +1,55 @@
+"""What preemption adds to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import AlertKind, Component
+from schedd.features.preemption.rules import (
+    apply_settings,
+    awaits_preemption,
+    block_names,
+    block_slots,
+    count_preempted_run,
+    describe_preemption,
+    follow_preemptions,
+    forget_job,
+    forget_past,
+    gets_no_promise,
+    goes_last,
+    has_failed,
+    is_being_preempted,
+    leave_preemption,
+    next_step,
+    note_outcome,
+    note_preemptor,
+    plan_preemptions,
+)
+from schedd.features.preemption.state import PreemptionState, published_preemptions, without_slots
+from schedd.wire import Preempt, PreemptionDone
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="preemption",
+    state=PreemptionState,
+    handlers={PreemptionDone: note_outcome},
+    begin=apply_settings,
+    site_changed=apply_settings,
+    must_wait=note_preemptor,
+    promises_nothing=gets_no_promise,
+    goes_last=goes_last,
+    requeued_on_purpose=is_being_preempted,
+    run_ended=count_preempted_run,
+    job_left_plan=leave_preemption,
+    job_gone=forget_job,
+    time_passed=follow_preemptions,
+    before_dispatch=plan_preemptions,
+    now_and_then=forget_past,
+    next_wake=next_step,
+    slots=block_slots,
+    slot_names=block_names,
+    alerts={"preemption": AlertKind("a job could not be preempted", has_failed)},
+    published=published_preemptions,
+    notes=describe_preemption,
+    open_decisions={Preempt: awaits_preemption},
+    without_plan=without_slots,
+)

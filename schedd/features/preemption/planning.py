@@ -1,0 +1,293 @@
+"""Planning of a preemption: the preemptor's earliest start, the victims, and both in the plan.
+
+The earliest start is found on a fork in which running candidates end as soon as they may. Planned jobs may
+move as far as their promises allow. The cheapest candidates that allow this start are found by bisection, and
+of these the victims by ``victim_choice``.
+
+In the plan each victim then ends at the preemptor's start. What it would have held afterwards, beyond the
+preemptor's part, stays blocked until the preemption is over, so that it can be undone without any effect on
+other jobs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.shares import BLOCK
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.features.preemption.candidates import Candidate, is_target_of, may_begin
+from schedd.features.preemption.settings import PreemptionSettings
+from schedd.features.preemption.victim_choice import choose_victims
+from schedd.model import Request
+from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.plan import Plan, Take, WorkSpent
+
+__all__ = [
+    "Arrangement",
+    "EndedRun",
+    "arrange",
+    "block_rest",
+    "find_preemption",
+    "is_planned_at",
+    "still_needed",
+]
+
+_MOST_MOVED: Final = 100
+"""Planned jobs that may be displaced by one preemptor."""
+_MOST_SETS: Final = 4
+_LOCKED: Final = 1 << 62
+"""Rank of preemptors: they are not displaced."""
+
+NewSlot = Callable[[Request, int, Mapping[str, int]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """The slot of a run that ends early in the plan, and the end that it had before."""
+
+    slot: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A preemption that fits into the plan."""
+
+    start: int
+    takes: tuple[Take, ...]
+    victims: tuple[Candidate, ...]
+
+
+def find_preemption(
+    state: EngineState,
+    settings: PreemptionSettings,
+    record: JobRecord,
+    candidates: Sequence[Candidate],
+    locked: Sequence[int],
+) -> Arrangement | None:
+    """Return the preemption by which a planned job starts as early as possible; None: there is none that is
+    worth it and breaks no promise. ``locked`` are the slots of other preemptors.
+    """
+    plan, slot = state.plan, record.slot
+    before = plan.start(slot)
+    if before <= state.now + settings.wait:
+        return None
+    usable = sorted(
+        (one for one in candidates if is_target_of(record.facts, one.record.facts)),
+        key=lambda one: (one.cost, one.record.run.started, one.record.id),
+    )
+    search = _Search(state, slot, usable, locked)
+    try:
+        start, _ = search.earliest(len(usable))
+        if not 0 <= start <= before - settings.gain or not may_begin(settings, start - settings.lead):
+            return None
+        low, high = 0, len(usable)
+        while low < high:
+            middle = (low + high) // 2
+            found, _ = search.earliest(middle)
+            low, high = (low, middle) if 0 <= found <= start else (middle + 1, high)
+        if low == 0:
+            return None  # the plan improves by itself
+        for count in dict.fromkeys((low, len(usable))):
+            start, takes = search.earliest(count)
+            chosen = _choose(plan, slot, start, takes, usable[:count])
+            if chosen and _fits(state, slot, start, takes, chosen, locked):
+                return Arrangement(start, takes, chosen)
+    except WorkSpent:
+        pass
+    return None
+
+
+class _Search:
+    """Earliest starts of a job if the first ``count`` candidates are preempted."""
+
+    def __init__(
+        self, state: EngineState, slot: int, candidates: Sequence[Candidate], locked: Sequence[int]
+    ) -> None:
+        self._state, self._slot, self._candidates = state, slot, candidates
+        self._rank = state.rank.copy()
+        self._rank[[slot, *locked]] = _LOCKED
+        self._known: dict[int, tuple[int, tuple[Take, ...]]] = {}
+
+    def earliest(self, count: int) -> tuple[int, tuple[Take, ...]]:
+        """Return the start, or -1, and the placement. Raises WorkSpent."""
+        if count not in self._known:
+            self._known[count] = self._find(count)
+        return self._known[count]
+
+    def _find(self, count: int) -> tuple[int, tuple[Take, ...]]:
+        state, slot = self._state, self._slot
+        fork, now = state.plan.fork(), state.now
+        for one in self._candidates[:count]:
+            held = one.record.slot
+            fork.set_duration(held, one.free_from - fork.start(held), now)
+        fork.remove(slot, now)
+        start = fork.place(slot, now, now + HORIZON)
+        if start > max(now, fork.ready(slot)):
+            fork.displace_lower_ranked(
+                slot, self._rank, state.bound, now, until=now + HORIZON, most=_MOST_MOVED, sets=_MOST_SETS
+            )
+        return fork.start(slot), fork.takes(slot) if start >= 0 else ()
+
+
+# ---- the victims --------------------------------------------------------------------------------
+
+
+def _choose(
+    plan: Plan, slot: int, start: int, takes: Sequence[Take], candidates: Sequence[Candidate]
+) -> tuple[Candidate, ...] | None:
+    """Return the cheapest candidates without which a job fits into a place at its ``start``."""
+    usable = [one for one in candidates if one.free_from <= start < plan.end(one.record.slot)]
+    slots = [one.record.slot for one in usable]
+    missing = _missing(plan, slot, start, takes)
+    kinds = [
+        (row, column) for row, amounts in missing.items() for column in np.flatnonzero(amounts > 0).tolist()
+    ]
+    frees = [[0] * len(kinds) for _ in usable]
+    place = {kind: k for k, kind in enumerate(kinds)}
+    for owner, entry in plan.held(np.array(slots, np.int64)):
+        for column, amount in enumerate(entry.amounts):
+            if (entry.row, column) in place:
+                frees[owner][place[entry.row, column]] += amount
+    wanted = [int(missing[row][column]) for row, column in kinds]
+    chosen = choose_victims([one.cost for one in usable], frees, wanted)
+    return None if chosen is None else tuple(usable[i] for i in chosen)
+
+
+def still_needed(plan: Plan, slot: int, victims: Sequence[EndedRun], blocks: Sequence[int]) -> bool:
+    """Return whether a preemptor could not keep its place if all victims went on."""
+    start = plan.start(slot)
+    freed = _sum(plan, [one.slot for one in victims if one.end > start])
+    for row, amounts in _sum(plan, [block for block in blocks if plan.start(block) == start]).items():
+        freed[row] = freed.get(row, 0) - amounts
+    missing = _missing(plan, slot, start, plan.takes(slot))
+    return any((missing[row] + amounts > 0).any() for row, amounts in freed.items() if row in missing)
+
+
+def _missing(plan: Plan, slot: int, start: int, takes: Sequence[Take]) -> dict[int, Ints]:
+    """Return by row what a job in this place needs beyond what running jobs, reservations and blocks leave
+    free at its start. Planned jobs do not count. Negative amounts are to spare.
+    """
+    needs: dict[int, Ints] = {}
+    for take in takes:
+        needs[take.row] = needs.get(take.row, 0) + np.array(take.amounts, np.int64)
+    width = len(plan.resource_columns)
+    for name, amount in plan.pool_amounts(slot).items():
+        needs[plan.pools[name]] = np.array([amount] + [0] * (width - 1), np.int64)
+    slots = plan.planned()
+    starts = plan.starts(slots)
+    slots = slots[(starts <= start) & (starts + plan.jobs.durations[slots] > start)]
+    planned: dict[int, Ints] = {}
+    for _, entry in plan.held(slots):
+        if entry.row in needs:
+            planned[entry.row] = planned.get(entry.row, 0) + np.array(entry.amounts, np.int64)
+    return {row: need - plan.timeline(row).at(start) - planned.get(row, 0) for row, need in needs.items()}
+
+
+# ---- in the plan --------------------------------------------------------------------------------
+
+
+def _fits(
+    state: EngineState,
+    slot: int,
+    start: int,
+    takes: Sequence[Take],
+    victims: Sequence[Candidate],
+    locked: Sequence[int],
+) -> bool:
+    """Return whether the preemption breaks no promise, tried on a fork."""
+    fork = state.plan.fork()
+
+    def new_slot(request: Request, duration: int, pools: Mapping[str, int]) -> int:
+        return fork.add_job(request, duration, state.now, pools)
+
+    runs = [EndedRun(one.record.slot, fork.end(one.record.slot)) for one in victims]
+    moved = arrange(fork, slot, start, takes, runs, state.bound, state.now, new_slot, locked)
+    return moved is not None
+
+
+def arrange(
+    plan: Plan,
+    slot: int,
+    start: int,
+    takes: Sequence[Take],
+    runs: Sequence[EndedRun],
+    bound: Ints,
+    now: int,
+    new_slot: NewSlot,
+    locked: Sequence[int],
+) -> tuple[Ints, Ints, tuple[int, ...]] | None:
+    """Let the runs end at ``start``, place the preemptor there, and move planned jobs that are in its way,
+    none beyond its ``bound`` (by slot).
+
+    Return these jobs with their former starts, and the slots that block what the runs leave. None, with the
+    plan in between, if that is impossible. Raises WorkSpent.
+    """
+    for run in runs:
+        plan.set_duration(run.slot, start - plan.start(run.slot), now)
+    plan.remove(slot, now)
+    plan.place_at(slot, start, takes, search_again=False)
+    plan.set_ready(slot, start)
+    blocks = block_rest(plan, slot, runs, new_slot)
+    held = plan.held(np.array([slot, *(run.slot for run in runs)], np.int64))
+    rows = np.unique(held.rows)
+    others = plan.planned()
+    entries = plan.held(others)
+    others = others[np.unique(entries.owner[np.isin(entries.rows, rows)])]
+    others = others[~np.isin(others, [slot, *locked])]
+    others = np.ascontiguousarray(others[np.argsort(plan.starts(others), kind="stable")][::-1])
+    before = plan.jobs.starts.copy()
+    gone = plan.remove_overcommitted(others)
+    gone = gone[np.argsort(before[gone], kind="stable")]
+    if gone.shape[0] > _MOST_MOVED:
+        return None
+    for one in gone.tolist():
+        last = min(int(bound[one]) + 1, now + HORIZON)
+        if plan.place(one, now, last) < 0:
+            return None
+    if plan.overcommitted_rows(rows, max(now, start), plan.end(slot)).shape[0]:
+        return None
+    return gone, before[gone], blocks
+
+
+def block_rest(plan: Plan, slot: int, runs: Sequence[EndedRun], new_slot: NewSlot) -> tuple[int, ...]:
+    """Block what the runs would have held from the preemptor's start on, without the preemptor's part. Return
+    the slots of the blocks, one for each interval.
+    """
+    start = plan.start(slot)
+    names = {row: name for name, row in plan.pools.items()}
+    own = _sum(plan, [slot])
+    edges = sorted({start, plan.end(slot), *(run.end for run in runs)})
+    blocks = []
+    for begin, end in pairwise(edges):
+        held = _sum(plan, [run.slot for run in runs if run.end > begin])
+        if begin < plan.end(slot):
+            held = {row: np.maximum(amounts - own.get(row, 0), 0) for row, amounts in held.items()}
+        held = {row: amounts for row, amounts in held.items() if amounts.any()}
+        if not held:
+            continue
+        pools = {names[row]: int(amounts[0]) for row, amounts in held.items() if row in names}
+        takes = [
+            Take(row, 0, 1, tuple(amounts.tolist())) for row, amounts in held.items() if row not in names
+        ]
+        block = new_slot(BLOCK, end - begin, pools)
+        plan.fix(block, begin, takes)
+        blocks.append(block)
+    return tuple(blocks)
+
+
+def _sum(plan: Plan, slots: Sequence[int]) -> dict[int, Ints]:
+    """Return by row what these slots hold together."""
+    found: dict[int, Ints] = {}
+    for _, entry in plan.held(np.array(slots, np.int64)):
+        found[entry.row] = found.get(entry.row, 0) + np.array(entry.amounts, np.int64)
+    return found
+
+
+def is_planned_at(plan: Plan, slot: int, start: int) -> bool:
+    """Return whether a slot is planned to start exactly then."""
+    return slot >= 0 and plan.state(slot) == PLANNED and plan.start(slot) == start

@@ -1,0 +1,477 @@
+"""Rules of preemptions: they are planned ahead, ordered in time, followed to their end, and undone.
+
+A preemption goes through three stages. *Planned*: the victims end in the plan at the preemptor's start; it is
+undone without effects if something changes. *Under way*: its decisions are out; the preemptor keeps its place
+until the victims are gone. *Over*: the preemptor starts as any other job.
+"""
+
+import heapq
+from dataclasses import replace
+from typing import Final
+
+from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.placement import displace_for, move_and_displace, replan, replan_displaced
+from schedd.engine.rank.promises import record_move, record_moves
+from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.preemption.candidates import find_candidates, is_preemptor, is_scavenger, may_begin
+from schedd.features.preemption.planning import (
+    Arrangement,
+    EndedRun,
+    arrange,
+    block_rest,
+    find_preemption,
+    is_planned_at,
+    still_needed,
+)
+from schedd.features.preemption.settings import PreemptionSettings
+from schedd.features.preemption.state import (
+    PlannedPreemption,
+    PublishedPreemptions,
+    Victim,
+    preemption_state,
+)
+from schedd.model import FOREVER
+from schedd.plan.columns import FIXED, PLANNED
+from schedd.wire import JobDeleted, JobEnded, Preempt, PreemptionDone
+
+__all__ = [
+    "apply_settings",
+    "awaits_preemption",
+    "block_names",
+    "block_slots",
+    "count_preempted_run",
+    "describe_preemption",
+    "follow_preemptions",
+    "forget_job",
+    "forget_past",
+    "gets_no_promise",
+    "goes_last",
+    "has_failed",
+    "is_being_preempted",
+    "leave_preemption",
+    "next_step",
+    "note_outcome",
+    "note_preemptor",
+    "plan_preemptions",
+]
+
+_EXAMINED_EVERY_S: Final = 30
+"""A waiting preemptor is examined again after this time."""
+_MOST_EXAMINED: Final = 3
+"""Preemptors examined in one batch."""
+_POSTPONED_BY_S: Final = 10
+"""A preemptor whose victims are late is moved by this time."""
+_GIVEN_UP_AFTER_S: Final = 600
+"""A preemption is undone if a victim still runs this long after its decision and grace."""
+_NAMED: Final = 5
+
+
+def _settings(state: EngineState) -> PreemptionSettings:
+    return state.site.part(PreemptionSettings)
+
+
+# ---- preemptors and scavengers ------------------------------------------------------------------
+
+
+def note_preemptor(state: EngineState, record: JobRecord) -> None:
+    """Note a job that is about to be placed, if others may be preempted for it; its earlier preemption is
+    undone first.
+    """
+    part = preemption_state(state)
+    if record.id in part.planned:
+        _restore(state, part.planned[record.id], "clock", "the preemptor is planned again")
+    settings = _settings(state)
+    if not settings.preemptors.is_empty and is_preemptor(settings, record.facts):
+        part.waiting[record.id] = None
+
+
+def gets_no_promise(state: EngineState, record: JobRecord) -> bool:
+    """Return whether a job is a scavenger."""
+    settings = _settings(state)
+    return not settings.scavengers.is_empty and is_scavenger(settings, record.facts)
+
+
+def goes_last(state: EngineState, job: str) -> bool:
+    """Return whether a job is a scavenger."""
+    settings = _settings(state)
+    if settings.scavengers.is_empty:
+        return False
+    record = state.records.get(job)
+    return record is not None and is_scavenger(settings, record.facts)
+
+
+def apply_settings(state: EngineState) -> None:
+    """Let ranks have an effect where scavengers go last."""
+    if not _settings(state).scavengers.is_empty:
+        state.ranking.has_effect = True
+
+
+# ---- planning -----------------------------------------------------------------------------------
+
+
+def plan_preemptions(state: EngineState, event: str) -> None:
+    """Plan preemptions for preemptors that wait, and order those that are due."""
+    part = preemption_state(state)
+    if not (part.waiting or part.planned):
+        return
+    if state.policy is not None or state.halted or state.to_reevaluate or state.arriving:
+        return
+    for one in list(part.planned.values()):
+        if one.asked < 0:
+            _order_if_due(state, one, event)
+    due = []
+    for job in list(part.waiting):
+        record = state.records.get(job)
+        if record is None or record.phase in (Phase.RUNNING, Phase.DISPATCHED):
+            part.waiting.pop(job)
+            part.tried.pop(job, None)
+        elif state.now >= part.tried.get(job, -1) + _EXAMINED_EVERY_S and job not in part.planned:
+            due.append(record)
+    due.sort(key=lambda one: (-int(state.rank[one.slot]) if one.slot >= 0 else 0, one.facts.submitted))
+    settings = _settings(state)
+    for record in due[:_MOST_EXAMINED]:
+        part.tried[record.id] = state.now
+        if not is_preemptor(settings, record.facts):
+            part.waiting.pop(record.id)  # the settings are others
+        elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED and record.facts.state == "Q":
+            with JobErrorGuard(state, record.id, event):
+                _plan_for(state, settings, record, event)
+
+
+def _plan_for(state: EngineState, settings: PreemptionSettings, record: JobRecord, event: str) -> None:
+    part = preemption_state(state)
+    if state.plan.start(record.slot) <= state.now + settings.wait:
+        return
+    candidates = list(find_candidates(state, settings))
+    if not candidates:
+        return
+    locked = [state.records[job].slot for job in part.planned if job in state.records]
+    found = find_preemption(state, settings, record, candidates, locked)
+    if found is None:
+        return
+    _put_into_plan(state, record, found, locked, event)
+    _order_if_due(state, part.planned[record.id], event)
+
+
+def _put_into_plan(
+    state: EngineState, record: JobRecord, found: Arrangement, locked: list[int], event: str
+) -> None:
+    plan, slot, before = state.plan, record.slot, state.plan.start(record.slot)
+    victims = tuple(
+        Victim(
+            job=one.record.id,
+            started=one.record.run.started,
+            end=plan.end(one.record.slot),
+            cpus=one.cpus,
+        )
+        for one in found.victims
+    )
+    runs = [EndedRun(one.record.slot, plan.end(one.record.slot)) for one in found.victims]
+    arranged = arrange(
+        plan, slot, found.start, found.takes, runs, state.bound, state.now, state.new_slot, locked
+    )
+    assert arranged is not None, "a preemption fitted into a fork and not into the plan"
+    gone, old, blocks = arranged
+    one = PlannedPreemption(preemptor=record.id, start=found.start, victims=victims, blocks=blocks)
+    preemption_state(state).planned[record.id] = one
+    state.bound[slot] = min(int(state.bound[slot]), found.start)  # nothing displaces it
+    state.next_due = None
+    words = f"{_name_jobs(one)} will be preempted for job {record.id}"
+    new = plan.starts(gone)
+    moved = new != old
+    record_moves(state, event, Cause.PRIORITY, words, gone[moved], old[moved], new[moved])
+    record_move(state, event, Cause.PRIORITY, words, slot, before, found.start)
+
+
+def _name_jobs(one: PlannedPreemption) -> str:
+    names = [victim.job for victim in one.victims]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"job{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
+
+
+def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> None:
+    """Make the decisions of a preemption if its time has come."""
+    settings = _settings(state)
+    if state.now < one.start - settings.lead:
+        return
+    slot = state.records[one.preemptor].slot
+    if not still_needed(state.plan, slot, _runs(state, one), one.blocks):
+        _undo(state, one, event, Cause.FREED, "no job has to be preempted for it any more")
+        return
+    if not may_begin(settings, state.now):
+        _undo(state, one, event, Cause.OUTAGE, "the window of preemptions is over")
+        return
+    part = preemption_state(state)
+    victims = []
+    for victim in one.victims:
+        decision = Preempt(
+            id=state.next_decision(),
+            cause=event,
+            time=state.now,
+            job_id=victim.job,
+            started=victim.started,
+            method=victim.method,
+            preemptor=one.preemptor,
+            expires=state.now + state.settings.decision_expiry,
+            signal=settings.signal,
+            grace=settings.grace if settings.signal else 0,
+        )
+        state.decisions.append(decision)
+        part.preempted[victim.job] = state.now
+        victims.append(replace(victim, decision=decision.id))
+    part.planned[one.preemptor] = replace(one, victims=tuple(victims), asked=state.now)
+
+
+def _runs(state: EngineState, one: PlannedPreemption) -> list[EndedRun]:
+    """Return the victims that still run."""
+    return [
+        EndedRun(state.records[victim.job].slot, victim.end)
+        for victim in one.victims
+        if _still_runs(state, victim)
+    ]
+
+
+def _still_runs(state: EngineState, victim: Victim) -> bool:
+    record = state.records.get(victim.job)
+    return record is not None and record.phase is Phase.RUNNING and record.run.started == victim.started
+
+
+# ---- following ----------------------------------------------------------------------------------
+
+
+def follow_preemptions(state: EngineState, event: str) -> None:
+    """Compare each preemption with what has happened: end it, undo it, or wait longer for its victims."""
+    for one in list(preemption_state(state).planned.values()):
+        with JobErrorGuard(state, one.preemptor, event):
+            _follow(state, one, event)
+
+
+def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
+    record = state.records.get(one.preemptor)
+    runs = _runs(state, one)
+    in_place = record is not None and is_planned_at(state.plan, record.slot, one.start)
+    if record is None or record.phase in (Phase.RUNNING, Phase.DISPATCHED):
+        _restore(state, one, event, "the preemptor does not wait any more")
+    elif not in_place or state.plan.unusable_nodes(record.slot):
+        _undo(state, one, event, Cause.OVERRUN, "the preemptor lost its place")
+    elif any(state.plan.end(run.slot) != one.start for run in runs):
+        _undo(state, one, event, Cause.OVERRUN, "a job to be preempted for it was altered")
+    elif not runs or (one.asked < 0 and len(runs) < len(one.victims)):
+        _undo(state, one, event, Cause.FREED, "the jobs to be preempted for it are gone")
+    elif one.asked < 0:
+        if state.now >= one.start:
+            _undo(state, one, event, Cause.OUTAGE, "the jobs were not preempted in time")
+    elif state.now > one.asked + _settings(state).lead + _GIVEN_UP_AFTER_S:
+        left = ", ".join(victim.job for victim in one.victims if _still_runs(state, victim))
+        words = f"job {left} still runs {state.now - one.asked} s after its preemption was ordered"
+        state.alert(event, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor)
+        _note_refusals(state, one)
+        _undo(state, one, event, Cause.REFUSED, words)
+    elif state.now >= one.start - 1:
+        _postpone(state, record, one, event)
+
+
+def _postpone(state: EngineState, record: JobRecord, one: PlannedPreemption, event: str) -> None:
+    """Move the start of a preemptor whose victims have not ended yet."""
+    plan, slot, start = state.plan, record.slot, state.now + _POSTPONED_BY_S
+    _drop_blocks(state, one)
+    runs = _runs(state, one)
+    for run in runs:
+        plan.set_duration(run.slot, start - plan.start(run.slot), state.now)
+    state.bound[slot] = max(int(state.promise[slot]), start)
+    gone, old = move_and_displace(state, slot, start)
+    words = "jobs that are preempted have not ended yet"
+    if plan.state(slot) == PLANNED:
+        plan.set_ready(slot, start)
+        blocks = block_rest(plan, slot, runs, state.new_slot)
+        preemption_state(state).planned[one.preemptor] = replace(one, start=start, blocks=blocks)
+        record_move(state, event, Cause.OUTAGE, words, slot, one.start, start)
+        state.bound[slot] = min(int(state.bound[slot]), start)
+    else:
+        preemption_state(state).planned.pop(one.preemptor)
+        _extend_runs(state, one, event, words)
+    replan_displaced(state, gone, old, event, Cause.OUTAGE, words)
+    state.next_due = None
+
+
+def _undo(state: EngineState, one: PlannedPreemption, event: str, cause: Cause, words: str) -> None:
+    """Undo a preemption, or end it when its victims are gone, and plan the preemptor again."""
+    record = state.records[one.preemptor]
+    if record.slot >= 0 and record.phase in (Phase.WAITING, Phase.BLOCKED):
+        # Placing it again restores the victims first: see ``note_preemptor``.
+        replan(state, record, event, cause, words)
+    if one.preemptor in preemption_state(state).planned:
+        _restore(state, one, event, words)
+    preemption_state(state).tried.pop(one.preemptor, None)  # it is examined at once
+    state.next_due = None
+
+
+def _restore(state: EngineState, one: PlannedPreemption, event: str, words: str) -> None:
+    """Let the victims go on in the plan as before, and free what was blocked for them."""
+    preemption_state(state).planned.pop(one.preemptor)
+    record = state.records.get(one.preemptor)
+    if record is not None and record.slot >= 0:
+        slot = record.slot
+        state.bound[slot] = max(int(state.bound[slot]), int(state.promise[slot]))
+        if record.phase in (Phase.WAITING, Phase.BLOCKED) and state.plan.state(slot) == PLANNED:
+            state.plan.set_ready(slot, max(state.now, record.facts.not_before or 0, record.back_off.until))
+    _drop_blocks(state, one)
+    _extend_runs(state, one, event, words)
+
+
+def _drop_blocks(state: EngineState, one: PlannedPreemption) -> None:
+    for block in one.blocks:
+        state.drop_slot(block)
+
+
+def _extend_runs(state: EngineState, one: PlannedPreemption, event: str, words: str) -> None:
+    """Give victims that still run the end that they had. Nothing was planned there; jobs that are there all
+    the same are displaced.
+    """
+    extended = []
+    for victim in one.victims:
+        record = state.records.get(victim.job)
+        if record is None or not _still_runs(state, victim) or state.plan.state(record.slot) != FIXED:
+            continue
+        if state.plan.end(record.slot) != one.start:
+            continue  # the server described it anew
+        end = max(victim.end, state.now + 1)
+        state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
+        heapq.heappush(state.ends, (end, record.slot, victim.job))
+        extended.append(record.slot)
+    if extended:
+        displace_for(state, extended, event, Cause.OVERRUN, f"a job is not preempted: {words}")
+
+
+def leave_preemption(state: EngineState, key: str) -> None:
+    """Undo the preemption of a job that has no place in the plan any more."""
+    one = preemption_state(state).planned.get(key)
+    if one is not None:
+        _restore(state, one, "clock", "the preemptor does not wait any more")
+
+
+# ---- outcomes -----------------------------------------------------------------------------------
+
+
+def awaits_preemption(state: EngineState, decision: Preempt) -> bool:
+    """Return whether the decision is open."""
+    one = preemption_state(state).planned.get(decision.preemptor)
+    if one is None:
+        return False
+    return any(victim.decision == decision.id and _still_runs(state, victim) for victim in one.victims)
+
+
+def note_outcome(state: EngineState, event: PreemptionDone) -> None:
+    """A victim was preempted, and the server reports its end or return later; or that was refused."""
+    part = preemption_state(state)
+    for one in list(part.planned.values()):
+        for victim in one.victims:
+            if not event.decision_id or victim.decision != event.decision_id:
+                continue
+            if event.done:
+                rest = tuple(replace(v, decision="") if v is victim else v for v in one.victims)
+                part.planned[one.preemptor] = replace(one, victims=rest)
+                return
+            words = f"job {victim.job} could not be preempted: {event.text or f'code {event.code}'}"
+            state.alert(
+                event.id, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor
+            )
+            part.refused[victim.job] = state.now
+            part.preempted.pop(victim.job, None)
+            _undo(state, one, event.id, Cause.REFUSED, words)
+            return
+
+
+def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:
+    part = preemption_state(state)
+    for victim in one.victims:
+        if _still_runs(state, victim):
+            part.refused[victim.job] = state.now
+
+
+def is_being_preempted(state: EngineState, record: JobRecord) -> bool:
+    """Return whether a running job was ordered to be preempted."""
+    return any(
+        victim.job == record.id and victim.started == record.run.started and one.asked >= 0
+        for one in preemption_state(state).planned.values()
+        for victim in one.victims
+    )
+
+
+def count_preempted_run(state: EngineState, record: JobRecord, at: int) -> None:
+    """Count the work that is lost with a preempted run."""
+    if record.id in state.records and is_being_preempted(state, record):  # else it has ended
+        part = preemption_state(state)
+        part.count += 1
+        part.lost += sum(share.cpus for share in record.facts.shares) * max(0, at - record.run.started)
+
+
+def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
+    """Forget a job that is gone from the server."""
+    part = preemption_state(state)
+    for known in (part.waiting, part.tried, part.preempted, part.refused):
+        known.pop(event.job_id, None)
+
+
+def forget_past(state: EngineState) -> None:
+    """Forget preemptions that have no effect any more."""
+    part, oldest = preemption_state(state), state.now - max(_settings(state).rest, 3_600)
+    part.preempted = {job: at for job, at in part.preempted.items() if at > oldest}
+    part.refused = {job: at for job, at in part.refused.items() if at > oldest}
+
+
+def has_failed(state: EngineState, job: str) -> bool:
+    """Return whether the preemptor of an alert still waits."""
+    record = state.records.get(job)
+    return record is not None and record.phase in (Phase.WAITING, Phase.BLOCKED)
+
+
+def next_step(state: EngineState) -> int:
+    """Return when a preemption is to be ordered, followed or examined; FOREVER: never."""
+    part = preemption_state(state)
+    if not (part.planned or part.waiting):
+        return FOREVER
+    lead = _settings(state).lead
+    found = [one.start - (lead if one.asked < 0 else 1) for one in part.planned.values()]
+    found += [
+        part.tried.get(job, state.now) + _EXAMINED_EVERY_S for job in part.waiting if job not in part.planned
+    ]
+    return max(state.now + 1, min(found))
+
+
+# ---- what readers see ---------------------------------------------------------------------------
+
+
+def block_slots(state: EngineState) -> list[int]:
+    """Return the slots that keep what victims leave."""
+    return [block for one in preemption_state(state).planned.values() for block in one.blocks]
+
+
+def block_names(state: EngineState) -> dict[int, str]:
+    """Return names for these slots."""
+    return {
+        block: f"preemption for {one.preemptor}"
+        for one in preemption_state(state).planned.values()
+        for block in one.blocks
+    }
+
+
+def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]:
+    """Return what readers of a job are told: whom it preempts, or by whom and when it is preempted."""
+    known = published.part(PublishedPreemptions)
+    found = []
+    one = known.by_preemptor.get(record.id)
+    if one is not None:
+        verb = "will preempt" if one.asked < 0 else "preempts"
+        found.append(f"{verb} {_name_jobs(one)}: {one.lost:,} core-seconds of work lost")
+    one = known.by_victim.get(record.id)
+    if one is not None and record.phase is Phase.RUNNING:
+        when = format_moment(one.start)
+        found.append(f"it will be preempted for job {one.preemptor} by {when}, and returns to its queue")
+    elif record.id in known.preempted and record.phase is not Phase.RUNNING:
+        when = format_moment(known.preempted[record.id])
+        found.append(f"it was preempted at {when}, and its work is lost")
+    return found

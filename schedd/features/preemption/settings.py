@@ -1,0 +1,95 @@
+"""Settings of preemption: ``[clusters.NAME.site.preemption]``."""
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from schedd.policy.access import Access
+from schedd.policy.feature_settings import FeatureSettings
+from schedd.policy.recurrence import Recurrence
+from schedd.wire.facts import JobFacts
+from schedd.wire.section import Section
+from schedd.wire.times import Seconds, Step
+
+__all__ = ["SETTINGS", "JobSelection", "PreemptionSettings"]
+
+_Names = tuple[Annotated[str, Field(min_length=1, max_length=255)], ...]
+
+
+class JobSelection(Section):
+    """Jobs by queue, user, group or account; one match is sufficient. Empty lists select no job."""
+
+    queues: _Names = ()
+    """Queues."""
+    users: _Names = ()
+    """Owners, without a host."""
+    groups: _Names = ()
+    """Groups of the owner."""
+    accounts: _Names = ()
+    """Accounts (`qsub -A`)."""
+
+    def selects(self, facts: JobFacts) -> bool:
+        """Return whether a job is selected."""
+        access = Access(
+            frozenset(self.users), frozenset(self.groups), frozenset(self.accounts), frozenset(self.queues)
+        )
+        return access.admits(facts.owner, facts.group, facts.account, facts.queue)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it selects no job at all."""
+        return not (self.queues or self.users or self.groups or self.accounts)
+
+
+def _window(text: str) -> str:
+    try:
+        return Recurrence.parse(text).text
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{text}: {error}; write the begin and end of the first window, a rule of RFC 5545 or once, and "
+            "a time zone: 2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin"
+        ) from None
+
+
+class PreemptionSettings(Section):
+    """Preemption: `preemptors` may start in place of running `targets` and `scavengers`, which return to
+    their queue. See docs/administrators/preemption.md.
+    """
+
+    preemptors: JobSelection = JobSelection()
+    """The jobs for which others are preempted: `{queues = ["urgent"]}`. None: nothing is preempted."""
+    targets: JobSelection = JobSelection()
+    """The running jobs that may be preempted: `{queues = ["batch"]}`. A preemptor is never a target."""
+    scavengers: JobSelection = JobSelection()
+    """Jobs that fill gaps: they are planned last, get no promise, and are preempted before any target."""
+    wait: Seconds = 0
+    """A preemptor that can start within this time without a preemption waits."""
+    gain: Step = 60
+    """A job is preempted only if the preemptor starts at least this much earlier."""
+    min_run: Seconds = 600
+    """A job is preempted only after it has run for this long."""
+    rest: Seconds = 21_600
+    """A job that was preempted is not preempted again within this time."""
+    signal: Annotated[str, Field(pattern=r"^(|[A-Z0-9+]{1,20})$")] = ""
+    """Signal sent before a job is requeued, such as `USR1`; empty: none. A job that does not catch it may
+    end, and is then not requeued."""
+    grace: Seconds = 0
+    """Time between the signal and the requeueing."""
+    release_time: Step = 30
+    """Expected time from the request to requeue a job until the server shows its cores free."""
+    windows: tuple[Annotated[str, AfterValidator(_window)], ...] = ()
+    """Times in which preemptions may begin, each as
+    `2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin`; none: always."""
+
+    @property
+    def lead(self) -> int:
+        """Seconds from the decision until the cores are free."""
+        return self.release_time + (self.grace if self.signal else 0)
+
+
+SETTINGS: Final = FeatureSettings(
+    table="preemption",
+    model=PreemptionSettings,
+    about="Planned preemption: `[clusters.main.site.preemption]`.",
+    heading="Preemption",
+)

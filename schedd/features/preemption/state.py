@@ -1,0 +1,125 @@
+"""What the engine knows of preemptions: those that are planned or under way, and past ones."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from schedd.engine.facts.state import EngineState
+from schedd.plan.schema import KEYS, NAMES, NUMBER, FieldRule, declared
+from schedd.wire import PreemptionMethod
+
+__all__ = [
+    "PlannedPreemption",
+    "PreemptionState",
+    "PublishedPreemptions",
+    "Victim",
+    "preemption_state",
+    "published_preemptions",
+    "without_slots",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """A run that ends for a preemptor: the job, the start of the run, and the end that it had in the plan.
+
+    ``cpus`` are those that it holds. ``decision`` is the open decision; empty: none is open.
+    """
+
+    job: str
+    started: int
+    end: int
+    cpus: int
+    method: PreemptionMethod = "requeue"
+    decision: str = ""
+
+    def lost_at(self, moment: int) -> int:
+        """Core-seconds of work that are lost if the run ends then."""
+        return self.cpus * max(0, moment - self.started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPreemption:
+    """The runs that end for a preemptor, which is planned to ``start`` then.
+
+    ``blocks`` are slots of the plan: they hold what the victims would have held beyond the preemptor's part,
+    so that the victims can be restored. After ``asked`` the decisions are out (-1: not yet).
+    """
+
+    preemptor: str
+    start: int
+    victims: tuple[Victim, ...]
+    blocks: tuple[int, ...] = ()
+    asked: int = -1
+
+    @property
+    def lost(self) -> int:
+        """Core-seconds of work that are lost."""
+        return sum(one.lost_at(self.start) for one in self.victims)
+
+
+def _load(saved: Mapping[str, Any]) -> PlannedPreemption:
+    victims = tuple(Victim(**one) for one in saved["victims"])
+    return PlannedPreemption(**{**saved, "victims": victims, "blocks": tuple(saved["blocks"])})
+
+
+_PLANNED: Final = FieldRule(
+    dict,
+    lambda planned: list(planned.values()),
+    lambda saved: {one["preemptor"]: _load(one) for one in saved},
+    each=asdict,
+    kind=PlannedPreemption,
+)
+
+
+@dataclass(slots=True)
+class PreemptionState:
+    """The component's part of the engine's state. Times are seconds since the epoch (UTC)."""
+
+    planned: dict[str, PlannedPreemption] = declared(_PLANNED, make=dict)
+    """By preemptor: its preemption that is planned or under way."""
+    waiting: dict[str, None] = declared(KEYS, make=dict)
+    """Jobs that may preempt others and were placed."""
+    tried: dict[str, int] = declared(NAMES, make=dict)
+    """By preemptor: when a preemption was last examined for it."""
+    preempted: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
+    """By job: when it was last ordered to be preempted."""
+    refused: dict[str, int] = declared(NAMES, make=dict, carried=True)
+    """By job: when its preemption was refused."""
+    count: int = declared(NUMBER, default=0, carried=True, lasting=True)
+    """Runs that were preempted."""
+    lost: int = declared(NUMBER, default=0, carried=True, lasting=True)
+    """Core-seconds of these runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPreemptions:
+    """Snapshot of the component for other threads."""
+
+    by_preemptor: Mapping[str, PlannedPreemption]
+    by_victim: Mapping[str, PlannedPreemption]
+    preempted: Mapping[str, int]
+    count: int
+    lost: int
+
+
+_NONE: Final = PublishedPreemptions({}, {}, {}, 0, 0)
+
+
+def preemption_state(state: EngineState) -> PreemptionState:
+    """The component's part of the engine's state."""
+    return state.part(PreemptionState)
+
+
+def published_preemptions(state: EngineState) -> PublishedPreemptions:
+    """Return a copy for other threads."""
+    part = preemption_state(state)
+    if not (part.planned or part.preempted or part.count):
+        return _NONE
+    by_victim = {victim.job: one for one in part.planned.values() for victim in one.victims}
+    return PublishedPreemptions(dict(part.planned), by_victim, dict(part.preempted), part.count, part.lost)
+
+
+def without_slots(part: PreemptionState) -> None:
+    """Forget planned preemptions: the plan is rebuilt without their slots."""
+    part.planned = {}

@@ -1,0 +1,183 @@
+"""Executes preemptions: signals a running job, waits for its grace time, and requeues it.
+
+A preemption is about one run, known by its start. If the adapter or the server was restarted in between, the
+decision is delivered again: a run that is over is reported as preempted, and never another run requeued.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+from schedd.wire import JobFacts, Preempt, PreemptionDone
+from server_adapter.batch.errors import (
+    ProtocolError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
+from server_adapter.batch.supervision import TaskSet
+from server_adapter.bridge.delivery import DaemonExchange
+from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.run_checks import describe_old_term
+
+__all__ = ["PreemptionExecutor", "PreemptionServer"]
+
+_log = logging.getLogger(__name__)
+
+_SETTLING_S: Final = 2.0
+"""Time until a request with a lost answer is checked."""
+_SAME_RUN_S: Final = 30
+"""Two reported starts of one run differ by at most this."""
+_KEPT: Final = 10_000
+
+
+@runtime_checkable
+class PreemptionServer(Protocol):
+    """A pbs_server on which jobs can be preempted. Its methods raise `server_adapter.batch.errors`."""
+
+    async def find_job(self, job: str) -> JobFacts | None:
+        """Return the job as the server shows it now; None if it has ended or is unknown."""
+        ...
+
+    async def signal_job(self, job: str, signal: str) -> None:
+        """Send a signal to a running job."""
+        ...
+
+    async def requeue_job(self, job: str) -> None:
+        """End the run of a job and put it back into its queue."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _PreemptionOutcome:
+    done: bool
+    code: int = 0
+    text: str = ""
+
+
+class PreemptionExecutor:
+    """Executes preemptions, several at a time. `barred` returns the reason against any, or an empty text;
+    `term` is the highest known leader's term.
+    """
+
+    def __init__(
+        self,
+        server: object,
+        delivery: DaemonExchange,
+        barred: Callable[[], str],
+        request_reading: Callable[[], None],
+        term: Callable[[], int],
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._server = server
+        self._delivery = delivery
+        self._barred = barred
+        self._request_reading = request_reading
+        self._term = term
+        self._clock = clock
+        self._sleep = sleep
+        self._tasks = TaskSet("a preemption")
+        self._under_way: set[str] = set()
+        self._outcomes: OrderedDict[str, _PreemptionOutcome] = OrderedDict()
+
+    def begin(self, order: Preempt) -> None:
+        """Execute one decision, unless it is under way; its outcome is reported to the daemon."""
+        if _name(order) not in self._under_way:
+            self._under_way.add(_name(order))
+            self._tasks.spawn(self._carry_out(order))
+
+    async def close(self) -> None:
+        """Cancel preemptions in their grace time."""
+        await self._tasks.close()
+
+    async def _carry_out(self, order: Preempt) -> None:
+        try:
+            outcome = self._outcomes.get(_name(order)) or await self._attempt(order)
+        finally:
+            self._under_way.discard(_name(order))
+        self._outcomes[_name(order)] = outcome
+        while len(self._outcomes) > _KEPT:
+            self._outcomes.popitem(last=False)
+        if outcome.done:
+            _log.info("%s is preempted for %s: %s", order.job_id, order.preemptor, outcome.text)
+        else:
+            _log.warning("%s could not be preempted for %s: %s", order.job_id, order.preemptor, outcome.text)
+        await self._delivery.enqueue(
+            PreemptionDone(
+                id=next(self._delivery.ids),
+                time=int(self._clock()),
+                decision_id=order.id,
+                job_id=order.job_id,
+                done=outcome.done,
+                code=outcome.code,
+                text=outcome.text,
+            )
+        )
+        self._request_reading()
+
+    async def _attempt(self, order: Preempt) -> _PreemptionOutcome:
+        reason = self._refusal(order)
+        server = self._server
+        if reason or not isinstance(server, PreemptionServer):
+            return _PreemptionOutcome(False, text=reason or "this family of servers has no preemption")
+        latest = order.expires + order.grace
+        while True:
+            try:
+                return await self._preempt(server, order)
+            except ServerRefusedError as error:
+                if await self._is_over(server, order):
+                    return _PreemptionOutcome(True, text="the run had ended")
+                return _PreemptionOutcome(False, error.code, error.text or str(error))
+            except (RightsError, ValueError) as error:
+                return _PreemptionOutcome(False, text=str(error))
+            except (ServerUnreachableError, ProtocolError) as error:
+                # The request may have been carried out: the next try looks at the run first.
+                if self._clock() >= latest:
+                    return _PreemptionOutcome(False, text=f"{error}; not reached again in time")
+                _log.warning("preemption of %s: %s; it is tried again", order.job_id, error)
+                await self._sleep(_SETTLING_S)
+
+    def _refusal(self, order: Preempt) -> str:
+        if barred := self._barred():
+            return barred
+        if order.term < self._term():
+            return describe_old_term(order.term, self._term())
+        if self._clock() >= order.expires:
+            return f"the decision expired {self._clock() - order.expires:.0f} s ago"
+        return ""
+
+    async def _preempt(self, server: PreemptionServer, order: Preempt) -> _PreemptionOutcome:
+        if not _is_this_run(order, await server.find_job(order.job_id)):
+            return _PreemptionOutcome(True, text="the run had ended")
+        if order.signal and self._clock() < order.time + order.grace:
+            await server.signal_job(order.job_id, order.signal)
+            await self._sleep(order.time + order.grace - self._clock())
+            if not _is_this_run(order, await server.find_job(order.job_id)):
+                return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")
+        if barred := self._barred():
+            return _PreemptionOutcome(False, text=barred)
+        await server.requeue_job(order.job_id)
+        return _PreemptionOutcome(True, text="it was requeued")
+
+    async def _is_over(self, server: PreemptionServer, order: Preempt) -> bool:
+        try:
+            return not _is_this_run(order, await server.find_job(order.job_id))
+        except (ServerUnreachableError, ProtocolError, ServerRefusedError):
+            return False
+
+
+def _is_this_run(order: Preempt, job: JobFacts | None) -> bool:
+    """Return whether the job is still in the run of the decision."""
+    if job is None or job.state not in ACTIVE:
+        return False
+    return job.started is None or abs(job.started - order.started) <= _SAME_RUN_S
+
+
+def _name(order: Preempt) -> str:
+    """Return a key of the decision that stays unique if the daemon loses its state and reuses ids."""
+    return f"{order.id}@{order.time}"

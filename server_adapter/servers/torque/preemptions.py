@@ -1,0 +1,56 @@
+"""Preemption on a TORQUE server: ``qsig`` and ``qrerun`` over a connection of their own.
+
+A rerun is answered when the node has ended the job, which may take longer than a reading may wait.
+"""
+
+from typing import Final
+
+from schedd.wire import JobFacts
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import JobRequest, SignalRequest
+from server_adapter.servers.torque.attribute_query import AttributeQuery
+from server_adapter.servers.torque.facts import job_facts
+from server_adapter.servers.torque.link import TorqueLink
+from server_adapter.torque.codes import READ_ONLY
+from server_adapter.torque.errors import TorqueErrorCode
+
+__all__ = ["REQUESTS", "TorquePreemptionClient"]
+
+REQUESTS: Final = READ_ONLY | {RequestCode.RERUN, RequestCode.SIGNAL_JOB}
+"""Requests of a preemption, permitted only in scheduler mode."""
+
+
+class TorquePreemptionClient:
+    """Ends runs. `jobs` is the query for a job."""
+
+    def __init__(self, link: TorqueLink, jobs: AttributeQuery) -> None:
+        self._link = link
+        self._jobs = jobs
+
+    async def find_job(self, job: str) -> JobFacts | None:
+        """Return the job; None if it is complete or unknown."""
+        async with self._link.borrow() as connection:
+            try:
+                found = await self._jobs.fetch(connection, job)
+            except ServerRefusedError as error:
+                if error.code == TorqueErrorCode.UNKJOBID:
+                    return None
+                raise
+        if not found or found[0].values.get("job_state") == "C":
+            return None
+        return job_facts(job, found[0].values)
+
+    async def signal_job(self, job: str, signal: str) -> None:
+        """Send a signal to the job."""
+        async with self._link.borrow() as connection:
+            await connection.request(SignalRequest(job=job, signal=f"SIG{signal.removeprefix('SIG')}"))
+
+    async def requeue_job(self, job: str) -> None:
+        """Rerun the job."""
+        async with self._link.borrow() as connection:
+            await connection.request(JobRequest(code=RequestCode.RERUN, job=job))
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._link.close()

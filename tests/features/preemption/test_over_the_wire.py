@@ -1,0 +1,91 @@
+"""Preemptions on emulated servers of both families, with the real adapter and daemon, each a process."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+
+from server_adapter.emulator import NodeSpec
+from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
+
+pytestmark = pytest.mark.anyio
+
+WAIT_S = 60
+SETTINGS = """
+[clusters.main.site.preemption]
+preemptors = {queues = ["urgent"]}
+targets = {queues = ["batch"]}
+min_run = 0
+release_time = 5
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.parametrize("family", ["6.1", "openpbs"])
+async def test_urgent_job_runs_in_place_of_a_requeued_one(tmp_path: Path, family: str) -> None:
+    house = ProcessHarness(tmp_path, family, nodes=[NodeSpec("node1", 8, (), MEMORY)], interval=0.3)
+
+    async def job(name: str, when: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                with suppress(HTTPError):  # the job is not known yet
+                    found: dict[str, Any] = await house.request(f"/jobs/{name}")
+                    if when(found):
+                        return found
+                await asyncio.sleep(0.1)
+
+    def submit(queue: str, *, rerunnable: bool = True) -> str:
+        wanted = {"select": "1:ncpus=4"} if family == "openpbs" else {"nodes": "1:ppn=4"}
+        wanted |= {"walltime": "02:00:00"}
+        submitted: Any = house.server.submit(
+            "ann", resources=wanted, queue=queue, runtime=600.0, rerunnable=rerunnable
+        )
+        return str(getattr(submitted, "id", submitted))
+
+    async with house.server:
+        cluster: Any = house.server.cluster
+        cluster.attributes |= {"scheduling": "True"}
+        batch = cluster.attributes.get("default_queue", "batch")
+        cluster.queues["urgent"] = replace(
+            cluster.queues[batch], name="urgent", attributes=dict(cluster.queues[batch].attributes)
+        )
+        settings = tmp_path / "schedd0.toml"
+        settings.write_text(settings.read_text() + SETTINGS.replace("batch", batch))
+        if family == "openpbs":
+            cluster.schedulers["default"].attributes |= {"scheduling": "True", "preempt_order": "R"}
+        house.configure()
+        try:
+            house.daemon.start()
+            await house.ready()
+            house.adapter.start()
+            kept = submit(batch, rerunnable=False)
+            victim = submit(batch)
+            for name in (kept, victim):
+                await job(name, lambda one: one["job_state"] == "R")
+            urgent = submit("urgent")
+            await job(urgent, lambda one: one["job_state"] == "R")
+            requeued = await job(victim, lambda one: one["job_state"] == "Q")
+            assert "it was preempted at" in requeued["why"]
+            assert requeued["planned_start"]
+            if family == "openpbs":  # it was requeued by PreemptJobs
+                assert "sched_preempted" in cluster.jobs[victim].attributes
+            assert house.server.job(kept).state == "R"
+            assert house.server.job(victim).state == "Q"
+
+            # The victim rests: it is not preempted again, and neither is a job that cannot be requeued.
+            other = submit("urgent")
+            waiting = await job(other, lambda one: one["planned_start"])
+            assert waiting["job_state"] == "Q"
+            assert "preempt" not in waiting["why"]
+        finally:
+            house.adapter.kill()
+            house.daemon.kill()

@@ -1,0 +1,318 @@
+"""Preemptions are planned with their victims, ordered in time, and undone without effects on other jobs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schedd.features.preemption.state import preemption_state
+from schedd.policy.site import site_policy
+from schedd.wire import Event, JobAltered, Preempt, PreemptionDone, QueueFacts, Run
+from tests.engine.cluster import Cluster, T
+
+URGENT = {
+    "preemptors": {"queues": ["urgent"]},
+    "targets": {"queues": ["batch"]},
+    "scavengers": {"queues": ["scavenger"]},
+    "release_time": 20,
+}
+
+
+class PreemptingCluster(Cluster):
+    """A cluster with an urgent queue. It carries out preemptions at once, unless ``preempts`` is False."""
+
+    def __init__(self, nodes: int = 1, cpus: int = 4, **preemption: Any) -> None:
+        self.preempts = True
+        more = preemption.pop("more", {})
+        super().__init__(nodes, cpus, site={"preemption": URGENT | preemption}, **more)
+        for name in ("urgent", "scavenger", "other"):
+            self.send(*self.server.change_queue(QueueFacts(name=name)))
+
+    def _handle(self, events: tuple[Event, ...]) -> None:
+        before = len(self.decisions)
+        super()._handle(events)
+        while self.preempts and (orders := self.orders(before)):
+            before = len(self.decisions)
+            for one in orders:
+                super()._handle((*self.outcome(one), *self.server.requeue(one.job_id)))
+
+    def outcome(self, order: Preempt, refusal: str = "") -> tuple[PreemptionDone]:
+        done = PreemptionDone(
+            id=self.server.event_id(),
+            time=self.server.now,
+            decision_id=order.id,
+            job_id=order.job_id,
+            done=not refusal,
+            text=refusal,
+        )
+        return (done,)
+
+    def orders(self, first: int = 0) -> list[Preempt]:
+        return [one for one in self.decisions[first:] if isinstance(one, Preempt)]
+
+    def planned(self, job: str) -> list[str]:
+        """The jobs that are to be preempted for this one."""
+        one = preemption_state(self.engine.state).planned.get(job)
+        return sorted(victim.job for victim in one.victims) if one is not None else []
+
+
+def test_urgent_job_starts_as_soon_as_its_victim_is_requeued() -> None:
+    cluster = PreemptingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.submit("next", "1:ppn=4", 1_000)
+    cluster.at(1_000)
+    promised = cluster.promise("next")
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert cluster.start("now") == 1_020
+    (order,) = cluster.orders()
+    assert (order.job_id, order.preemptor, order.method, order.started) == ("long", "now", "requeue", T)
+    assert "preempts job long: 4,080 core-seconds of work lost" in cluster.view("now").why
+    assert "it will be preempted for job now by" in cluster.view("long").why
+    assert cluster.runs("now") == []
+    cluster.server.now += 3
+    cluster.send(*cluster.outcome(order))
+    assert cluster.runs("now") == []
+    cluster.send(*cluster.server.requeue("long"))
+    assert cluster.runs("now") == [1_003]
+    assert "it was preempted at" in cluster.view("long").why
+    assert cluster.promise("next") == promised
+    assert cluster.record("long").back_off.returns == 0
+    assert (cluster.start("next"), cluster.start("long")) == (1_103, 2_103)
+    part = preemption_state(cluster.engine.state)
+    assert (part.count, part.lost) == (1, 4 * 1_003)
+
+
+def test_victims_are_those_with_the_least_lost_work() -> None:
+    cluster = PreemptingCluster(nodes=3, cpus=4)
+    for name in ("a", "b"):
+        cluster.submit(name, "1:ppn=4", 10_000)
+    cluster.at(500)
+    cluster.submit("c", "1:ppn=2", 10_000)
+    cluster.at(600)
+    cluster.submit("d", "1:ppn=2", 10_000)
+    cluster.at(2_000)
+    cluster.submit("small", "1:ppn=1", 100, queue="urgent")
+    assert [one.job_id for one in cluster.orders()] == ["d"]
+    cluster.at(2_100)
+    cluster.submit("next", "1:ppn=2", 100, queue="urgent")
+    assert [one.job_id for one in cluster.orders()] == ["d", "c"]
+
+
+def test_scavengers_are_preempted_before_targets_and_get_no_promise() -> None:
+    cluster = PreemptingCluster(nodes=2, cpus=4)
+    cluster.submit("scavenger", "1:ppn=4", 10_000, queue="scavenger")
+    cluster.at(5_000)
+    cluster.submit("target", "1:ppn=4", 10_000)
+    cluster.submit("waits", "1:ppn=4", 10_000, queue="scavenger")
+    cluster.submit("normal", "1:ppn=4", 10_000)
+    assert cluster.promise("waits") is None
+    assert cluster.start("normal") == 10_000
+    cluster.at(6_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert [one.job_id for one in cluster.orders()] == ["scavenger"]
+
+
+def test_preemption_waits_until_the_victim_has_run_long_enough() -> None:
+    cluster = PreemptingCluster(min_run=600)
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert cluster.start("now") == 620
+    assert cluster.planned("now") == ["long"]
+    assert cluster.orders() == []
+    assert "will preempt job long: 2,480 core-seconds of work lost" in cluster.view("now").why
+    cluster.at(599)
+    assert cluster.orders() == []
+    cluster.at(600)
+    assert [one.time - T for one in cluster.orders()] == [600]
+    assert cluster.runs("now") == [600]
+
+
+def test_planned_preemption_is_undone_without_effects_when_the_preemptor_is_deleted() -> None:
+    cluster = PreemptingCluster(nodes=1, cpus=8, min_run=1_000)
+    cluster.submit("long", "1:ppn=8", 10_000)
+    cluster.submit("next", "1:ppn=8", 1_000)
+    cluster.at(10)
+    assert cluster.start("next") == 10_000
+    cluster.submit("now", "1:ppn=4", 500, queue="urgent")
+    assert cluster.planned("now") == ["long"]
+    # What the victim leaves is blocked: no other job is planned there.
+    cluster.submit("filler", "1:ppn=4", 100)
+    assert cluster.start("filler") == 11_000
+    cluster.send(*cluster.server.delete("now"))
+    assert cluster.planned("now") == []
+    state = cluster.engine.state
+    assert state.plan.end(cluster.record("long").slot) == T + 10_000
+    assert (cluster.start("next"), cluster.start("filler")) == (10_000, 11_000)
+    cluster.at(2_000)
+    assert cluster.orders() == []
+
+
+def test_preemption_breaks_no_promise_of_a_waiting_job() -> None:
+    cluster = PreemptingCluster(more={"slack": 0})
+    cluster.submit("long", "1:ppn=4", 2_000)
+    cluster.submit("next", "1:ppn=4", 1_000)
+    cluster.at(1_000)
+    assert cluster.promise("next") == 2_000
+    cluster.submit("now", "1:ppn=4", 5_000, queue="urgent")
+    assert cluster.orders() == []
+    assert cluster.start("now") == 3_000
+    cluster.submit("short", "1:ppn=4", 900, queue="urgent")
+    assert [one.preemptor for one in cluster.orders()] == ["short"]
+    assert cluster.start("next") == 1_900
+
+
+def test_job_is_not_preempted_twice_within_the_rest() -> None:
+    cluster = PreemptingCluster(rest=5_000, min_run=0)
+    cluster.submit("long", "1:ppn=4", 20_000)
+    cluster.at(1_000)
+    cluster.submit("first", "1:ppn=4", 100, queue="urgent")
+    assert cluster.runs("first") == [1_000]
+    cluster.at(1_500)
+    assert cluster.record("long").phase.value == "running"
+    cluster.submit("second", "1:ppn=4", 100, queue="urgent")
+    assert cluster.start("second") == 6_020
+    cluster.at(7_000)
+    assert cluster.runs("second") == [6_000]
+
+
+def test_refused_preemption_is_undone_and_another_victim_found() -> None:
+    cluster = PreemptingCluster(nodes=2)
+    cluster.submit("a", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.submit("b", "1:ppn=4", 10_000)
+    cluster.at(2_000)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    (order,) = cluster.orders()
+    assert order.job_id == "b"
+    cluster.send(*cluster.outcome(order, "job not rerunnable"))
+    assert [one.job_id for one in cluster.orders()] == ["b", "a"]
+    assert cluster.engine.state.plan.end(cluster.record("b").slot) == T + 10_100
+    assert cluster.alerts("preemption") == [
+        "job b could not be preempted: job not rerunnable; job now is planned again"
+    ]
+
+
+def test_late_victims_postpone_the_preemptor_until_it_is_given_up() -> None:
+    cluster = PreemptingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(1_000)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    cluster.at(1_200)
+    start = cluster.start("now")
+    assert start is not None
+    assert 1_200 < start <= 1_220
+    cluster.send(*cluster.server.requeue("long"))
+    assert cluster.runs("now") == [1_200]
+    cluster.at(8_000)
+    cluster.submit("again", "1:ppn=4", 100, queue="urgent")
+    cluster.at(9_000)
+    assert len(cluster.orders()) <= 2
+
+
+def test_preemption_of_a_victim_that_ends_by_itself_is_over() -> None:
+    cluster = PreemptingCluster(min_run=1_000)
+    cluster.submit("long", "1:ppn=4", 10_000, runtime=700)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert cluster.planned("now") == ["long"]
+    cluster.at(700)
+    assert cluster.orders() == []
+    assert cluster.runs("now") == [700]
+
+
+def test_jobs_that_cannot_be_requeued_and_other_queues_are_not_preempted() -> None:
+    cluster = PreemptingCluster(nodes=2)
+    cluster.submit("kept", "1:ppn=4", 10_000, rerunnable=False)
+    cluster.submit("other", "1:ppn=4", 10_000, queue="other")
+    cluster.at(2_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert cluster.start("now") == 10_000
+    assert cluster.orders() == []
+
+
+@pytest.mark.parametrize(
+    ("targets", "victim"),
+    [("queue=other", None), ("queue=batch", "a"), ("NONE", None), ("Resource_List.site=x,queue=none", None),
+     ("Resource_List.site=b", "b")],
+)  # fmt: skip
+def test_preempt_targets_of_a_job_restrict_its_victims(targets: str, victim: str | None) -> None:
+    cluster = PreemptingCluster(nodes=2)
+    cluster.submit("b", "1:ppn=4", 10_000, resources={"site": "b"})
+    cluster.at(1_000)
+    cluster.submit("a", "1:ppn=4", 10_000)
+    cluster.at(2_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent", resources={"preempt_targets": targets})
+    assert [one.job_id for one in cluster.orders()] == ([victim] if victim is not None else [])
+
+
+def test_preemptions_begin_only_within_their_windows() -> None:
+    window = "2023-11-15T00:00/2023-11-15T06:00 FREQ=DAILY UTC"
+    cluster = PreemptingCluster(windows=[window])
+    cluster.submit("long", "1:ppn=4", 50_000)
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    midnight = 1_700_006_400 - T
+    assert cluster.start("now") == midnight + 20
+    cluster.at(midnight + 1)
+    assert [one.time - T for one in cluster.orders()] == [midnight]
+
+
+def test_several_victims_on_several_nodes_with_limits_are_restored_or_preempted_together() -> None:
+    cluster = PreemptingCluster(nodes=4, cpus=4, more={"slack": 100_000})
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="batch", limits={"max_running": "4"})))
+    for number in range(4):
+        cluster.submit(f"r{number}", "1:ppn=3", 10_000 + number)
+        cluster.at(10 * (number + 1))
+    for number in range(6):
+        cluster.submit(f"w{number}", "1:ppn=3", 3_000)
+    cluster.at(2_000)
+    cluster.submit("wide", "3:ppn=4", 500, queue="urgent")
+    assert sorted(one.job_id for one in cluster.orders()) == ["r1", "r2", "r3"]
+    assert cluster.runs("wide") == [2_000]
+    cluster.at(60_000)
+    assert {f"r{n}" for n in range(4)} | {f"w{n}" for n in range(6)} <= {
+        one.job_id for one in cluster.decisions if isinstance(one, Run)
+    }
+
+
+def test_preemption_under_way_survives_a_restored_checkpoint() -> None:
+    cluster = PreemptingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(1_000)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    (order,) = cluster.orders()
+    engine = cluster.engine
+    cluster.engine = type(engine).restore(engine.checkpoint(), engine.state.settings)
+    assert preemption_state(cluster.engine.state) == preemption_state(engine.state)
+    cluster.send(*cluster.outcome(order), *cluster.server.requeue("long"))
+    assert cluster.runs("now") == [1_000]
+
+
+def test_victim_that_is_altered_is_not_preempted_by_the_old_plan() -> None:
+    cluster = PreemptingCluster(min_run=1_000)
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert cluster.start("now") == 1_020
+    facts = replace(cluster.server.jobs["long"], resources={"nodes": "1:ppn=4", "walltime": "800"})
+    cluster.server.jobs["long"] = facts
+    cluster.send(JobAltered(id="altered", time=cluster.server.now, job=facts))
+    assert cluster.planned("now") == []
+    assert cluster.start("now") == 800
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"preemptors": {"queue": ["urgent"]}}, "queue"),
+        ({"signal": "kill -9"}, "signal"),
+        ({"windows": ["every day"]}, "FREQ=DAILY"),
+        ({"release_time": 0}, "release_time"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        site_policy({"preemption": wrong})

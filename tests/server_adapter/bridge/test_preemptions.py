@@ -1,0 +1,152 @@
+"""Preemptions: each ends the run that was decided about, once, and never another one."""
+
+import asyncio
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from schedd.wire import JobFacts, Preempt, PreemptionDone, ShareFacts
+from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
+from server_adapter.bridge.preemptions import PreemptionExecutor
+
+NOW = 1_700_000_000
+STARTED = NOW - 1_000
+
+
+class RunningJob:
+    """A server with the job 7, which runs, and failures of the next requests."""
+
+    def __init__(self) -> None:
+        self.job: JobFacts | None = JobFacts(
+            id="7", owner="ann", queue="batch", submitted=0, state="R", started=STARTED,
+            shares=(ShareFacts("n1", 4),),
+        )  # fmt: skip
+        self.requests: list[str] = []
+        self.lost: list[str] = []  # requests that are carried out, and their answers lost
+        self.refused = ""
+        self.ends_on_signal = False
+
+    async def find_job(self, job: str) -> JobFacts | None:
+        assert job == "7"
+        return self.job
+
+    async def signal_job(self, job: str, signal: str) -> None:
+        assert job == "7"
+        self.requests.append(f"signal {signal}")
+        if self.ends_on_signal:
+            self.job = None
+
+    async def requeue_job(self, job: str) -> None:
+        assert job == "7"
+        self.requests.append("requeue")
+        if self.refused:
+            raise ServerRefusedError(15040, self.refused, "rerun")
+        assert self.job is not None
+        self.job = JobFacts(id="7", owner="ann", queue="batch", submitted=0)
+        if self.lost:
+            raise ServerUnreachableError(self.lost.pop())
+
+
+class ExecutorHarness:
+    """The executor with its own clock, which `sleep` moves."""
+
+    def __init__(self) -> None:
+        self.server = RunningJob()
+        self.now = float(NOW)
+        self.events: list[PreemptionDone] = []
+        self.barred = ""
+        names = (f"e:{number}" for number in count(1))
+        delivery: Any = SimpleNamespace(ids=names, enqueue=self._record)
+        self.executor = PreemptionExecutor(
+            self.server, delivery, lambda: self.barred, lambda: None, lambda: 3, lambda: self.now, self._sleep
+        )
+
+    async def _record(self, event: PreemptionDone) -> None:
+        self.events.append(event)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    def do(self, *orders: Preempt) -> list[PreemptionDone]:
+        async def work() -> None:
+            before = len(self.events)
+            for one in orders:
+                self.executor.begin(one)
+            async with asyncio.timeout(10):
+                while len(self.events) == before:
+                    await asyncio.sleep(0)
+
+        asyncio.run(work())
+        return self.events
+
+
+def order(**more: Any) -> Preempt:
+    given = {"job_id": "7", "started": STARTED, "expires": NOW + 60, "term": 3, **more}
+    return Preempt(id="d1", cause="e", time=NOW, method="requeue", preemptor="9", **given)
+
+
+def test_signal_comes_a_grace_time_before_the_requeueing() -> None:
+    house = ExecutorHarness()
+    (event,) = house.do(order(signal="USR1", grace=120))
+    assert event.done
+    assert house.server.requests == ["signal USR1", "requeue"]
+    assert house.now == NOW + 120
+
+
+def test_job_that_ends_after_the_signal_is_not_requeued() -> None:
+    house = ExecutorHarness()
+    house.server.ends_on_signal = True
+    (event,) = house.do(order(signal="USR1", grace=120))
+    assert (event.done, event.text) == (True, "the run ended after USR1")
+    assert house.server.requests == ["signal USR1"]
+
+
+def test_repeated_decision_has_no_second_effect() -> None:
+    house = ExecutorHarness()
+    house.do(order(), order())
+    house.do(order())
+    assert [event.done for event in house.events] == [True, True]
+    assert house.server.requests == ["requeue"]
+    # Nor has it one in another process: the run is over.
+    other = ExecutorHarness()
+    other.server.job = JobFacts(
+        id="7", owner="ann", queue="batch", submitted=0, state="R", started=NOW, shares=(ShareFacts("n1", 4),)
+    )
+    (event,) = other.do(order())
+    assert (event.done, event.text) == (True, "the run had ended")
+    assert other.server.requests == []
+
+
+def test_lost_answer_leads_to_a_check_of_the_run() -> None:
+    house = ExecutorHarness()
+    house.server.lost = ["the connection broke"]
+    (event,) = house.do(order())
+    assert (event.done, event.text) == (True, "the run had ended")
+    assert house.server.requests == ["requeue"]
+
+
+@pytest.mark.parametrize(
+    ("more", "barred", "text"),
+    [
+        ({"expires": NOW}, "", "expired"),
+        ({"term": 2}, "", "term 3 rules"),
+        ({}, "the adapter is in shadow mode", "shadow"),
+    ],
+)
+def test_decision_that_is_void_is_not_carried_out(more: dict[str, Any], barred: str, text: str) -> None:
+    house = ExecutorHarness()
+    house.barred = barred
+    (event,) = house.do(order(**more))
+    assert not event.done
+    assert text in event.text
+    assert house.server.requests == []
+
+
+def test_refusal_of_the_server_is_reported() -> None:
+    house = ExecutorHarness()
+    house.server.refused = "job is not rerunnable"
+    (event,) = house.do(order())
+    assert (event.done, event.code, event.text) == (False, 15040, "job is not rerunnable")
