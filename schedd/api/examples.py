@@ -33,7 +33,10 @@ JOB: Final[dict[str, Any]] = {
     "expected_start": 1_700_001_800,
     "expected_by": 1_700_003_500,
     "expected_as_of": 1_700_000_000,
+    "predicted": True,
     "promised_start": 1_700_004_620,
+    "headline": "Likely 2023-11-14 22:43:20 UTC (90 % by 2023-11-14 23:11:40 UTC), at the latest "
+    "2023-11-14 23:30:20 UTC",
     "node_sets": [],
     "limited_by": ["at most 10 jobs of user ann at once"],
     "deadline": None,
@@ -71,7 +74,10 @@ WHAT_IF: Final[dict[str, Any]] = {
     "expected_start": 1_700_003_100,
     "expected_by": 1_700_006_400,
     "expected_as_of": 1_700_000_000,
+    "predicted": True,
     "promised_start": 1_700_008_220,
+    "headline": "Likely 2023-11-14 23:05:00 UTC (90 % by 2023-11-15 00:00:00 UTC), at the latest "
+    "2023-11-15 00:30:20 UTC",
     "predicted_run_time": 1_500,
     "cost": 6.0,
     "currency": "EUR",

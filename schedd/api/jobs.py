@@ -95,8 +95,9 @@ def list_jobs(
             return reply_rows(request, plain, "jobs", page.next, published)
         rows = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
         return reply_rows(request, rows, "jobs", page.next, published)
+    now = cluster.now()
     views = tuple(
-        visibility.redact_view(render_job(published, record, only), published)
+        visibility.redact_view(render_job(published, record, only, now), published)
         for record in paced(page.records)
     )
     found = JobPage(jobs=views, next=page.next, **snapshot_fields(published))
@@ -213,9 +214,8 @@ def _past_job_history(past: PastJob, published: PlanSnapshot) -> StartHistory:
 def job_reply(request: Request, cluster: PlanLoop, visibility: JobVisibility, job: str) -> Response:
     """One job, as ``get_job`` says. Raises ProblemError."""
     published = cluster.published
-    view = visibility.redact_view(
-        render_job(published, find_job(cluster.name, published, visibility, job)), published
-    )
+    record = find_job(cluster.name, published, visibility, job)
+    view = visibility.redact_view(render_job(published, record, now=cluster.now()), published)
     return reply(request, view, published)
 
 

@@ -179,15 +179,18 @@ class WhatIfVariantResult:
     planned_end: int | None
     planned_nodes: tuple[ShareFacts, ...]
     expected_start: Annotated[
-        int | None, Field(description="By predicted run times: in half of the cases it starts by then,")
+        int | None, Field(description="P50 by predicted run times: half of such jobs start by then.")
     ]
-    expected_by: Annotated[int | None, Field(description="in nine of ten cases by then.")]
+    expected_by: Annotated[int | None, Field(description="P90: 90 % of such jobs start by then.")]
     expected_as_of: Annotated[
         int | None, Field(description="When the plan with predicted run times was made.")
     ]
+    predicted: Annotated[bool, Field(description="Whether starts of its queue are predicted.")]
     promised_start: Annotated[
-        int | None, Field(description="It would be promised to start no later; null: nothing would be.")
+        int | None,
+        Field(description="It would be promised to start then at the latest; null: nothing would be."),
     ]
+    headline: Annotated[str, Field(description="Its start in one sentence; times in UTC.")]
     predicted_run_time: Annotated[
         int | None, Field(description="Seconds: half of such jobs run no longer; null: not known.")
     ]

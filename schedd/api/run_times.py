@@ -37,9 +37,9 @@ class RunTimeView(SnapshotAnswer):
     """`throughput`: from the units of work and rates that the job or the site names, on the nodes where it is
     planned; `templates`: from how long jobs like it ran; empty: nothing is predicted, or not yet."""
     p50: int | None
-    """Seconds that are not exceeded in half of the cases,"""
+    """Seconds that half of such jobs do not exceed,"""
     p90: int | None
-    """in nine of ten."""
+    """that 90 % of them do not."""
     units: float | None
     """The work of each of its processes; null where the job names none."""
     on: tuple[RateOn, ...]

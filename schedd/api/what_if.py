@@ -20,10 +20,10 @@ from schedd.dialect.advres import read_advres
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
-from schedd.engine import JobRecord, Phase, PlanSnapshot
+from schedd.engine import JobRecord, Phase, PlanSnapshot, job_shares, job_status, render_job
 from schedd.engine.component import slots_named
 from schedd.engine.facts.job_requests import queue_stop_reason
-from schedd.model import FOREVER, Never, StartKnown, WaitingFor
+from schedd.model import FOREVER, Never, Placement, Share, StartKnown, WaitingFor
 from schedd.policy.site import parse_economy
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.admission import Admission, admit, over_limit
@@ -35,6 +35,7 @@ from schedd.service.questions.expectations import (
 )
 from schedd.service.questions.objectives import placement_cost
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
+from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import JobFacts, ShareFacts
 
 __all__ = ["answer_what_if", "router", "stopped_queues"]
@@ -147,9 +148,14 @@ def answer_what_if(
         except NotUnderstood as error:
             fault = Fault(where=where, what=str(error))
             raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
+        current = None
+        if variant is None and job is not None and not without_slots:
+            current = _current_start(copy.published, job)
         promise = hypothetical_promise(copy, outcome, request_facts.queue)
         expected = UNKNOWN
-        if expecting is not None:
+        if current is not None:
+            outcome = replace(outcome, answer=current)
+        elif expecting is not None:
             expected = expecting.expect_start(
                 replace(request_facts, owner=request_facts.owner or who),
                 outcome,
@@ -170,8 +176,12 @@ def answer_what_if(
             *_stopped_queue_notes(copy.published, request_facts.queue, outcome),
         )
         outcome = replace(outcome, notes=notes)
+        predicted = copy.published.settings.predicts(request_facts.queue)
+        common = _common_fields(outcome, expected, promise, predicted=predicted)
+        if current is not None and job is not None:
+            common |= _published_fields(copy.published, job, now)
         return outcome, {
-            **_common_fields(outcome, expected, promise),
+            **common,
             **_deadline_fields(outcome, read_deadline(request_facts.resources, request_facts.submitted)),
             **_cost_fields(copy, outcome, read_cost_limit(request_facts.resources)),
         }
@@ -233,7 +243,9 @@ def _stopped_queue_notes(published: PlanSnapshot, queue: str, outcome: WhatIfAns
         yield f"nor for {len(stopped) - _MAX_QUEUES_NAMED} more queues that start nothing"
 
 
-def _common_fields(outcome: WhatIfAnswer, expected: Expectation, promise: int) -> dict[str, Any]:
+def _common_fields(
+    outcome: WhatIfAnswer, expected: Expectation, promise: int, *, predicted: bool
+) -> dict[str, Any]:
     """The fields of every answer."""
     start = end = None
     nodes: tuple[ShareFacts, ...] = ()
@@ -248,6 +260,17 @@ def _common_fields(outcome: WhatIfAnswer, expected: Expectation, promise: int) -
             answer, waiting_for, why = "waiting", kind, f"waiting for {what}"
         case Never(requirement):
             answer, why = "never", str(outcome.answer)
+    promised = promise if promise < FOREVER else None
+    known = StartFacts(
+        state=answer,
+        planned=start,
+        expected=_known_or_none(expected.start),
+        expected_by=_known_or_none(expected.by),
+        expected_as_of=_known_or_none(expected.as_of),
+        promised=promised,
+        predicted=predicted,
+    )
+    headline = "" if answer == "never" else describe_start(known, outcome.now).text(format_utc)
     return {
         "request": outcome.request,
         "answer": answer,
@@ -257,7 +280,9 @@ def _common_fields(outcome: WhatIfAnswer, expected: Expectation, promise: int) -
         "expected_start": _known_or_none(expected.start),
         "expected_by": _known_or_none(expected.by),
         "expected_as_of": _known_or_none(expected.as_of),
-        "promised_start": promise if promise < FOREVER else None,
+        "predicted": predicted,
+        "promised_start": promised,
+        "headline": headline,
         "predicted_run_time": _known_or_none(expected.run_time),
         "waiting_for": waiting_for,
         "requirement": requirement,
@@ -265,6 +290,27 @@ def _common_fields(outcome: WhatIfAnswer, expected: Expectation, promise: int) -
         "walltime": outcome.walltime,
         "walltime_assumed": outcome.walltime_assumed,
         "notes": outcome.notes,
+    }
+
+
+def _current_start(published: PlanSnapshot, job: JobRecord) -> StartKnown | None:
+    """The place of a queued job in the plan; None if it has none."""
+    start = int(published.starts[job.slot]) if job.slot >= 0 else -1
+    if job_status(job, start) != "planned":
+        return None
+    shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in job_shares(published, job))
+    return StartKnown(Placement(start, start + job.understood.walltime, shares))
+
+
+def _published_fields(published: PlanSnapshot, job: JobRecord, now: int) -> dict[str, Any]:
+    """What is published about the start of a planned job; its page shows the same."""
+    view = render_job(published, job, frozenset({"headline"}), now)
+    return {
+        "expected_start": view.expected_start,
+        "expected_by": view.expected_by,
+        "expected_as_of": view.expected_as_of,
+        "promised_start": view.promised_start,
+        "headline": view.headline,
     }
 
 

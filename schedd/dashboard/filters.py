@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from schedd.dashboard.criterion_help import criterion_help
 from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
+from schedd.start_sentence import StartFacts, describe_start, format_utc
 
 __all__ = [
     "FILTERS",
@@ -22,6 +23,7 @@ __all__ = [
     "format_relative",
     "format_request",
     "format_time",
+    "headline",
     "localise_times",
     "pluralise",
     "time_element",
@@ -59,6 +61,23 @@ def localise_times(text: str) -> Markup:
     parts = _TIME_PATTERN.split(text)
     found = Markup("").join(
         Markup('<time datetime="{}T{}Z">{} {} UTC</time>{}').format(day, hour, day, hour, rest)
+        for day, hour, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    )
+    return escape(parts[0]) + found
+
+
+def headline(facts: StartFacts, now: int) -> Markup:
+    """The sentence about a start, its first words strong; a script shortens its times."""
+    first, rest = describe_start(facts, now).parts(format_utc)
+    return Markup('<span class="headline"><b>{}</b>{}</span>').format(_near_times(first), _near_times(rest))
+
+
+def _near_times(text: str) -> Markup:
+    parts = _TIME_PATTERN.split(text)
+    found = Markup("").join(
+        Markup('<time datetime="{}T{}Z" data-near>{}</time>{}').format(
+            day, hour, format_time(int(datetime.fromisoformat(f"{day}T{hour}Z").timestamp())), rest
+        )
         for day, hour, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
     )
     return escape(parts[0]) + found

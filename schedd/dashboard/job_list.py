@@ -40,7 +40,7 @@ class JobFilter(BaseModel):
     state: JobStatus | Literal[""] = ""
     user: _Text = ""
     queue: _Text = ""
-    sort: Sort = "start"
+    sort: Sort = "expected"
     down: bool = False
     most: int = Field(default=PAGE_SIZE, ge=1, le=2_000)
     columns: _Text = ""
@@ -136,9 +136,9 @@ def _sort_key(published: PlanSnapshot, sort: Sort) -> Callable[[tuple[JobRecord,
 
     def expected_start_key(row: tuple[JobRecord, int]) -> tuple[int, int]:
         found = job_expected_start(published, row[0])
-        if found.start is None or found.by is None or row[1] < 0:
-            return FOREVER, FOREVER
-        return found.start, found.by
+        if found.start is None or row[1] < 0:  # without a forecast, the planned start counts
+            return start_key(row), start_key(row)
+        return found.start, found.by if found.by is not None else found.start
 
     def number_key(row: tuple[JobRecord, int]) -> tuple[int, str]:
         digits = row[0].id.partition(".")[0].partition("[")[0]

@@ -16,6 +16,7 @@ from schedd.dashboard.node_rows import ChartRow, build_rows
 from schedd.engine import JobRecord, JobStatus, PlanSnapshot, job_expected_start, job_status
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, Ints
+from schedd.start_sentence import StartFacts, StartSentence, describe_start
 from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts, Reserve
 
@@ -342,7 +343,11 @@ def _job_columns(
         STATES.index(job_status(record, start)) for record, start in zip(records, starts, strict=True)
     ]
     ended = [one for one, _ in past]
-    expected = [job_expected_start(published, one) for one in records]
+    promises = [p if p < FOREVER else None for p in published.promise[slots].tolist()]
+    expected = [
+        describe_start(_start_facts(published, record, start, promised), base)
+        for record, start, promised in zip(records, starts, promises, strict=True)
+    ]
 
     def after_base(moments: Iterable[int | None]) -> list[int | None]:
         return [one - base if one is not None else None for one in moments] + [None] * len(ended)
@@ -356,13 +361,32 @@ def _job_columns(
             "start": [start - base for start in starts] + [(one.started or 0) - base for one in ended],
             "length": published.durations[slots].tolist()
             + [(one.ended or 0) - (one.started or 0) for one in ended],
-            "promised": after_base(p if p < FOREVER else None for p in published.promise[slots].tolist()),
-            "expected": after_base(one.start for one in expected),
+            "promised": after_base(promises),
+            "expected": after_base(_likely_start(one, base) for one in expected),
             "expected_by": after_base(one.by for one in expected),
         },
         "users": list(users),
         "queues": list(queues),
     }
+
+
+def _start_facts(published: PlanSnapshot, record: JobRecord, start: int, promised: int | None) -> StartFacts:
+    expected = job_expected_start(published, record)
+    return StartFacts(
+        state=job_status(record, start),
+        planned=start if start >= 0 else None,
+        expected=expected.start,
+        expected_by=expected.by,
+        expected_as_of=expected.as_of,
+        promised=promised,
+    )
+
+
+def _likely_start(sentence: StartSentence, now: int) -> int | None:
+    """The likely start of a job; ``now`` where it may start at any time, None without a fresh forecast."""
+    if sentence.certainty == "any time":
+        return now
+    return sentence.likely if sentence.certainty == "likely" else None
 
 
 def _share_columns(published: PlanSnapshot, slots: Ints, number: dict[str, int]) -> dict[str, list[int]]:

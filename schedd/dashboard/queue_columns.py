@@ -25,9 +25,9 @@ COLUMNS: Final = tuple(
     Column(*one)
     for one in (
         ("state", "State"),
-        ("start", "Start", "start"),
-        ("expected", "Expected start", "expected"),
-        ("promised", "No later than", "promised"),
+        ("expected", "Start", "expected"),
+        ("start", "Planned start", "start"),
+        ("promised", "At the latest", "promised"),
         ("user", "User", "user"),
         ("queue", "Queue", "queue"),
         ("walltime", "Walltime", "walltime"),
@@ -43,9 +43,7 @@ COLUMNS: Final = tuple(
 """In the order of the table; the job itself stands before all of them."""
 DEFAULT_COLUMNS: Final = (
     "state",
-    "start",
     "expected",
-    "promised",
     "user",
     "queue",
     "walltime",

@@ -11,11 +11,12 @@ from schedd.api.alerts import alerts_for
 from schedd.api.clusters import cluster_view
 from schedd.api.views import ClusterView
 from schedd.dashboard.assets import asset_path
-from schedd.dashboard.filters import FILTERS, format_due, format_relative
+from schedd.dashboard.filters import FILTERS, format_due, format_relative, headline
 from schedd.dashboard.live_updates import page_state
 from schedd.dashboard.menu import menu_pages
 from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.viewer import Viewer
+from schedd.engine import start_facts
 from schedd.feature_list import feature_folders
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import visibility_for
@@ -38,7 +39,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(FILTERS)
-    found.globals.update(due=format_due, relative=format_relative, version=__version__)
+    found.globals.update(
+        due=format_due,
+        relative=format_relative,
+        headline=headline,
+        start_facts=start_facts,
+        version=__version__,
+    )
     return found
 
 

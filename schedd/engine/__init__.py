@@ -51,6 +51,7 @@ from schedd.engine.show.job_view import (
     last_change,
     published_record,
     render_job,
+    start_facts,
 )
 from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
 
@@ -101,4 +102,5 @@ __all__ = [
     "published_record",
     "render_job",
     "requested_search",
+    "start_facts",
 ]

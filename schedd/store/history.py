@@ -189,7 +189,7 @@ def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[Tim
     tells = select(published_starts).where(*of[published_starts])
     found += [TimelineEntry(row.time, "published", row.why, row.start) for row in connection.execute(tells)]
     made = select(promises).where(*of[promises])
-    weak = ("no later than this", "no later than this, if an assumed walltime ahead holds")
+    weak = ("at the latest then", "at the latest then, if an assumed walltime ahead holds")
     found += [
         TimelineEntry(row.time, "promise", weak[row.weak], row.promised) for row in connection.execute(made)
     ]
@@ -205,7 +205,7 @@ def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[Tim
 
 def _expected(row: Any) -> str:
     by = datetime.fromtimestamp(row.latest, UTC)
-    return f"expected then, in nine of ten cases by {by:%Y-%m-%d %H:%M:%S} UTC"
+    return f"likely then, 90 % by {by:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _promise_change(row: Any) -> TimelineEntry:

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from schedd.start_sentence import StartFacts, describe_start, format_day_time
 from schedd.wire import ShareFacts, WriteAttributes
 
 MARK: Final = "schedd: "
@@ -21,7 +22,8 @@ _PREDECESSORS: Final = (
 """Prefixes of the replaced scheduler's comments, which may be overwritten."""
 
 _PLANNED: Final = re.compile(
-    re.escape(MARK) + r"planned start (\S+ \S+ [+-]\d{4}) on (\S+)(?: and \d+ more)?(?: \((.*?)\)?)?"
+    re.escape(MARK)
+    + r"(?:(.*?); )?planned start (\S+ \S+ [+-]\d{4}) on (\S+)(?: and \d+ more)?(?: \((.*?)\)?)?"
 )
 _TIME: Final = "%Y-%m-%d %H:%M:%S %z"
 NODES_SHOWN: Final = 8
@@ -54,7 +56,8 @@ def comment_content(decision: WriteAttributes) -> CommentContent:
 def comment(decision: WriteAttributes) -> str:
     """Return the comment for a queued job; empty without content.
 
-    Times are the server host's local time with its offset, like the local times of qstat.
+    The sentence about its start comes first, then the planned start and nodes. Times are the server host's
+    local time, like those of qstat; the planned start has its offset.
     """
     if decision.planned_start is None:
         text = _flatten(decision.text)
@@ -62,10 +65,12 @@ def comment(decision: WriteAttributes) -> str:
     nodes = ",".join(decision.planned_nodes[:NODES_SHOWN]) or "any"
     more = len(decision.planned_nodes) - NODES_SHOWN
     rest = f" and {more} more" if more > 0 else ""
-    also = _remarks(decision)
-    return f"{MARK}planned start {_local(decision.planned_start)} on {nodes}{rest}{also and f' ({also})'}"[
-        :_LONGEST
-    ]
+    headline, *remarks = _texts(decision)
+    also = _flatten("; ".join(filter(None, remarks)))
+    return (
+        f"{MARK}{headline and f'{headline}; '}planned start {_local(decision.planned_start)} on {nodes}{rest}"
+        f"{also and f' ({also})'}"
+    )[:_LONGEST]
 
 
 def start_to_write(decision: WriteAttributes, *, expected: bool) -> int | None:
@@ -106,11 +111,11 @@ def read_comment(text: str) -> CommentContent | None:
     if match is None:
         return CommentContent(text=text[len(MARK) :])
     try:
-        moment = datetime.strptime(match[1], _TIME)  # noqa: DTZ007  (it has an offset)
+        moment = datetime.strptime(match[2], _TIME)  # noqa: DTZ007  (it has an offset)
     except ValueError:
         return CommentContent(text=text[len(MARK) :])
-    nodes = () if match[2] == "any" else tuple(match[2].split(","))
-    return CommentContent(int(moment.timestamp()), nodes, match[3] or "")
+    nodes = () if match[3] == "any" else tuple(match[3].split(","))
+    return CommentContent(int(moment.timestamp()), nodes, "; ".join(filter(None, (match[1], match[4]))))
 
 
 def _flatten(text: str) -> str:
@@ -118,16 +123,29 @@ def _flatten(text: str) -> str:
 
 
 def _remarks(decision: WriteAttributes) -> str:
-    """Return the text in brackets after a planned start."""
-    parts = []
-    if decision.expected_start is not None and decision.expected_by is not None:
-        about, by = _local(decision.expected_start), _local(decision.expected_by)
-        parts.append(f"expected about {about}" + (f", by {by} in 9 of 10 cases" if by else ""))
-    if decision.promised_start is not None:
-        parts.append(f"promised no later than {_local(decision.promised_start)}")
-    if decision.text:
-        parts.append(decision.text)
-    return _flatten("; ".join(parts))
+    """Return all of a comment but the planned start and nodes."""
+    return _flatten("; ".join(filter(None, _texts(decision))))
+
+
+def _texts(decision: WriteAttributes) -> tuple[str, str, str]:
+    """Return the sentence about the start if there is a forecast, else its promise, and the decision's
+    text. Any of them may be empty.
+    """
+    facts = StartFacts(
+        planned=decision.planned_start,
+        expected=decision.expected_start,
+        expected_by=decision.expected_by,
+        promised=decision.promised_start,
+        predicted=decision.expected_start is not None,
+    )
+    sentence = describe_start(facts, decision.time)
+    forecast = sentence.certainty in ("likely", "any time")
+    if not forecast:  # the planned start follows anyway
+        sentence = replace(sentence, certainty="latest")
+    text = sentence.text(lambda time: format_day_time(time, decision.time))
+    if forecast:
+        return text, "", decision.text
+    return "", f"{text[:1].lower()}{text[1:]}", decision.text
 
 
 def _local(moment: int) -> str:

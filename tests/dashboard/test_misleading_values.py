@@ -74,7 +74,7 @@ def test_a_draining_node_shows_its_last_end(site: DashboardSite, client: httpx2.
 
 
 @pytest.mark.parametrize("site", [EngineSettings(slack=900, predict=True)], indirect=True)
-def test_passed_expected_starts_are_now_and_tables_show_their_time(
+def test_passed_and_old_forecasts_are_not_shown_and_tables_show_their_time(
     site: DashboardSite, client: httpx2.Client
 ) -> None:
     site.app.state.clusters.expected_start_workers["main"].stop()
@@ -89,13 +89,11 @@ def test_passed_expected_starts_are_now_and_tables_show_their_time(
         site.clock.moment = moment
         for path in paths:
             page = client.get(path).text
-            assert page.count("Expected starts as of ") == 1
-            assert (
-                page.partition("Expected starts as of ")[2].partition("</time>")[0].endswith(format_time(T))
-            )
-            assert (format_time(T + 60) + "</time><br>" in page) is not passed
-            assert ("90 % by" in page) is (moment < T + 3000)
-        assert ("<b>now</b>" in client.get(f"/jobs/{job}").text) is passed
+            assert page.count("Forecasts of ") == 1
+            assert page.partition("Forecasts of ")[2].partition("</time>")[0].endswith(format_time(T))
+            assert ("Likely " in page) is not passed
+            assert ("Any time now" in page) is (passed and moment <= T + 900)
+        assert ("<b>Any time now</b>" in client.get(f"/jobs/{job}").text) is (passed and moment <= T + 900)
     assert site.get_json(f"/jobs/{job}")["expected_start"] == T + 60
 
 

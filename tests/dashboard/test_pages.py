@@ -75,7 +75,9 @@ def test_plan_page_agrees_with_the_api(open_window: Open, site: DashboardSite) -
     assert tiles[:3] == [str(about["jobs"][name]) for name in ("running", "planned", "without_start")]
     soon = site.get_json("/jobs?state=planned")["jobs"]
     assert [text.strip() for text in column_texts(page, "#next", 1)] == [one["id"] for one in soon]
-    assert time_values(page, "#next td:nth-child(2) time") == [iso(one["planned_start"]) for one in soon]
+    assert time_values(page, "#next td:nth-child(2) time") == [
+        iso(one[name]) for one in soon for name in ("planned_start", "promised_start")
+    ]
 
 
 def test_the_chart_draws_every_job_in_the_plan(open_window: Open, site: DashboardSite) -> None:
@@ -150,9 +152,9 @@ def test_a_job_page_agrees_with_the_api(open_window: Open, site: DashboardSite) 
     page = open_window("reader").open_page("jobs/4.server")
     shown = site.get_json("/jobs/4.server")
     answer = page.locator("#answer")
-    assert time_values(page, "#answer time") == [
-        iso(shown[name]) for name in ("planned_start", "promised_start", "planned_end")
-    ]
+    known = [iso(shown[name]) for name in ("planned_start", "promised_start", "planned_end")]
+    assert time_values(page, "#answer .big time") == known[:2]
+    assert time_values(page, "#details time") == [known[0], known[2], known[1]]
     expect(answer).to_contain_text("n2")
     expect(page.locator("#where td:first-child")).to_have_text(
         [one["node"] for one in shown["planned_nodes"]]
@@ -196,7 +198,9 @@ def test_a_whatif_agrees_with_the_api(open_window: Open, site: DashboardSite) ->
     page.get_by_role("button", name="Show start time").click()
     question = {"request": "nodes=2:ppn=4,walltime=00:30:00", "windows": 8, "changes": True}
     wanted = site.post_json("/what-if", question)
-    assert time_values(page, "#answer .big time") == [iso(wanted["planned_start"])]
+    assert time_values(page, "#answer .big time") == [
+        iso(wanted[name]) for name in ("planned_start", "promised_start")
+    ]
     assert time_values(page, "#windows td:first-child time") == [
         iso(one["first"]) for one in wanted["windows"]
     ]
@@ -225,7 +229,9 @@ def test_a_whatif_accepts_a_queued_job(open_window: Open, site: DashboardSite) -
     page = open_window("user").open_page("jobs/5.server")
     page.get_by_role("link", name="What change would start it now?").click()
     wanted = site.post_json("/what-if", {"job": "5.server", "windows": 8, "changes": True}, "user")
-    assert time_values(page, "#answer .big time") == [iso(wanted["planned_start"])]
+    assert time_values(page, "#answer .big time") == [
+        iso(wanted[name]) for name in ("planned_start", "promised_start")
+    ]
     expect(page.locator("#answer")).to_contain_text("5.server")
 
 

@@ -167,7 +167,7 @@ def test_moved_start_is_mailed_once_across_restarts(mail_relay: tuple[MailServer
         assert letter["To"] == "ann@example.org"
         assert letter["From"] == "schedd@example.org"
         assert letter["Auto-Submitted"] == "auto-generated"
-        assert letter["Subject"].startswith(f"[{loop.name}] job 2: its start moved to ")
+        assert letter["Subject"].startswith(f"[{loop.name}] job 2: its planned start moved to ")
         assert f"schedd notify remove {kept.number}" in str(letter.get_payload())
         for _ in range(2):  # not sent again, by this daemon or the next
             notifier.find_notices()
@@ -213,10 +213,10 @@ def test_failing_notice_or_job_does_not_delay_others(
                 raise KeyError(record.id)
             return find(published, one, record, now)
 
-        def no_writing(notice: Any) -> Any:
+        def no_writing(notice: Any, now: int) -> Any:
             if notice.job == "3":
                 raise MemoryError
-            return write(notice)
+            return write(notice, now)
 
         monkeypatch.setattr(notifier, "_decide", no_finding)
         monkeypatch.setattr(notifier._messenger, "_compose_mail", no_writing)
@@ -505,6 +505,7 @@ def test_command_gets_the_notice_as_json_on_stdin(tmp_path: Path, store: Store) 
             "before": None,
             "deadline": None,
             "end": None,
+            "headline": "Planned 2023-11-15 00:13:20 UTC, at the latest 2023-11-15 00:13:20 UTC",
             "now": loop.now(),
         }
         assert (tmp_path / "args").read_text() == "0||"

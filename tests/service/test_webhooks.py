@@ -160,6 +160,7 @@ def test_moved_start_is_posted_with_cause_and_signature(loop: PlanLoop, receiver
         "expected_start": None,
         "expected_by": None,
         "promised_start": T + 1000,
+        "headline": "Starts now",
     }
     assert receiver.taken[0]["type"] == "planned_start_moved"
     assert receiver.taken[0]["cluster"] == "main"

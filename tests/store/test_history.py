@@ -259,7 +259,7 @@ def test_job_timeline_is_in_order(store: Store) -> None:
     assert found == [
         (1000, "event", "queued in q: nodes=1:ppn=2,walltime=01:00:00", None),
         (1000, "published", "planned", 2000),
-        (1000, "promise", "no later than this, if an assumed walltime ahead holds", 2600),
+        (1000, "promise", "at the latest then, if an assumed walltime ahead holds", 2600),
         (1200, "event", "held", None),
         (1400, "breach", "node lost, by epoch:7", 2700),
         (1990, "decision", "start ordered: accepted", None),

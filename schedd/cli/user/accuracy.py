@@ -20,7 +20,7 @@ def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
     found = make_command_parser(
         name,
         "Show the accuracy of expected starts: the share of jobs that started by the estimates for "
-        "half and for nine of ten cases, and the errors of expected and planned starts.",
+        "50 % and for 90 %, and the errors of expected and planned starts.",
         "TIME is 2026-12-01T08:00 or 08:00, in the past. Of the expected starts published in the "
         "period the latest 100,000 count.",
         one="answered, but there is no expected start to compare",
@@ -101,7 +101,7 @@ def describe_losses(one: HorizonAccuracy) -> str:
     if half is None or nine is None:
         return ""
     p50, p90 = format_duration(round(half)), format_duration(round(nine))
-    return f"pinball loss {_KINDS[one['kind']]}: {p50} in 5/10, {p90} in 9/10"
+    return f"pinball loss {_KINDS[one['kind']]}: {p50} for 50 %, {p90} for 90 %"
 
 
 def _format_share(part: float | None) -> str:

@@ -127,7 +127,7 @@ def _run_time_rows(client: Client, job: JobView) -> Iterator[tuple[str, str]]:
         by = "its throughput where it is planned" if found["source"] == "throughput" else "others like it"
         yield (
             "run time",
-            f"{half} by {by}; {most} at most in nine of ten cases",
+            f"{half} by {by}; 90 % by {most}",
         )
     if found["too_short"]:
         yield "", "longer than its walltime: it would be killed there"

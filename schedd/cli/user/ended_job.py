@@ -67,7 +67,7 @@ def _job_rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple
     else:
         yield "started", "never"
     if found["promised_start"] is not None:
-        yield "promised", f"no later than {format_time(found['promised_start'], now)}"
+        yield "promised", f"at the latest {format_time(found['promised_start'], now)}"
     if ended is None:
         yield "ended", "not noted yet"
     else:

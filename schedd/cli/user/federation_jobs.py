@@ -156,7 +156,7 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
     if start is not None and one is not None:
         yield "planned start", format_time(start, now)
         if one["promised_start"] is not None:
-            yield "promised", f"no later than {format_time(one['promised_start'], now)}"
+            yield "promised", f"at the latest {format_time(one['promised_start'], now)}"
     elif not job["over"]:
         yield "planned start", "not known: the cluster does not disclose it, or has no start for it"
     if job["tasks"]:

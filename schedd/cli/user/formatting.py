@@ -11,7 +11,6 @@ __all__ = [
     "Rows",
     "format_amount",
     "format_duration",
-    "format_later_time",
     "format_remaining",
     "format_rows",
     "format_table",
@@ -72,12 +71,6 @@ def format_time(time: int, now: int) -> str:
     local = localtime(time)
     form = "%a %d %b %H:%M:%S" if local.tm_year == localtime(now).tm_year else "%d %b %Y %H:%M:%S"
     return strftime(form, local)
-
-
-def format_later_time(time: int, than: int, now: int) -> str:
-    """The same of a moment that was named after another: without the day where that is the same."""
-    same = localtime(time)[:3] == localtime(than)[:3]
-    return strftime("%H:%M:%S", localtime(time)) if same else format_time(time, now)
 
 
 def shorten_list(names: Sequence[str], most: int = _MAX_NAMES) -> str:

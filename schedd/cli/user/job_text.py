@@ -2,17 +2,36 @@
 
 from collections.abc import Iterator
 
-from schedd.cli.user.formatting import format_duration, format_later_time, format_time, shorten_list
-from schedd.client.answers import BlockedResource, Blocker, ChainLink, Change, Explanation, ShareFacts
+from schedd.cli.user.formatting import format_duration, format_time, shorten_list
+from schedd.client.answers import (
+    BlockedResource,
+    Blocker,
+    ChainLink,
+    Change,
+    Explanation,
+    JobView,
+    ShareFacts,
+    WhatIfVariantResult,
+)
+from schedd.start_sentence import (
+    FORECAST_FRESH_S,
+    StartFacts,
+    StartSentence,
+    describe_start,
+    format_near_time,
+)
 
 __all__ = [
     "describe_blocker",
     "describe_change",
+    "describe_job_start",
     "describe_link",
+    "describe_what_if_start",
     "explanation_rows",
+    "forecast_age",
     "format_due",
-    "format_expected",
     "format_nodes",
+    "format_start",
     "format_time_and_distance",
 ]
 
@@ -39,9 +58,46 @@ def format_due(time: int, now: int) -> str:
     return f"{format_time(time, now)}  overdue by {format_duration(now - time)}"
 
 
-def format_expected(start: int, by: int, now: int) -> str:
-    """`about Sat 21 Nov 14:10:00, by 16:00:00 in nine of ten cases`."""
-    return f"about {format_time(start, now)}, by {format_later_time(by, start, now)} in nine of ten cases"
+def describe_job_start(job: JobView, now: int) -> StartSentence:
+    """The sentence about the start of a job."""
+    facts = StartFacts(
+        state=job["state"],
+        started=job["started"],
+        planned=job["displayed_start"],
+        expected=job["expected_start"],
+        expected_by=job["expected_by"],
+        expected_as_of=job["expected_as_of"],
+        promised=job["promised_start"],
+        at_risk=job["at_risk"] is not None,
+        predicted=job.get("predicted", True),  # older daemons do not name it
+    )
+    return describe_start(facts, now)
+
+
+def describe_what_if_start(found: WhatIfVariantResult, now: int) -> StartSentence:
+    """The sentence about the start of a hypothetical job."""
+    facts = StartFacts(
+        planned=found["planned_start"],
+        expected=found["expected_start"],
+        expected_by=found["expected_by"],
+        expected_as_of=found["expected_as_of"],
+        promised=found["promised_start"],
+        predicted=found.get("predicted", True),
+    )
+    return describe_start(facts, now)
+
+
+def format_start(sentence: StartSentence, now: int) -> str:
+    """`Likely today 20:59 (90 % by Fri 10:49), at the latest Sun 21:58`."""
+    return sentence.text(lambda time: format_near_time(time, now))
+
+
+def forecast_age(job: JobView, now: int) -> str:
+    """When the forecast of a job was calculated, where it is not of these minutes; else empty."""
+    as_of = job["expected_as_of"]
+    if job["expected_start"] is None or as_of is None or now - as_of <= FORECAST_FRESH_S // 3:
+        return ""
+    return f"calculated {format_time_and_distance(as_of, now)}"
 
 
 def format_nodes(shares: list[ShareFacts]) -> str:

@@ -14,13 +14,14 @@ from schedd.cli.user.formatting import (
     wrap_indented,
 )
 from schedd.client import State
+from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
 
 __all__ = ["make_parser", "run"]
 
 _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _MIN_REASON_WIDTH = 24
-_SORTS = ("start", "expected")
+_SORTS = ("likely", "start")
 _ALREADY_WARNED = ("adapter", "clock", "database", "planner", "foreign", "snapshot")
 """Kinds of alerts that every command shows."""
 
@@ -39,6 +40,8 @@ class _QueueRow(NamedTuple):
     planned_end: int | None
     expected_start: int | None
     expected_by: int | None
+    expected_as_of: int | None
+    predicted: bool
     promised_start: int | None
     why: str = ""
 
@@ -46,6 +49,19 @@ class _QueueRow(NamedTuple):
     def start(self) -> int:
         """The displayed start; `planned_start` may move with every event."""
         return self.displayed_start or 0
+
+    def describe(self, now: int) -> StartSentence:
+        """Return the sentence about its start."""
+        facts = StartFacts(
+            state=self.state,
+            planned=self.displayed_start,
+            expected=self.expected_start,
+            expected_by=self.expected_by,
+            expected_as_of=self.expected_as_of,
+            promised=self.promised_start,
+            predicted=self.predicted,
+        )
+        return describe_start(facts, now)
 
 
 _FIELDS = _QueueRow._fields[:-1]
@@ -70,8 +86,8 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
     add(
         "--sort",
         choices=_SORTS,
-        default="start",
-        help="order of the planned jobs: by planned start (default) or by expected start",
+        default="likely",
+        help="order of the planned jobs: by likely start (default) or by planned start",
     )
     add_federation_option(found, "the jobs")
     return found
@@ -88,7 +104,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     states = {job.state for job in jobs}
     parts = {
         "running": [job for job in jobs if job.state in _RUNNING],
-        "planned": _sort_planned([job for job in jobs if job.state == "planned"], args.sort),
+        "planned": _sort_planned([job for job in jobs if job.state == "planned"], args.sort, session.now),
         "blocked": [
             job
             for state in _BLOCKED
@@ -145,42 +161,48 @@ def _format_remaining(job: _QueueRow, now: int) -> str:
     return "starting" if job.state == "starting" else format_remaining((job.planned_end or now) - now)
 
 
-def _sort_planned(jobs: list[_QueueRow], sort: str) -> list[_QueueRow]:
-    """Planned jobs; those without an expected start are last where that is the order."""
+def _sort_planned(jobs: list[_QueueRow], sort: str, now: int) -> list[_QueueRow]:
+    """Planned jobs; without a current forecast, the planned start counts as the likely one."""
     if sort == "start":
         return sorted(jobs, key=lambda job: job.start)
-    return sorted(
-        jobs,
-        key=lambda job: (
-            job.expected_start is None,
-            job.expected_start or 0,
-            job.expected_by or 0,
-            job.start,
-        ),
-    )
+
+    def likely_start(job: _QueueRow) -> tuple[int, int]:
+        found = job.describe(now)
+        if found.certainty == "latest":
+            return found.latest or job.start, job.start
+        return found.likely or now, job.start
+
+    return sorted(jobs, key=likely_start)
 
 
 def _planned(jobs: list[_QueueRow], now: int) -> str:
-    lines = [
-        (
-            *_identity_cells(job),
-            format_duration(job.walltime),
-            format_time(job.start, now),
-            format_remaining(job.start - now),
-        )
-        for job in jobs
-    ]
-    head = ("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME", "START", "IN")
-    if all(job.expected_start is None for job in jobs):
-        return format_table(head, lines, right="346")
-    # All as spans from now on: three moments would not fit into a line.
-    away = [(job.displayed_start, job.expected_start, job.expected_by) for job in jobs]
-    spans = [tuple(format_remaining(at - now) if at is not None else "-" for at in three) for three in away]
-    found = [
-        (*_identity_cells(job), format_duration(job.walltime), *three)
-        for job, three in zip(jobs, spans, strict=True)
-    ]
-    return format_table((*head[:5], "START IN", "EXPECTED", "9 OF 10"), found, right="34567", last=8)
+    head = ("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME")
+    firsts = [(*_identity_cells(job), format_duration(job.walltime)) for job in jobs]
+    starts = [_start_cells(job, now) for job in jobs]
+    if not any(job.predicted for job in jobs):
+        plain = [(*first, start, latest) for first, (start, _, latest) in zip(firsts, starts, strict=True)]
+        return format_table((*head, "START", "AT THE LATEST"), plain, right="3456", last=13)
+    lines = [(*first, *start) for first, start in zip(firsts, starts, strict=True)]
+    return format_table((*head, "LIKELY", "90 % BY", "AT THE LATEST"), lines, right="34567", last=13)
+
+
+def _start_cells(job: _QueueRow, now: int) -> tuple[str, str, str]:
+    """The parts of the sentence about the start of a job: likely start, 90 % time, promise."""
+    found = job.describe(now)
+    if found.certainty == "now":
+        likely = "now"
+    elif found.certainty == "due":
+        likely = "overdue"
+    elif found.certainty == "any time":
+        likely = "any time"
+    else:
+        likely = f"{'plan ' * found.no_forecast}{_cell_time(found.likely, now)}"
+    return likely, _cell_time(found.by, now), _cell_time(found.latest, now)
+
+
+def _cell_time(time: int | None, now: int) -> str:
+    """`20:59`, `Fri 10:49`, `Fri 4 Dec 10:49`."""
+    return format_near_time(time, now).removeprefix("today ") if time is not None else "-"
 
 
 def _blocked(jobs: list[_QueueRow], _now: int) -> str:

@@ -10,10 +10,13 @@ from schedd.cli.user.federation_jobs import add_federation_option, show_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time, shorten_list
 from schedd.cli.user.job_text import (
     describe_change,
+    describe_job_start,
+    describe_what_if_start,
     explanation_rows,
+    forecast_age,
     format_due,
-    format_expected,
     format_nodes,
+    format_start,
     format_time_and_distance,
 )
 from schedd.cli.user.time_arguments import parse_time
@@ -32,8 +35,9 @@ __all__ = ["make_parser", "run"]
 
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
 _MAX_WINDOWS = 4
-_STALE_ESTIMATE_S = 300
-"""An older expected start is shown with its age."""
+PLANNED_CONDITION = ", if the jobs ahead use their full walltimes"
+"""Why a forecast may be earlier than the planned start."""
+_FORECAST = ("likely", "any time")
 
 
 def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
@@ -166,26 +170,30 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
         if state == "never":
             yield "start", f"never here: {job['requirement']}"
         else:
-            yield "start", "not known"
+            sentence = describe_job_start(job, now)
+            plain = sentence.certainty == "unknown" and sentence.latest is None
+            yield "start", "not known" if plain else format_start(sentence, now)
             yield from _waiting_rows(job, found, now)
     elif state == "running":
         end = job["planned_end"] or start
         yield "running", f"since {format_time_and_distance(start, now)}"
         yield "ends", format_due(end, now) + (" at the latest" if end >= now else "")
+    elif state == "planned":
+        sentence = describe_job_start(job, now)
+        yield "start", format_start(sentence, now)
+        yield "planned", format_due(start, now) + PLANNED_CONDITION * (sentence.certainty in _FORECAST)
+        yield "end", format_due(start + job["walltime"], now)
     else:
-        yield "start" if state == "planned" else "starting", format_due(start, now)
+        yield "starting", format_due(start, now)
         yield "end", format_due(start + job["walltime"], now)
     if job["conditional"]:
         yield "if", ", ".join(job["conditional"])
     if job["planned_nodes"]:
         yield "on", format_nodes(job["planned_nodes"])
-    if job["expected_start"] is not None and job["expected_by"] is not None:
-        yield "expected", format_expected(job["expected_start"], job["expected_by"], now)
-        if job["expected_as_of"] is not None and now - job["expected_as_of"] > _STALE_ESTIMATE_S:
-            yield "", f"as of {format_time_and_distance(job['expected_as_of'], now)}"
-    if job["promised_start"] is not None and state == "planned":
-        weak = ", if a job ahead of it without a walltime ends in time" if job["weak"] else ""
-        yield "promised", f"no later than {format_time(job['promised_start'], now)}{weak}"
+    if age := forecast_age(job, now):
+        yield "forecast", age
+    if job["promised_start"] is not None and state == "planned" and job["weak"]:
+        yield "promise", "holds if a job ahead of it without a walltime ends in time"
     if job["at_risk"] is not None:
         yield "at risk", f"it cannot be kept as planned now: {job['at_risk']['cause']}"
     if job["deadline"] is not None:
@@ -225,20 +233,22 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
         yield "start", "never here" if found["answer"] == "never" else "not known"
         yield "why", found["requirement"] or found["why"]
     else:
-        yield "start", format_time_and_distance(start, now)
+        sentence = describe_what_if_start(found, now)
+        at_once = start <= now + 1
+        if at_once:
+            yield "start", format_time_and_distance(start, now)
+        else:
+            condition = PLANNED_CONDITION * (sentence.certainty in _FORECAST)
+            yield "start", format_start(sentence, now)
+            yield "planned", format_time_and_distance(start, now) + condition
         yield "end", format_time_and_distance(end, now)
         if found["deadline"] is not None:
             late = found["late_by"]
             met = f"cannot be met: it would have to be {format_duration(late)} later" if late else "is met"
             yield "deadline", f"{format_time(found['deadline'], now)} {met}"
         yield "on", format_nodes(found["planned_nodes"])
-        if found["expected_start"] is not None and found["expected_by"] is not None and start > now + 1:
-            yield "expected", format_expected(found["expected_start"], found["expected_by"], now)
-        if found["promised_start"] is not None and start > now + 1:
-            yield (
-                "promised",
-                f"no later than {format_time(found['promised_start'], now)}, once it is submitted",
-            )
+        if found["promised_start"] is not None and not at_once:
+            yield "promise", "is made when the job is submitted"
         if found["cost"] is not None:
             over = ", more than its limit" if found["over"] else ""
             yield "cost", f"{found['cost']:,.2f} {found['currency']}{over}"

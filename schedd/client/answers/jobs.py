@@ -108,7 +108,9 @@ class JobView(TypedDict):
     expected_start: int | None
     expected_by: int | None
     expected_as_of: int | None
+    predicted: bool
     promised_start: int | None
+    headline: str
     limited_by: list[str]
     deadline: int | None
     deadline_state: Literal["", "on_track", "at_risk", "missed"]

@@ -166,7 +166,9 @@ class WhatIfVariantResult(TypedDict):
     expected_start: int | None
     expected_by: int | None
     expected_as_of: int | None
+    predicted: bool
     promised_start: int | None
+    headline: str
     predicted_run_time: int | None
     cost: float | None
     currency: str
@@ -199,7 +201,9 @@ class WhatIfResult(TypedDict):
     expected_start: int | None
     expected_by: int | None
     expected_as_of: int | None
+    predicted: bool
     promised_start: int | None
+    headline: str
     predicted_run_time: int | None
     cost: float | None
     currency: str

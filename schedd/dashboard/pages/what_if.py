@@ -21,6 +21,7 @@ from schedd.dialect.units import format_walltime
 from schedd.engine import JobView, render_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
+from schedd.start_sentence import StartFacts
 
 __all__ = ["WhatIfForm", "router"]
 
@@ -124,10 +125,22 @@ async def show_what_if(
         422 if wrong else 200,
         asked=asked,
         answer=answer,
+        facts=_start_facts(answer) if answer is not None else None,
         job=job,
         wrong=wrong,
         queues=sorted(cluster.published.queues),
         stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
+    )
+
+
+def _start_facts(answer: WhatIfResult) -> StartFacts:
+    return StartFacts(
+        planned=answer.planned_start,
+        expected=answer.expected_start,
+        expected_by=answer.expected_by,
+        expected_as_of=answer.expected_as_of,
+        promised=answer.promised_start,
+        predicted=answer.predicted,
     )
 
 

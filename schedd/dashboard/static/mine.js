@@ -38,8 +38,8 @@ function compare() {
   const risky = rows().filter((row) => row.dataset.risk !== undefined);
   if (kept(`${key}:notify`) && globalThis.Notification?.permission === "granted") {
     for (const row of risky.filter((one) => !told.has(one.dataset.key))) {
-      const start = row.cells[2].querySelector("time")?.textContent ?? "not known";
-      new Notification(`Job ${row.dataset.key}: promise at risk`, { body: `Planned start: ${start} (${row.dataset.risk})`, tag: row.dataset.key });
+      const start = row.cells[2].querySelector(".headline")?.textContent ?? "Start not known";
+      new Notification(`Job ${row.dataset.key}: promise at risk`, { body: `${start}: ${row.dataset.risk}`, tag: row.dataset.key });
     }
   }
   told = new Set(risky.map((row) => row.dataset.key));

@@ -19,8 +19,10 @@ export function about(plan, j) {
   lines.push(`${many(cpus, "cpu", "cpus")} on ${many(nodes, kind, `${kind}s`)}, for ${span(length[j])}`);
   if (state[j] === ENDED) lines.push(`ran from ${time(start[j])} to ${time(start[j] + length[j])}`);
   else lines.push(state[j] === 0 ? `running since ${time(start[j])}` : `${STATES[state[j]]}: ${time(start[j])}`);
-  if (expected[j] !== null) lines.push(`expected ${expected[j] > 0 ? `about ${time(expected[j])}` : "now"}${by[j] > 0 ? `, by ${time(by[j])} in nine of ten cases` : ""}`);
-  if (promised[j] !== null && state[j] !== 0) lines.push(`promised: no later than ${time(promised[j])}`);
+  const parts = [];
+  if (expected[j] !== null) parts.push((expected[j] > 0 ? `Likely ${time(expected[j])}` : "Any time now") + (by[j] === null ? "" : ` (90 % by ${time(by[j])})`));
+  if (promised[j] > 0 && state[j] !== 0) parts.push(`${parts.length ? "at" : "At"} the latest ${time(promised[j])}`);
+  if (parts.length) lines.push(parts.join(", "));
   return lines;
 }
 

@@ -71,12 +71,12 @@ export function loads(plan, at) {
   return out;
 }
 
-// Where the expected starts of jobs lie: from even chance to nine of ten, in the rows of their bars.
+// Forecasts in the rows of their bars: from the likely start to the 90 % time.
 export function bands(plan, bars, of, at) {
   const out = { left: [], right: [], top: [], bottom: [] };
   const { expected, expected_by: by } = plan.jobs;
   bars.job.forEach((j, i) => {
-    if (expected[j] === null || !of(j)) return;
+    if (expected[j] === null || by[j] === null || !of(j)) return;
     out.left.push(at(expected[j]));
     out.right.push(at(by[j]));
     out.top.push(bars.top[i]);

@@ -49,8 +49,8 @@ export function legend(plan, entries, sought, banded) {
   const kept = [...new Set(plan.reservations.filter((one) => one.nodes.length).map((one) => one.name.split("@")[0]))];
   if (kept.length) more.push([colour("reserved"), `reserved: ${kept.slice(0, 3).join(", ")}${kept.length > 3 ? ` and ${kept.length - 3} more` : ""}`, { hatched: true }]);
   if (plan.groups.length) more.push([colour("running"), "cpus in use of a group"]);
-  if (view.marks) more.push([colour("ink"), "promised: no later than", { mark: true }]);
-  if (banded) more.push([colour("ink"), "expected start: 50 % to 90 % likely by then", { lined: true }]);
+  if (view.marks) more.push([colour("ink"), "promised: at the latest", { mark: true }]);
+  if (banded) more.push([colour("ink"), "likely start, to the 90 % time", { lined: true }]);
   const few = all ? entries : entries.slice(0, LEGEND);
   const items = [...few, ...more].map(([fill, text, how = {}]) => {
     const item = document.createElement("li");

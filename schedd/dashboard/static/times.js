@@ -16,10 +16,22 @@ export const zone = utc ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZo
 
 export const words = (ms) => (yearOf.format(ms) === thisYear ? plain : withYear).format(ms).replaceAll(",", "");
 
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone });
+const weekday = new Intl.DateTimeFormat("en-GB", { weekday: "short", timeZone });
+const day = new Intl.DateTimeFormat("en-CA", { year: "numeric", month: "2-digit", day: "2-digit", timeZone });
+const dayNumber = (ms) => Date.parse(day.format(ms)) / 86400000;
+
+// `today 20:59`, `Fri 10:49` within six days, else with the date; as the commands write it.
+export function near(ms, now = Date.now()) {
+  const days = dayNumber(ms) - dayNumber(now);
+  if (days === 0) return `today ${clock.format(ms)}`;
+  return days > 0 && days <= 6 ? `${weekday.format(ms)} ${clock.format(ms)}` : words(ms);
+}
+
 export function localise(root) {
   for (const element of root.querySelectorAll("time[datetime]")) {
     const moment = Date.parse(element.getAttribute("datetime"));
-    element.textContent = words(moment);
+    element.textContent = element.dataset.near === undefined ? words(moment) : near(moment);
     element.title = full.format(moment);
   }
 }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ENOUGH: Final = 100
 """Outcomes, below which nothing is said of how good expected starts are."""
 _COVERED: Final = (0.80, 0.97)
-"""P90 should cover nine of ten jobs; outside these bounds an alert is raised."""
+"""P90 should cover 90 % of the jobs; outside these bounds an alert is raised."""
 
 __all__ = [
     "alert_inaccurate_estimates",

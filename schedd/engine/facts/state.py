@@ -185,7 +185,7 @@ class EngineState:
     expected: Ints = _column(-1)
     """Published P50 of the expected start; -1: none."""
     expected_by: Ints = _column(-1)
-    """By when it starts in nine of ten."""
+    """Published P90."""
     rank: Ints = _column(0)
     """The total of the job's priority when it was last worked out."""
     ranking: RankingProgress = declared(OWN, make=RankingProgress)

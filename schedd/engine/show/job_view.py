@@ -19,6 +19,7 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, MEM
 from schedd.policy.limits import format_limit
+from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import ShareFacts
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "last_change",
     "published_record",
     "render_job",
+    "start_facts",
 ]
 
 JobStatus = Literal["running", "starting", "planned", "waiting", "never"]
@@ -112,8 +114,13 @@ class JobView:
     """P90 of the start. Both are updated when they moved by more than their own uncertainty."""
     expected_as_of: int | None
     """When expected starts were last worked out."""
+    predicted: bool
+    """Whether starts of its queue are predicted."""
     promised_start: int | None
-    """No later than this, barring the causes listed in the documentation; null when nothing is promised."""
+    """The job starts at the latest then, barring the causes listed in the documentation; null when nothing is
+    promised."""
+    headline: str
+    """Its start in one sentence, with times in UTC. Empty for a job that can never run."""
     limited_by: tuple[str, ...]
     """The limits that leave the job no room before its planned start, each by itself."""
     deadline: int | None
@@ -212,10 +219,16 @@ def job_view(published: PlanSnapshot, job_id: str) -> JobView | None:
     return render_job(published, record) if record is not None else None
 
 
-def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str] | None = None) -> JobView:
+def render_job(
+    published: PlanSnapshot,
+    record: JobRecord,
+    only: AbstractSet[str] | None = None,
+    now: int | None = None,
+) -> JobView:
     """Return the view of a job; ``record`` must be the published one.
 
-    With ``only``, the other fields may be empty if they are slow to compute.
+    With ``only``, the other fields may be empty if they are slow to compute. The headline is of ``now``, by
+    default the time of the snapshot.
     """
 
     def wants(field: str) -> bool:
@@ -227,6 +240,7 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
     standing = job_status(record, start)
     displayed = job_displayed_start(published, record, start)
     expected = job_expected_start(published, record)
+    predicted = published.settings.predicts(facts.queue)
     deadline = read_deadline(facts.resources, facts.submitted)
     needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
     limits = _limited_by(published, record) if needs_limits else ()
@@ -237,6 +251,22 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
     if needs_sets and together is not None and shares:
         sets = find_node_sets(together, published.nodes, [share.node for share in shares])
     further = component_notes(published, record) if wants("notes") or wants("why") else []
+    promised = job_promised_start(published, record)
+    headline = ""
+    if wants("headline") and standing != "never":
+        known = StartFacts(
+            state=standing,
+            started=record.run.started if record.run.started >= 0 else None,
+            planned=displayed if displayed >= 0 else None,
+            expected=expected.start,
+            expected_by=expected.by,
+            expected_as_of=expected.as_of,
+            promised=promised,
+            at_risk=record.risk is not None,
+            predicted=predicted,
+        )
+        moment = published.as_of if now is None else max(now, published.as_of)
+        headline = describe_start(known, moment).text(format_utc)
     return JobView(
         id=record.id,
         name=facts.name,
@@ -266,7 +296,9 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
         expected_start=expected.start,
         expected_by=expected.by,
         expected_as_of=expected.as_of,
-        promised_start=job_promised_start(published, record),
+        predicted=predicted,
+        promised_start=promised,
+        headline=headline,
         limited_by=limits,
         deadline=deadline,
         deadline_state=_deadline_state(deadline, walltime, start, standing, published.as_of),
@@ -286,6 +318,21 @@ def render_job(published: PlanSnapshot, record: JobRecord, only: AbstractSet[str
         as_of=published.as_of,
         generation=published.generation,
         stale=published.stale,
+    )
+
+
+def start_facts(view: JobView) -> StartFacts:
+    """Return the facts for the sentence about the start of the job."""
+    return StartFacts(
+        state=view.state,
+        started=view.started,
+        planned=view.displayed_start,
+        expected=view.expected_start,
+        expected_by=view.expected_by,
+        expected_as_of=view.expected_as_of,
+        promised=view.promised_start,
+        at_risk=view.at_risk is not None,
+        predicted=view.predicted,
     )
 
 

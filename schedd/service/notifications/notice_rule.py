@@ -6,6 +6,7 @@ from typing import Final, Literal
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import JobRecord
 from schedd.policy.priority import latest_start
+from schedd.start_sentence import StartFacts
 from schedd.store.records import LastNotice, NoticeSubscription
 
 __all__ = ["Notice", "NoticeKind", "decide_notice", "lost_deadline"]
@@ -28,6 +29,8 @@ class Notice:
     """For `lost`: the deadline."""
     end: int = -1
     """For `lost`: the planned end."""
+    facts: StartFacts | None = None
+    """The job's start at that time, for the sentence about it."""
 
 
 def lost_deadline(record: JobRecord, now: int) -> int:

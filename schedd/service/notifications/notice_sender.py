@@ -7,6 +7,7 @@ no shell is used.
 import json
 import smtplib
 import subprocess
+from collections.abc import Callable
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
@@ -15,6 +16,7 @@ from typing import Final
 from schedd.service.notifications.mail_relay import load_relay
 from schedd.service.notifications.notice_rule import Notice
 from schedd.service.settings.daemon import NotifySettings
+from schedd.start_sentence import describe_start, format_utc
 
 __all__ = ["NoticeSender"]
 
@@ -34,14 +36,14 @@ class NoticeSender:
     def send(self, notice: Notice, now: int) -> str:
         """Send a notice; return why it failed, empty on success."""
         if notice.subscription.channel == "mail":
-            return self._mail(notice)
+            return self._mail(notice, now)
         return self._run_command(notice, now)
 
-    def _mail(self, notice: Notice) -> str:
+    def _mail(self, notice: Notice, now: int) -> str:
         known = self._relay
         if known is None:
             return "the settings name no relay any more"
-        letter = self._compose_mail(notice)
+        letter = self._compose_mail(notice, now)
         try:
             with smtplib.SMTP(known.host, known.port, timeout=_TIMEOUT_S) as relay:
                 if known.tls is not None:
@@ -53,7 +55,7 @@ class NoticeSender:
             return f"{self._settings.relay}: {type(error).__name__} {error}"[:_SAID]
         return ""
 
-    def _compose_mail(self, notice: Notice) -> EmailMessage:
+    def _compose_mail(self, notice: Notice, now: int) -> EmailMessage:
         letter = EmailMessage()
         letter["From"] = self._settings.sender
         letter["To"] = notice.subscription.address
@@ -63,6 +65,8 @@ class NoticeSender:
         letter["Auto-Submitted"] = "auto-generated"
         job = _single_line(notice.job)
         lines = [f"Job {job} on {self._cluster}: {_headline(notice)}."]
+        if sentence := _start_sentence(notice, now, _format_time):
+            lines.append(f"{sentence}.")
         if notice.kind == "moved" and notice.before >= 0:
             lines.append(f"Previously reported start: {_format_time(notice.before)}.")
         if notice.kind == "lost" and notice.end >= 0:
@@ -90,6 +94,7 @@ class NoticeSender:
             "before": notice.before if notice.before >= 0 else None,
             "deadline": notice.deadline if notice.deadline >= 0 else None,
             "end": notice.end if notice.end >= 0 else None,
+            "headline": _start_sentence(notice, now, format_utc),
             "now": now,
         }
         try:
@@ -120,10 +125,17 @@ def _headline(notice: Notice) -> str:
     if notice.kind == "lost":
         return f"its deadline is lost, {_format_time(notice.deadline)}"
     if notice.start < 0:
-        return "its start is not known any more"
+        return "its planned start is not known any more"
     if notice.kind == "soon":
-        return f"starts soon, {_format_time(notice.start)}"
-    return f"its start moved to {_format_time(notice.start)}"
+        return f"planned to start soon, {_format_time(notice.start)}"
+    return f"its planned start moved to {_format_time(notice.start)}"
+
+
+def _start_sentence(notice: Notice, now: int, time: Callable[[int], str]) -> str:
+    """Return the sentence about the start; empty for a job without a known start."""
+    if notice.facts is None or notice.start < 0:
+        return ""
+    return describe_start(notice.facts, now).text(time)
 
 
 def _format_time(time: int) -> str:

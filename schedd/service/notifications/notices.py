@@ -15,7 +15,15 @@ from typing import Final
 
 import structlog
 
-from schedd.engine import JobRecord, Phase, PlanSnapshot, job_displayed_start, published_record
+from schedd.engine import (
+    JobRecord,
+    Phase,
+    PlanSnapshot,
+    job_displayed_start,
+    published_record,
+    render_job,
+    start_facts,
+)
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.notice_rule import Notice, decide_notice, lost_deadline
 from schedd.service.notifications.notice_sender import NoticeSender
@@ -32,6 +40,7 @@ _HOUR_S: Final = 3600
 _WAITS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
 """Backoff between attempts of one notice, which fails for good after the last."""
 _MOST_WAITING: Final = 10_000
+_RENDERED: Final = frozenset({"displayed_start"})
 _Key = tuple[int, str]
 
 
@@ -189,7 +198,10 @@ class Notifier:
         displayed = job_displayed_start(published, record, start)
         lost = lost_deadline(record, now) if wish.on_lost_deadline else -1
         last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
-        return decide_notice(wish, last, record.id, displayed, now, lost=lost, walltime=length)
+        mark, notice = decide_notice(wish, last, record.id, displayed, now, lost=lost, walltime=length)
+        if notice is not None:
+            notice = replace(notice, facts=start_facts(render_job(published, record, _RENDERED)))
+        return mark, notice
 
     def _load_subscriptions(self, store: Store) -> Mapping[int, NoticeSubscription]:
         wishes = self._subscriptions

@@ -24,9 +24,8 @@ from schedd.engine import (
     JobRecord,
     OpenAlert,
     PlanSnapshot,
-    job_expected_start,
-    job_promised_start,
     last_change,
+    render_job,
 )
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.webhook_secrets import Webhook
@@ -47,6 +46,7 @@ _MOST: Final = 1_000
 """Maximum number of changes in a request."""
 _LONGEST_WAIT_S: Final = 300.0
 _AGAIN: Final = frozenset({408, 425, 429})
+_RENDERED: Final = frozenset({"expected_start", "expected_by", "promised_start", "headline"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ class StartMoved:
     expected_by: int | None = None
     """P90."""
     promised_start: int | None = None
-    """No later than this it starts, as promised; null: nothing is promised."""
+    """It starts at the latest then, as promised; null: nothing is promised."""
+    headline: str = ""
+    """Its start in one sentence, as published now; times in UTC."""
 
 
 def signature(secret: bytes, moment: int, body: bytes) -> str:
@@ -132,7 +134,7 @@ class _StartTracker:
         published: PlanSnapshot, record: JobRecord, before: int | None, after: int | None
     ) -> StartMoved:
         change = last_change(published, record.slot) if record.slot >= 0 else None
-        expected = job_expected_start(published, record)
+        view = render_job(published, record, _RENDERED)
         return StartMoved(
             job=record.id,
             owner=record.facts.owner,
@@ -143,9 +145,10 @@ class _StartTracker:
             words=change.words if change is not None else "",
             event=change.event if change is not None else "",
             time=change.time if change is not None else published.as_of,
-            expected_start=expected.start,
-            expected_by=expected.by,
-            promised_start=job_promised_start(published, record),
+            expected_start=view.expected_start,
+            expected_by=view.expected_by,
+            promised_start=view.promised_start,
+            headline=view.headline,
         )
 
 

@@ -37,6 +37,8 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     ],
     "expected_start": lambda published, jobs, _: [job_expected_start(published, job).start for job in jobs],
     "expected_by": lambda published, jobs, _: [job_expected_start(published, job).by for job in jobs],
+    "expected_as_of": lambda published, jobs, _: [job_expected_start(published, job).as_of for job in jobs],
+    "predicted": lambda published, jobs, _: [published.settings.predicts(job.facts.queue) for job in jobs],
     "promised_start": lambda published, jobs, _: _promised(published, jobs),
 }
 PLAIN: Final = _COLUMNS.keys()

@@ -38,10 +38,10 @@ def test_showstart_shows_start_nodes_and_explanation(run: Run, name: str) -> Non
     assert (code, err) == (0, "")
     assert out == (
         "job 2.srv.site: bob@login, batch, 16 cpus for 01:00:00\n\n"
-        "start       Tue 14 Nov 22:30:00  in 00:16:40\n"
+        "start       No current forecast; planned today 22:30, at the latest today 22:30\n"
+        "planned     Tue 14 Nov 22:30:00  in 00:16:40\n"
         "end         Tue 14 Nov 23:30:00  in 01:16:40\n"
         "on          n1, n2\n"
-        "promised    no later than Tue 14 Nov 22:30:00\n"
         "its nodes   tightest fit of the nodes that allow this start\n"
         "not sooner  job 1.srv.site holds n1 until Tue 14 Nov 22:30:00\n"
         "last moved  Tue 14 Nov 22:13:20  start known: it arrived\n"
@@ -93,10 +93,11 @@ def test_showstart_answers_for_a_hypothetical_job(run: Run) -> None:
     assert code == 0
     assert out == (
         "2 x (8 cpus); scatter; 00:10:00\n\n"
-        "start       Tue 14 Nov 23:30:00  in 01:16:40\n"
+        "start       No current forecast; planned today 23:30, at the latest today 23:30\n"
+        "planned     Tue 14 Nov 23:30:00  in 01:16:40\n"
         "end         Tue 14 Nov 23:40:00  in 01:26:40\n"
         "on          n1, n2\n"
-        "promised    no later than Tue 14 Nov 23:30:00, once it is submitted\n"
+        "promise     is made when the job is submitted\n"
         "may start   Tue 14 Nov 23:30:00  at any later time\n"
         "at once if  1 node (asked: 2)\n"
     )
@@ -195,8 +196,8 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
     assert out == (
         "RUNNING     USER  QUEUE  CPUS      LEFT  SINCE\n"
         "1.srv.site  ann   batch     8  00:16:40  Tue 14 Nov 22:13:20\n\n"
-        "PLANNED     USER  QUEUE  CPUS  WALLTIME  START                      IN\n"
-        "2.srv.site  bob   batch    16  01:00:00  Tue 14 Nov 22:30:00  00:16:40\n\n"
+        "PLANNED     USER  QUEUE  CPUS  WALLTIME      LIKELY  90 % BY  AT THE LATEST\n"
+        "2.srv.site  bob   batch    16  01:00:00  plan 22:30        -          22:30\n\n"
         "NO START    USER  QUEUE  CPUS  WALLTIME  WHY\n"
         "3.srv.site  ann   batch     4  01:00:00  waiting for a user hold\n"
         "4.srv.site  ann   batch     9  01:00:00  never on this cluster: 9 cpus of a nod…\n\n"
@@ -206,7 +207,7 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
     assert "1 jobs of bob" in run("showq", "-u", "bob")[1]
 
 
-def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, clusters: Clusters) -> None:
+def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop, clusters: Clusters) -> None:
     clusters.expected_start_workers["main"].stop()
     loop.submit([job(f"{i}.srv.site", walltime="3600", nodes="2:ppn=8") for i in (5, 6, 7)]).result(WAIT)
     told = [
@@ -219,25 +220,22 @@ def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, cl
         lines = run("showq", "-i", *options)[1].splitlines()
         return [line.partition(".")[0] for line in lines if ".srv.site" in line]
 
-    assert order() == order("--sort", "start") == ["2", "5", "6", "7"]
-    assert order("--sort", "expected") == ["6", "5", "2", "7"]
+    assert order("--sort", "start") == ["2", "5", "6", "7"]
+    assert order() == order("--sort", "likely") == ["6", "2", "5", "7"], "without a forecast by planned start"
     assert run("showq", "--sort", "banana")[0] == 2
 
 
-def test_expected_starts_are_shown_with_planned_and_promised_starts(
+def test_a_forecast_after_the_promise_is_not_shown(
     run: Run, loop: PlanLoop, clusters: Clusters, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clusters.expected_start_workers["main"].stop()  # else its own numbers come, sooner or later
     told = ExpectedFacts("2.srv.site", T + 1800, T + 3000, T + 3600, "submission")
     loop.submit([StartsExpected(id=event_id(), time=T, jobs=(told,))]).result(WAIT)
     said = run("showstart", "2")[1]
-    assert re.search(
-        r"^expected +about \w+ \d+ \w+ \d\d:43:20, by \d\d:03:20 in nine of ten cases$", said, re.MULTILINE
-    )
-    assert re.search(r"^expected +about", run("checkjob", "2")[1], re.MULTILINE)
+    assert re.search(r"^start +At the latest today 22:30$", said, re.MULTILINE)
+    assert re.search(r"^start +At the latest today 22:30$", run("checkjob", "2")[1], re.MULTILINE)
     queue = run("showq", "-i")[1]
-    assert re.search(r"WALLTIME +START IN +EXPECTED +9 OF 10\n", queue)
-    assert re.search(r"^2\.srv\.site .* 00:30:00 +00:50:00$", queue, re.MULTILINE)
+    assert re.search(r"^2\.srv\.site .* 01:00:00 +- +- +22:30$", queue, re.MULTILINE)
     assert main(["showq", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)["planned"]
     numbers = [shown[name] for name in ("planned_start", "expected_start", "expected_by", "promised_start")]
@@ -258,7 +256,7 @@ def test_accuracy_reports_a_missing_database(run: Run) -> None:
     line = ("at submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "0.20", "2.50")
     told = HorizonAccuracy(kind="submission", lead=None, figures=part)
     assert told_line(told) == line
-    assert describe_losses(told) == "pinball loss at submission: 00:00:30 in 5/10, 00:01:10 in 9/10"
+    assert describe_losses(told) == "pinball loss at submission: 00:00:30 for 50 %, 00:01:10 for 90 %"
     assert not describe_losses({**told, "figures": {**part, "pinball_50": None, "pinball_90": None}})
 
 

@@ -152,7 +152,8 @@ def test_every_command_reports_that_no_jobs_are_started(
 def test_past_times_are_overdue_and_never_negative(run: Run, clock: StillClock) -> None:
     clock.moment = T + 5_000  # the planner sleeps on: its clock was set
     _, out, _ = run("showq")
-    assert [line.split()[-1] for line in out.splitlines() if line.startswith("2.srv")] == ["overdue"]
+    assert [line.split()[5] for line in out.splitlines() if line.startswith("2.srv")] == ["overdue"]
+    assert "start       Due since today 22:30\n" in run("showstart", "2")[1]
     assert "overdue" in next(line for line in out.splitlines() if line.startswith("1.srv"))
     assert "overdue by 01:06:40" in run("showstart", "1")[1]
     for args in (("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from schedd.wire import JobFacts, WriteAttributes
-from server_adapter.bridge.job_comments import NODES_SHOWN, comment, is_foreign, start_to_write
+from server_adapter.bridge.job_comments import NODES_SHOWN, comment, is_foreign, read_comment, start_to_write
 from server_adapter.bridge.state import ServerState, WrittenAttributes
 from server_adapter.bridge.write_queue import AttributeWriteQueue
 from server_adapter.servers.torque.requests import WritableAttributes, plan_request
@@ -59,8 +59,8 @@ def test_an_expected_start_is_in_the_comment_and_rewritten_on_change() -> None:
     assert written(tells, seen) == ["a"]
     said = comment(told)
     assert re.fullmatch(
-        r"schedd: planned start \S+ \S+ \S+ on n1 \(expected about \S+ \S+ \S+, "
-        r"by \S+ \S+ \S+ in 9 of 10 cases; promised no later than \S+ \S+ \S+; its mem is not planned\)",
+        r"schedd: Likely \w+ \d+ \w+ \S+ \(90 % by \w+ \d+ \w+ \S+\), at the latest \w+ \d+ \w+ \S+; "
+        r"planned start \S+ \S+ \S+ on n1 \(its mem is not planned\)",
         said,
     )
     again = AttributeWriteQueue()
@@ -71,10 +71,10 @@ def test_an_expected_start_is_in_the_comment_and_rewritten_on_change() -> None:
     assert written(again, seen) == ["a"]
 
 
-def test_a_time_outside_the_calendar_is_omitted_from_a_comment() -> None:
+def test_a_time_outside_the_calendar_is_named_so() -> None:
     one = replace(plan("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=538_000_000_000)
-    assert " in 9 of 10 cases" not in comment(one)
-    assert "(expected about " in comment(one)
+    assert comment(one).startswith("schedd: Likely ")
+    assert "(90 % by beyond the calendar)" in comment(one)
 
 
 @pytest.mark.parametrize(("expected", "start"), [(False, 9_000), (True, 1_000)])
@@ -175,3 +175,33 @@ def test_a_comment_names_some_nodes_and_counts_the_others(beyond: int, words: st
         text="",
     )
     assert comment(tell).endswith(f" on {','.join(names[:NODES_SHOWN])}{words}")
+
+
+def test_a_comment_without_a_forecast_has_the_promise_after_the_planned_start() -> None:
+    tells, seen = AttributeWriteQueue(), state("a")
+    promised = replace(plan("a", NOW + 9_000), promised_start=NOW + 12_600)
+    assert re.fullmatch(
+        r"schedd: planned start \S+ \S+ \S+ on n1 \(at the latest \w+ \d+ \w+ \S+\)", comment(promised)
+    )
+    stale = replace(promised, expected_start=NOW - 900, expected_by=NOW)
+    assert " on n1 (no current forecast, at the latest " in comment(stale)
+    refresh(tells, state("a", comments={"a": comment(stale)}))
+    tells.enqueue(stale)
+    assert written(tells, seen) == [], "the comment that was read back says so already"
+
+
+def test_the_sentence_and_nodes_of_a_long_comment_come_before_its_remarks() -> None:
+    names = tuple(f"compute-node-{number:04}" for number in range(40))
+    full = replace(
+        plan("a", NOW + 9_000, text="remark " * 60), planned_nodes=names, expected_start=NOW + 1_000,
+        expected_by=NOW + 3_000, promised_start=NOW + 12_600,
+    )  # fmt: skip
+    text = comment(full)
+    assert len(text) == 400
+    found = read_comment(text)
+    assert found is not None
+    assert (found.planned_start, found.nodes) == (NOW + 9_000, names[:NODES_SHOWN])
+    tells, seen = AttributeWriteQueue(), state("a")
+    refresh(tells, state("a", comments={"a": text}))
+    tells.enqueue(full)
+    assert written(tells, seen) == []

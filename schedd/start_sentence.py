@@ -1,0 +1,181 @@
+"""The start of a job in one sentence, for all interfaces.
+
+`Likely today 20:59 (90 % by Fri 10:49), at the latest Sun 21:58`
+
+Commands, pages, comments on the server, webhooks and mails call `describe_start` and differ only in how they
+write a time. Standard library only: users' commands and the adapter import it. All times are seconds since
+the epoch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Final, Literal
+
+__all__ = [
+    "FORECAST_FRESH_S",
+    "StartFacts",
+    "StartSentence",
+    "describe_start",
+    "format_day_time",
+    "format_near_time",
+    "format_utc",
+    "is_forecast_fresh",
+]
+
+FORECAST_FRESH_S: Final = 900
+"""A forecast of this age is fresh for every start; see ``is_forecast_fresh``."""
+_FRESH_SHARE: Final = 4
+"""A forecast also stays fresh for this part of the wait that it forecast: 6 h for a start in a day."""
+_SAME_S: Final = 60
+"""A 90 % time this close to the likely start is left out."""
+_DUE_S: Final = 60
+"""A job that waits this long after its planned start is due, for a reason that its page names."""
+_WEEK_DAYS: Final = 6
+
+TimeFormat = Callable[[int], str]
+Certainty = Literal["likely", "any time", "planned", "latest", "now", "due", "running", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFacts:
+    """What is known of a job's start, as the API publishes it."""
+
+    state: str = "planned"
+    """As in `JobView.state`."""
+    started: int | None = None
+    planned: int | None
+    """The displayed planned start."""
+    expected: int | None = None
+    """P50."""
+    expected_by: int | None = None
+    """P90."""
+    expected_as_of: int | None = None
+    promised: int | None = None
+    at_risk: bool = False
+    predicted: bool = True
+    """Whether starts are predicted for its queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartSentence:
+    """Parts of the sentence; a part that is None is left out."""
+
+    certainty: Certainty
+    likely: int | None = None
+    """P50, or the planned start without a forecast."""
+    by: int | None = None
+    """P90."""
+    latest: int | None = None
+    """The promised start."""
+    at_risk: bool = False
+    no_forecast: bool = False
+    """Starts are predicted, but no forecast of this one is fresh."""
+
+    def text(self, time: TimeFormat) -> str:
+        """Return the sentence, without a full stop; ``time`` writes one time."""
+        return "".join(self.parts(time))
+
+    def parts(self, time: TimeFormat) -> tuple[str, str]:
+        """Return the most important words of the sentence, and the rest; either may be empty."""
+        likely = time(self.likely) if self.likely is not None else ""
+        first = {
+            "likely": f"Likely {likely}",
+            "any time": "Any time now",
+            "planned": f"Planned {likely}",
+            "latest": "",
+            "now": "Starts now",
+            "due": f"Due since {likely}",
+            "running": f"Running since {likely}" if likely else "Running",
+            "unknown": "Start not known",
+        }[self.certainty]
+        if self.no_forecast:
+            first = f"No current forecast; {first[:1].lower()}{first[1:]}" if first else "No current forecast"
+        rest = f" (90 % by {time(self.by)})" if self.by is not None else ""
+        if self.latest is not None:
+            risk = " (at risk)" if self.at_risk else ""
+            latest = f"t the latest {time(self.latest)}{risk}"
+            if not first:
+                return f"A{latest}", rest
+            rest += f", a{latest}"
+        return first, rest
+
+
+def describe_start(facts: StartFacts, now: int) -> StartSentence:
+    """Return the sentence for a job at ``now``.
+
+    No forecast in the past is shown: after its P50 the job may start *any time now*, and after its P90 there
+    is no forecast. A P90 that is no earlier than the promise says nothing and is left out.
+    """
+    if facts.state == "running":
+        return StartSentence("running", facts.started)
+    if facts.state == "starting":
+        return StartSentence("now")
+    latest = facts.promised if facts.promised is not None and facts.promised > now else None
+    risk = facts.at_risk and latest is not None
+    planned = facts.planned
+    if planned is not None and planned <= now:
+        if planned > now - _DUE_S:
+            return StartSentence("now")
+        return StartSentence("due", planned, None, latest, risk)
+    expected, by = facts.expected, facts.expected_by
+    fresh = expected is not None and is_forecast_fresh(expected, by, facts.expected_as_of, now)
+    if expected is not None and fresh:
+        if latest is not None and expected >= latest:
+            return StartSentence("latest", latest=latest, at_risk=risk)
+        if by is not None and (by - max(expected, now) < _SAME_S or (latest is not None and by >= latest)):
+            by = None
+        certainty: Certainty = "likely" if expected > now else "any time"
+        return StartSentence(certainty, expected if expected > now else None, by, latest, risk)
+    missing = facts.predicted and facts.state != "never"
+    if planned is not None:
+        return StartSentence("planned", planned, None, latest, risk, no_forecast=missing)
+    return StartSentence("unknown", None, None, latest, risk)
+
+
+def is_forecast_fresh(expected: int, by: int | None, as_of: int | None, now: int) -> bool:
+    """Return whether a forecast still holds: its P90 (or P50 without one) lies ahead, and its age is at most
+    `max(FORECAST_FRESH_S, (expected - as_of) / 4)`.
+    """
+    if max(expected, by if by is not None else expected) <= now:
+        return False
+    return as_of is None or now - as_of <= max(FORECAST_FRESH_S, (expected - as_of) // _FRESH_SHARE)
+
+
+def format_near_time(moment: int, now: int, zone: tzinfo | None = None) -> str:
+    """A time in a text that is read at once: `today 20:59`, `Fri 10:49` within six days, `Fri 4 Dec 10:49`,
+    `4 Dec 2027 10:49`. ``zone``: the reader's, by default the local one.
+    """
+    at, today = _read_times(moment, now, zone)
+    if at is None:
+        return "beyond the calendar"
+    days = (at.date() - today.date()).days
+    if not days:
+        return f"today {at:%H:%M}"
+    if 0 < days <= _WEEK_DAYS:
+        return f"{at:%a %H:%M}"
+    return _format_date(at, today)
+
+
+def format_day_time(moment: int, now: int, zone: tzinfo | None = None) -> str:
+    """A time for a text that is read later: `Fri 27 Nov 20:59`, in another year `27 Nov 2027 20:59`."""
+    at, today = _read_times(moment, now, zone)
+    return _format_date(at, today) if at is not None else "beyond the calendar"
+
+
+def format_utc(moment: int) -> str:
+    """A time for programs and for readers that convert it to their zone: `2026-11-27 20:59:00 UTC`."""
+    at, _ = _read_times(moment, moment, UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at is not None else "beyond the calendar"
+
+
+def _format_date(at: datetime, today: datetime) -> str:
+    return f"{at:%a} {at.day} {at:%b %H:%M}" if at.year == today.year else f"{at.day} {at:%b %Y %H:%M}"
+
+
+def _read_times(moment: int, now: int, zone: tzinfo | None) -> tuple[datetime | None, datetime]:
+    today = datetime.fromtimestamp(now, UTC).astimezone(zone)
+    try:
+        return datetime.fromtimestamp(moment, UTC).astimezone(zone), today
+    except (ValueError, OverflowError, OSError):
+        return None, today
