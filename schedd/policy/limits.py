@@ -15,13 +15,16 @@ from typing import Final, Literal
 from schedd.dialect.units import format_rounded_size
 from schedd.policy.recurrence import Recurrence
 from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
+from schedd.wire.durations import format_duration
 
 __all__ = [
     "WATTS",
     "Claim",
+    "Counted",
     "Limit",
     "Who",
     "format_amount",
+    "format_hours",
     "format_limit",
     "label_scope",
     "needs",
@@ -30,11 +33,15 @@ __all__ = [
 ]
 
 Who = Literal["all", "user", "group", "account", "project", "array"]
+Counted = Literal["running", "soft", "eligible", "submitted", "used"]
+"""What a limit counts: concurrent use; the same, but only while others wait; waiting jobs that may be
+planned; waiting and running jobs; use over time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """At most ``amount`` of ``what`` in concurrent use by the jobs of one ``who``.
+    """At most ``amount`` of ``what`` for the jobs of one ``who``, in concurrent use unless ``counts``
+    differs.
 
     ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (total requested
     seconds), ``cpu_seconds`` (walltime times cpus), ``watts``, or a generic resource. ``queue`` restricts the
@@ -42,6 +49,8 @@ class Limit:
     ``label_scope``). ``name`` is the user, group and so on; empty: each one, except
     those with a limit of their own. ``during`` are its windows, as ``Recurrence.text``; empty: always.
     ``unit`` is ``size`` for KiB of a resource, ``float`` for parts of its unit (``FLOAT_PARTS``).
+    A limit of use over time counts cpu-, gpu- or node-seconds, or seconds of walltime, within ``period``
+    seconds, or with the half-life ``half_life``.
     """
 
     amount: int
@@ -52,6 +61,9 @@ class Limit:
     scope: str = ""
     during: str = ""
     unit: Literal["", "size", "float"] = ""
+    counts: Counted = "running"
+    period: int = 0
+    half_life: int = 0
 
     @property
     def shared(self) -> bool:
@@ -63,7 +75,10 @@ class Limit:
         """Name of the counted pool; limits of one pool differ only in their amounts."""
         whose = "all" if self.who == "all" else f"{self.who} {self.name}"
         where = _place(self)
-        return f"{self.what} of {whose}{where}" + (f" during {self.during}" if self.during else "")
+        when = f" during {self.during}" if self.during else ""
+        if self.counts != "running":
+            when += f" {self.counts} {self.period} {self.half_life}"
+        return f"{self.what} of {whose}{where}{when}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +109,14 @@ _ENTRY = re.compile(r"\[\s*([ugpo])\s*:\s*([^=\]]+?)\s*=\s*([^\]\s]+)\s*\]")
 _AVAILABLE = "resources_available."
 _OF_REQUESTS = frozenset({"nodect", "nodes", "procs", "walltime", "cput", "pcput", "pmem", "pvmem", "arch"})
 """What resources_available says of single requests: the server sees to that."""
-_COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem", "walltime", "cpu_seconds", WATTS})
+_SECONDS: Final[Mapping[str, str]] = {
+    "cpu_seconds": "core-hours",
+    "gpu_seconds": "gpu-hours",
+    "node_seconds": "node-hours",
+    "walltime": "hours of walltime",
+}
+"""What limits of use over time count, and its name in hours."""
+_COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem", *_SECONDS, WATTS})
 _RESOURCES: Mapping[str, str] = {"ncpus": "cpus", "ngpus": "gpus", "nodect": "nodes", "nodes": "nodes"}
 _SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _WORD = 8
@@ -202,7 +224,7 @@ def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit
     }
     found: dict[str, Limit] = {}
     for source in sources:
-        own: dict[tuple[str, str, Who, str, str], Limit] = {}
+        own: dict[tuple[object, ...], Limit] = {}
         for limit in source:
             if limit.queue not in ("", job.queue):
                 continue
@@ -212,7 +234,8 @@ def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit
                 continue  # a job without account has no share in the limits of accounts
             if limit.name not in ("", names[limit.who]):
                 continue
-            key = (limit.queue, limit.scope, limit.who, limit.what, limit.during)
+            place = (limit.queue, limit.scope, limit.during)
+            key = (*place, limit.who, limit.what, limit.counts, limit.period, limit.half_life)
             known = own.get(key)
             if known is None or (limit.name and not known.name) or _less(limit, known):
                 own[key] = limit
@@ -252,14 +275,21 @@ def format_amount(amount: int, what: str, unit: str = "") -> str:
         return f"{amount / FLOAT_PARTS:g} {what}"
     if what == WATTS:
         return f"{amount} W drawn by jobs"
-    units = {"walltime": "s of walltime", "cpu_seconds": "s of walltime times cpus"}
+    units = {
+        "walltime": "s of walltime",
+        "cpu_seconds": "s of walltime times cpus",
+        "gpu_seconds": "s of walltime times gpus",
+        "node_seconds": "s of walltime times nodes",
+    }
     return f"{amount} {units.get(what, what)}"
 
 
 def format_limit(limit: Limit) -> str:
     """Return a limit as text for users."""
     what = format_amount(limit.amount, limit.what, limit.unit)
-    if limit.amount == 1 and limit.what in ("jobs", "cpus", "nodes", "gpus"):
+    if limit.counts == "used":
+        what = format_hours(limit.amount, limit.what)
+    elif limit.amount == 1 and limit.what in ("jobs", "cpus", "nodes", "gpus"):
         what = what[:-1]
     whose = (
         ""
@@ -270,4 +300,23 @@ def format_limit(limit: Limit) -> str:
     )
     where = _place(limit)
     when = f" {Recurrence.parse(limit.during).description}" if limit.during else ""
-    return f"at most {what}{whose}{where} at once{when}"
+    return f"at most {what}{whose}{where} {_format_counting(limit)}{when}"
+
+
+def _format_counting(limit: Limit) -> str:
+    if limit.counts == "used" and limit.period:
+        return f"within {format_duration(limit.period)}"
+    if limit.counts == "used" and limit.half_life:
+        return f"with a half-life of {format_duration(limit.half_life)}"
+    return {
+        "running": "at once",
+        "soft": "at once while others wait",
+        "eligible": "eligible at once",
+        "submitted": "submitted at once",
+        "used": "in all",
+    }[limit.counts]
+
+
+def format_hours(seconds: float, what: str) -> str:
+    """Return a use over time as text for users: ``12.5 core-hours``."""
+    return f"{seconds / 3600:,.2f}".rstrip("0").rstrip(".") + f" {_SECONDS.get(what, what)}"

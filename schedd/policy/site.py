@@ -4,7 +4,7 @@ As plain values it is the content of ``[clusters.NAME.site]``: tables, lists, te
 validated at the edge and passed to the engine in this form; ``site_policy`` parses it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
@@ -74,6 +74,9 @@ class SitePolicy:
 
     weights: SiteWeights = field(default_factory=SiteWeights)
     limits: tuple[Limit, ...] = ()
+    """Limits on concurrent use."""
+    further_limits: tuple[Limit, ...] = ()
+    """Limits that count something else: see ``Counted``."""
     reservations: tuple[StandingReservation, ...] = ()
     node_sets: NodeSets | None = None
     """Default node sets for jobs without own ones."""
@@ -134,12 +137,14 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     licences = plain.get("licences") or {}
     copies = {name: one["copies"] for name, one in licences.items() if one.get("copies") is not None}
     classes = {name: _job_class(one) for name, one in (plain.get("classes") or {}).items()}
+    limits = [limit for one in plain.get("limits") or () for limit in _limits(one, zone)]
     return SitePolicy(
         zone=zone,
         features=parse_feature_settings(plain),
         weights=SiteWeights(**priority, classes=classes),
+        further_limits=tuple(limit for limit in limits if limit.counts != "running"),
         limits=(
-            *(_limit(one, zone) for one in plain.get("limits") or ()),
+            *(limit for limit in limits if limit.counts == "running"),
             *(Limit(amount=amount, what=name) for name, amount in copies.items()),
         ),
         speeds=dict(plain.get("speeds") or {}),
@@ -200,13 +205,20 @@ def _reservation(name: str, plain: Mapping[str, Any], zone: str) -> StandingRese
     return StandingReservation(name=name, window=_window(plain, zone), **rest)
 
 
-def _limit(plain: Mapping[str, Any], zone: str) -> Limit:
+def _limits(plain: Mapping[str, Any], zone: str) -> Iterator[Limit]:
+    """Yield the hard limit and the soft limit."""
     rest = {name: value for name, value in plain.items() if name not in _WINDOW}
     for kind in ("qos", "partition"):
         name = rest.pop(kind, "")
         if name:
             rest["scope"] = label_scope(kind, name)
-    return Limit(**rest, during=_window(plain, zone).text if "first" in plain else "")
+    soft = rest.pop("soft", None)
+    for name in ("period", "half_life"):
+        rest[name] = int(rest.get(name) or 0)
+    if rest.get("amount") is not None:
+        yield Limit(**rest, during=_window(plain, zone).text if "first" in plain else "")
+    if soft is not None:
+        yield Limit(**{**rest, "amount": soft, "counts": "soft"})
 
 
 def _window(plain: Mapping[str, Any], zone: str) -> Recurrence:

@@ -69,7 +69,8 @@ def make_claim(
         amounts["cpus"] = sum(share.cpus for share in facts.shares)
         amounts["nodes"] = len({share.node for share in facts.shares})
     amounts["walltime"] = understood.walltime
-    amounts["cpu_seconds"] = amounts["cpus"] * understood.walltime
+    for name, each in (("cpu_seconds", "cpus"), ("gpu_seconds", "gpus"), ("node_seconds", "nodes")):
+        amounts[name] = amounts.get(each, 0) * understood.walltime
     return Claim(
         user=facts.owner.partition("@")[0],
         group=facts.group,

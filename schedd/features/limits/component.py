@@ -3,6 +3,20 @@
 from typing import Final
 
 from schedd.engine.component import AlertKind, Component
+from schedd.features.limits.admission import (
+    charge_use,
+    count_again,
+    follow_room,
+    forget_idle,
+    goes_last,
+    hold_for_run,
+    job_notes,
+    leave,
+    next_room,
+    publish_limits,
+    wait_for_room,
+    wait_in_what_if,
+)
 from schedd.features.limits.rules import follow_queue_limits, follow_server_limits, limit_sources
 from schedd.features.limits.state import LimitParser
 
@@ -12,6 +26,18 @@ COMPONENT: Final = Component(
     name="limits",
     state=LimitParser,
     limits=limit_sources,
+    site_changed=count_again,
+    must_wait=wait_for_room,
+    must_wait_in_what_if=wait_in_what_if,
+    goes_last=goes_last,
+    job_holds_resources=hold_for_run,
+    run_ended=charge_use,
+    job_left_plan=leave,
+    before_dispatch=follow_room,
+    now_and_then=forget_idle,
+    next_wake=next_room,
+    notes=job_notes,
+    published=publish_limits,
     queue_changed=follow_queue_limits,
     server_changed=follow_server_limits,
     alerts={

@@ -1,15 +1,16 @@
-"""Cache of parsed limits: the attributes of the server and its queues."""
+"""Parsed limits of the server and its queues, and counts of the limits that are no pools of the plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from schedd.engine.facts.state import EngineState
-from schedd.plan.schema import FieldRule, declared
+from schedd.features.limits.tallies import LIMITS, METERS, TALLIES, JobTally, UseMeter
+from schedd.plan.schema import FOUND, KEYS, MOMENT, NAMES, FieldRule, declared
 from schedd.policy.limits import Limit, parse_server_limits
 from schedd.wire import ResourceTypes
 
-__all__ = ["LimitParser", "ParsedLimits", "limit_parser"]
+__all__ = ["LimitParser", "ParsedLimits", "PublishedLimits", "limit_parser"]
 
 
 class ParsedLimits(NamedTuple):
@@ -28,8 +29,35 @@ _MEMO: Final = FieldRule(lambda _: {}, saved=False)
 class LimitParser:
     """The component's part of the engine's state."""
 
+    tallies: dict[str, JobTally] = declared(TALLIES, make=dict)
+    """By pool: the jobs that a limit counts."""
+    limits: dict[str, Limit] = declared(LIMITS, make=dict)
+    """By pool: the limit."""
+    meters: dict[str, UseMeter] = declared(METERS, make=dict, carried=True, lasting=True)
+    """By pool: use over time."""
+    due: dict[str, None] = declared(KEYS, make=dict)
+    """Pools in which there may be room for jobs that wait."""
+    over: dict[str, None] = declared(KEYS, make=dict)
+    """Planned jobs that have no room after a change of the limits."""
+    again_at: dict[str, int] = declared(NAMES, make=dict)
+    """By pool: when enough past use is forgotten for a job that waits."""
+    pools: dict[str, tuple[str, ...]] = declared(FOUND, make=dict)
+    """By job: the pools that have it."""
+    last: dict[str, str] = declared(FOUND, make=dict)
+    """By job beyond a soft limit: the pool."""
+    shown: "PublishedLimits | None" = declared(MOMENT, default=None)
+    """What was published last, until it changes."""
     parsed: dict[str, ParsedLimits] = declared(_MEMO, make=dict)
     """By queue (empty: the server): the last parsed limits. A cache."""
+
+    def derive(self) -> None:
+        """Compute ``pools`` and ``last`` from the tallies."""
+        self.pools, self.last = {}, {}
+        for pool, tally in self.tallies.items():
+            for job in (*tally.inside, *tally.outside):
+                self.pools[job] = (*self.pools.get(job, ()), pool)
+            if pool in self.limits and self.limits[pool].counts == "soft":
+                self.last |= dict.fromkeys(tally.outside, pool)
 
     def parse(self, printed: Mapping[str, str], queue: str, types: ResourceTypes) -> ParsedLimits:
         """Return the parsed limits of a queue, or of the server (empty)."""
@@ -38,6 +66,20 @@ class LimitParser:
             known = ParsedLimits(printed, types, *parse_server_limits(printed, queue, types))
             self.parsed[queue] = known
         return known
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedLimits:
+    """What other threads may read of the component."""
+
+    limits: tuple[Limit, ...]
+    """The limits of the site that are no pools of the plan."""
+    totals: Mapping[str, int]
+    """By pool: the amount of the jobs that it counts."""
+    meters: Mapping[str, UseMeter]
+    """By pool: use over time."""
+    last: Mapping[str, Limit]
+    """By job: the soft limit beyond which it is."""
 
 
 def limit_parser(state: EngineState) -> LimitParser:

@@ -160,14 +160,26 @@ class _Window(Section):
 
 class SiteLimitSettings(_Window):
     """A limit on simultaneous use, at every moment of the plan; the server's run limits apply in
-    addition.
+    addition. With `counts` it limits waiting jobs, or use over time. See docs/administrators/policy.md.
     """
 
-    amount: int = Field(ge=0, le=1 << 48)
-    """The limit; memory in KiB."""
+    amount: Annotated[int, Field(ge=0, le=1 << 48)] | None = None
+    """The limit; memory in KiB. Needed unless there is `soft`."""
+    soft: Annotated[int, Field(ge=0, le=1 << 48)] | None = None
+    """A lower limit: jobs beyond it are planned after all other jobs."""
+    counts: Literal["running", "eligible", "submitted", "used"] = "running"
+    """`running`: what is in use at once. `eligible`: waiting jobs that are planned (Maui's `MAXIJOB`);
+    further jobs wait without a planned start. `submitted`: waiting and running jobs. `used`: use over time,
+    with `period` or `half_life`."""
+    period: Whole = Field(default=0, ge=0, le=366 * 86_400)
+    """Use is forgotten this long after the end of its run. With neither `period` nor `half_life` it counts
+    for ever."""
+    half_life: Whole = Field(default=0, ge=0, le=3660 * 86_400)
+    """Time in which past use loses half of its weight."""
     what: Name = "jobs"
-    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (sum of requested seconds), `cpu_seconds` (the same
-    times cpus), or a generic resource."""
+    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (sum of requested seconds), `cpu_seconds`,
+    `gpu_seconds` or `node_seconds` (the same times cpus, gpus or nodes), or a generic resource. Use over time
+    counts only what is in seconds."""
     who: Literal["all", "user", "group", "account", "project"] = "all"
     """For all jobs together, or for each user, group, account or project."""
     name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
@@ -183,6 +195,28 @@ class SiteLimitSettings(_Window):
     def _name_someone(self) -> Self:
         if self.name and self.who == "all":
             raise ValueError(f"name {self.name!r} needs who: user, group, account or project")
+        return self
+
+    @model_validator(mode="after")
+    def _count_something(self) -> Self:
+        if self.amount is None and self.soft is None:
+            raise ValueError("amount or soft must be set")
+        if self.amount is not None and self.soft is not None and self.soft > self.amount:
+            raise ValueError(f"soft ({self.soft}) must not be more than amount ({self.amount})")
+        if self.soft is not None and self.counts != "running":
+            raise ValueError(f"soft is for counts = running, not {self.counts}")
+        if self.first is not None and (self.counts != "running" or self.soft is not None):
+            raise ValueError("a limit with first and last counts what is running, and has no soft")
+        seconds = self.what in ("walltime", "cpu_seconds", "gpu_seconds", "node_seconds")
+        if self.counts == "used" and not seconds:
+            units = "cpu_seconds, gpu_seconds, node_seconds or walltime"
+            raise ValueError(f"use over time is counted in {units}, not {self.what}")
+        if self.counts in ("eligible", "submitted") and self.what not in ("jobs", "cpus", "nodes", "gpus"):
+            raise ValueError(f"counts = {self.counts} is for jobs, cpus, nodes or gpus, not {self.what}")
+        if self.counts != "used" and (self.period or self.half_life):
+            raise ValueError("period and half_life are for counts = used")
+        if self.period and self.half_life:
+            raise ValueError("one of period and half_life must be set, not both")
         return self
 
 

@@ -1,0 +1,138 @@
+"""Counts of jobs and use by limits that are no pools of the plan: see ``Counted`` in ``policy/limits.py``."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from math import exp2, log2
+from typing import Any, Final
+
+from schedd.model import FOREVER
+from schedd.plan.schema import FieldRule
+from schedd.policy.limits import Limit
+
+__all__ = ["LIMITS", "METERS", "TALLIES", "JobTally", "UseMeter"]
+
+_BUCKETS: Final = 64
+"""Parts of a period in which use is forgotten."""
+
+
+@dataclass(slots=True)
+class JobTally:
+    """Jobs that one limit counts (``inside``), and jobs that wait for room in it, with their amounts."""
+
+    inside: dict[str, int] = field(default_factory=dict)
+    outside: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    """Of the jobs inside."""
+
+    def enter(self, job: str, amount: int) -> None:
+        """Count a job with this amount."""
+        self.outside.pop(job, None)
+        self.total += amount - self.inside.get(job, 0)
+        self.inside[job] = amount
+
+    def wait(self, job: str, amount: int) -> None:
+        """Let a job wait for room."""
+        self.total -= self.inside.pop(job, 0)
+        self.outside[job] = amount
+
+    def leave(self, job: str) -> bool:
+        """Forget a job; return whether that makes room."""
+        self.outside.pop(job, None)
+        found = self.inside.pop(job, None)
+        self.total -= found or 0
+        return found is not None
+
+    def copy(self) -> "JobTally":
+        """Return a copy for a fork."""
+        return JobTally(dict(self.inside), dict(self.outside), self.total)
+
+
+@dataclass(slots=True)
+class UseMeter:
+    """Use over time that one limit counts: in parts of its period, or one sum that decays or stays.
+
+    ``parts`` are (end of the part, use), the oldest first. The sum holds as of ``since``.
+    """
+
+    period: int = 0
+    half_life: int = 0
+    parts: list[tuple[int, float]] = field(default_factory=list)
+    sum: float = 0.0
+    since: int = 0
+
+    def charge(self, amount: float, now: int) -> None:
+        """Add use that ended now."""
+        if self.period:
+            step = max(1, self.period // _BUCKETS)
+            end = (now // step + 1) * step
+            if self.parts and self.parts[-1][0] == end:
+                self.parts[-1] = (end, self.parts[-1][1] + amount)
+            else:
+                self.parts.append((end, amount))
+            self.parts = [one for one in self.parts if one[0] + self.period > now]
+            return
+        self.sum = self.used(now) + amount
+        self.since = now
+
+    def used(self, now: int) -> float:
+        """Return the use that still counts."""
+        if self.period:
+            return sum(amount for end, amount in self.parts if end + self.period > now)
+        if self.half_life:
+            return self.sum * exp2(-max(0, now - self.since) / self.half_life)
+        return self.sum
+
+    def below_at(self, most: float, now: int) -> int:
+        """Return when the use falls to ``most``, without further use; FOREVER: never."""
+        used = self.used(now)
+        if used <= most:
+            return now
+        if most < 0:
+            return FOREVER
+        if self.period:
+            for end, amount in self.parts:
+                if end + self.period > now:
+                    used -= amount
+                    if used <= most:
+                        return end + self.period
+            return FOREVER
+        if self.half_life and most > 0:
+            return now + int(self.half_life * log2(used / most)) + 1
+        return FOREVER
+
+    def copy(self) -> "UseMeter":
+        """Return a copy for a fork."""
+        return UseMeter(self.period, self.half_life, list(self.parts), self.sum, self.since)
+
+
+def _save_tallies(tallies: Mapping[str, JobTally]) -> list[list[Any]]:
+    return [[pool, list(one.inside.items()), list(one.outside.items())] for pool, one in tallies.items()]
+
+
+def _load_tallies(saved: Iterable[Any]) -> dict[str, JobTally]:
+    return {
+        pool: JobTally(dict(inside), dict(outside), sum(amount for _, amount in inside))
+        for pool, inside, outside in saved
+    }
+
+
+TALLIES: Final = FieldRule(
+    lambda tallies: {pool: one.copy() for pool, one in tallies.items()}, _save_tallies, _load_tallies
+)
+LIMITS: Final = FieldRule(
+    dict,
+    lambda limits: list(limits.values()),
+    lambda saved: {limit.pool: limit for limit in (Limit(**one) for one in saved)},
+    each=asdict,
+    kind=Limit,
+)
+METERS: Final = FieldRule(
+    lambda meters: {pool: one.copy() for pool, one in meters.items()},
+    lambda meters: [
+        [pool, one.period, one.half_life, one.parts, one.sum, one.since] for pool, one in meters.items()
+    ],
+    lambda saved: {
+        pool: UseMeter(period, half_life, [(end, amount) for end, amount in parts], total, since)
+        for pool, period, half_life, parts, total, since in saved
+    },
+)
