@@ -31,7 +31,7 @@ FEATURES: Final = (
     Feature("node_trials", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
     Feature("limits", {}),
-    Feature("partitions", {}),
+    Feature("partitions", {"partitions": ("command", "Show the partitions, their free capacity and jobs.")}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
     Feature("transfers", {}),

@@ -36,7 +36,7 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "plan": (
         "Nodes, the plan over time, what is free, when a job would start.",
-        ("NodePage", "PlanPage", "GapsView", "WhatIfResult", "ReservationsView"),
+        ("NodePage", "PartitionsView", "PlanPage", "GapsView", "WhatIfResult", "ReservationsView"),
     ),
     "accounts": ("Accounts: budgets, charges, reports.", ("AccountsView", "LedgerView", "AccountReport")),
     "admin": (

@@ -38,6 +38,8 @@ from schedd.client.answers import (
     NodeView,
     ObjectivesView,
     OpenAlert,
+    PartitionsView,
+    PartitionView,
     PlanPage,
     PlanUpdate,
     PolicyView,
@@ -248,6 +250,11 @@ class ReadClient:
         """All held nodes and queues."""
         found: HoldsView = self._get("/holds")
         return found["holds"]
+
+    def partitions(self) -> list[PartitionView]:
+        """Partitions with their free capacity and jobs."""
+        found: PartitionsView = self._get("/partitions")
+        return found["partitions"]
 
     def power(self) -> PowerView:
         """Nodes that are switched off or on their way, and what that saves."""

@@ -15,6 +15,8 @@ __all__ = [
     "GapsView",
     "NodePage",
     "NodeView",
+    "PartitionView",
+    "PartitionsView",
     "PlanPage",
     "ReservationView",
     "ReservationsView",
@@ -54,6 +56,30 @@ class NodePage(TypedDict):
     stale: str
     next: str | None
     nodes: list[NodeView]
+
+
+class PartitionView(TypedDict):
+    """A partition, its free capacity now, and its jobs."""
+
+    name: str
+    nodes: int
+    nodes_up: int
+    cpus: int
+    free_cpus: int
+    gpus: int
+    free_gpus: int
+    running: int
+    waiting: int
+    charge: float
+
+
+class PartitionsView(TypedDict):
+    """The partitions of a cluster."""
+
+    as_of: int
+    generation: int
+    stale: str
+    partitions: list[PartitionView]
 
 
 class Bar(TypedDict):
