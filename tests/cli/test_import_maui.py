@@ -327,7 +327,8 @@ def test_additional_fair_share_levels_are_blockers() -> None:
 
 def test_maui_limits_become_site_limits() -> None:
     assert import_maui(EXAMPLE).site["limits"] == [
-        {"amount": 128, "what": "cpus", "who": "user"},
+        {"amount": 128, "what": "cpus", "who": "user", "soft": 64},
+        {"amount": 8, "what": "jobs", "who": "user", "counts": "eligible"},
         {"amount": 256, "what": "cpus", "who": "user", "name": "ann"},
         {"amount": 50, "what": "jobs", "who": "group", "name": "physics"},
         {"amount": 4, "what": "nodes", "who": "account", "name": "guest"},
@@ -353,7 +354,7 @@ def test_walltime_limits_count_requested_walltimes() -> None:
         (
             "USERCFG[ann] MAXPROC=64,128",
             "USERCFG[ann] MAXPROC",
-            "blocker: there are no soft limits: the hard one",
+            "translated: a limit of 128 cpus, beyond 64 after all other jobs",
         ),
         ("USERCFG[ann] MAXPROC=64,64", "USERCFG[ann] MAXPROC", "translated: a limit of 64 cpus"),
         ("USERCFG[ann] MAXPROC=many", "USERCFG[ann] MAXPROC", "blocker: 'many' is no number"),
@@ -363,9 +364,14 @@ def test_walltime_limits_count_requested_walltimes() -> None:
         (
             "USERCFG[DEFAULT] MAXIJOB=8",
             "USERCFG[DEFAULT] MAXIJOB",
-            "blocker: there is no bound on the waiting",
+            "translated: a limit of 8 jobs of waiting jobs",
         ),
-        ("USERCFG[ann] QDEF=high", "USERCFG[ann] QDEF", "blocker: there is no quality of service"),
+        ("USERCFG[ann] QDEF=high", "USERCFG[ann] QDEF", "translated: the default QOS"),
+        ("USERCFG[ann] QLIST=high,low", "USERCFG[ann] QLIST", "translated: may use high, low: qos.levels"),
+        ("USERCFG[ann] MAXIJOB=4,8", "USERCFG[ann] MAXIJOB", "different: the hard limit, 8, of waiting"),
+        ("USERCFG[ann] MAXIPS=9", "USERCFG[ann] MAXIPS", "blocker: there is no such limit"),
+        ("QOSCFG[high] PRIORITY=9", "QOSCFG[high]", "no matter: no QDEF and no QLIST names it"),
+        ("QOSPRIORITY[0] 9", "QOSPRIORITY[0]", "blocker: a QOS in this old form"),
         ("USERCFG[ann] PLIST=big", "USERCFG[ann] PLIST", "blocker: no NODECFG of this file puts nodes"),
         ("USERCFG[DEFAULT] PLIST=DEFAULT", "USERCFG[DEFAULT] PLIST", "no matter: the file has no part"),
         ("SYSCFG[base] PLIST=", "SYSCFG[base] PLIST", "no matter: it is empty"),
@@ -373,13 +379,6 @@ def test_walltime_limits_count_requested_walltimes() -> None:
         (
             "USERCFG[ann] FLAGS=PREEMPTOR",
             "USERCFG[ann] FLAGS",
-            "blocker: running jobs are stopped for others only by",
-        ),
-        ("QOSCFG[low] QFLAGS=PREEMPTEE", "QOSCFG[low]", "no matter: no job may preempt others"),
-        ("QOSCFG[low] QFLAGS=PREEMPTEE PRIORITY=5", "QOSCFG[low]", "blocker: there is no quality"),
-        (
-            "QOSCFG[high] QFLAGS=PREEMPTOR",
-            "QOSCFG[high]",
             "blocker: running jobs are stopped for others only by",
         ),
         ("PREEMPTPOLICY REQUEUE", "PREEMPTPOLICY", "no matter: no job may preempt others"),
@@ -449,6 +448,53 @@ def test_lines_are_translated(line: str, setting: str, said: str) -> None:
     assert [f"{one.verdict.value}: {one.message}"[: len(said)] for one in found] == [said], done.findings
 
 
+def test_qos_of_maui_become_levels_with_access_defaults_and_limits() -> None:
+    text = """
+    CREDWEIGHT 2
+    QOSWEIGHT 5
+    QOSCFG[high] PRIORITY=100 MAXPROC=64,128 MAXIJOB[USER]=4 QFLAGS=RESERVEALWAYS
+    QOSCFG[low] PRIORITY=-10 FLAGS=PREEMPTEE
+    QOSCFG[DEFAULT] PRIORITY=1
+    QOSCFG[old] PRIORITY=7 MAXJOB=3
+    USERCFG[ann] QDEF=high QLIST=high:low&
+    GROUPCFG[physics] QLIST=HIGH
+    CLASSCFG[debug] QDEF=high
+    SYSCFG QLIST=low
+    """
+    done = import_maui(text)
+    assert done.site["qos"] == {
+        "user_defaults": {"ann": "high"},
+        "queue_defaults": {"debug": "high"},
+        "default": "DEFAULT",
+        "levels": {
+            "high": {"users": ["ann"], "groups": ["physics"], "queues": ["debug"], "priority": 100.0},
+            "low": {"priority": -10.0},
+            "DEFAULT": {"priority": 1.0},
+        },
+    }
+    assert done.site["priority"]["qos"] == 10.0
+    assert done.site["limits"] == [
+        {"amount": 128, "what": "cpus", "who": "all", "qos": "high", "soft": 64},
+        {"amount": 4, "what": "jobs", "who": "user", "qos": "high", "counts": "eligible"},
+    ]
+    assert finding_text(done, "QOSCFG[low] FLAGS").startswith("no matter: no job may preempt others")
+    assert finding_text(done, "QOSCFG[high] QFLAGS") == "no matter: every job has a planned start"
+    done_with = import_maui(f"{text}QOSCFG[high] QFLAGS=PREEMPTOR\n")
+    assert finding_text(done_with, "QOSCFG[low] FLAGS").startswith("blocker: running jobs are stopped")
+    assert finding_text(done, "QOSCFG[old]").startswith("no matter: no QDEF and no QLIST")
+    assert finding_text(done, "QDEF").startswith("different: of several defaults the queue's goes first")
+    assert not done.with_verdict(Verdict.BLOCKER)
+    assert lines_with_findings(done) == setting_lines(text)
+    found = settings_in(done.toml("main"))["site"]
+    assert found["qos"]["levels"]["high"]["priority"] == 100.0
+
+
+def test_a_file_without_qos_gets_no_table_qos() -> None:
+    done = import_maui("USERCFG[ann] PRIORITY=5\nQOSWEIGHT 3\n")
+    assert "qos" not in done.site
+    assert "qos" not in done.site["priority"]
+
+
 def test_node_speeds_are_translated_if_fair_share_uses_them() -> None:
     done = import_maui("USEMACHINESPEEDFORFS TRUE\nNODECFG[n1] SPEED=1.5\n")
     assert settings_in(done.toml("main"))["site"]["speeds"] == {"n1": 1.5}
@@ -472,10 +518,7 @@ def test_unsupported_maui_features_are_blockers() -> None:
     assert blockers == [
         "XFACTORWEIGHT",
         "NODEACCESSPOLICY",
-        "USERCFG[DEFAULT] MAXPROC",
-        "USERCFG[DEFAULT] MAXIJOB",
         "USERCFG[ann] FSTARGET",
-        "QOSCFG[high]",
         "SRCFG[weekly]",
         "PREEMPTPOLICY",
     ]

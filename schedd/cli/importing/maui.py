@@ -15,6 +15,7 @@ from schedd.cli.importing.maui_node_sets import NODE_SETS, translate_node_sets
 from schedd.cli.importing.maui_nodes import translate_nodes
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
 from schedd.cli.importing.maui_partitions import translate_partitions
+from schedd.cli.importing.maui_qos import translate_qos
 from schedd.cli.importing.maui_reservations import translate_reservations
 from schedd.cli.importing.maui_share_tree import SHARE_TREE
 from schedd.cli.importing.maui_weights import WEIGHTS, MauiWeights, scale_to_bounds, translate_own_priorities
@@ -56,10 +57,12 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
     fair = translate_fair_share(weights, entries, done, moab)
     weights.translate(entries, fair, done)
     translate_own_priorities(weights, entries, done)
+    levels = translate_qos(weights, entries, done)
     scale_to_bounds(done)
     preempts = _may_preempt(entries)
     for entry in entries:
-        _translate_entry(entry, done, preempts=preempts)
+        if entry.name != "QOSCFG" or entry.index in levels:
+            _translate_entry(entry, done, preempts=preempts)
     translate_nodes(entries, done)
     translate_partitions(entries, done)
     translate_node_sets(entries, done)
@@ -125,10 +128,8 @@ def _translate_entry(entry: MauiEntry, done: ImportResult, *, preempts: bool) ->
         verdict, message = PARAMETERS[name]
         if value in OFF and verdict is not Verdict.NO_MATTER:
             verdict, message = Verdict.NO_MATTER, "it is off"
-        elif not preempts and (name.startswith("PREEMPT") or (name == "QOSCFG" and _only_preemptee(entry))):
+        elif not preempts and name.startswith("PREEMPT"):
             verdict, message = Verdict.NO_MATTER, NO_PREEMPTOR
-        if name == "QOSCFG" and "PREEMPT" in value and preempts:
-            message = f"running jobs are stopped for others only by the table preemption; {message}"
         done.note(verdict, entry.line, entry.setting, message)
     elif name in _MOAB_ALONE:
         off = value in OFF
@@ -142,12 +143,6 @@ def _translate_entry(entry: MauiEntry, done: ImportResult, *, preempts: bool) ->
         done.note(Verdict.BLOCKER, entry.line, entry.setting, "a parameter of Moab: use --from moab")
     else:
         done.strange(entry.line, entry.setting, "Moab" if done.unknown is Verdict.BLOCKER else "Maui")
-
-
-def _only_preemptee(entry: MauiEntry) -> bool:
-    """Whether a quality of service says only that its jobs may be preempted."""
-    said = [(name, value.upper()) for name, _, value in entry.attributes()]
-    return bool(said) and all(name in ("FLAGS", "QFLAGS") and value == "PREEMPTEE" for name, value in said)
 
 
 def _translate_access_policy(entry: MauiEntry, done: ImportResult) -> None:

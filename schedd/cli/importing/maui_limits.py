@@ -1,11 +1,11 @@
-"""Throttling policies of Maui, and what else USERCFG, GROUPCFG, ACCOUNTCFG, CLASSCFG and SYSCFG say."""
+"""Throttling policies of Maui, and what else the CFG lines of users, groups, accounts, queues and QOS say."""
 
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
 __all__ = ["CREDENTIALS", "NO_PREEMPTOR", "translate_credential"]
 
-CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "SYSCFG"})
+CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "QOSCFG", "SYSCFG"})
 _AMOUNTS = {
     "MAXJOB": "jobs",
     "MAXPROC": "cpus",
@@ -16,10 +16,10 @@ _AMOUNTS = {
 }
 _AS_ASKED = "the full request of a job counts until it ends, not the remaining part"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
-_IDLE = (
-    "there is no bound on the waiting jobs that are considered: all are planned, and all gain priority while "
-    "they wait. max_user_queuable is not the same, since qsub then refuses jobs"
-)
+_ELIGIBLE = {"MAXIJOB": "jobs", "MAXIPROC": "cpus", "MAXINODE": "nodes"}
+"""Bounds of the waiting jobs that are considered."""
+_FULFILLED_FLAGS = frozenset({"RESERVEALWAYS", "RESERVED", "RUNNOW"})
+"""Flags of a QOS that ask for what every job has: a planned start."""
 NO_PREEMPTOR = "no job may preempt others by this file, so that nothing follows from it"
 _SERVER_RESOURCES = {
     "WCLIMIT": "walltime",
@@ -29,7 +29,6 @@ _SERVER_RESOURCES = {
     "MEM": "mem",
 }
 """What Maui bounds of each job, by the server's name for it."""
-_NO_QOS = "there is no quality of service: use queues or classes"
 _NO_PREEMPTION = "running jobs are stopped for others only by the table preemption"
 _ACL = "the server can do it: qmgr -c 'set queue QUEUE acl_{0}_enable = true', and name them in acl_{0}s"
 _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
@@ -50,8 +49,6 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "REQUIREDACCOUNTLIST": (Verdict.BLOCKER, "accounts are not kept out of queues"),
     "EXCLUDEDACCOUNTLIST": (Verdict.BLOCKER, "accounts are not kept out of queues"),
     "REQUIREDCLASSLIST": (Verdict.BLOCKER, "users are not bound to queues; the server's acl_users can do it"),
-    "QLIST": (Verdict.BLOCKER, _NO_QOS),
-    "QDEF": (Verdict.BLOCKER, _NO_QOS),
     "ALIST": (Verdict.BLOCKER, "users are not bound to accounts"),
     "ADEF": (Verdict.BLOCKER, "jobs without an account get none"),
     "FSWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
@@ -85,6 +82,9 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
     where: dict[str, str] = {}
     if entry.name == "CLASSCFG":
         where = {"queue": entry.index}
+    elif entry.name == "QOSCFG":
+        where = {"qos": entry.index}
+        every = False
     elif who != "all" and not every:
         where = {"name": entry.index}
     if entry.rest or not entry.value:
@@ -95,11 +95,15 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
         each = _EACH.get(index)
         if name.endswith("PERUSER") and not index:
             name, each = name.removesuffix("PERUSER"), "user"
-        if name in ("PRIORITY", "FSTARGET") and entry.name == "SYSCFG":
+        if name in ("QDEF", "QLIST") or (name == "PRIORITY" and entry.name == "QOSCFG"):
+            pass  # with the table qos
+        elif name == "FSTARGET" and entry.name == "QOSCFG":
+            done.note(Verdict.BLOCKER, entry.line, setting, "no level of fair share is a QOS")
+        elif name in ("PRIORITY", "FSTARGET") and entry.name == "SYSCFG":
             done.note(Verdict.NO_MATTER, entry.line, setting, "the same for all jobs")
         elif name in ("PRIORITY", "FSTARGET"):
             pass  # with the weights, and with fair share
-        elif name not in _AMOUNTS:
+        elif name not in _AMOUNTS and name not in _ELIGIBLE:
             _translate_attribute(entry, name, setting, value, done, preempts=preempts)
         elif entry.name == "CLASSCFG" and every:
             message = "a limit of each queue by itself: set it on the server's queues, or one by one"
@@ -107,7 +111,10 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
         elif index and each is None:
             done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
         else:
-            _translate_limit(entry, setting, value, _AMOUNTS[name], each or who, where, done)
+            what = _AMOUNTS.get(name) or _ELIGIBLE[name]
+            if name in _ELIGIBLE:
+                where = {**where, "counts": "eligible"}
+            _translate_limit(entry, setting, value, what, each or who, where, done)
 
 
 def _translate_limit(
@@ -124,17 +131,29 @@ def _translate_limit(
         return
     if what == "mem":
         amount <<= 10  # Maui counts megabytes
-    done.limit(amount=amount, what=what, who=who, **where)
+    lower = _soft_amount(soft, what) if hard and soft != hard and "counts" not in where else None
+    more = {"soft": lower} if lower is not None and lower < amount else {}
+    done.limit(amount=amount, what=what, who=who, **where, **more)
     as_asked = f"; {_AS_ASKED}" if what in ("cpu_seconds", "walltime") else ""
-    if hard and soft != hard:
-        message = (
-            f"there are no soft limits: the hard one, {hard}, is set, also while others wait; with {soft} "
-        )
-        done.note(Verdict.BLOCKER, entry.line, setting, f"{message}nobody exceeds the soft one{as_asked}")
+    if "counts" in where and hard and soft != hard:
+        message = f"the hard limit, {hard}, of waiting jobs is set; there is no soft one of these"
+        done.note(Verdict.DIFFERS, entry.line, setting, message)
+    elif "counts" in where:
+        done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what} of waiting jobs")
     elif as_asked:
         done.note(Verdict.DIFFERS, entry.line, setting, _AS_ASKED)
     else:
-        done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what}")
+        beyond = f", beyond {lower} after all other jobs" if more else ""
+        done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what}{beyond}")
+
+
+def _soft_amount(text: str, what: str) -> int | None:
+    """A soft limit; None if it is no number."""
+    try:
+        amount = duration(text) if what == "walltime" else int(text)
+    except ValueError:
+        return None
+    return amount << 10 if what == "mem" else amount
 
 
 def _translate_attribute(
@@ -148,10 +167,10 @@ def _translate_attribute(
         done.note(Verdict.BLOCKER, entry.line, setting, _NO_PREEMPTION)
     elif name in ("PLIST", "PDEF"):
         pass  # with the partitions
-    elif name.removeprefix("O").startswith("MAXI"):
-        done.note(Verdict.BLOCKER, entry.line, setting, _IDLE)
     elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):
         _translate_job_limit(entry, name, setting, value, done)
+    elif name in ("FLAGS", "QFLAGS") and set(value.upper().replace(":", ",").split(",")) <= _FULFILLED_FLAGS:
+        done.note(Verdict.NO_MATTER, entry.line, setting, "every job has a planned start")
     elif name in ("FLAGS", "JOBFLAGS", "QFLAGS"):
         done.note(Verdict.BLOCKER, entry.line, setting, f"there are no such flags of jobs: {value}")
     elif name in _ATTRIBUTES:

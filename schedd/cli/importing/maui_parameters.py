@@ -24,7 +24,7 @@ _OLD_LIMIT = (
     "limits in this old form are not taken over: write them as USERCFG[DEFAULT] MAXJOB=N and import again"
 )
 _OLD_RESERVATION = "reservations in this old form are not taken over: write them as SRCFG[NAME]"
-_QOS = "there is no quality of service: use queues or classes"
+_QOS = "a QOS in this old form is not taken over: write it as QOSCFG[NAME] and import again"
 _PREEMPTION = "running jobs are stopped for others only by the table preemption"
 _NO, _OTHER, _STOP = Verdict.NO_MATTER, Verdict.DIFFERS, Verdict.BLOCKER
 
@@ -163,7 +163,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     **_table(
         _STOP,
         _QOS,
-        "QOSCFG QOSFLAGS QOSNAME QOSPRIORITY QOSQTWEIGHT QOSTARGETQT QOSTARGETXF QOSXFWEIGHT",
+        "QOSFLAGS QOSNAME QOSPRIORITY QOSQTWEIGHT QOSTARGETQT QOSTARGETXF QOSXFWEIGHT",
     ),
     **_table(_STOP, _PREEMPTION, "PREEMPTPOLICY PREEMPTIONPOLICY PREEMPTPRIOJOBSELECTWEIGHT"),
     **_table(

@@ -14,6 +14,7 @@ _SUPPORTED_WEIGHTS = {  # sub-component: (its component, the verdict)
     "QUEUETIMEWEIGHT": ("SERVICEWEIGHT", ""),
     "PROCWEIGHT": ("RESWEIGHT", "priority.size, points for each cpu"),
     "CLASSWEIGHT": ("CREDWEIGHT", "priority.queue, with the PRIORITY of CLASSCFG"),
+    "QOSWEIGHT": ("CREDWEIGHT", "priority.qos, with the PRIORITY of QOSCFG"),
     "USERWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
     "GROUPWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
     "ACCOUNTWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
@@ -39,7 +40,6 @@ _UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, the kind of credentia
     "UJOBWEIGHT": ("RESWEIGHT", "the jobs of the same user"),
     "UPROCWEIGHT": ("RESWEIGHT", "the processors of the same user"),
     "DIRECTSPECWEIGHT": ("RESWEIGHT", "users named directly"),
-    "QOSWEIGHT": ("CREDWEIGHT", "the quality of service"),
     "FSQOSWEIGHT": ("FSWEIGHT", "the fair share of qualities of service"),
     "AFSWEIGHT": ("FSWEIGHT", "fair share, by an old name: write FSACCOUNTWEIGHT"),
     "GFSWEIGHT": ("FSWEIGHT", "fair share, by an old name: write FSGROUPWEIGHT"),
@@ -182,7 +182,7 @@ def scale_to_bounds(done: ImportResult) -> None:
     if most > _MAX_POINTS:
         priority["queues"] = {name: points / most for name, points in queues.items()}
         priority["queue"] *= most
-    terms = [name for name in ("queue", "waiting", "size", "fair_share") if name in priority]
+    terms = [name for name in ("queue", "qos", "waiting", "size", "fair_share") if name in priority]
     classes: list[dict[str, float]] = list(done.site.get("classes", {}).values())
     largest = max([abs(priority[name]) for name in terms] + [abs(one["points"]) for one in classes])
     if largest <= _MAX_POINTS:
