@@ -25,7 +25,7 @@ class Feature(NamedTuple):
 
 FEATURES: Final = (
     Feature("qos", {}),
-    Feature("fair_share", {}),
+    Feature("fair_share", {"fair-share": ("command", "Show target and received shares.")}),
     Feature("formula", {}),
     Feature("reservations", {"reservation": ("command", "Show, create or remove reservations.")}),
     Feature("node_trials", {}),

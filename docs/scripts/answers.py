@@ -63,7 +63,15 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "power": ("Power saving: nodes switched off and on.", ("PowerView",)),
     "quality": (
         "Accuracy of start estimates; users, priorities, fair shares, licences.",
-        ("AccuracyView", "UsersView", "PriorityView", "FairShareView", "LicencesView", "ClusterReports"),
+        (
+            "AccuracyView",
+            "UsersView",
+            "PriorityView",
+            "FairShareView",
+            "FairShareHistory",
+            "LicencesView",
+            "ClusterReports",
+        ),
     ),
     "federation": (
         "Federation: jobs, co-allocations, bags, bookings, clusters and reports.",

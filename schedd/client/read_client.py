@@ -22,6 +22,7 @@ from schedd.client.answers import (
     EvaluationSample,
     EvaluationView,
     Explanation,
+    FairShareHistory,
     FairShareView,
     Gap,
     GapsView,
@@ -199,8 +200,15 @@ class ReadClient:
         return cast("PriorityView", self._get(f"/jobs/{quote(job_id, safe='')}/priority"))
 
     def fair_share(self) -> FairShareView:
-        """Usage of all users, against their target shares."""
+        """Target and received shares of the site's tree."""
         return cast("FairShareView", self._get("/fair-share"))
+
+    def fair_share_history(
+        self, *, since: int, until: int | None = None, path: str | None = None
+    ) -> FairShareHistory:
+        """Target and received shares in ``[since, until)``, of all places or of one."""
+        query: Query = {"since": since, "until": until, "path": path}
+        return cast("FairShareHistory", self._get("/fair-share/history", query))
 
     def licences(self) -> list[LicenceUse]:
         """Resources of the whole cluster by name, and how far each is in use."""

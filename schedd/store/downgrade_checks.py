@@ -38,9 +38,11 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
     }.items()
 }
 """Types of events and decisions, by the schema version that introduced them."""
-STATE_FORMATS: Final[Mapping[str, int]] = {"0001": 9}
+STATE_FORMATS: Final[Mapping[str, int]] = {"0001": 10}
 """Format of the engine's state, by the schema version that introduced it."""
-_MAY_GO: Final = frozenset({"expected", "evaluations", "searches", "last_notices", "notices_sent", "leases"})
+_MAY_GO: Final = frozenset(
+    {"expected", "evaluations", "searches", "share_samples", "last_notices", "notices_sent", "leases"}
+)
 """Tables with measurements or data that is recreated; a downgrade may drop them with their rows."""
 _SHOWN: Final = 5
 

@@ -26,8 +26,10 @@ __all__ = [
     "Role",
     "RunUsage",
     "SearchRecord",
+    "ShareSample",
     "StartAccuracy",
     "StartErrorStatistics",
+    "StoredShare",
     "TimelineEntry",
     "Token",
 ]
@@ -195,6 +197,26 @@ class SearchRecord:
     body: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredShare:
+    """One place of the fair-share tree: target and received share, 0 to 1. ``user`` is empty for places that
+    are not a user's.
+    """
+
+    place: str
+    user: str
+    target: float
+    received: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSample:
+    """Fair shares at ``time``."""
+
+    time: int
+    shares: tuple[StoredShare, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
     """Retention times in seconds. Events and decisions that recovery needs are kept in any case."""
@@ -206,7 +228,7 @@ class RetentionLimits:
     jobs: int = 400 * _DAY
     """After the end of the job; also for the history of nodes."""
     plan_metrics: int = 90 * _DAY
-    """For plan metrics and reports of searches."""
+    """For plan metrics, reports of searches, and the history of fair shares."""
     audit: int = 400 * _DAY
     tokens: int = 90 * _DAY
     """After expiry or revocation."""

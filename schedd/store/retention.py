@@ -20,6 +20,7 @@ from schedd.store.tables import (
     promises,
     published_starts,
     searches,
+    share_samples,
     tokens,
 )
 
@@ -50,6 +51,7 @@ def purge(
         _delete_oldest(connection, gone, breaches, cluster, now - limits.promises)
         _delete_oldest(connection, gone, evaluations, cluster, now - limits.plan_metrics)
         _delete_oldest(connection, gone, searches, cluster, now - limits.plan_metrics)
+        _delete_oldest(connection, gone, share_samples, cluster, now - limits.plan_metrics)
         _delete_ended_jobs(connection, gone, cluster, now - limits.jobs)
         _delete_superseded_nodes(connection, gone, cluster, now - limits.jobs)
     now = at - max(not_counted.values(), default=0)

@@ -18,6 +18,7 @@ from schedd.store import (
     notice_subscriptions,
     plan_metrics,
     retention,
+    share_history,
     tokens_and_audit,
 )
 from schedd.store.codec import replace_nul
@@ -48,6 +49,7 @@ from schedd.store.records import (
     RetentionLimits,
     Role,
     SearchRecord,
+    ShareSample,
     StartAccuracy,
     TimelineEntry,
     Token,
@@ -351,6 +353,22 @@ class Store:
         """Return up to ``limit`` reports, newest first; with numbers below ``before``, if given."""
         with self.database.read() as connection:
             return plan_metrics.list_searches(connection, cluster, before, limit)
+
+    # ---- fair shares ----------------------------------------------------------------------------
+
+    def save_share_sample(self, cluster: int, found: ShareSample) -> None:
+        """Store a sample; it replaces an earlier one of the same second."""
+        with self.database.write(guarded=True) as connection:
+            share_history.save_share_sample(connection, cluster, found)
+
+    def share_samples(
+        self, cluster: int, since: int, until: int, limit: int, every: int = 1
+    ) -> Sequence[ShareSample]:
+        """Return up to ``limit`` samples in ``[since, until)``, in order; the last one per ``every``
+        seconds.
+        """
+        with self.database.read() as connection:
+            return share_history.list_share_samples(connection, cluster, since, until, limit, every)
 
     # ---- notices to users -----------------------------------------------------------------------
 

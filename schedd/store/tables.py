@@ -38,6 +38,7 @@ __all__ = [
     "promises",
     "published_starts",
     "searches",
+    "share_samples",
     "tokens",
 ]
 
@@ -254,6 +255,15 @@ searches = Table(
     _cluster(),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("time", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+# Fair shares at `time`; `body` is JSON: place, user, target and received share of each place.
+share_samples = Table(
+    "share_samples",
+    metadata,
+    _cluster(),
+    Column("time", BigInteger, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
 )
 

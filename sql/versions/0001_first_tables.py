@@ -288,6 +288,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("cluster", "number", name=op.f("pk_searches")),
     )
     op.create_table(
+        "share_samples",
+        sa.Column("cluster", sa.Integer(), nullable=False),
+        sa.Column("time", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["cluster"], ["clusters.id"], name=op.f("fk_share_samples_cluster_clusters")),
+        sa.PrimaryKeyConstraint("cluster", "time", name=op.f("pk_share_samples")),
+    )
+    op.create_table(
         "last_notices",
         sa.Column("notice", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("job", sa.Text(), nullable=False),
@@ -303,6 +311,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Remove the tables."""
     op.drop_table("last_notices")
+    op.drop_table("share_samples")
     op.drop_table("searches")
     op.drop_index(op.f("ix_published_starts_cluster_job"), table_name="published_starts")
     op.drop_table("published_starts")

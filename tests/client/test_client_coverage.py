@@ -63,6 +63,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/jobs/{{job}}/priority"): lambda client: client.priority("3"),
     ("get", f"{C}/users"): Client.users,
     ("get", f"{C}/fair-share"): Client.fair_share,
+    ("get", f"{C}/fair-share/history"): lambda client: client.fair_share_history(since=0),
     ("get", f"{C}/licences"): Client.licences,
     ("get", f"{C}/nodes"): lambda client: list(client.nodes()),
     ("get", f"{C}/plan"): lambda client: list(client.bars()),

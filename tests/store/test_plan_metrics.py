@@ -4,7 +4,7 @@ import pytest
 
 from schedd.store import NotLeader, RetentionLimits, Store
 from schedd.store.leadership import Leadership
-from schedd.store.records import PlanMetricsSample, SearchRecord
+from schedd.store.records import PlanMetricsSample, SearchRecord, ShareSample, StoredShare
 
 MOST = 2**62
 
@@ -72,3 +72,21 @@ def test_only_the_leader_writes_samples(store: Store, cluster: int) -> None:
     with pytest.raises(NotLeader):
         store.save_search(cluster, SearchRecord(1, 1, "{}"))
     first.release()
+
+
+def test_samples_of_fair_shares_are_read_in_order_thinned_and_purged(store: Store, cluster: int) -> None:
+    def share_sample(time: int, received: float = 0.25) -> ShareSample:
+        return ShareSample(time, (StoredShare("physics/ann", "ann", 0.5, received),))
+
+    for time in (300, 100, 200, 260):
+        store.save_share_sample(cluster, share_sample(time))
+    store.save_share_sample(cluster, share_sample(200, 0.75))
+    store.save_share_sample(cluster - 1, share_sample(150))
+    assert store.share_samples(cluster, 100, 300, 9) == [
+        share_sample(100),
+        share_sample(200, 0.75),
+        share_sample(260),
+    ]
+    assert [one.time for one in store.share_samples(cluster, 0, MOST, 9, 100)] == [100, 260, 300]
+    assert [one.time for one in store.share_samples(cluster, 0, MOST, 2)] == [100, 200]
+    assert store.purge(RetentionLimits(plan_metrics=50), 260) == {"share_samples": 3}

@@ -204,7 +204,7 @@ def test_exception_in_any_thread_or_task_is_reported_and_survived(
         names = {record.name for record in going}
         assert names == {
             *("plan", "searches", "expected starts", "accounts", "licences", "alternatives", "plan values"),
-            *("time limits", "leadership", "lease", "alerts"),
+            *("time limits", "leadership", "lease", "alerts", "fair-share history"),
             *("tokens", "notices", "webhook 1", "watchdog"),
         }
         for record in going:

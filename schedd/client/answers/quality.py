@@ -11,6 +11,7 @@ __all__ = [
     "ClusterReport",
     "ClusterReports",
     "FairShareEntry",
+    "FairShareHistory",
     "FairShareView",
     "FormulaValue",
     "HorizonAccuracy",
@@ -19,6 +20,7 @@ __all__ = [
     "LicencesView",
     "PriorityView",
     "QueueReport",
+    "ShareCourseView",
     "StartErrorView",
     "Term",
     "UserSummary",
@@ -150,6 +152,22 @@ class FairShareView(TypedDict):
     stale: str
     levels: list[str]
     places: list[FairShareEntry]
+
+
+class ShareCourseView(TypedDict):
+    """Target and received share of one place over time."""
+
+    path: str
+    user: str
+    target: list[float | None]
+    received: list[float | None]
+
+
+class FairShareHistory(TypedDict):
+    """Fair shares over time. One sample an hour is kept, of the 300 largest places."""
+
+    times: list[int]
+    places: list[ShareCourseView]
 
 
 class LicenceUse(TypedDict):

@@ -1,29 +1,43 @@
 """Fair share: the tree of target and received shares."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
 
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Visibility
-from schedd.api.planner_calls import await_planner
+from schedd.api.planner_calls import await_planner, database_errors
 from schedd.api.problems import problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
+from schedd.features.fair_share.background import ShareHistoryWorker
 from schedd.features.fair_share.rules import rate_tree
-from schedd.features.fair_share.tree import Place, ShareRow
+from schedd.features.fair_share.tree import ShareRow
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
+from schedd.store.records import ShareSample
 
-__all__ = ["FairShareEntry", "FairShareView", "fetch_fair_share", "router"]
+__all__ = [
+    "FairShareEntry",
+    "FairShareHistory",
+    "FairShareView",
+    "ShareCourseView",
+    "fetch_fair_share",
+    "router",
+    "share_courses",
+]
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _PLANNER_TIMEOUT_S: Final = 2.0
 _RETRY_HINT: Final = "ask again in a moment"
 _READ: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
+_MAX_TIME: Final = 2**62
+_MAX_SAMPLES: Final = 400
 
 
 @documented
@@ -62,12 +76,85 @@ class FairShareView(SnapshotAnswer):
     """Parents before children."""
 
 
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareCourseView:
+    """Target and received share of one place over time."""
+
+    path: str
+    user: str
+    """The user whose place it is; empty: a place above users."""
+    target: tuple[float | None, ...]
+    """By sample: the part of the whole; null where the place was not recorded."""
+    received: tuple[float | None, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairShareHistory:
+    """Fair shares over time. One sample an hour is kept, of the 300 largest places."""
+
+    times: tuple[int, ...]
+    """Seconds since the epoch."""
+    places: tuple[ShareCourseView, ...]
+    """The place with the largest share in the last sample first."""
+
+
 @router.get("/fair-share", response_model=FairShareView, responses=_READ)
 async def get_fair_share(request: Request, cluster: Cluster, visibility: Visibility) -> Response:
     """The tree of shares: target share, received share and factor of each account, group or user. Users that
     see only their own jobs do not see the entries of other users.
     """
     return reply(request, await fetch_fair_share(cluster, visibility))
+
+
+@router.get("/fair-share/history", response_model=FairShareHistory, responses=_READ)
+async def get_fair_share_history(
+    request: Request,
+    cluster: Cluster,
+    visibility: Visibility,
+    since: Annotated[int, Query(description="Samples of this second and later.", ge=0, le=_MAX_TIME)],
+    until: Annotated[int | None, Query(description="And before this second.", ge=0, le=_MAX_TIME)] = None,
+    path: Annotated[str, Query(description="Only this place.", max_length=2048)] = "",
+) -> Response:
+    """Target and received shares over time: at most 400 samples, evenly spread over the period. Users that
+    see only their own jobs do not see the places of other users.
+    """
+    end = until if until is not None else cluster.now() + 1
+    clusters: Clusters = request.app.state.clusters
+    with database_errors():
+        found = await run_in_threadpool(share_courses, clusters, cluster, visibility, since, end)
+    if path:
+        found = replace(found, places=tuple(one for one in found.places if one.path == path))
+    return reply(request, found)
+
+
+def share_courses(
+    clusters: Clusters, cluster: PlanLoop, visibility: JobVisibility, since: int, until: int
+) -> FairShareHistory:
+    """The visible history in ``[since, until)``. Waits for the database. Raises StoreError."""
+    every = max(1, -(-(until - since) // _MAX_SAMPLES))
+    history = clusters.service(cluster.name, ShareHistoryWorker).history
+    samples = history.samples(since, until, _MAX_SAMPLES, every)
+    return FairShareHistory(
+        times=tuple(one.time for one in samples), places=tuple(_courses(samples, visibility))
+    )
+
+
+def _courses(samples: Sequence[ShareSample], visibility: JobVisibility) -> list[ShareCourseView]:
+    found: dict[str, tuple[str, list[float | None], list[float | None]]] = {}
+    for number, sample in enumerate(samples):
+        for one in sample.shares:
+            if one.user and not visibility.shows_owner(one.user):
+                continue
+            nothing: list[float | None] = [None] * len(samples)
+            _, target, received = found.setdefault(one.place, (one.user, nothing, list(nothing)))
+            target[number], received[number] = one.target, one.received
+    courses = [
+        ShareCourseView(path=path, user=user, target=tuple(target), received=tuple(received))
+        for path, (user, target, received) in found.items()
+    ]
+    return sorted(courses, key=lambda one: (-max(one.target[-1] or 0, one.received[-1] or 0), one.path))
 
 
 async def fetch_fair_share(cluster: PlanLoop, visibility: JobVisibility) -> FairShareView:
@@ -82,12 +169,13 @@ async def fetch_fair_share(cluster: PlanLoop, visibility: JobVisibility) -> Fair
 def _fair_share_view(engine: Engine, visibility: JobVisibility) -> FairShareView:
     state = engine.state
     shares = rate_tree(state)
-    users = shares.users() if shares is not None else {}
     places = []
-    for row in shares.rows() if shares is not None else ():
-        user = next((users[above] for above in _above(row.place) if above in users), "")
-        if not user or visibility.shows_owner(user):
-            places.append(_fair_share_entry(row, user))
+    if shares is not None:
+        user_at = shares.users_by_place()
+        rows = ((row, user_at(row.place)) for row in shares.rows())
+        places = [
+            _fair_share_entry(row, user) for row, user in rows if not user or visibility.shows_owner(user)
+        ]
     return FairShareView(
         levels=shares.tree.levels if shares is not None else (),
         places=tuple(places),
@@ -95,11 +183,6 @@ def _fair_share_view(engine: Engine, visibility: JobVisibility) -> FairShareView
         generation=state.generation,
         stale=state.stale,
     )
-
-
-def _above(place: Place) -> Iterator[Place]:
-    """Yield the place, and those above it."""
-    yield from (place[:n] for n in range(len(place), 0, -1))
 
 
 def _fair_share_entry(row: ShareRow, user: str) -> FairShareEntry:

@@ -298,6 +298,16 @@ class RatedTree:
             self.tree.place(names[: at + 1]): names[at] for names in known if at or names[0] not in groups
         }
 
+    def users_by_place(self) -> Callable[[Place], str]:
+        """Return a function from a place to the user at or above it; empty: none."""
+        users = self.users()
+
+        def user(place: Place) -> str:
+            above = (place[:n] for n in range(len(place), 0, -1))
+            return next((users[one] for one in above if one in users), "")
+
+        return user
+
     def rows(self) -> list[ShareRow]:
         """Return all places, parents before children."""
         layout = self.layout

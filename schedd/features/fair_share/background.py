@@ -1,0 +1,152 @@
+"""Background work for fair share: records the history of target and received shares."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from schedd.engine import Engine
+from schedd.features.fair_share.rules import rate_tree
+from schedd.service.cluster.daemon_store import DaemonStore
+from schedd.service.cluster.errors import PlannerStopped
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.store import StoreError
+from schedd.store.records import ShareSample, StoredShare
+
+__all__ = ["ShareHistoryWorker", "cluster_service", "sample_shares"]
+
+_log = structlog.get_logger(__name__)
+SAMPLE_PERIOD_S: Final = 3600
+_LOOK_S: Final = 30.0
+_PATIENCE_S: Final = 30.0
+MAX_PLACES: Final = 300
+"""Places of one sample: those with the largest target or received share."""
+_DIGITS: Final = 5
+_SAMPLES_IN_MEMORY: Final = 30 * 24
+
+
+class ShareHistory(Protocol):
+    """Store of samples. Any thread may call; every method may raise StoreError."""
+
+    def add(self, sample: ShareSample) -> None:
+        """Record a sample."""
+        ...
+
+    def samples(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[ShareSample]:
+        """Return up to ``limit`` samples in ``[since, until)``, in order; the last one per ``every``
+        seconds.
+        """
+        ...
+
+
+class _StoredHistory:
+    """In the daemon's database, for the retention time of plan metrics."""
+
+    def __init__(self, durable: DaemonStore, cluster: str) -> None:
+        self._durable = durable
+        self._name = cluster
+
+    def add(self, sample: ShareSample) -> None:
+        number = self._cluster()
+        if number is not None:
+            self._durable.store.save_share_sample(number, sample)
+
+    def samples(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[ShareSample]:
+        number = self._cluster()
+        return self._durable.store.share_samples(number, since, until, limit, every) if number else ()
+
+    def _cluster(self) -> int | None:
+        if not self._durable.opened.is_set():
+            raise StoreError("the database was not opened yet")
+        return self._durable.store.find_cluster(self._name)
+
+
+class _MemoryHistory:
+    """In a daemon without a database: the last 30 days."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._samples: deque[ShareSample] = deque(maxlen=_SAMPLES_IN_MEMORY)
+
+    def add(self, sample: ShareSample) -> None:
+        with self._lock:
+            self._samples.append(sample)
+
+    def samples(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[ShareSample]:
+        with self._lock:
+            last = {one.time // every: one for one in self._samples if since <= one.time < until}
+        return list(last.values())[:limit]
+
+
+def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "ShareHistoryWorker":
+    """The worker of a cluster."""
+    return ShareHistoryWorker(
+        loop, _StoredHistory(durable, loop.name) if durable is not None else _MemoryHistory()
+    )
+
+
+class ShareHistoryWorker:
+    """Records the shares of one cluster once an hour, in a thread of its own, if the site has fair share and
+    this daemon leads.
+    """
+
+    def __init__(self, loop: PlanLoop, history: ShareHistory) -> None:
+        self._loop = loop
+        self.history = history
+        self._period = -1
+        self._stop = threading.Event()
+        self._thread = loop.supervisor.thread("fair-share history", self._run, cluster=loop.name)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the present work."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.record_if_due()
+            except (PlannerStopped, TimeoutError, StoreError) as error:
+                _log.warning("fair shares were not recorded", cluster=self._loop.name, why=str(error))
+            self._stop.wait(_LOOK_S)
+
+    def record_if_due(self) -> None:
+        """Record a sample if the last one is of an earlier hour. Raises PlannerStopped, TimeoutError and
+        StoreError.
+        """
+        loop, period = self._loop, self._loop.now() // SAMPLE_PERIOD_S
+        if period == self._period or loop.on_standby:
+            return
+        if loop.published.settings.site.get("fair_share") is None:
+            return
+        sample = loop.call_between_batches(sample_shares).result(_PATIENCE_S)
+        if sample is not None:
+            self.history.add(sample)
+            self._period = period
+
+
+def sample_shares(engine: Engine) -> ShareSample | None:
+    """Return the largest places of the tree as of now; None: no fair share, or neither jobs nor usage."""
+    shares = rate_tree(engine.state)
+    if shares is None or not shares.owners:
+        return None
+    rows = sorted(shares.rows(), key=lambda row: -max(row.target, row.usage))[:MAX_PLACES]
+    users = shares.users_by_place()
+    return ShareSample(
+        engine.state.now,
+        tuple(
+            StoredShare(
+                "/".join(row.place),
+                users(row.place),
+                round(row.target, _DIGITS),
+                round(row.usage, _DIGITS),
+            )
+            for row in rows
+        ),
+    )
