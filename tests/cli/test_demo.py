@@ -18,6 +18,7 @@ from schedd.cli.demo.run import DemoOutput
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds, requested_cores
 from schedd.cli.demo.table import DemoTable, format_span
 from schedd.replay.workload import Trace, TraceError, TraceJob
+from tests.store.forked_processes import start_program
 
 T = 1_700_000_000
 WAIT = 280
@@ -25,6 +26,9 @@ WAIT = 280
 
 
 def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    if not through:
+        words = ("schedd.cli.main", "demo", "--port", "0", *arguments)
+        return start_program(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     return subprocess.Popen(
         [*through, sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0", *arguments],
         stdout=subprocess.PIPE,

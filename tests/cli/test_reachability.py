@@ -19,6 +19,7 @@ import httpx2
 
 from tests.cli.test_serve import MAIN, TOKEN, WAIT, ServedDaemon, _read_url, _wait_until, job, node
 from tests.cli.test_serve_safely import log_entries, request_over_socket, write_settings
+from tests.store.forked_processes import start_program
 
 USER = "a-token-for-a-user-0123456789"
 
@@ -30,14 +31,19 @@ def altered_daemon(
     """Run a daemon with the injected error ``what``, or without one."""
     log, path = folder / "log", write_settings(folder)
     program = ["tests.cli.altered_daemon", what] if what else ["schedd.cli.main"]
+    words = [*program, "serve", "--config", str(path)]
+    variables = {**os.environ, **environment}
     with log.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *program, "serve", "--config", str(path)],
-            stderr=file,
-            text=True,
-            env={**os.environ, **environment},
-            preexec_fn=limits,  # noqa: PLW1509  (this process has no other thread at that moment)
-        )
+        if limits is None:
+            process = start_program(*words, stderr=file, env=variables)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                stderr=file,
+                text=True,
+                env=variables,
+                preexec_fn=limits,  # noqa: PLW1509  (this process has no other thread at that moment)
+            )
     try:
         url = _wait_until(process, lambda: _read_url(log))
         headers = {"Authorization": f"Bearer {TOKEN}"}

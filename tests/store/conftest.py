@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schedd.store import Store
-from tests.store.daemon_processes import DaemonLauncher, shared_launcher
+from tests.store.forked_processes import DaemonLauncher, shared_launcher
 from tests.store.postgres import PostgresServer
 
 _NUMBER = count(1)

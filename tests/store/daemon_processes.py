@@ -1,9 +1,7 @@
 """Real daemons in processes: start, requests, and kills."""
 
-import atexit
 import contextlib
 import copy
-import functools
 import hashlib
 import http.client
 import json
@@ -12,15 +10,13 @@ import re
 import secrets
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlencode
 
-from tests.conftest import ROOT
+from tests.store.forked_processes import DaemonLauncher
 
 TOKEN = "a-token-for-tests-alone"
 _PATIENCE = 60.0
@@ -38,60 +34,6 @@ class RequestSender(Protocol):
     def post(self, path: str, body: object) -> Any: ...
 
     def request(self, method: str, path: str, body: bytes | None = None) -> Any: ...
-
-
-class DaemonLauncher:
-    """Starts programs by forking a prepared process (tests/store/launcher.py)."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.launcher"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
-
-    def fork(
-        self,
-        args: list[str],
-        log: Path,
-        skew: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        program: Literal["serve", "federate", "adapter"] = "serve",
-        status: Path | None = None,
-    ) -> int:
-        """Start a process with these additional environment variables; return its id. ``status``: file for
-        its exit status.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        order = {
-            "program": program,
-            "args": args,
-            "log": str(log),
-            "skew": skew,
-            "environment": {**os.environ, **(environment or {})},
-            "status": str(status or ""),
-        }
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        """End the launcher."""
-        self._process.communicate()
-
-
-@functools.cache
-def shared_launcher() -> DaemonLauncher:
-    """The launcher of this process; it ends with the process."""
-    opened = DaemonLauncher()
-    atexit.register(opened.close)
-    return opened
 
 
 class DaemonProcess:

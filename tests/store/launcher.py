@@ -1,24 +1,39 @@
 """Launcher of programs: a process that has imported and compiled everything, and forks.
 
-Each line of its input is JSON: the program, its arguments, a file for its log, a file that skews its clock,
-its environment, and a file for the exit status. It answers with the child's process id. The child runs the
-same program as `schedd serve`, `schedd federate` or `pbs-adapter`.
+It reads requests from the socket at file descriptor 0: JSON with the program, its arguments, its environment,
+its working directory and the numbers of the descriptors that come with the request. It answers with the
+child's process id, and writes the child's wait status to the descriptor -1 of the request, if there is one.
+It has a single thread and no event loop, so that a fork copies no lock that another thread holds.
 """
 
+import atexit
+import contextlib
 import importlib
 import json
 import os
+import runpy
+import select
 import signal
+import socket
 import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import numpy as np
 
 import server_adapter.main
 from schedd.cli import federate, serve
 from schedd.service.warmup import warm_up
 from tests.store.kill_at_statement import die_at
 from tests.store.random_failures import fail_at_random
+
+WAIT_STATUS: Final = -1
+"""Number, in a request, of the descriptor that gets the wait status; others are those of the child."""
+MAX_REQUEST: Final = 200_000
 
 _PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "serve": serve.run,
@@ -27,47 +42,136 @@ _PROGRAMS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
-def _reply(what: object) -> None:
-    sys.stdout.write(f"{what}\n")
-    sys.stdout.flush()
-
-
 def _skew_clock(file: str) -> None:
     """Add the seconds in the file to the clock of this process."""
     real = time.time
     time.time = lambda: real() + float(Path(file).read_text() or 0)
 
 
-def main() -> None:
-    """Fork until the input ends."""
-    for name in ("schedd.api.federation_daemon", "schedd.cli.serving"):  # what those load when they run
-        importlib.import_module(name)
-    warm_up()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
-    _reply("ready")
-    for line in sys.stdin:
-        order = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            null = os.open(os.devnull, os.O_RDONLY)
-            for to, number in ((null, 0), (log, 1), (log, 2)):
-                os.dup2(to, number)
-            os.environ.clear()
-            os.environ |= order["environment"]
-            if order["skew"]:
-                _skew_clock(order["skew"])
-            if at := os.environ.get("SCHEDD_TEST_DIE_AT"):
-                die_at(int(at))
-            if faults := os.environ.get("SCHEDD_TEST_FAULTS"):
-                switch, *how = json.loads(faults)
-                fail_at_random(Path(switch), *how)
+def _run_module(name: str, args: list[str]) -> None:
+    """Do what ``python -m NAME ARGS`` does."""
+    sys.argv = [name, *args]
+    sys.modules.pop(name, None)  # it becomes ``__main__``; an imported copy would be warned of
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _become(order: dict[str, Any], descriptors: dict[int, int]) -> None:
+    """Give this process the descriptors, environment and directory of the request."""
+    for number, given in descriptors.items():
+        os.dup2(given, number)
+        os.close(given)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ |= order["environment"]
+    time.tzset()
+    np.random.seed()  # noqa: NPY002  (its state would be the same in each fork; that of `random` is not)
+    if order["skew"]:
+        _skew_clock(order["skew"])
+    if at := os.environ.get("SCHEDD_TEST_DIE_AT"):
+        die_at(int(at))
+    if faults := os.environ.get("SCHEDD_TEST_FAULTS"):
+        switch, *how = json.loads(faults)
+        fail_at_random(Path(switch), *how)
+
+
+def _run(order: dict[str, Any]) -> NoReturn:
+    """Run the program and end the process as the interpreter does, except that nothing is torn down."""
+    status: object = 0
+    try:
+        if order["program"] in _PROGRAMS:
             status = _PROGRAMS[order["program"]](order["args"])
             if order["status"]:
                 Path(order["status"]).write_text(str(status))
-            os._exit(status)
-        _reply(child)
+        else:
+            _run_module(order["program"], order["args"])
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException:
+        status = 1
+        traceback.print_exc()
+    if not isinstance(status, int):
+        print(status, file=sys.stderr)  # noqa: T201
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+class _Launcher:
+    """Reads requests, forks, and reports the ends of its children."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        self._wait_statuses: dict[int, int] = {}
+        self._wakes, wake = socket.socketpair()
+        self._wake = wake
+        for one in (self._wakes, wake):
+            one.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Serve until the input ends."""
+        while True:
+            ready, _, _ = select.select([self._requests, self._wakes], [], [])
+            if self._wakes in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self._wakes.recv(4096)
+                self._reap()
+            if self._requests in ready:
+                request, given, _, _ = socket.recv_fds(self._requests, MAX_REQUEST, 8)
+                if not request:
+                    return
+                self._fork(json.loads(request), given)
+
+    def _fork(self, order: dict[str, Any], given: list[int]) -> None:
+        descriptors = dict(zip(order["descriptors"], given, strict=True))
+        wait_status = descriptors.pop(WAIT_STATUS, None)
+        child = os.fork()
+        if child == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for end in (self._requests, self._wakes, self._wake):
+                end.close()
+            for number in (*self._wait_statuses.values(), *([] if wait_status is None else [wait_status])):
+                os.close(number)
+            _become(order, descriptors)
+            _run(order)
+        for number in descriptors.values():
+            os.close(number)
+        if wait_status is not None:
+            self._wait_statuses[child] = wait_status
+        self._requests.sendall(str(child).encode())
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                child, status = os.waitpid(-1, os.WNOHANG)
+                if not child:
+                    return
+                if (number := self._wait_statuses.pop(child, None)) is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        os.write(number, str(status).encode())
+                    os.close(number)
+
+
+def main() -> None:
+    """Fork until the input ends."""
+    requests = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    for name in (
+        "schedd.api.federation_daemon",
+        "schedd.cli.serving",
+        "schedd.cli.main",
+    ):  # loaded when they run
+        importlib.import_module(name)
+    warm_up()
+    requests.sendall(b"ready")
+    _Launcher(requests).serve()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from schedd.store.tables import breaches, decisions, events, promises, published
 from schedd.wire import Decision
 from tests.store.cluster_simulation import ClusterSimulation, KnownJob, known_jobs
 from tests.store.conftest import NewDatabase
-from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, UnavailableError
+from tests.store.forked_processes import DaemonLauncher
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from schedd.store import Store
-from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, UnavailableError
+from tests.store.forked_processes import DaemonLauncher
 
 MAIN = "/v1/clusters/main"
 

@@ -24,8 +24,9 @@ from schedd.store import DurableJournal, Store
 from schedd.store.errors import DiskFull
 from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
-from tests.store.daemon_processes import TOKEN, DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError
 from tests.store.event_builders import queued
+from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.socket_proxy import SocketProxy
 from tests.store.test_crash import check_database, replay_log

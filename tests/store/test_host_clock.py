@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
-from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, UnavailableError
+from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check_database, replay_log
 from tests.store.test_database_faults import run_rounds, settle_simulation

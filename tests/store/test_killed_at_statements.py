@@ -23,8 +23,9 @@ from schedd.wire import Event
 from tests.conftest import ROOT
 from tests.store import next_version as second_version
 from tests.store.conftest import NewDatabase
-from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, UnavailableError
 from tests.store.event_builders import queued
+from tests.store.forked_processes import DaemonLauncher
 from tests.store.test_log_loss import MAIN, work
 
 _STRIDE = int(os.environ.get("SCHEDD_STATEMENT_STRIDE", "23"))

@@ -14,8 +14,9 @@ from schedd.store import LogWatermark, LogWatermarkFile, Store
 from schedd.store.errors import LogTruncated
 from schedd.store.records import EventBatch, LogPosition
 from schedd.store.tables import batches, checkpoints, events, metadata
-from tests.store.daemon_processes import TOKEN, DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError
 from tests.store.event_builders import queued
+from tests.store.forked_processes import DaemonLauncher
 
 pytestmark = pytest.mark.timeout(400)
 MAIN = "/v1/clusters/main"

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from tests.store.cluster_simulation import ClusterSimulation
-from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, UnavailableError
+from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.tcp_proxy import TcpProxy
 from tests.store.test_crash import check_database, replay_log

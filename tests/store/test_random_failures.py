@@ -12,7 +12,8 @@ import pytest
 
 from tests.store.cluster_simulation import ClusterSimulation, known_jobs
 from tests.store.conftest import NewDatabase
-from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, UnavailableError
+from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check_database, print_counts
 from tests.store.test_standby import DaemonPair

@@ -10,7 +10,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.store.daemon_processes import TOKEN, DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError
+from tests.store.forked_processes import DaemonLauncher
 from tests.store.preloaded_daemon import PreloadedDaemon, compile_library
 from tests.store.test_log_loss import MAIN, job, work
 

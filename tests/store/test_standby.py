@@ -16,7 +16,8 @@ import pytest
 from schedd.store import Store
 from schedd.store.lease import current_leader
 from tests.store.cluster_simulation import ClusterSimulation, known_jobs
-from tests.store.daemon_processes import DaemonLauncher, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, UnavailableError
+from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.socket_proxy import SocketProxy
 from tests.store.test_crash import check_database, replay_log

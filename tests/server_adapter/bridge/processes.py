@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, JobState, NodeSpec, Timing
-from tests.store.daemon_processes import alive, shared_launcher
+from tests.store.daemon_processes import alive
+from tests.store.forked_processes import shared_launcher
 
 TOKEN = "an-adapter-token-for-tests"
 ADMIN = "an-admins-token-for-tests"
