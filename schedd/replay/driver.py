@@ -118,6 +118,8 @@ def replay(
         tardiness_s=tardiness,
         killed_jobs=len(jobs) - len(ran),
         inversions=schedule.inversions,
+        preempted_runs=schedule.preempted_runs,
+        lost_core_s=schedule.lost_core_s,
         repairs=len(plan.repair_ns) if plan is not None else 0,
         searched=schedule.searched,
         wall_s=wall,

@@ -51,6 +51,7 @@ class ReplayResult:
     wall clock; ``plan_add_us_*`` are microseconds for placing one new job, ``repair_us_p99`` for one repair;
     None if a policy plans or repairs nothing. ``inversions`` counts starts while a job of higher priority
     waited that would have fit in the same place (no wider, no longer); None without priorities.
+    ``preempted_runs`` lost ``lost_core_s`` core-seconds of work; their jobs count with their last runs.
     ``unix_start_time`` is the epoch second of the log's time 0, if known. ``limits`` has the peak use of a
     site's limits. ``accuracy`` is the accuracy of start estimates, if computed. ``series`` is for pictures
     only.
@@ -72,6 +73,8 @@ class ReplayResult:
     tardiness_s: float | None = None
     killed_jobs: int = 0
     inversions: int | None = None
+    preempted_runs: int = 0
+    lost_core_s: int = 0
     repairs: int
     searched: SearchTotals = SearchTotals()
     wall_s: float
@@ -104,6 +107,8 @@ class ReplayResult:
             **asdict(self.metrics),
             "promise_breaches": self.promise_breaches,
             "inversions": self.inversions,
+            "preempted_runs": self.preempted_runs,
+            "lost_core_s": self.lost_core_s,
             "repairs": self.repairs,
             "held_share": self.held_share,
             "start_delay_s": self.start_delay_s,

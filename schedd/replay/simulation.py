@@ -1,8 +1,8 @@
 """Shell around the engine in a replay: a simulated clock and the events of each second.
 
 Jobs arrive as in the log, a run decision starts its job in the same second, and a job ends after its run time
-or with a failed node. The events of one second are processed together: ends, then nodes, then arrivals,
-before any start.
+or with a failed node. A preempted job is back in its queue in the same second. The events of one second are
+processed together: ends, then nodes, then arrivals, before any start.
 """
 
 import heapq
@@ -31,6 +31,8 @@ from schedd.wire import (
     JobQueued,
     JobStarted,
     NodeChanged,
+    Preempt,
+    PreemptionDone,
     Run,
     ShareFacts,
     Switch,
@@ -60,7 +62,8 @@ class Schedule:
     """Start and end of each selected job in the log's seconds, and engine statistics.
 
     ``estimated_starts`` is the start estimate of each job at arrival, or -1; ``killed`` marks jobs that ended
-    with a node; ``where`` are the nodes of each job; ``power`` is the energy use, if simulated.
+    with a node; ``where`` are the nodes of each job; ``power`` is the energy use, if simulated. A preempted
+    job counts with its last run; ``preempted_runs`` lost ``lost_core_s`` core-seconds of work.
     """
 
     start: Ints
@@ -75,6 +78,8 @@ class Schedule:
     inversions: int | None = None
     expected_figures: StartEstimateFigures | None = None
     power: EnergyUse | None = None
+    preempted_runs: int = 0
+    lost_core_s: int = 0
 
 
 class Observer(Protocol):
@@ -135,6 +140,9 @@ class Simulation:
         self._estimated = np.full(len(self._jobs), -1, np.int64)
         self._killed = np.zeros(len(self._jobs), np.int64)
         self._ends: list[tuple[int, int]] = []
+        self._ends_at = np.full(len(self._jobs), -1, np.int64)  # other ends in the heap are of preempted runs
+        self._preempted = np.zeros(len(self._jobs), np.int64)
+        self._lost = 0
         self._arrived = 0
         self._ended = 0
         self._events = 0
@@ -227,6 +235,8 @@ class Simulation:
             searched=self._searches.totals() if self._searches is not None else SearchTotals(),
             inversions=self._inverted if self._engine.state.ranking.has_effect else None,
             power=self._power.use(int(self._end.max())) if self._power is not None else None,
+            preempted_runs=int(self._preempted.sum()),
+            lost_core_s=self._lost,
         )
 
     def _progress(self, t: int) -> Progress:
@@ -236,7 +246,7 @@ class Simulation:
         """Return the time of the next end, arrival, node change or engine wake-up; None at the end of the
         log.
         """
-        while self._ends and self._killed[self._ends[0][1]]:
+        while self._ends and not self._is_end(*self._ends[0]):
             heapq.heappop(self._ends)
         if self._ended == len(self._jobs):
             return None
@@ -281,8 +291,8 @@ class Simulation:
         batch: list[Event] = []
         ends = self._ends
         while ends and ends[0][0] == t:
-            _, job = heapq.heappop(ends)
-            if not self._killed[job]:
+            end, job = heapq.heappop(ends)
+            if self._is_end(end, job):
                 batch += (self._leave(job, t), *self._chains.ended(job, t))
         while self._changes and self._changes[-1][0] == t:
             batch += self._change(self._changes.pop(), t)
@@ -298,6 +308,10 @@ class Simulation:
         self._arrived = i
         return batch
 
+    def _is_end(self, end: int, job: int) -> bool:
+        """Return whether the present run of a job ends then."""
+        return not self._killed[job] and end == self._ends_at[job]
+
     def _leave(self, job: int, t: int) -> JobEnded:
         shares = self._floor.leave(job)
         self._ended += 1
@@ -305,7 +319,7 @@ class Simulation:
         if self._power is not None:
             self._power.left(shares, t - int(self._start[job]), t)
         if self._teller is not None:
-            self._teller.ended(job, t, killed=bool(self._killed[job]))
+            self._teller.ended(job, t, killed=bool(self._killed[job] or self._preempted[job]))
         status = KILLED if self._killed[job] else 0
         return JobEnded(id=f"e{job}", time=t, job_id=str(job), exit_status=status)
 
@@ -347,6 +361,9 @@ class Simulation:
             if isinstance(decision, Switch) and self._power is not None:
                 events.append(self._power.order(decision, t))
                 continue
+            if isinstance(decision, Preempt):
+                events += self._preempt(decision, t)
+                continue
             if not isinstance(decision, Run):
                 raise ReplayDefectError(f"at {t - self._offset}: {decision}")
             job = int(decision.job_id)
@@ -366,11 +383,30 @@ class Simulation:
             began = t + (self._power.start_job(decision.shares, t) if self._power is not None else 0)
             self._start[job] = began
             self._where[job] = tuple(dict.fromkeys(share.node for share in decision.shares))
-            if self._teller is not None:
+            runs = int(self._preempted[job])
+            if self._teller is not None and not runs:
                 self._teller.started(job, t)
-            heapq.heappush(self._ends, (began + self._run_time(job, decision.shares), job))
-            events.append(JobStarted(id=f"s{job}", time=t, job_id=decision.job_id, shares=decision.shares))
+            self._ends_at[job] = began + self._run_time(job, decision.shares)
+            heapq.heappush(self._ends, (int(self._ends_at[job]), job))
+            events.append(
+                JobStarted(id=f"s{job}:{runs}", time=t, job_id=decision.job_id, shares=decision.shares)
+            )
         return events
+
+    def _preempt(self, order: Preempt, t: int) -> list[Event]:
+        """Put a running job back into its queue; its work is lost."""
+        job = int(order.job_id)
+        done = PreemptionDone(id=f"p{order.id}", time=t, decision_id=order.id, job_id=order.job_id, done=True)
+        if self._start[job] != order.started:
+            return [done]  # the run has ended in this second
+        shares = self._floor.leave(job)
+        self._lost += sum(share.cpus for share in shares) * (t - order.started)
+        if self._power is not None:
+            self._power.left(shares, t - order.started, t)
+        self._start[job] = self._ends_at[job] = -1
+        self._preempted[job] += 1
+        facts = replace(self._prepared.facts(job), starts=int(self._preempted[job]))
+        return [done, JobQueued(id=f"q{job}:{self._preempted[job]}", time=t, job=facts)]
 
     def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
         """Return the run time of a job; faster nodes shorten it, by the slowest of its nodes."""
